@@ -1,0 +1,55 @@
+"""Time as milliseconds since the epoch, and a clock that tests can turn by hand."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import NewType, Protocol
+
+from holdfast.errors import InvalidInput
+
+Millis = NewType("Millis", int)
+
+
+class Clock(Protocol):
+    def now(self) -> Millis: ...
+
+
+class SystemClock:
+    def now(self) -> Millis:
+        return Millis(time.time_ns() // 1_000_000)
+
+
+class ManualClock:
+    """A clock that stands still until it is told to move."""
+
+    def __init__(self, start: int = 1_767_225_600_000) -> None:
+        self._now = start
+
+    def now(self) -> Millis:
+        return Millis(self._now)
+
+    def advance(self, *, ms: int = 0, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
+        self._now += ms + int((seconds + minutes * 60 + hours * 3600) * 1000)
+
+    def set(self, now: int) -> None:
+        self._now = now
+
+
+def iso(at: int) -> str:
+    """ISO 8601 in UTC with milliseconds, the one form of a timestamp on every wire."""
+    seconds, ms = divmod(at, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def parse_iso(text: str) -> Millis:
+    """Read any ISO 8601 timestamp; one without a zone is taken as UTC."""
+    try:
+        when = datetime.fromisoformat(text)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return Millis(round(when.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"not a timestamp: {text[:64]!r}", hint="Use ISO 8601, for example 2026-01-31T09:30:00.000Z."
+        ) from error

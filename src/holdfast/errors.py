@@ -1,0 +1,78 @@
+"""The one exception tree of Holdfast.
+
+    HoldfastError
+    ├── InvalidInput        the caller sent something that cannot be used
+    │   └── ConfigError     ... in the config file, with the path of the key
+    ├── Unauthorized        no token, or one that does not hold
+    ├── Forbidden           a good token that may not do this
+    ├── NotFound            no such thing, or none that the caller may see
+    ├── Conflict            the state of the thing does not allow this now
+    ├── TooLarge            over a size limit
+    ├── Busy                a bound was reached; try again later
+    └── Unavailable         the store or a peer cannot be reached or written
+
+Each error has a stable `code` for programs and a `hint` that tells a person how to mend it. The HTTP
+and the command-line forms are made from these fields in one place each.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Root of all errors that Holdfast raises on purpose."""
+
+    code: str = "error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, code: str | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+
+class InvalidInput(HoldfastError):
+    code = "invalid_input"
+    status = 422
+
+
+class ConfigError(InvalidInput):
+    code = "invalid_config"
+
+
+class Unauthorized(HoldfastError):
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(HoldfastError):
+    code = "forbidden"
+    status = 403
+
+
+class NotFound(HoldfastError):
+    code = "not_found"
+    status = 404
+
+
+class Conflict(HoldfastError):
+    code = "conflict"
+    status = 409
+
+
+class TooLarge(HoldfastError):
+    code = "too_large"
+    status = 413
+
+
+class Busy(HoldfastError):
+    code = "busy"
+    status = 429
+
+
+class Unavailable(HoldfastError):
+    code = "unavailable"
+    status = 503
