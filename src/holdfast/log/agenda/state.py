@@ -1,0 +1,218 @@
+"""The life of an agenda item, as one pure function.
+
+    queued ──claim──▶ running ──finish──▶ done
+      ▲                 │ ├──fail──▶ queued (later) … failed, when the attempts are used up
+      └──postpone───────┘ └──expire─▶ queued … failed (its process died)
+    queued ──cancel──▶ cancelled;  running ──cancel──▶ asked to stop, then cancelled
+
+An attempt is counted when it begins. Postponing gives it back: being busy is not a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from holdfast.clock import Millis
+from holdfast.errors import Conflict
+from holdfast.ids import AgendaId
+
+
+class Status(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in (Status.DONE, Status.FAILED, Status.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    id: AgendaId
+    kind: str
+    lane: str
+    status: Status
+    due_at: int
+    payload: Mapping[str, Any]
+    created_at: Millis
+    updated_at: Millis
+    key: str | None = None
+    revision: int = 0
+    attempts: int = 0
+    max_attempts: int = 1
+    owner: str | None = None
+    lease_until: int | None = None
+    cancel_requested: bool = False
+    error: str | None = None
+    ended_at: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long to wait before the next attempt: doubling, or as configured, up to a ceiling."""
+
+    base_ms: int = 1_000
+    factor: float = 2.0
+    ceiling_ms: int = 300_000
+
+    def delay(self, attempts: int) -> int:
+        try:
+            grown = self.base_ms * self.factor ** max(0, attempts - 1)
+        except OverflowError:
+            return self.ceiling_ms
+        return int(min(grown, self.ceiling_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`owner` takes a due item and promises to renew or end it before `until`."""
+
+    owner: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    owner: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An attempt went wrong; `final` says that another would too."""
+
+    owner: str
+    error: str
+    retry: Retry = Retry()
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """Not now: come back at `due_at`, with the attempt given back."""
+
+    owner: str
+    due_at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The owner is gone: its lease ran out, or its process is known to be dead."""
+
+    owner_dead: bool = False
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Reschedule:
+    due_at: int
+
+
+Event = Claim | Renew | Finish | Fail | Postpone | Expire | Cancel | Reschedule
+
+
+class IllegalTransition(Conflict):
+    code = "illegal_transition"
+
+
+def transition(item: Item, event: Event, now: Millis) -> Item:
+    """What `event` makes of `item`, or `IllegalTransition`. Every step raises the revision by one."""
+    after = _step(item, event, now)
+    return replace(after, revision=item.revision + 1, updated_at=now)
+
+
+def _step(item: Item, event: Event, now: Millis) -> Item:
+    match event:
+        case Claim():
+            return _claim(item, event, now)
+        case Cancel():
+            return _cancel(item, event, now)
+        case Reschedule(due_at=due_at):
+            _require(item, item.status is Status.QUEUED, "only a queued item can be rescheduled")
+            return replace(item, due_at=due_at)
+        case Expire():
+            return _expire(item, event, now)
+        case _:
+            return _by_owner(item, event, now)
+
+
+def _claim(item: Item, event: Claim, now: Millis) -> Item:
+    _require(item, item.status is Status.QUEUED, "it is not queued")
+    _require(item, item.due_at <= now, "it is not due yet")
+    _require(item, event.until > now, "a lease must end in the future")
+    return replace(
+        item,
+        status=Status.RUNNING,
+        owner=event.owner,
+        lease_until=event.until,
+        attempts=item.attempts + 1,
+    )
+
+
+def _by_owner(item: Item, event: Renew | Finish | Fail | Postpone, now: Millis) -> Item:
+    _require(item, item.status is Status.RUNNING, "it is not running")
+    _require(item, item.owner == event.owner, "another owner has it")
+    match event:
+        case Renew(until=until):
+            return replace(item, lease_until=max(until, item.lease_until or 0))
+        case Finish():
+            return _ended(item, Status.DONE, None, now)
+        case Postpone(due_at=due_at, reason=reason):
+            if item.cancel_requested:
+                return _ended(item, Status.CANCELLED, reason or None, now)
+            back = replace(item, attempts=item.attempts - 1, error=reason or None)
+            return _requeued(back, max(due_at, now))
+        case Fail(error=error, retry=retry, final=final):
+            return _failed(item, error, retry, final, now)
+
+
+def _failed(item: Item, error: str, retry: Retry, final: bool, now: Millis) -> Item:
+    if item.cancel_requested:
+        return _ended(item, Status.CANCELLED, error, now)
+    if final or item.attempts >= item.max_attempts:
+        return _ended(item, Status.FAILED, error, now)
+    return _requeued(replace(item, error=error), now + retry.delay(item.attempts))
+
+
+def _expire(item: Item, event: Expire, now: Millis) -> Item:
+    _require(item, item.status is Status.RUNNING, "it is not running")
+    lapsed = (item.lease_until or 0) <= now
+    _require(item, event.owner_dead or lapsed, "its owner still holds the lease")
+    return _failed(item, "interrupted: the process that ran it ended", event.retry, False, now)
+
+
+def _cancel(item: Item, event: Cancel, now: Millis) -> Item:
+    _require(item, not item.status.ended, f"it is {item.status} already")
+    if item.status is Status.RUNNING:
+        return replace(item, cancel_requested=True, error=event.reason)
+    return _ended(item, Status.CANCELLED, event.reason, now)
+
+
+def _requeued(item: Item, due_at: int) -> Item:
+    return replace(item, status=Status.QUEUED, due_at=due_at, owner=None, lease_until=None)
+
+
+def _ended(item: Item, status: Status, error: str | None, now: Millis) -> Item:
+    return replace(item, status=status, error=error, owner=None, lease_until=None, ended_at=now)
+
+
+def _require(item: Item, holds: bool, why: str) -> None:
+    if not holds:
+        raise IllegalTransition(f"agenda item {item.id}: {why}")

@@ -1,0 +1,258 @@
+"""The agenda in the database: each change is a pure transition, applied only at the revision it was made for.
+
+That two items of one lane never run at once is not left to queries: a unique index on the lanes of
+running items makes it impossible, whatever processes share the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from holdfast.errors import Busy, NotFound
+from holdfast.ids import agenda_id
+from holdfast.log.agenda.state import (
+    Cancel,
+    Claim,
+    Event,
+    Expire,
+    IllegalTransition,
+    Item,
+    Reschedule,
+    Retry,
+    Status,
+    transition,
+)
+from holdfast.log.store import Tx
+from holdfast.log.tables import agenda as table
+from holdfast.text import clean_json, clean_text
+
+SIGNAL: Final = "agenda"
+MAX_PAGE: Final = 500
+MAX_CLAIM: Final = 256
+MAX_WAITING: Final = 1_000
+
+# Written into the SQL rather than bound, so that the partial indexes on the status can be used.
+_QUEUED: Final[sa.ColumnElement[str]] = sa.literal_column("'queued'")
+_RUNNING: Final[sa.ColumnElement[str]] = sa.literal_column("'running'")
+
+
+def enqueue(
+    tx: Tx,
+    kind: str,
+    payload: Mapping[str, Any],
+    *,
+    lane: str | None = None,
+    key: str | None = None,
+    due_at: int | None = None,
+    max_attempts: int = 1,
+    most_waiting: int = MAX_WAITING,
+) -> Item:
+    """Put something on the agenda, in the caller's transaction.
+
+    While an item with the same `key` waits or runs, that one is returned, brought forward if the new due
+    time is earlier. Items without a lane run side by side; those of one lane run one at a time, in order,
+    and at most `most_waiting` wait there (`Busy`, code `queue_full`).
+    """
+    due = tx.now if due_at is None else due_at
+    if key is not None:
+        known = _live_by_key(tx, key)
+        if known is not None:
+            return _brought_forward(tx, known, due)
+    id_ = agenda_id()
+    _check_room(tx, lane, most_waiting)
+    item = Item(
+        id=id_,
+        kind=kind,
+        lane=lane or id_,
+        key=key,
+        status=Status.QUEUED,
+        due_at=due,
+        payload=clean_json(payload),
+        max_attempts=max_attempts,
+        created_at=tx.now,
+        updated_at=tx.now,
+    )
+    tx.conn.execute(_INSERT, _values(item))
+    tx.wake(SIGNAL)
+    return item
+
+
+def get(tx: Tx, id_: str) -> Item:
+    item = find(tx, id_)
+    if item is None:
+        raise NotFound(f"no agenda item {id_[:80]!r}", code="unknown_agenda_item")
+    return item
+
+
+def find(tx: Tx, id_: str) -> Item | None:
+    row = tx.conn.execute(_BY_ID, {"id": id_}).mappings().first()
+    return None if row is None else _item(row)
+
+
+def listing(
+    tx: Tx,
+    *,
+    statuses: Collection[Status] = (Status.QUEUED, Status.RUNNING),
+    kinds: Collection[str] | None = None,
+    lane: str | None = None,
+    limit: int = 100,
+) -> list[Item]:
+    """What is due next comes first."""
+    query = sa.select(table).where(table.c.status.in_(sorted(statuses)))
+    if kinds is not None:
+        query = query.where(table.c.kind.in_(sorted(kinds)))
+    if lane is not None:
+        query = query.where(table.c.lane == lane)
+    query = query.order_by(table.c.due_at, table.c.id).limit(max(1, min(limit, MAX_PAGE)))
+    return [_item(row) for row in tx.conn.execute(query).mappings()]
+
+
+def apply(tx: Tx, item: Item, event: Event) -> Item:
+    """Make the transition durable; `IllegalTransition` if the item has moved on since it was read."""
+    after = transition(item, event, tx.now)
+    values = _values(after)
+    changed = tx.conn.execute(_UPDATE, values | {"id_": item.id, "expected": item.revision})
+    if changed.rowcount != 1:
+        raise IllegalTransition(f"agenda item {item.id} was changed by someone else")
+    if after.status is not Status.RUNNING:
+        tx.wake(SIGNAL)
+    return after
+
+
+def claim(
+    tx: Tx, kinds: Mapping[str, int], *, owner: str, lease_ms: int, most: int = MAX_CLAIM
+) -> list[Item]:
+    """Take what is due, oldest first: of each kind at most so many, of each lane at most one."""
+    room = {kind: free for kind, free in kinds.items() if free > 0}
+    if not room:
+        return []
+    query = _HEADS_POSTGRES if tx.postgres else _HEADS
+    most = min(most, sum(room.values()), MAX_CLAIM)
+    rows = tx.conn.execute(query, {"now": tx.now, "kinds": sorted(room), "most": most}).mappings()
+    claimed: list[Item] = []
+    for item in [_item(row) for row in rows]:
+        if room[item.kind] > 0 and _try_claim(tx, item, owner, lease_ms, claimed):
+            room[item.kind] -= 1
+    return claimed
+
+
+def next_due(tx: Tx, kinds: Collection[str]) -> int | None:
+    """When the next queued item of these kinds falls due, whether or not its lane is free."""
+    return tx.conn.execute(_NEXT_DUE, {"kinds": sorted(kinds)}).scalar()
+
+
+def expire(
+    tx: Tx,
+    *,
+    dead: Callable[[str], bool] = lambda owner: False,
+    retries: Mapping[str, Retry] | None = None,
+    limit: int = MAX_PAGE,
+) -> list[Item]:
+    """Take back what nobody works on any more: leases that ran out, and owners known to be dead."""
+    query = sa.select(table).where(table.c.status == _RUNNING)
+    query = query.order_by(table.c.lease_until).limit(limit)
+    back: list[Item] = []
+    for item in [_item(row) for row in tx.conn.execute(query).mappings()]:
+        gone = item.owner is not None and dead(item.owner)
+        if gone or (item.lease_until or 0) <= tx.now:
+            retry = (retries or {}).get(item.kind, Retry())
+            back.append(apply(tx, item, Expire(owner_dead=gone, retry=retry)))
+    return back
+
+
+def cancel(tx: Tx, id_: str, *, reason: str = "cancelled") -> Item:
+    return apply(tx, get(tx, id_), Cancel(reason))
+
+
+def cancel_lane(tx: Tx, lane: str, *, kinds: Collection[str], reason: str) -> int:
+    """Cancel what waits in a lane; what runs there is left alone."""
+    waiting = listing(tx, statuses=[Status.QUEUED], kinds=kinds, lane=lane, limit=MAX_PAGE)
+    for item in waiting:
+        apply(tx, item, Cancel(reason))
+    return len(waiting)
+
+
+def _try_claim(tx: Tx, item: Item, owner: str, lease_ms: int, claimed: list[Item]) -> bool:
+    try:
+        with tx.conn.begin_nested():
+            claimed.append(apply(tx, item, Claim(owner, tx.now + lease_ms)))
+    except (IntegrityError, IllegalTransition):
+        return False
+    return True
+
+
+def _live_by_key(tx: Tx, key: str) -> Item | None:
+    row = tx.conn.execute(_LIVE_KEY, {"key": key}).mappings().first()
+    return None if row is None else _item(row)
+
+
+def _brought_forward(tx: Tx, item: Item, due: int) -> Item:
+    if item.status is Status.QUEUED and due < item.due_at:
+        return apply(tx, item, Reschedule(due))
+    return item
+
+
+def _check_room(tx: Tx, lane: str | None, most: int) -> None:
+    if lane is None:
+        return
+    waiting = sa.select(sa.literal(1)).where(table.c.lane == lane, table.c.status == _QUEUED)
+    if tx.conn.execute(waiting.offset(most - 1).limit(1)).first() is not None:
+        raise Busy(
+            f"{most} items wait in this lane already",
+            code="queue_full",
+            hint="Wait for the running work to finish, or cancel some of what waits.",
+        )
+
+
+_NAMES = tuple(f.name for f in fields(Item))
+
+
+def _values(item: Item) -> dict[str, Any]:
+    values = {name: getattr(item, name) for name in _NAMES}
+    if item.error is not None:
+        values["error"] = clean_text(item.error)[:4000]
+    return values
+
+
+def _item(row: Mapping[Any, Any]) -> Item:
+    values = dict(row)
+    values["status"] = Status(values["status"])
+    return Item(**values)
+
+
+_other = table.alias("other")
+_HEADS = (
+    sa.select(table)
+    .where(
+        table.c.status == _QUEUED,
+        table.c.due_at <= sa.bindparam("now"),
+        table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+        ~sa.exists().where(_other.c.lane == table.c.lane, _other.c.status == _RUNNING),
+        ~sa.exists().where(
+            _other.c.lane == table.c.lane,
+            _other.c.status == _QUEUED,
+            sa.tuple_(_other.c.due_at, _other.c.id) < sa.tuple_(table.c.due_at, table.c.id),
+        ),
+    )
+    .order_by(table.c.due_at, table.c.id)
+    .limit(sa.bindparam("most"))
+)
+_HEADS_POSTGRES = _HEADS.with_for_update(skip_locked=True, of=table)
+_INSERT = sa.insert(table)
+_BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
+_LIVE_KEY = sa.select(table).where(
+    table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])
+)
+_NEXT_DUE = sa.select(sa.func.min(table.c.due_at)).where(
+    table.c.status == _QUEUED, table.c.kind.in_(sa.bindparam("kinds", expanding=True))
+)
+_UPDATE = (
+    sa.update(table)
+    .where(table.c.id == sa.bindparam("id_"), table.c.revision == sa.bindparam("expected"))
+    .values({name: sa.bindparam(name) for name in _NAMES if name not in ("id", "created_at")})
+)

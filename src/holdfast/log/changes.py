@@ -1,0 +1,69 @@
+"""The change feed: a durable, gapless-in-order account of what changed, for streams and other readers.
+
+A change names an entity; what the entity is now is looked up when the change is read, so that the feed
+stays small. Only facts that cannot be looked up later (what a deleted thing was) travel in the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.log.store import Tx
+from holdfast.log.tables import changes as table
+
+SIGNAL: Final = "changes"
+MAX_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    seq: int
+    type: str
+    entity_id: str
+    payload: Mapping[str, Any] | None
+    created_at: Millis
+
+
+def emit(tx: Tx, type_: str, entity_id: str, payload: Mapping[str, Any] | None = None) -> None:
+    tx.conn.execute(
+        _INSERT, {"type": type_, "entity_id": entity_id, "payload": payload, "created_at": tx.now}
+    )
+    tx.wake(SIGNAL)
+
+
+def emit_many(tx: Tx, type_: str, entity_ids: Sequence[str]) -> None:
+    if not entity_ids:
+        return
+    rows = [{"type": type_, "entity_id": id_, "payload": None, "created_at": tx.now} for id_ in entity_ids]
+    tx.conn.execute(_INSERT, rows)
+    tx.wake(SIGNAL)
+
+
+def since(tx: Tx, seq: int, *, limit: int = MAX_PAGE) -> list[Change]:
+    """The changes behind `seq`, oldest first, at most `MAX_PAGE`."""
+    rows = tx.conn.execute(_SINCE, {"after": seq, "most": max(1, min(limit, MAX_PAGE))})
+    return [Change(r.seq, r.type, r.entity_id, r.payload, r.created_at) for r in rows]
+
+
+def bounds(tx: Tx) -> tuple[int, int]:
+    """The oldest change that is still kept and the newest one; (1, 0) when there never was any."""
+    row = tx.conn.execute(_BOUNDS).one()
+    return (row.low or 1, row.high or 0)
+
+
+_INSERT = sa.insert(table)
+_SINCE = (
+    sa.select(table)
+    .where(table.c.seq > sa.bindparam("after"))
+    .order_by(table.c.seq)
+    .limit(sa.bindparam("most"))
+)
+_BOUNDS = sa.select(
+    sa.select(sa.func.min(table.c.seq)).scalar_subquery().label("low"),
+    sa.select(sa.func.max(table.c.seq)).scalar_subquery().label("high"),
+)

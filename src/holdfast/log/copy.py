@@ -1,0 +1,73 @@
+"""`store copy`: everything in one store, into an empty other one, of either engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from holdfast import migrations
+from holdfast.errors import Conflict
+from holdfast.log.store import Store
+
+_BATCH = 1_000
+_NOT_COPIED = {"alembic_version"}
+
+
+def copy(
+    source: Store, target: Store, *, progress: Callable[[str, int], None] | None = None
+) -> dict[str, int]:
+    """Copy all tables in one transaction of the target; counts by table. The target must be empty."""
+    migrations.migrate(source)
+    migrations.migrate(target)
+    copied: dict[str, int] = {}
+    with source.read() as old, target.write() as new:
+        from_tables, to_tables = _tables(old.conn), {t.name: t for t in _tables(new.conn)}
+        for table in from_tables:
+            _require_empty(new.conn, to_tables[table.name])
+        for table in from_tables:
+            copied[table.name] = 0
+            for rows in _batches(old.conn, table):
+                new.conn.execute(sa.insert(to_tables[table.name]), rows)
+                copied[table.name] += len(rows)
+                if progress is not None:
+                    progress(table.name, copied[table.name])
+        if target.postgres:
+            _advance_sequences(new.conn, to_tables.values())
+    return copied
+
+
+def _tables(conn: sa.Connection) -> list[sa.Table]:
+    """All tables, in an order in which references point backwards."""
+    metadata = sa.MetaData()
+    metadata.reflect(conn)
+    return [t for t in metadata.sorted_tables if t.name not in _NOT_COPIED]
+
+
+def _batches(conn: sa.Connection, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
+    query = sa.select(table).order_by(*table.primary_key.columns)
+    result = conn.execution_options(yield_per=_BATCH).execute(query).mappings()
+    for batch in result.partitions(_BATCH):
+        yield [dict(row) for row in batch]
+
+
+def _require_empty(conn: sa.Connection, table: sa.Table) -> None:
+    if conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first() is not None:
+        raise Conflict(
+            f"the target store is not empty (table {table.name})",
+            code="store_not_empty",
+            hint="Copy into a new database.",
+        )
+
+
+def _advance_sequences(conn: sa.Connection, tables: Any) -> None:
+    for table in tables:
+        for column in table.primary_key.columns:
+            if column.autoincrement is True or isinstance(column.server_default, sa.DefaultClause):
+                highest = conn.execute(sa.select(sa.func.max(column))).scalar()
+                if isinstance(highest, int):
+                    conn.execute(
+                        sa.text("SELECT setval(pg_get_serial_sequence(:t, :c), :v)"),
+                        {"t": table.name, "c": column.name, "v": highest},
+                    )

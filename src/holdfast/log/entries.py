@@ -1,0 +1,398 @@
+"""Entries: the record itself. Appended once, annotated later, never lost.
+
+What happened (`content`, `raw`) is kept for good: a correction keeps the text that it replaces, a deletion
+hides the entry at once and its text is erased only when the retention period is over. What an entry is
+about (topic, task, status, summary) is an annotation and may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.ids import EntryId, SessionId, TurnId, entry_id
+from holdfast.log import changes
+from holdfast.log.store import Tx
+from holdfast.log.tables import entries as table
+from holdfast.log.tables import entry_revisions
+from holdfast.text import clean_json, clean_text
+
+MAX_PAGE: Final = 1000
+
+
+class EntryType(StrEnum):
+    CONVERSATION = "conversation"
+    ACTION = "action"
+    NOTE = "note"
+    SYSTEM = "system"
+    IMPORT = "import"
+
+
+class Classification(StrEnum):
+    PENDING = "pending"
+    CLASSIFIED = "classified"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDraft:
+    """What a writer says of something that happened; ids and times are ours to add."""
+
+    content: str
+    type: EntryType = EntryType.CONVERSATION
+    role: str | None = None
+    session_key: str | None = None
+    session_id: SessionId | None = None
+    turn_id: TurnId | None = None
+    agent_id: str | None = None
+    agent_label: str | None = None
+    summary: str | None = None
+    raw: str | None = None
+    space_id: str | None = None
+    topic_id: str | None = None
+    task_id: str | None = None
+    related_id: str | None = None
+    status: Classification = Classification.PENDING
+    code: str | None = None
+    source: Mapping[str, Any] | None = None
+    idempotency_key: str | None = None
+    created_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row of the log."""
+
+    position: int
+    id: EntryId
+    type: EntryType
+    content: str
+    status: Classification
+    created_at: Millis
+    updated_at: Millis
+    revision: int = 0
+    role: str | None = None
+    session_key: str | None = None
+    session_id: SessionId | None = None
+    turn_id: TurnId | None = None
+    agent_id: str | None = None
+    agent_label: str | None = None
+    summary: str | None = None
+    raw: str | None = None
+    space_id: str | None = None
+    topic_id: str | None = None
+    task_id: str | None = None
+    related_id: str | None = None
+    code: str | None = None
+    source: Mapping[str, Any] | None = None
+    idempotency_key: str | None = None
+    deleted_at: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """An entry and whether this call made it; a repeat finds the one that was there."""
+
+    entry: Entry
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a newest-first listing: everything older than this comes next."""
+
+    created_at: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.created_at}-{self.position}"
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        created_at, dash, position = text.partition("-")
+        if not (dash and created_at.isdecimal() and position.isdecimal() and len(text) < 40):
+            raise InvalidInput(
+                f"not a cursor: {text[:64]!r}",
+                code="bad_cursor",
+                hint="Send back the X-Next-Cursor header of the previous page unchanged.",
+            )
+        return cls(int(created_at), int(position))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFilter:
+    """Which entries to list; every field that is set must hold. Each has an index behind it."""
+
+    session_key: str | None = None
+    session_id: str | None = None
+    turn_id: str | None = None
+    topic_id: str | None = None
+    task_id: str | None = None
+    space_ids: frozenset[str] | None = None
+    related_ids: frozenset[str] | None = None
+    types: frozenset[EntryType] | None = None
+    status: Classification | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    entries: list[Entry] = field(default_factory=list)
+    next: Cursor | None = None
+
+
+def append(tx: Tx, draft: EntryDraft) -> Appended:
+    """Write one entry, or find the one that has the same idempotency key."""
+    row = _row(draft, tx.now)
+    statement = _INSERT if draft.idempotency_key is None else _upsert(tx)
+    position = tx.conn.execute(statement, row).scalar()
+    if position is None:
+        return Appended(by_key(tx, draft.idempotency_key or ""), created=False)
+    changes.emit(tx, "log.appended", row["id"])
+    return Appended(Entry(position=position, revision=0, deleted_at=None, **row), created=True)
+
+
+def append_many(tx: Tx, drafts: Sequence[EntryDraft]) -> list[Appended]:
+    """Write many entries in order; a repeat, here or in the store, yields the entry that was first."""
+    rows = [_row(draft, tx.now) for draft in drafts]
+    if not rows:
+        return []
+    tx.conn.execute(_upsert_many(tx), rows)
+    by_id = {e.id: e for e in get_many(tx, [r["id"] for r in rows])}
+    changes.emit_many(tx, "log.appended", [r["id"] for r in rows if r["id"] in by_id])
+    repeats = [r["idempotency_key"] for r in rows if r["id"] not in by_id]
+    known = {e.idempotency_key: e for e in _by_keys(tx, repeats)} if repeats else {}
+    return [
+        Appended(by_id[row["id"]], created=True)
+        if row["id"] in by_id
+        else Appended(known[row["idempotency_key"]], created=False)
+        for row in rows
+    ]
+
+
+def get(tx: Tx, id_: str) -> Entry:
+    row = tx.conn.execute(_SELECT_ONE, {"id": id_}).mappings().first()
+    if row is None:
+        raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
+    return _entry(row)
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Entry]:
+    """The entries of these ids that exist, hidden ones too, in log order."""
+    found: list[Entry] = []
+    for start in range(0, len(ids), MAX_PAGE):
+        chunk = list(ids[start : start + MAX_PAGE])
+        rows = tx.conn.execute(_SELECT_IDS, {"ids": chunk}).mappings()
+        found += map(_entry, rows)
+    return found
+
+
+def by_key(tx: Tx, idempotency_key: str) -> Entry:
+    found = _by_keys(tx, [idempotency_key])
+    if not found:
+        raise NotFound("no entry has this idempotency key", code="unknown_entry")
+    return found[0]
+
+
+def listing(
+    tx: Tx,
+    where: EntryFilter,
+    *,
+    limit: int = 100,
+    cursor: Cursor | None = None,
+    offset: int = 0,
+    raw: bool = False,
+) -> Page:
+    """Newest first, at most `MAX_PAGE` a page; `raw` payloads only when asked for."""
+    limit = max(1, min(limit, MAX_PAGE))
+    query = sa.select(*(_COLUMNS if raw else _LIGHT)).where(*_conditions(where))
+    if cursor is not None:
+        before = sa.tuple_(table.c.created_at, table.c.position)
+        query = query.where(before < sa.tuple_(cursor.created_at, cursor.position))
+    query = query.order_by(table.c.created_at.desc(), table.c.position.desc())
+    rows = tx.conn.execute(query.limit(limit + 1).offset(offset)).mappings().all()
+    found = [_entry(row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return Page(found, Cursor(found[-1].created_at, found[-1].position) if more else None)
+
+
+def after(tx: Tx, position: int, *, limit: int = MAX_PAGE) -> list[Entry]:
+    """Entries in log order from just behind `position`: how an index catches up."""
+    query = sa.select(*_COLUMNS).where(table.c.position > position)
+    rows = tx.conn.execute(query.order_by(table.c.position).limit(min(limit, MAX_PAGE))).mappings()
+    return [_entry(row) for row in rows]
+
+
+def transcript(
+    tx: Tx, session_id: str, *, after: int = 0, before: int | None = None, limit: int = MAX_PAGE
+) -> list[Entry]:
+    """The entries of one session in log order, a page at a time."""
+    query = sa.select(*_COLUMNS).where(
+        table.c.session_id == session_id, table.c.position > after, table.c.deleted_at.is_(None)
+    )
+    if before is not None:
+        query = query.where(table.c.position < before)
+    rows = tx.conn.execute(query.order_by(table.c.position).limit(limit)).mappings()
+    return [_entry(row) for row in rows]
+
+
+def head(tx: Tx) -> int:
+    """The position of the newest entry; 0 for an empty log."""
+    return int(tx.conn.execute(sa.select(sa.func.max(table.c.position))).scalar() or 0)
+
+
+_ANNOTATIONS = frozenset(
+    ("summary", "space_id", "topic_id", "task_id", "related_id", "status", "code", "agent_label", "source")
+)
+
+
+def annotate(tx: Tx, id_: str, fields: Mapping[str, Any]) -> Entry:
+    """Change what an entry is about. Unknown fields are a programming error, not a caller's."""
+    unknown = fields.keys() - _ANNOTATIONS
+    if unknown:
+        raise ValueError(f"not annotations: {sorted(unknown)}")
+    entry = _visible(tx, id_)
+    values = {k: clean_json(v) for k, v in fields.items() if getattr(entry, k) != v}
+    if not values:
+        return entry
+    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values, updated_at=tx.now))
+    changes.emit(tx, "log.patched", id_)
+    return get(tx, id_)
+
+
+def correct(tx: Tx, id_: str, content: str) -> Entry:
+    """Replace the text of an entry; the text before it stays readable as a revision."""
+    entry = _visible(tx, id_)
+    if entry.content == content:
+        return entry
+    tx.conn.execute(
+        sa.insert(entry_revisions),
+        {
+            "entry_id": id_,
+            "revision": entry.revision,
+            "content": entry.content,
+            "raw": entry.raw,
+            "replaced_at": tx.now,
+        },
+    )
+    tx.conn.execute(
+        sa.update(table)
+        .where(table.c.id == id_)
+        .values(content=clean_text(content), revision=entry.revision + 1, updated_at=tx.now)
+    )
+    changes.emit(tx, "log.patched", id_)
+    return get(tx, id_)
+
+
+def revisions(tx: Tx, id_: str) -> list[tuple[int, str]]:
+    """The texts that an entry had before, oldest first."""
+    query = sa.select(entry_revisions.c.revision, entry_revisions.c.content)
+    query = query.where(entry_revisions.c.entry_id == id_).order_by(entry_revisions.c.revision)
+    return [(row.revision, row.content) for row in tx.conn.execute(query)]
+
+
+def delete(tx: Tx, id_: str) -> Entry:
+    """Hide an entry from every view; its text is erased when retention says so."""
+    entry = _visible(tx, id_)
+    statement = sa.update(table).where(table.c.id == id_)
+    tx.conn.execute(statement.values(deleted_at=tx.now, updated_at=tx.now))
+    changes.emit(tx, "log.deleted", id_, {"sessionKey": entry.session_key, "spaceId": entry.space_id})
+    return entry
+
+
+def _visible(tx: Tx, id_: str) -> Entry:
+    entry = get(tx, id_)
+    if entry.deleted_at is not None:
+        raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
+    return entry
+
+
+def _conditions(where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
+    yield table.c.deleted_at.is_(None)
+    for name in ("session_key", "session_id", "turn_id", "topic_id", "task_id", "status"):
+        value = getattr(where, name)
+        if value is not None:
+            yield table.c[name] == value
+    if where.space_ids is not None:
+        yield table.c.space_id.in_(sorted(where.space_ids))
+    if where.related_ids is not None:
+        yield table.c.related_id.in_(sorted(where.related_ids))
+    if where.types is not None:
+        yield table.c.type.in_(sorted(where.types))
+
+
+_COLUMNS = tuple(table.c)
+_LIGHT = tuple(c for c in table.c if c.name != "raw")
+_INSERT = sa.insert(table).returning(table.c.position)
+_SELECT_ONE = sa.select(*_COLUMNS).where(table.c.id == sa.bindparam("id"))
+_SELECT_IDS = (
+    sa.select(*_COLUMNS).where(table.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(table.c.position)
+)
+
+
+def _by_keys(tx: Tx, keys: Sequence[str | None]) -> list[Entry]:
+    query = sa.select(*_COLUMNS).where(table.c.idempotency_key.in_(keys))
+    return [_entry(row) for row in tx.conn.execute(query).mappings()]
+
+
+def _upsert(tx: Tx) -> Any:
+    return _UPSERT_POSTGRES if tx.postgres else _UPSERT_SQLITE
+
+
+def _upsert_many(tx: Tx) -> Any:
+    return _MANY_POSTGRES if tx.postgres else _MANY_SQLITE
+
+
+def _conflict_free(insert: Any) -> Any:
+    return insert.on_conflict_do_nothing(
+        index_elements=["idempotency_key"], index_where=sa.text("idempotency_key IS NOT NULL")
+    )
+
+
+def _dialect_inserts() -> tuple[Any, Any]:
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    return _conflict_free(sqlite.insert(table)), _conflict_free(postgresql.insert(table))
+
+
+_MANY_SQLITE, _MANY_POSTGRES = _dialect_inserts()
+_UPSERT_SQLITE = _MANY_SQLITE.returning(table.c.position)
+_UPSERT_POSTGRES = _MANY_POSTGRES.returning(table.c.position)
+
+
+def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
+    return {
+        "id": entry_id(),
+        "type": draft.type,
+        "role": draft.role,
+        "session_key": clean_json(draft.session_key),
+        "session_id": draft.session_id,
+        "turn_id": draft.turn_id,
+        "agent_id": clean_json(draft.agent_id),
+        "agent_label": clean_json(draft.agent_label),
+        "content": clean_text(draft.content),
+        "summary": clean_json(draft.summary),
+        "raw": clean_json(draft.raw),
+        "space_id": clean_json(draft.space_id),
+        "topic_id": clean_json(draft.topic_id),
+        "task_id": clean_json(draft.task_id),
+        "related_id": clean_json(draft.related_id),
+        "status": draft.status,
+        "code": draft.code,
+        "source": clean_json(draft.source),
+        "idempotency_key": clean_json(draft.idempotency_key),
+        "created_at": now if draft.created_at is None else Millis(draft.created_at),
+        "updated_at": now,
+    }
+
+
+def _entry(row: Mapping[Any, Any]) -> Entry:
+    values = dict(row)
+    values["type"] = EntryType(values["type"])
+    values["status"] = Classification(values["status"])
+    return Entry(**values)

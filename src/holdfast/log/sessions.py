@@ -1,0 +1,241 @@
+"""Sessions: the state of one agent on one surface. One is active per key; a reset leaves a successor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.ids import SessionId, session_id
+from holdfast.keys import parse_key
+from holdfast.log import changes
+from holdfast.log.store import Tx
+from holdfast.log.tables import sessions as table
+
+MAX_PAGE: Final = 500
+
+ChatType = Literal["direct", "group", "room"]
+
+
+class SessionStatus(StrEnum):
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session. `last_external_at` is when someone outside last spoke: only that keeps it fresh."""
+
+    id: SessionId
+    key: str
+    status: SessionStatus
+    created_at: Millis
+    updated_at: Millis
+    last_external_at: Millis
+    agent_id: str | None = None
+    chat_type: ChatType | None = None
+    channel: str | None = None
+    label: str | None = None
+    parent_key: str | None = None
+    successor_id: SessionId | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    context_tokens: int = 0
+    compaction_count: int = 0
+    memory_flush_at: Millis | None = None
+    memory_flush_compaction_count: int | None = None
+    turn_count: int = 0
+    meta: Mapping[str, Any] | None = None
+    revision: int = 0
+    archived_at: Millis | None = None
+    archive_cause: str | None = None
+
+
+_NAMES = frozenset(f.name for f in fields(Session))
+_FIXED = frozenset(("id", "key", "status", "created_at", "revision", "turn_count"))
+
+
+def ensure(tx: Tx, key: str, **known: Any) -> Session:
+    """The active session of `key`, made if there is none; its kind is read from the key."""
+    found = active(tx, key)
+    if found is not None:
+        return found
+    return _create(tx, key, known)
+
+
+def active(tx: Tx, key: str) -> Session | None:
+    row = tx.conn.execute(_ACTIVE, {"key": key}).mappings().first()
+    return None if row is None else _session(row)
+
+
+def get(tx: Tx, id_: str) -> Session:
+    row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
+    if row is None:
+        raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
+    return _session(row)
+
+
+def find(tx: Tx, key_or_id: str) -> Session:
+    """By key the active session, else the newest archived one of that key; or by id."""
+    by_key = active(tx, key_or_id)
+    if by_key is not None:
+        return by_key
+    query = sa.select(table).where(table.c.key == key_or_id).order_by(table.c.created_at.desc())
+    row = tx.conn.execute(query.limit(1)).mappings().first()
+    return get(tx, key_or_id) if row is None else _session(row)
+
+
+def listing(
+    tx: Tx,
+    *,
+    status: SessionStatus | None = SessionStatus.ACTIVE,
+    agent_ids: frozenset[str] | None = None,
+    parent_key: str | None = None,
+    limit: int = 100,
+    offset: int = 0,
+) -> list[Session]:
+    """Most recently used first."""
+    query = sa.select(table)
+    if status is not None:
+        query = query.where(table.c.status == status)
+    if agent_ids is not None:
+        query = query.where(table.c.agent_id.in_(sorted(agent_ids)))
+    if parent_key is not None:
+        query = query.where(table.c.parent_key == parent_key)
+    query = query.order_by(table.c.updated_at.desc(), table.c.id.desc())
+    limit = max(1, min(limit, MAX_PAGE))
+    return [_session(r) for r in tx.conn.execute(query.limit(limit).offset(offset)).mappings()]
+
+
+def history(tx: Tx, key: str, *, limit: int = MAX_PAGE) -> list[Session]:
+    """Every session that the key ever had, oldest first."""
+    query = sa.select(table).where(table.c.key == key).order_by(table.c.created_at, table.c.id)
+    return [_session(r) for r in tx.conn.execute(query.limit(limit)).mappings()]
+
+
+def update(tx: Tx, session: Session, **values: Any) -> Session:
+    """Change fields of a session, unless someone else did since it was read (`Conflict`)."""
+    wrong = values.keys() - (_NAMES - _FIXED)
+    if wrong:
+        raise ValueError(f"not fields of a session that may change: {sorted(wrong)}")
+    return _apply(tx, session, {"updated_at": tx.now, **values})
+
+
+def touch(tx: Tx, session: Session, *, external: bool) -> Session:
+    """Note activity; a system event (`external=False`) never makes a session fresher."""
+    values: dict[str, Any] = {"updated_at": tx.now}
+    if external:
+        values["last_external_at"] = max(tx.now, session.last_external_at)
+    return _apply(tx, session, values)
+
+
+def reset(tx: Tx, session: Session, *, cause: str) -> Session:
+    """Archive a session and begin its successor under the same key."""
+    _require_active(session)
+    successor = session_id()
+    _apply(tx, session, _archived(tx, cause) | {"successor_id": successor})
+    known = {
+        name: getattr(session, name) for name in ("agent_id", "chat_type", "channel", "label", "parent_key")
+    }
+    return _create(tx, session.key, known, id_=successor)
+
+
+def archive(tx: Tx, session: Session, *, cause: str) -> Session:
+    """End a session without a successor; the next message to its key begins a new one."""
+    _require_active(session)
+    return _apply(tx, session, _archived(tx, cause))
+
+
+def adopt(tx: Tx, session: Session) -> Session:
+    """Store a session that was made elsewhere, as it is; the one that was there wins."""
+    values = {name: getattr(session, name) for name in _NAMES}
+    known = tx.conn.execute(sa.select(table.c.id).where(table.c.id == session.id)).scalar()
+    if known is None:
+        tx.conn.execute(sa.insert(table), values)
+        changes.emit(tx, "session.upserted", session.id)
+    return get(tx, session.id)
+
+
+def next_turn_number(tx: Tx, id_: str) -> int:
+    """Count one more turn of the session and give its number."""
+    statement = sa.update(table).where(table.c.id == id_).values(turn_count=table.c.turn_count + 1)
+    number = tx.conn.execute(statement.returning(table.c.turn_count)).scalar()
+    if number is None:
+        raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
+    return int(number)
+
+
+def add_usage(tx: Tx, id_: str, *, input_tokens: int, output_tokens: int, context: int | None) -> None:
+    """Add a turn's tokens to the session's totals."""
+    values: dict[str, Any] = {
+        "input_tokens": table.c.input_tokens + input_tokens,
+        "output_tokens": table.c.output_tokens + output_tokens,
+        "total_tokens": table.c.total_tokens + input_tokens + output_tokens,
+        "updated_at": tx.now,
+    }
+    if context is not None:
+        values["context_tokens"] = context
+    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values))
+
+
+def _create(tx: Tx, key: str, known: dict[str, Any], *, id_: SessionId | None = None) -> Session:
+    parsed = parse_key(key)
+    unknown = known.keys() - _NAMES
+    if unknown:
+        raise InvalidInput(f"not fields of a session: {sorted(unknown)}")
+    values: dict[str, Any] = {
+        "agent_id": parsed.agent_id,
+        "chat_type": parsed.chat_type,
+        "channel": parsed.channel,
+        "created_at": tx.now,
+        "updated_at": tx.now,
+        "last_external_at": tx.now,
+    }
+    values |= {k: v for k, v in known.items() if v is not None}
+    session = Session(id=id_ or session_id(), key=key, status=SessionStatus.ACTIVE, **values)
+    tx.conn.execute(sa.insert(table), {name: getattr(session, name) for name in _NAMES})
+    changes.emit(tx, "session.upserted", session.id)
+    return session
+
+
+def _apply(tx: Tx, session: Session, values: dict[str, Any]) -> Session:
+    statement = (
+        sa.update(table)
+        .where(table.c.id == session.id, table.c.revision == session.revision)
+        .values(**values, revision=session.revision + 1)
+    )
+    if tx.conn.execute(statement).rowcount != 1:
+        raise Conflict("the session changed meanwhile", code="stale_session", hint="Read it again.")
+    changes.emit(tx, "session.upserted", session.id)
+    return replace(session, **values, revision=session.revision + 1)
+
+
+def _archived(tx: Tx, cause: str) -> dict[str, Any]:
+    return {
+        "status": SessionStatus.ARCHIVED,
+        "archived_at": tx.now,
+        "archive_cause": cause,
+        "updated_at": tx.now,
+    }
+
+
+def _require_active(session: Session) -> None:
+    if session.status is not SessionStatus.ACTIVE:
+        raise Conflict(f"session {session.id} is archived already", code="session_archived")
+
+
+def _session(row: Mapping[Any, Any]) -> Session:
+    values = dict(row)
+    values["status"] = SessionStatus(values["status"])
+    return Session(**values)
+
+
+_ACTIVE = sa.select(table).where(
+    table.c.key == sa.bindparam("key"), table.c.status == sa.literal_column("'active'")
+)

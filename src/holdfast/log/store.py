@@ -1,0 +1,264 @@
+"""One database, SQLite or PostgreSQL, opened as it must be: the only place that knows which it is.
+
+Writes go through `Store.write()`, one transaction each. On SQLite that is `BEGIN IMMEDIATE` on the one
+writing connection; on PostgreSQL a write that appends to the log first takes a transaction lock, so that
+positions and change numbers become visible in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.url import URL, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from holdfast.clock import Clock, Millis, SystemClock
+from holdfast.errors import Busy, InvalidInput, Unavailable
+from holdfast.log.signals import Signals
+
+T = TypeVar("T")
+
+_LOG_LOCK = 0x486F6C64
+_MIGRATE_LOCK = 0x486F6C65
+_DEADLOCK_CODES = {"40001", "40P01"}
+_WRITE_ATTEMPTS = 4
+
+
+class Tx:
+    """One transaction: its connection, the moment it stands for, and what to wake once it is committed."""
+
+    __slots__ = ("conn", "now", "postgres", "wakes")
+
+    def __init__(self, conn: Connection, now: Millis, *, postgres: bool) -> None:
+        self.conn = conn
+        self.now = now
+        self.postgres = postgres
+        self.wakes: set[str] = set()
+
+    def wake(self, name: str) -> None:
+        """Ask that everyone who waits for `name` is woken after the commit, in every process."""
+        self.wakes.add(name)
+
+
+class Store:
+    """The database behind every room. Safe to share between threads."""
+
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        clock: Clock | None = None,
+        readers: int = 8,
+        busy_ms: int = 5_000,
+    ) -> None:
+        self.url = make_url(url)
+        self.clock: Clock = clock or SystemClock()
+        self.signals = Signals()
+        self.postgres = self.url.get_backend_name() == "postgresql"
+        if not self.postgres and self.url.get_backend_name() != "sqlite":
+            raise InvalidInput(
+                f"no store engine for {self.url.get_backend_name()!r}",
+                hint="Use a file path, sqlite:///PATH or postgresql+psycopg://…",
+            )
+        self._write_lock = threading.Lock()
+        self._writer, self._reader = _engines(self.url, readers, busy_ms)
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        """A read-only look at one consistent state."""
+        with _translated(), self._reader.connect() as conn, conn.begin():
+            yield Tx(conn, self.clock.now(), postgres=self.postgres)
+
+    @contextmanager
+    def write(self, *, ordered: bool = True) -> Iterator[Tx]:
+        """One transaction, committed at the end of the block or not at all.
+
+        `ordered=False` is for writes that add nothing to the log or the change feed (claims, renewals): on
+        PostgreSQL they then do not queue behind those that do.
+        """
+        with self._exclusive(), _translated(), self._writer.connect() as conn, conn.begin():
+            tx = Tx(conn, self.clock.now(), postgres=self.postgres)
+            if self.postgres and ordered:
+                conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOG_LOCK})")
+            yield tx
+            if self.postgres and tx.wakes:
+                conn.execute(_NOTIFY, {"names": ",".join(sorted(tx.wakes))})
+        for name in tx.wakes:
+            self.signals.notify(name)
+
+    def run(self, work: Callable[[Tx], T], *, ordered: bool = True) -> T:
+        """`work` in a transaction, repeated when the database broke it off to resolve a deadlock."""
+        for attempt in range(_WRITE_ATTEMPTS):
+            try:
+                with self.write(ordered=ordered) as tx:
+                    return work(tx)
+            except Deadlock:
+                if attempt == _WRITE_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def migrating(self) -> Iterator[Connection]:
+        """The writing connection while a migration runs; one process at a time."""
+        with self._exclusive(), _translated(), self._writer.connect() as conn, conn.begin():
+            if self.postgres:
+                conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATE_LOCK})")
+            yield conn
+
+    @contextmanager
+    def raw(self) -> Iterator[Any]:
+        """A driver connection outside any transaction, not given back to the pool."""
+        with _translated():
+            pooled = self._reader.raw_connection()
+        pooled.detach()
+        try:
+            yield pooled.driver_connection
+        finally:
+            pooled.close()
+
+    def probe(self) -> None:
+        """Raise `Unavailable` unless the database answers."""
+        with self.read() as tx:
+            tx.conn.exec_driver_sql("SELECT 1")
+
+    def close(self) -> None:
+        self._writer.dispose()
+        if self._reader is not self._writer:
+            self._reader.dispose()
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """On SQLite, wait for the writer here instead of in its busy loop."""
+        if self.postgres:
+            yield
+            return
+        with self._write_lock:
+            yield
+
+
+class Deadlock(Busy):
+    code = "store_busy"
+
+
+def sqlite_url(path: Path | str) -> str:
+    return f"sqlite:///{path}"
+
+
+_NOTIFY = sa.text("SELECT pg_notify('holdfast', :names)")
+
+
+def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
+    if url.get_backend_name() == "postgresql":
+        engine = sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            pool_size=readers,
+            max_overflow=readers,
+            pool_pre_ping=True,
+            json_serializer=_dumps,
+            isolation_level="READ COMMITTED",
+        )
+        return engine, engine
+    return (
+        _sqlite_engine(url, busy_ms, size=1, begin="BEGIN IMMEDIATE"),
+        _sqlite_engine(url, busy_ms, size=readers, begin="BEGIN"),
+    )
+
+
+def _sqlite_engine(url: URL, busy_ms: int, *, size: int, begin: str) -> Engine:
+    engine = sa.create_engine(
+        url,
+        module=_sqlite_module(),
+        poolclass=sa.pool.QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        json_serializer=_dumps,
+        connect_args={"check_same_thread": False, "isolation_level": None},
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def _prepare(dbapi: Any, _record: object) -> None:
+        for pragma in (
+            f"busy_timeout={busy_ms}",
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "foreign_keys=ON",
+            "cache_size=-32000",
+            "temp_store=MEMORY",
+            "journal_size_limit=67108864",
+        ):
+            dbapi.execute(f"PRAGMA {pragma}")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(conn: Connection) -> None:
+        conn.exec_driver_sql(begin)
+
+    return engine
+
+
+def _sqlite_module() -> Any:
+    """`pysqlite3` carries a current SQLite; the interpreter's own can be years old and is the fallback."""
+    try:
+        import pysqlite3.dbapi2 as module
+    except ImportError:
+        import sqlite3 as module
+    return module
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what a database says into our own errors, each with a way out."""
+    try:
+        yield
+    except DBAPIError as error:
+        raised = _meaning(error)
+        if raised is None:
+            raise
+        raise raised from error
+
+
+def _meaning(error: DBAPIError) -> Exception | None:
+    text = str(error.orig).lower()
+    if getattr(error.orig, "sqlstate", None) in _DEADLOCK_CODES:
+        return Deadlock("the database broke off a transaction to resolve a deadlock")
+    if "locked" in text or "busy" in text:
+        return Unavailable(
+            "the database is locked by another process",
+            code="store_locked",
+            hint="Stop the other process that writes to it, or use PostgreSQL for several writers.",
+        )
+    if "disk is full" in text or "no space" in text or "disk i/o" in text:
+        return Unavailable(
+            "the disk is full or failing; nothing was written",
+            code="store_full",
+            hint="Free some space; Holdfast goes on by itself.",
+        )
+    if "readonly" in text or "read-only" in text or "unable to open" in text:
+        return Unavailable(
+            "the database cannot be opened for writing",
+            code="store_readonly",
+            hint="Check the owner and the permissions of the home folder.",
+        )
+    if "malformed" in text or "not a database" in text:
+        return Unavailable(
+            "the database file is damaged",
+            code="store_damaged",
+            hint="Run `holdfast store check`, and restore a copy if it says so.",
+        )
+    if isinstance(error, OperationalError) and error.connection_invalidated | ("connect" in text):
+        return Unavailable(
+            "the database cannot be reached",
+            code="store_unreachable",
+            hint="Check that PostgreSQL is running and that the store's URL is right.",
+        )
+    return None

@@ -1,0 +1,25 @@
+"""The bounded pool in which asynchronous code runs the synchronous store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Threads:
+    """A context build or a request is one hop here, not ten."""
+
+    def __init__(self, size: int = 8) -> None:
+        self._executor = ThreadPoolExecutor(size, thread_name_prefix="holdfast")
+
+    async def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: work(*args, **kwargs))
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)

@@ -1,0 +1,285 @@
+"""Turns: one run from input to reply. Accepted with its message, committed once with its results.
+
+accepted ──▶ running ──▶ committed | failed | cancelled
+               └──▶ interrupted (its process died) ──▶ running again, or left for the user
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.errors import Conflict, NotFound
+from holdfast.ids import SessionId, TurnId, turn_id
+from holdfast.log import agenda, changes, entries, outbox, sessions
+from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
+from holdfast.log.sessions import Session
+from holdfast.log.store import Tx
+from holdfast.log.tables import turns as table
+
+KIND: Final = "turn"
+
+
+class TurnStatus(StrEnum):
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    COMMITTED = "committed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (TurnStatus.ACCEPTED, TurnStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    id: TurnId
+    key: str
+    session_id: SessionId
+    session_key: str
+    number: int
+    trigger: str
+    status: TurnStatus
+    accepted_at: Millis
+    attempt: int = 0
+    agenda_id: str | None = None
+    input_id: str | None = None
+    reply_id: str | None = None
+    model: str | None = None
+    usage: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
+    error: str | None = None
+    started_at: Millis | None = None
+    ended_at: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    turn: Turn
+    input: Entry | None
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """All that a turn leaves behind, to be written in one transaction."""
+
+    entries: Sequence[EntryDraft] = ()
+    model: str | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    context_tokens: int | None = None
+    meta: Mapping[str, Any] | None = None
+    parcels: Sequence[outbox.Parcel] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    turn: Turn
+    entries: list[Entry]
+    duplicate: bool = False
+
+
+_NAMES = tuple(f.name for f in fields(Turn))
+
+
+def accept(
+    tx: Tx,
+    session: Session,
+    message: EntryDraft | None,
+    *,
+    key: str,
+    trigger: str = "user",
+    payload: Mapping[str, Any] | None = None,
+    due_at: int | None = None,
+    max_attempts: int = 2,
+    most_waiting: int = agenda.MAX_WAITING,
+    meta: Mapping[str, Any] | None = None,
+) -> Accepted:
+    """Write a message, its turn and the agenda item that will run it, together. A repeat finds them."""
+    known = by_key(tx, key)
+    if known is not None:
+        said = None if known.input_id is None else entries.get(tx, known.input_id)
+        return Accepted(known, said, created=False)
+    id_ = turn_id()
+    said = None if message is None else _write_input(tx, session, message, id_, key)
+    item = agenda.enqueue(
+        tx,
+        KIND,
+        {"turnId": id_, **(payload or {})},
+        lane=session.key,
+        due_at=due_at,
+        max_attempts=max_attempts,
+        most_waiting=most_waiting,
+    )
+    turn = Turn(
+        id=id_,
+        key=key,
+        session_id=session.id,
+        session_key=session.key,
+        number=sessions.next_turn_number(tx, session.id),
+        trigger=trigger,
+        status=TurnStatus.ACCEPTED,
+        agenda_id=item.id,
+        input_id=None if said is None else said.id,
+        meta=meta,
+        accepted_at=tx.now,
+    )
+    tx.conn.execute(sa.insert(table), {name: getattr(turn, name) for name in _NAMES})
+    changes.emit(tx, "turn.accepted", id_)
+    return Accepted(turn, said, created=True)
+
+
+def get(tx: Tx, id_: str) -> Turn:
+    row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
+    if row is None:
+        raise NotFound(f"no turn {id_[:80]!r}", code="unknown_turn")
+    return _turn(row)
+
+
+def by_key(tx: Tx, key: str) -> Turn | None:
+    row = tx.conn.execute(sa.select(table).where(table.c.key == key)).mappings().first()
+    return None if row is None else _turn(row)
+
+
+def by_number(tx: Tx, session_id: str, number: int) -> Turn:
+    query = sa.select(table).where(table.c.session_id == session_id, table.c.number == number)
+    row = tx.conn.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"the session has no turn {number}", code="unknown_turn")
+    return _turn(row)
+
+
+def listing(tx: Tx, session_id: str, *, before: int | None = None, limit: int = 50) -> list[Turn]:
+    """Newest first; `before` is a turn's number."""
+    query = sa.select(table).where(table.c.session_id == session_id)
+    if before is not None:
+        query = query.where(table.c.number < before)
+    query = query.order_by(table.c.number.desc()).limit(max(1, min(limit, 500)))
+    return [_turn(row) for row in tx.conn.execute(query).mappings()]
+
+
+def start(tx: Tx, turn: Turn) -> Turn:
+    """Begin an attempt; that it is not the first stands in the log."""
+    if turn.status not in (TurnStatus.ACCEPTED, TurnStatus.INTERRUPTED):
+        raise Conflict(f"turn {turn.id} is {turn.status}", code="turn_not_startable")
+    if turn.attempt:
+        _note(tx, turn, f"Turn {turn.number} was interrupted and begins again.")
+    values = {
+        "status": TurnStatus.RUNNING,
+        "attempt": turn.attempt + 1,
+        "started_at": tx.now,
+        "ended_at": None,
+        "error": None,
+    }
+    return _apply(tx, turn, values, "turn.started")
+
+
+def commit(tx: Tx, key: str, outcome: Outcome, job: agenda.Job | None = None) -> Committed:
+    """Write a turn's results and finish its agenda item, once; again with the same key is a duplicate."""
+    turn = by_key(tx, key)
+    if turn is None:
+        raise NotFound("no turn has this key", code="unknown_turn")
+    if turn.status is TurnStatus.COMMITTED:
+        return Committed(turn, _entries_of(tx, turn), duplicate=True)
+    if turn.status is not TurnStatus.RUNNING:
+        raise Conflict(f"turn {turn.id} is {turn.status}", code="turn_not_running")
+    written = entries.append_many(tx, [_of_turn(draft, turn) for draft in outcome.entries])
+    for parcel in outcome.parcels:
+        outbox.post(tx, parcel)
+    _count_usage(tx, turn, outcome)
+    if job is not None:
+        job.settle(tx)
+    values = {
+        "status": TurnStatus.COMMITTED,
+        "reply_id": _reply_of([w.entry for w in written]),
+        "model": outcome.model,
+        "usage": dict(outcome.usage),
+        "meta": {**(turn.meta or {}), **(outcome.meta or {})} or None,
+        "ended_at": tx.now,
+    }
+    done = _apply(tx, turn, values, "turn.committed")
+    return Committed(done, [w.entry for w in written])
+
+
+def end(tx: Tx, turn: Turn, status: TurnStatus, error: str) -> Turn:
+    """End a turn that brings no result: failed, cancelled or interrupted."""
+    if turn.status.ended and turn.status is not TurnStatus.INTERRUPTED:
+        raise Conflict(f"turn {turn.id} is {turn.status} already", code="turn_ended")
+    values = {"status": status, "error": error[:4000], "ended_at": tx.now}
+    return _apply(tx, turn, values, f"turn.{status}")
+
+
+def interrupted(tx: Tx, item: agenda.Item) -> None:
+    """The agenda's word that the process running this turn is gone: make it visible."""
+    turn = get(tx, str(item.payload["turnId"]))
+    if turn.status is TurnStatus.RUNNING:
+        cancelled = item.status is agenda.Status.CANCELLED
+        status = TurnStatus.CANCELLED if cancelled else TurnStatus.INTERRUPTED
+        end(tx, turn, status, item.error or "interrupted")
+
+
+def _write_input(tx: Tx, session: Session, message: EntryDraft, id_: TurnId, key: str) -> Entry:
+    draft = replace(
+        message,
+        session_key=session.key,
+        session_id=session.id,
+        turn_id=id_,
+        idempotency_key=message.idempotency_key or f"turn-input:{key}",
+    )
+    return entries.append(tx, draft).entry
+
+
+def _of_turn(draft: EntryDraft, turn: Turn) -> EntryDraft:
+    return replace(draft, session_key=turn.session_key, session_id=turn.session_id, turn_id=turn.id)
+
+
+def _count_usage(tx: Tx, turn: Turn, outcome: Outcome) -> None:
+    sessions.add_usage(
+        tx,
+        turn.session_id,
+        input_tokens=int(outcome.usage.get("inputTokens", 0)),
+        output_tokens=int(outcome.usage.get("outputTokens", 0)),
+        context=outcome.context_tokens,
+    )
+
+
+def _entries_of(tx: Tx, turn: Turn) -> list[Entry]:
+    page = entries.listing(tx, entries.EntryFilter(turn_id=turn.id), limit=entries.MAX_PAGE)
+    return [e for e in reversed(page.entries) if e.id != turn.input_id]
+
+
+def _reply_of(written: Sequence[Entry]) -> str | None:
+    replies = [e.id for e in written if e.role == "assistant" and e.content]
+    return replies[-1] if replies else None
+
+
+def _note(tx: Tx, turn: Turn, text: str) -> None:
+    draft = EntryDraft(
+        content=text,
+        type=EntryType.SYSTEM,
+        role="system",
+        status=Classification.CLASSIFIED,
+        code="filtered_non_semantic",
+    )
+    entries.append(tx, _of_turn(draft, turn))
+
+
+def _apply(tx: Tx, turn: Turn, values: dict[str, Any], change: str) -> Turn:
+    statement = sa.update(table).where(table.c.id == turn.id, table.c.status == turn.status)
+    if tx.conn.execute(statement.values(**values)).rowcount != 1:
+        raise Conflict(f"turn {turn.id} changed meanwhile", code="stale_turn")
+    changes.emit(tx, change, turn.id)
+    return replace(turn, **values)
+
+
+def _turn(row: Mapping[Any, Any]) -> Turn:
+    values = dict(row)
+    values["status"] = TurnStatus(values["status"])
+    return Turn(**values)

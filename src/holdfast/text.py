@@ -1,0 +1,39 @@
+"""Text that every store, index and wire can hold."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Any
+
+
+def clean_text(text: str) -> str:
+    """A NUL or half a surrogate pair, which no database takes, becomes the replacement mark."""
+    if not text.isascii():
+        text = text.encode("utf-8", "holdfast.replacement").decode()
+    return text.replace("\0", "\ufffd") if "\0" in text else text
+
+
+def clean_json(value: Any) -> Any:
+    """The same for every text within a JSON-like value."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean_json(v) for v in value]
+    return value
+
+
+def clip(text: str, limit: int) -> str:
+    """At most `limit` characters, with an ellipsis in place of what was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 1)].rstrip() + "…"
+
+
+def _replacement(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "\ufffd".encode() * (error.end - error.start), error.end
+
+
+codecs.register_error("holdfast.replacement", _replacement)
