@@ -1,0 +1,60 @@
+"""One JSON5 file, checked as a whole, reloaded live; defaults live in these models and nowhere else."""
+
+from holdfast.config.adopt import adopt_openclaw
+from holdfast.config.agents import AgentEntry, AgentSettings, ModelChoice
+from holdfast.config.autonomy import ActiveHours, Continuation, Heartbeat, Subagents
+from holdfast.config.board import BoardConfig
+from holdfast.config.channels import ChannelConfig
+from holdfast.config.context import Compaction, ContextPruning, MemoryFlush
+from holdfast.config.memory import MemoryConfig
+from holdfast.config.merge import merge_patch
+from holdfast.config.problems import InvalidConfig, Problem
+from holdfast.config.root import Config, public_dump
+from holdfast.config.schema import config_schema
+from holdfast.config.secret import Secret, SecretUrl, reveal_all
+from holdfast.config.session import Binding, BindingMatch, PeerKind, PeerMatch, ResetPolicy
+from holdfast.config.source import load_config, parse_config
+from holdfast.config.store import ConfigStore
+from holdfast.config.template import default_config_text
+from holdfast.config.tools import ToolPolicy, ToolsConfig
+from holdfast.config.values import Duration, parse_duration, parse_size
+
+__all__ = [
+    "ActiveHours",
+    "AgentEntry",
+    "AgentSettings",
+    "Binding",
+    "BindingMatch",
+    "BoardConfig",
+    "ChannelConfig",
+    "Compaction",
+    "Config",
+    "ConfigStore",
+    "ContextPruning",
+    "Continuation",
+    "Duration",
+    "Heartbeat",
+    "InvalidConfig",
+    "MemoryConfig",
+    "MemoryFlush",
+    "ModelChoice",
+    "PeerKind",
+    "PeerMatch",
+    "Problem",
+    "ResetPolicy",
+    "Secret",
+    "SecretUrl",
+    "Subagents",
+    "ToolPolicy",
+    "ToolsConfig",
+    "adopt_openclaw",
+    "config_schema",
+    "default_config_text",
+    "load_config",
+    "merge_patch",
+    "parse_config",
+    "parse_duration",
+    "parse_size",
+    "public_dump",
+    "reveal_all",
+]

@@ -6,7 +6,7 @@ with store.write() as tx:
     turns.accept(tx, session, EntryDraft(content="hello"), key="client-42")
 """
 
-from holdfast.log import agenda, changes, entries, leases, outbox, sessions, turns
+from holdfast.log import agenda, changes, entries, ingest, leases, outbox, sessions, turns
 from holdfast.log.bridge import Bridge
 from holdfast.log.changes import Change
 from holdfast.log.check import check
@@ -49,6 +49,7 @@ __all__ = [
     "check",
     "copy",
     "entries",
+    "ingest",
     "leases",
     "open_store",
     "outbox",

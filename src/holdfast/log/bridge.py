@@ -7,12 +7,10 @@ import threading
 from typing import Any, Final
 
 from holdfast.errors import Unavailable
-from holdfast.log import agenda, changes
 from holdfast.log.store import Store
 
 log = logging.getLogger(__name__)
 
-_ALL: Final = (agenda.SIGNAL, changes.SIGNAL)
 _RECONNECT_SECONDS: Final = 2.0
 
 
@@ -41,7 +39,7 @@ class Bridge:
                 version = _data_version(connection)
                 if version != seen:
                     seen = version
-                    self._ring_all()
+                    self._store.signals.notify_all()
 
     def _listen(self) -> None:
         import psycopg
@@ -53,20 +51,16 @@ class Bridge:
             except (psycopg.Error, Unavailable) as error:
                 log.warning("lost the notification channel (%s); connecting again", error)
                 self._stop.wait(_RECONNECT_SECONDS)
-                self._ring_all()
+                self._store.signals.notify_all()
 
     def _follow(self, connection: Any) -> None:
         connection.autocommit = True
         connection.execute("LISTEN holdfast")
-        self._ring_all()
+        self._store.signals.notify_all()
         while not self._stop.is_set():
             for notice in connection.notifies(timeout=1.0):
                 for name in notice.payload.split(","):
                     self._store.signals.notify(name)
-
-    def _ring_all(self) -> None:
-        for name in _ALL:
-            self._store.signals.notify(name)
 
 
 def _data_version(connection: Any) -> int:

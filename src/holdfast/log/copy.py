@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from holdfast import migrations
 from holdfast.errors import Conflict
-from holdfast.log.store import Store
+from holdfast.log.store import Store, Tx
 
 _BATCH = 1_000
 _NOT_COPIED = {"alembic_version"}
@@ -33,8 +33,8 @@ def copy(
                 copied[table.name] += len(rows)
                 if progress is not None:
                     progress(table.name, copied[table.name])
-        if target.postgres:
-            _advance_sequences(new.conn, to_tables.values())
+        for table in from_tables:
+            _carry_sequence(old, new, table)
     return copied
 
 
@@ -42,6 +42,10 @@ def _tables(conn: sa.Connection) -> list[sa.Table]:
     """All tables, in an order in which references point backwards."""
     metadata = sa.MetaData()
     metadata.reflect(conn)
+    for table in metadata.tables.values():
+        for column in table.columns:
+            if isinstance(column.type, sa.JSON):
+                column.type = type(column.type)(none_as_null=True)
     return [t for t in metadata.sorted_tables if t.name not in _NOT_COPIED]
 
 
@@ -61,13 +65,32 @@ def _require_empty(conn: sa.Connection, table: sa.Table) -> None:
         )
 
 
-def _advance_sequences(conn: sa.Connection, tables: Any) -> None:
-    for table in tables:
-        for column in table.primary_key.columns:
-            if column.autoincrement is True or isinstance(column.server_default, sa.DefaultClause):
-                highest = conn.execute(sa.select(sa.func.max(column))).scalar()
-                if isinstance(highest, int):
-                    conn.execute(
-                        sa.text("SELECT setval(pg_get_serial_sequence(:t, :c), :v)"),
-                        {"t": table.name, "c": column.name, "v": highest},
-                    )
+def _carry_sequence(old: Tx, new: Tx, table: sa.Table) -> None:
+    """Numbers go on behind the highest that was ever given, even where its row is gone."""
+    key = list(table.primary_key.columns)
+    if len(key) != 1 or not isinstance(key[0].type, sa.Integer):
+        return
+    names = {"table": table.name, "column": key[0].name}
+    highest = _highest(old, names)
+    if not highest:
+        return
+    if new.postgres:
+        new.conn.execute(_SET_POSTGRES, names | {"value": highest})
+    else:
+        new.conn.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = :table"), {"table": table.name})
+        new.conn.execute(_SET_SQLITE, {"table": table.name, "value": highest})
+
+
+def _highest(tx: Tx, names: dict[str, str]) -> int | None:
+    if not tx.postgres:
+        query = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+        return tx.conn.execute(query, {"table": names["table"]}).scalar()
+    return tx.conn.execute(_LAST_POSTGRES, names).scalar()
+
+
+_SET_SQLITE = sa.text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :value)")
+_SET_POSTGRES = sa.text("SELECT setval(pg_get_serial_sequence(:table, :column), :value)")
+_LAST_POSTGRES = sa.text(
+    "SELECT last_value FROM pg_sequences WHERE to_regclass(format('%I.%I', schemaname, sequencename)) "
+    "= to_regclass(pg_get_serial_sequence(:table, :column))"
+)

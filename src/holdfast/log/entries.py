@@ -7,6 +7,7 @@ about (topic, task, status, summary) is an annotation and may change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +25,7 @@ from holdfast.log.tables import entry_revisions
 from holdfast.text import clean_json, clean_text
 
 MAX_PAGE: Final = 1000
+_CURSOR: Final = re.compile(r"(-?[0-9]{1,19})-([0-9]{1,19})")
 
 
 class EntryType(StrEnum):
@@ -115,14 +117,14 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        created_at, dash, position = text.partition("-")
-        if not (dash and created_at.isdecimal() and position.isdecimal() and len(text) < 40):
+        match = _CURSOR.fullmatch(text)
+        if match is None or max(abs(int(match[1])), int(match[2])) >= 1 << 63:
             raise InvalidInput(
                 f"not a cursor: {text[:64]!r}",
                 code="bad_cursor",
                 hint="Send back the X-Next-Cursor header of the previous page unchanged.",
             )
-        return cls(int(created_at), int(position))
+        return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,7 @@ class EntryFilter:
     topic_id: str | None = None
     task_id: str | None = None
     space_ids: frozenset[str] | None = None
+    agent_ids: frozenset[str] | None = None
     related_ids: frozenset[str] | None = None
     types: frozenset[EntryType] | None = None
     status: Classification | None = None
@@ -152,7 +155,7 @@ def append(tx: Tx, draft: EntryDraft) -> Appended:
     statement = _INSERT if draft.idempotency_key is None else _upsert(tx)
     position = tx.conn.execute(statement, row).scalar()
     if position is None:
-        return Appended(by_key(tx, draft.idempotency_key or ""), created=False)
+        return Appended(by_key(tx, row["idempotency_key"]), created=False)
     changes.emit(tx, "log.appended", row["id"])
     return Appended(Entry(position=position, revision=0, deleted_at=None, **row), created=True)
 
@@ -189,7 +192,7 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Entry]:
         chunk = list(ids[start : start + MAX_PAGE])
         rows = tx.conn.execute(_SELECT_IDS, {"ids": chunk}).mappings()
         found += map(_entry, rows)
-    return found
+    return sorted(found, key=lambda entry: entry.position)
 
 
 def by_key(tx: Tx, idempotency_key: str) -> Entry:
@@ -215,7 +218,7 @@ def listing(
         before = sa.tuple_(table.c.created_at, table.c.position)
         query = query.where(before < sa.tuple_(cursor.created_at, cursor.position))
     query = query.order_by(table.c.created_at.desc(), table.c.position.desc())
-    rows = tx.conn.execute(query.limit(limit + 1).offset(offset)).mappings().all()
+    rows = tx.conn.execute(query.limit(limit + 1).offset(max(0, offset))).mappings().all()
     found = [_entry(row) for row in rows[:limit]]
     more = len(rows) > limit
     return Page(found, Cursor(found[-1].created_at, found[-1].position) if more else None)
@@ -268,6 +271,7 @@ def annotate(tx: Tx, id_: str, fields: Mapping[str, Any]) -> Entry:
 def correct(tx: Tx, id_: str, content: str) -> Entry:
     """Replace the text of an entry; the text before it stays readable as a revision."""
     entry = _visible(tx, id_)
+    content = clean_text(content)
     if entry.content == content:
         return entry
     tx.conn.execute(
@@ -283,7 +287,7 @@ def correct(tx: Tx, id_: str, content: str) -> Entry:
     tx.conn.execute(
         sa.update(table)
         .where(table.c.id == id_)
-        .values(content=clean_text(content), revision=entry.revision + 1, updated_at=tx.now)
+        .values(content=content, revision=entry.revision + 1, updated_at=tx.now)
     )
     changes.emit(tx, "log.patched", id_)
     return get(tx, id_)
@@ -318,12 +322,14 @@ def _conditions(where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
         value = getattr(where, name)
         if value is not None:
             yield table.c[name] == value
-    if where.space_ids is not None:
-        yield table.c.space_id.in_(sorted(where.space_ids))
-    if where.related_ids is not None:
-        yield table.c.related_id.in_(sorted(where.related_ids))
-    if where.types is not None:
-        yield table.c.type.in_(sorted(where.types))
+    for name, wanted in (
+        ("space_id", where.space_ids),
+        ("agent_id", where.agent_ids),
+        ("related_id", where.related_ids),
+        ("type", where.types),
+    ):
+        if wanted is not None:
+            yield table.c[name].in_(sorted(wanted))
 
 
 _COLUMNS = tuple(table.c)

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.errors import HoldfastError
 from holdfast.log import changes
 from holdfast.log.changes import Change
 from holdfast.log.store import Store
 from holdfast.log.threads import Threads
 
+log = logging.getLogger(__name__)
+
 RING: Final = 1_000
 BATCH: Final = 200
+_TROUBLE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Feed:
         self._head = 0
         self._bells: set[asyncio.Event] = set()
         self._new = asyncio.Event()
+        self._closed = False
 
     @property
     def head(self) -> int:
@@ -85,12 +91,23 @@ class Feed:
             while True:
                 await self._new.wait()
                 self._new.clear()
-                await self._take_in()
+                try:
+                    await self._take_in()
+                except HoldfastError:
+                    log.exception("the change feed cannot be read; trying again")
+                    self._new.set()
+                    await asyncio.sleep(_TROUBLE_SECONDS)
         finally:
             unsubscribe()
 
-    async def follow(self, after: int | None) -> AsyncIterator[Change | Ping | Reset]:
-        """Every change behind `after`, for ever; None begins with what happens next."""
+    def close(self) -> None:
+        """End every reader once it has seen what there is."""
+        self._closed = True
+        for bell in self._bells:
+            bell.set()
+
+    async def follow(self, after: int | None) -> AsyncGenerator[Change | Ping | Reset]:
+        """Every change behind `after`, until the feed closes; None begins with what happens next."""
         bell = asyncio.Event()
         self._bells.add(bell)
         try:
@@ -109,7 +126,11 @@ class Feed:
                 for change in batch:
                     seq = change.seq
                     yield change
-                if not batch and not await self._waiter.wait(bell, self._ping):
+                if batch:
+                    continue
+                if self._closed:
+                    return
+                if not await self._waiter.wait(bell, self._ping):
                     yield Ping(seq)
         finally:
             self._bells.discard(bell)

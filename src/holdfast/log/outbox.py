@@ -5,7 +5,7 @@ A row is the state of one delivery and can be looked at; the agenda item beside 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
@@ -63,7 +63,8 @@ _NAMES = tuple(f.name for f in fields(Delivery))
 
 def post(tx: Tx, parcel: Parcel) -> Delivery:
     """Write a delivery and its agenda item; the same key again finds the one that is there."""
-    known = tx.conn.execute(sa.select(table).where(table.c.key == parcel.key)).mappings().first()
+    key = clean_text(parcel.key)
+    known = tx.conn.execute(sa.select(table).where(table.c.key == key)).mappings().first()
     if known is not None:
         return _delivery(known)
     id_ = outbox_id()
@@ -77,7 +78,7 @@ def post(tx: Tx, parcel: Parcel) -> Delivery:
     )
     delivery = Delivery(
         id=id_,
-        key=clean_text(parcel.key),
+        key=key,
         kind=parcel.kind,
         target=parcel.target,
         status=DeliveryStatus.PENDING,
@@ -97,6 +98,11 @@ def get(tx: Tx, id_: str) -> Delivery:
     if row is None:
         raise NotFound(f"no delivery {id_[:80]!r}", code="unknown_delivery")
     return _delivery(row)
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Delivery]:
+    rows = tx.conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()
+    return [_delivery(row) for row in rows]
 
 
 def delivered(tx: Tx, id_: str, *, receipt: str | None = None) -> Delivery:

@@ -23,16 +23,17 @@ def is_dead(owner: str) -> bool:
     now = _started(int(pid))
     if now is None:
         return not _exists(int(pid))
-    return started not in ("", "0", str(now))
+    return now == -1 or started not in ("", "0", str(now))
 
 
 def _started(pid: int) -> int | None:
-    """The start time of a process in clock ticks since boot, where the system tells it."""
+    """The start time of a process in clock ticks since boot, where the system tells it; -1 for a corpse."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return -1 if fields[0] in "ZX" else int(fields[19])
 
 
 def _exists(pid: int) -> bool:

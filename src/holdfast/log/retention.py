@@ -41,11 +41,16 @@ def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int
 
 
 def _agenda(tx: Tx, policy: Retention) -> int:
-    ended = agenda.c.ended_at
-    cutoff = _cutoff(tx, policy.agenda_days, ended.is_not(None), ended, policy.agenda_rows)
-    if cutoff is None:
-        return 0
-    return _delete(tx, agenda, agenda.c.id, sa.and_(ended.is_not(None), ended < cutoff))
+    ended = sa.select(agenda.c.id).where(agenda.c.ended_at.is_not(None))
+    removed = 0
+    if policy.agenda_days is not None:
+        aged = ended.where(agenda.c.ended_at < _ago(tx, policy.agenda_days)).limit(BATCH)
+        removed += tx.conn.execute(sa.delete(agenda).where(agenda.c.id.in_(aged))).rowcount
+    if policy.agenda_rows is not None:
+        newest_first = ended.order_by(agenda.c.ended_at.desc(), agenda.c.id.desc())
+        excess = newest_first.offset(policy.agenda_rows).limit(BATCH)
+        removed += tx.conn.execute(sa.delete(agenda).where(agenda.c.id.in_(excess))).rowcount
+    return removed
 
 
 def _changes(tx: Tx, policy: Retention) -> int:
@@ -65,8 +70,10 @@ def _changes(tx: Tx, policy: Retention) -> int:
 def _outbox(tx: Tx, policy: Retention) -> int:
     if policy.outbox_days is None:
         return 0
-    over = sa.and_(outbox.c.status != "pending", outbox.c.updated_at < _ago(tx, policy.outbox_days))
-    return _delete(tx, outbox, outbox.c.id, over)
+    ended = outbox.c.status.in_(["delivered", "failed"])
+    over = sa.and_(ended, outbox.c.updated_at < _ago(tx, policy.outbox_days))
+    ids = sa.select(outbox.c.id).where(over).limit(BATCH)
+    return tx.conn.execute(sa.delete(outbox).where(outbox.c.id.in_(ids))).rowcount
 
 
 def _deleted(tx: Tx, policy: Retention) -> int:
@@ -75,7 +82,13 @@ def _deleted(tx: Tx, policy: Retention) -> int:
         return 0
     over = sa.and_(
         entries.c.deleted_at < _ago(tx, policy.deleted_days),
-        sa.or_(entries.c.content != "", entries.c.raw.is_not(None)),
+        sa.or_(
+            entries.c.content != "",
+            entries.c.raw.is_not(None),
+            entries.c.summary.is_not(None),
+            entries.c.source.is_not(None),
+            sa.exists().where(entry_revisions.c.entry_id == entries.c.id),
+        ),
     )
     ids = list(tx.conn.execute(sa.select(entries.c.id).where(over).limit(BATCH)).scalars())
     if ids:
@@ -86,19 +99,25 @@ def _deleted(tx: Tx, policy: Retention) -> int:
 
 
 def _transcripts(tx: Tx, policy: Retention) -> int:
-    """Remove sessions archived long ago, with their entries and turns, one session a batch."""
+    """Remove a session archived long ago: its entries a batch at a time, then its turns and itself."""
     if policy.transcript_days is None:
         return 0
-    over = sa.and_(sessions.c.status == "archived", sessions.c.archived_at < _ago(tx, policy.transcript_days))
-    id_ = tx.conn.execute(sa.select(sessions.c.id).where(over).limit(1)).scalar()
+    over = sa.and_(
+        sessions.c.status == "archived",
+        sessions.c.archived_at < _ago(tx, policy.transcript_days),
+        ~sa.exists().where(turns.c.session_id == sessions.c.id, turns.c.status.in_(["accepted", "running"])),
+    )
+    oldest = sa.select(sessions.c.id).where(over).order_by(sessions.c.archived_at, sessions.c.id).limit(1)
+    id_ = tx.conn.execute(oldest).scalar()
     if id_ is None:
         return 0
-    ids = sa.select(entries.c.id).where(entries.c.session_id == id_)
-    tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(ids)))
-    tx.conn.execute(sa.delete(entries).where(entries.c.session_id == id_))
+    batch = sa.select(entries.c.id).where(entries.c.session_id == id_).limit(BATCH)
+    ids = list(tx.conn.execute(batch).scalars())
+    if ids:
+        tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(ids)))
+        return tx.conn.execute(sa.delete(entries).where(entries.c.id.in_(ids))).rowcount
     tx.conn.execute(sa.delete(turns).where(turns.c.session_id == id_))
-    tx.conn.execute(sa.delete(sessions).where(sessions.c.id == id_))
-    return 1
+    return tx.conn.execute(sa.delete(sessions).where(sessions.c.id == id_)).rowcount
 
 
 def _leases(tx: Tx, policy: Retention) -> int:
@@ -117,24 +136,3 @@ _STEPS = {
 
 def _ago(tx: Tx, days: int) -> int:
     return tx.now - days * DAY_MS
-
-
-def _cutoff(
-    tx: Tx,
-    days: int | None,
-    over: sa.ColumnElement[bool],
-    column: sa.ColumnElement[int],
-    rows: int | None,
-) -> int | None:
-    """The moment before which rows go: by age, or later if there are still too many."""
-    by_age = None if days is None else _ago(tx, days)
-    by_count: int | None = None
-    if rows is not None:
-        query = sa.select(column).where(over).order_by(column.desc()).offset(rows).limit(1)
-        by_count = tx.conn.execute(query).scalar()
-    return max((c for c in (by_age, by_count) if c is not None), default=None)
-
-
-def _delete(tx: Tx, table: sa.Table, key: sa.ColumnElement[str], over: sa.ColumnElement[bool]) -> int:
-    ids = sa.select(key).where(over).limit(BATCH)
-    return tx.conn.execute(sa.delete(table).where(key.in_(ids))).rowcount

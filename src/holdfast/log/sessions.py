@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import SessionId, session_id
-from holdfast.keys import parse_key
+from holdfast.keys import canonical_key, parse_key
 from holdfast.log import changes
 from holdfast.log.store import Tx
 from holdfast.log.tables import sessions as table
@@ -63,10 +63,8 @@ _FIXED = frozenset(("id", "key", "status", "created_at", "revision", "turn_count
 
 def ensure(tx: Tx, key: str, **known: Any) -> Session:
     """The active session of `key`, made if there is none; its kind is read from the key."""
-    found = active(tx, key)
-    if found is not None:
-        return found
-    return _create(tx, key, known)
+    found = active(tx, canonical_key(key))
+    return found if found is not None else _create(tx, canonical_key(key), known)
 
 
 def active(tx: Tx, key: str) -> Session | None:
@@ -79,6 +77,11 @@ def get(tx: Tx, id_: str) -> Session:
     if row is None:
         raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
     return _session(row)
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Session]:
+    rows = tx.conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()
+    return [_session(row) for row in rows]
 
 
 def find(tx: Tx, key_or_id: str) -> Session:
@@ -110,7 +113,7 @@ def listing(
         query = query.where(table.c.parent_key == parent_key)
     query = query.order_by(table.c.updated_at.desc(), table.c.id.desc())
     limit = max(1, min(limit, MAX_PAGE))
-    return [_session(r) for r in tx.conn.execute(query.limit(limit).offset(offset)).mappings()]
+    return [_session(r) for r in tx.conn.execute(query.limit(limit).offset(max(0, offset))).mappings()]
 
 
 def history(tx: Tx, key: str, *, limit: int = MAX_PAGE) -> list[Session]:

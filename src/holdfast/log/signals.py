@@ -25,6 +25,11 @@ class Signals:
 
         return unsubscribe
 
+    def notify_all(self) -> None:
+        """Ring every bell: something happened, and it is not known what."""
+        for name in tuple(self._callbacks):
+            self.notify(name)
+
     def notify(self, name: str) -> None:
         with self._lock:
             callbacks = tuple(self._callbacks.get(name, ()))

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine.url import URL, make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.errors import Busy, InvalidInput, Unavailable
@@ -34,13 +34,18 @@ _WRITE_ATTEMPTS = 4
 class Tx:
     """One transaction: its connection, the moment it stands for, and what to wake once it is committed."""
 
-    __slots__ = ("conn", "now", "postgres", "wakes")
+    __slots__ = ("callbacks", "conn", "now", "postgres", "wakes")
 
     def __init__(self, conn: Connection, now: Millis, *, postgres: bool) -> None:
         self.conn = conn
         self.now = now
         self.postgres = postgres
         self.wakes: set[str] = set()
+        self.callbacks: list[Callable[[], None]] = []
+
+    def on_commit(self, callback: Callable[[], None]) -> None:
+        """Call back once the transaction is durable, and never if it is not."""
+        self.callbacks.append(callback)
 
     def wake(self, name: str) -> None:
         """Ask that everyone who waits for `name` is woken after the commit, in every process."""
@@ -67,6 +72,8 @@ class Store:
                 f"no store engine for {self.url.get_backend_name()!r}",
                 hint="Use a file path, sqlite:///PATH or postgresql+psycopg://…",
             )
+        if not self.postgres and self.url.database in (None, "", ":memory:"):
+            raise InvalidInput("a store needs a file", hint="Use sqlite:///PATH.")
         self._write_lock = threading.Lock()
         self._writer, self._reader = _engines(self.url, readers, busy_ms)
 
@@ -84,12 +91,14 @@ class Store:
         PostgreSQL they then do not queue behind those that do.
         """
         with self._exclusive(), _translated(), self._writer.connect() as conn, conn.begin():
-            tx = Tx(conn, self.clock.now(), postgres=self.postgres)
             if self.postgres and ordered:
                 conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOG_LOCK})")
+            tx = Tx(conn, self.clock.now(), postgres=self.postgres)
             yield tx
             if self.postgres and tx.wakes:
                 conn.execute(_NOTIFY, {"names": ",".join(sorted(tx.wakes))})
+        for callback in tx.callbacks:
+            callback()
         for name in tx.wakes:
             self.signals.notify(name)
 
@@ -117,9 +126,10 @@ class Store:
         """A driver connection outside any transaction, not given back to the pool."""
         with _translated():
             pooled = self._reader.raw_connection()
+        connection = pooled.driver_connection
         pooled.detach()
         try:
-            yield pooled.driver_connection
+            yield connection
         finally:
             pooled.close()
 
@@ -164,14 +174,15 @@ def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
             json_serializer=_dumps,
             isolation_level="READ COMMITTED",
         )
-        return engine, engine
+        snapshot = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return engine, snapshot
     return (
-        _sqlite_engine(url, busy_ms, size=1, begin="BEGIN IMMEDIATE"),
-        _sqlite_engine(url, busy_ms, size=readers, begin="BEGIN"),
+        _sqlite_engine(url, busy_ms, size=1, writer=True),
+        _sqlite_engine(url, busy_ms, size=readers, writer=False),
     )
 
 
-def _sqlite_engine(url: URL, busy_ms: int, *, size: int, begin: str) -> Engine:
+def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine:
     engine = sa.create_engine(
         url,
         module=_sqlite_module(),
@@ -192,12 +203,13 @@ def _sqlite_engine(url: URL, busy_ms: int, *, size: int, begin: str) -> Engine:
             "cache_size=-32000",
             "temp_store=MEMORY",
             "journal_size_limit=67108864",
+            f"query_only={'OFF' if writer else 'ON'}",
         ):
             dbapi.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: Connection) -> None:
-        conn.exec_driver_sql(begin)
+        conn.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
 
     return engine
 
@@ -225,12 +237,16 @@ def _translated() -> Iterator[None]:
         if raised is None:
             raise
         raise raised from error
+    except sa.exc.TimeoutError as error:
+        raise Busy("all connections to the database are in use", code="store_busy") from error
 
 
 def _meaning(error: DBAPIError) -> Exception | None:
     text = str(error.orig).lower()
     if getattr(error.orig, "sqlstate", None) in _DEADLOCK_CODES:
         return Deadlock("the database broke off a transaction to resolve a deadlock")
+    if isinstance(error, (IntegrityError, DataError, ProgrammingError)):
+        return None
     if "locked" in text or "busy" in text:
         return Unavailable(
             "the database is locked by another process",

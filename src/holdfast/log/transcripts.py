@@ -198,7 +198,7 @@ def to_drafts(
         role = line.role if isinstance(line, MessageLine) else None
         yield EntryDraft(
             type=_draft_type(line),
-            role=role,
+            role=None if role is None else _storable(role),
             content=_storable(line_content(line)),
             raw=_to_raw(line),
             source=source if line_id is None else {**source, "messageId": _storable(line_id)},
@@ -437,7 +437,8 @@ def _to_raw(line: Line) -> str:
 
 
 def _blocks(content: object) -> list[dict[str, Any]]:
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, dict)]
 
 
 def _draft_type(line: Line) -> DraftType:
@@ -464,9 +465,9 @@ def _millis(stamp: object) -> Millis | None:
             stamp = parse_iso(stamp)
         except InvalidInput:
             return None
-    if isinstance(stamp, int | float) and 1 < stamp <= _LATEST:
-        return Millis(int(stamp))
-    return None
+    if isinstance(stamp, bool) or not isinstance(stamp, int | float):
+        return None
+    return Millis(int(stamp)) if 1 <= stamp <= _LATEST else None
 
 
 def _idempotency_key(session_id: str, line_id: str | None, text: str, seen: dict[bytes, int]) -> str:

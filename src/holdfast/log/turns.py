@@ -21,6 +21,7 @@ from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.sessions import Session
 from holdfast.log.store import Tx
 from holdfast.log.tables import turns as table
+from holdfast.text import clean_text
 
 KIND: Final = "turn"
 
@@ -103,6 +104,7 @@ def accept(
     meta: Mapping[str, Any] | None = None,
 ) -> Accepted:
     """Write a message, its turn and the agenda item that will run it, together. A repeat finds them."""
+    key = clean_text(key)
     known = by_key(tx, key)
     if known is not None:
         said = None if known.input_id is None else entries.get(tx, known.input_id)
@@ -143,8 +145,13 @@ def get(tx: Tx, id_: str) -> Turn:
     return _turn(row)
 
 
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Turn]:
+    rows = tx.conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()
+    return [_turn(row) for row in rows]
+
+
 def by_key(tx: Tx, key: str) -> Turn | None:
-    row = tx.conn.execute(sa.select(table).where(table.c.key == key)).mappings().first()
+    row = tx.conn.execute(sa.select(table).where(table.c.key == clean_text(key))).mappings().first()
     return None if row is None else _turn(row)
 
 
@@ -212,17 +219,18 @@ def end(tx: Tx, turn: Turn, status: TurnStatus, error: str) -> Turn:
     """End a turn that brings no result: failed, cancelled or interrupted."""
     if turn.status.ended and turn.status is not TurnStatus.INTERRUPTED:
         raise Conflict(f"turn {turn.id} is {turn.status} already", code="turn_ended")
-    values = {"status": status, "error": error[:4000], "ended_at": tx.now}
+    values = {"status": status, "error": clean_text(error)[:4000], "ended_at": tx.now}
     return _apply(tx, turn, values, f"turn.{status}")
 
 
 def interrupted(tx: Tx, item: agenda.Item) -> None:
-    """The agenda's word that the process running this turn is gone: make it visible."""
+    """The agenda's word that this turn was cut off, or cancelled before it ran: make it visible."""
     turn = get(tx, str(item.payload["turnId"]))
-    if turn.status is TurnStatus.RUNNING:
-        cancelled = item.status is agenda.Status.CANCELLED
-        status = TurnStatus.CANCELLED if cancelled else TurnStatus.INTERRUPTED
-        end(tx, turn, status, item.error or "interrupted")
+    cancelled = item.status is agenda.Status.CANCELLED
+    if cancelled and turn.status in (TurnStatus.ACCEPTED, TurnStatus.RUNNING, TurnStatus.INTERRUPTED):
+        end(tx, turn, TurnStatus.CANCELLED, item.error or "cancelled")
+    elif turn.status is TurnStatus.RUNNING:
+        end(tx, turn, TurnStatus.INTERRUPTED, item.error or "interrupted")
 
 
 def _write_input(tx: Tx, session: Session, message: EntryDraft, id_: TurnId, key: str) -> Entry:

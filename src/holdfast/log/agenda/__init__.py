@@ -30,6 +30,8 @@ from holdfast.log.agenda.store import (
     get,
     listing,
     next_due,
+    renew,
+    settle,
 )
 
 __all__ = [
@@ -63,5 +65,7 @@ __all__ = [
     "get",
     "listing",
     "next_due",
+    "renew",
+    "settle",
     "transition",
 ]

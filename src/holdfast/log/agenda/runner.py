@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,6 @@ from holdfast.log.agenda.state import (
     IllegalTransition,
     Item,
     Postpone,
-    Renew,
     Retry,
     Status,
 )
@@ -31,6 +30,7 @@ from holdfast.log.threads import Threads
 log = logging.getLogger(__name__)
 
 _IDLE_SECONDS: Final = 15.0
+_TROUBLE_SECONDS: Final = 1.0
 
 
 class Job:
@@ -46,7 +46,13 @@ class Job:
     def settle(self, tx: Tx, event: Event | None = None) -> None:
         """End the item within the handler's own transaction, so that result and completion are one."""
         assert self.item.owner is not None
-        self.item = agenda.apply(tx, self.item, event or Finish(self.item.owner))
+        after = agenda.settle(tx, self.item, event or Finish(self.item.owner))
+        tx.on_commit(lambda: self.became(after))
+
+    def became(self, item: Item) -> None:
+        """Take in what was committed, in whatever order the news arrives."""
+        if item.revision > self.item.revision:
+            self.item = item
 
 
 class PostponeJob(Exception):
@@ -63,7 +69,10 @@ Handler = Callable[[Job], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How items of one kind are run. `on_interrupt` writes, in the same transaction, that one was cut off."""
+    """How items of one kind are run.
+
+    `on_interrupt` writes, in the same transaction, that an attempt was cut off, failed or was cancelled.
+    """
 
     handler: Handler
     limit: int = 4
@@ -82,15 +91,18 @@ class Runner:
         max_concurrent: int = 32,
         lease_ms: int = 60_000,
         owner: str | None = None,
+        idle_seconds: float = _IDLE_SECONDS,
     ) -> None:
         self._store = store
         self._threads = threads
         self._max = max_concurrent
         self._lease_ms = lease_ms
+        self._idle = idle_seconds
         self.owner = owner or owners.this_process()
         self._kinds: dict[str, Kind] = {}
         self._jobs: dict[str, tuple[Job, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
+        self._dispatching = asyncio.Lock()
         self._stopping = False
 
     def register(self, name: str, kind: Kind) -> None:
@@ -103,31 +115,41 @@ class Runner:
         return [job.item for job, _ in self._jobs.values()]
 
     async def run(self) -> None:
-        """Serve the agenda until `stop`; wakes at once for new work, and by the clock for what falls due."""
+        """Serve the agenda until `stop`; wakes at once for new work, and by the clock for what falls due.
+
+        A store that cannot be used for a while is no reason to end.
+        """
         loop = asyncio.get_running_loop()
         ring = self._wake.set
         unsubscribe = self._store.signals.subscribe(agenda.SIGNAL, lambda: _quietly(loop, ring))
-        keeper = asyncio.create_task(self._keep_leases())
         try:
-            await self.recover()
-            while not self._stopping:
-                self._wake.clear()
-                pause = await self._dispatch()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
+            async with self._leases_kept():
+                recovered = False
+                while not self._stopping:
+                    self._wake.clear()
+                    try:
+                        if not recovered:
+                            await self.recover()
+                            recovered = True
+                        pause = await self._dispatch()
+                    except HoldfastError:
+                        log.exception("the agenda cannot be read; trying again")
+                        pause = _TROUBLE_SECONDS
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), pause)
+                await self._all_done()
         finally:
             unsubscribe()
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
 
     async def drain(self) -> None:
         """Run all that is due now, and what follows from it, to the end; for one-shot use and tests."""
-        await self.recover()
-        while True:
-            await self._dispatch()
-            if not self._jobs:
-                return
-            await asyncio.wait([task for _, task in self._jobs.values()])
+        async with self._leases_kept():
+            await self.recover()
+            while True:
+                await self._dispatch()
+                if not self._jobs:
+                    return
+                await asyncio.wait([task for _, task in self._jobs.values()])
 
     async def recover(self) -> list[Item]:
         """Take back what dead owners left running."""
@@ -135,75 +157,98 @@ class Runner:
 
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
         """Cancel an item; if it runs here its handler is stopped now, elsewhere at the next renewal."""
-        item = await self._threads(self._store.run, lambda tx: agenda.cancel(tx, id_, reason=reason))
+        item = await self._threads(self._store.run, lambda tx: self._cancel(tx, id_, reason))
         if id_ in self._jobs:
             job, task = self._jobs[id_]
-            job.item = item
-            task.cancel()
+            job.became(item)
+            if not job.settled:
+                task.cancel()
         return item
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
         """Claim nothing more, let what runs finish; what does not in time is marked interrupted."""
         self._stopping = True
         self._wake.set()
-        tasks = [task for _, task in self._jobs.values()]
+        async with self._dispatching:
+            tasks = [task for _, task in self._jobs.values()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace_seconds)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
+    async def _all_done(self) -> None:
+        while self._jobs:
+            await asyncio.wait([task for _, task in self._jobs.values()])
+
     async def _dispatch(self) -> float:
-        """Start what can start; returns how long it is until something may be due."""
-        while not self._stopping:
-            free = self._free()
-            claimed, due = await self._threads(self._claim, free)
-            for item in claimed:
-                self._start(item)
-            if not claimed:
-                return self._pause(due)
-        return 0.0
+        """Start what can start; returns how long it is until something more falls due."""
+        async with self._dispatching:
+            while not self._stopping:
+                free = self._free()
+                most = min(self._max - len(self._jobs), sum(free.values()))
+                claimed, due = await self._threads(self._claim, free, most)
+                for item in claimed:
+                    self._start(item)
+                if len(claimed) < most and not self._crowded(free, claimed):
+                    return self._pause(due)
+                if not claimed:
+                    return self._idle
+            return 0.0
+
+    def _crowded(self, free: Mapping[str, int], claimed: Sequence[Item]) -> bool:
+        """Whether a kind took all its places, so that items of another may have stood behind it."""
+        taken = Counter(item.kind for item in claimed)
+        return any(taken[kind] >= places for kind, places in free.items() if kind in taken)
 
     def _start(self, item: Item) -> None:
+        """Begin a job; if an earlier claim of the same item is still winding up here, after that."""
         job = Job(item)
-        task = asyncio.create_task(self._run(job))
+        before = self._jobs.get(item.id)
+        task = asyncio.create_task(self._run(job, None if before is None else before[1]))
         self._jobs[item.id] = (job, task)
 
         def gone(_: asyncio.Task[None]) -> None:
-            self._jobs.pop(item.id, None)
+            if self._jobs.get(item.id) == (job, task):
+                del self._jobs[item.id]
             self._wake.set()
 
         task.add_done_callback(gone)
 
     def _pause(self, due: int | None) -> float:
         if due is None:
-            return _IDLE_SECONDS
-        ahead = (due - self._store.clock.now()) / 1000
-        # Due already but not claimable: its lane or its kind is busy, and the end of that rings the bell.
-        return _IDLE_SECONDS if ahead <= 0 else min(ahead, _IDLE_SECONDS)
+            return self._idle
+        return min(max(due - self._store.clock.now(), 0) / 1000, self._idle)
 
     def _free(self) -> dict[str, int]:
         used = Counter(job.item.kind for job, _ in self._jobs.values())
         left = self._max - len(self._jobs)
-        return {name: min(kind.limit - used[name], left) for name, kind in self._kinds.items()}
+        return {
+            name: max(0, min(kind.limit - used[name], left, agenda.MAX_CLAIM))
+            for name, kind in self._kinds.items()
+        }
 
-    def _claim(self, free: Mapping[str, int]) -> tuple[list[Item], int | None]:
-        if max(free.values(), default=0) <= 0:
+    def _claim(self, free: Mapping[str, int], most: int) -> tuple[list[Item], int | None]:
+        """What was claimed, and when the next item falls due that is not due yet.
+
+        What is due but was not claimed needs no time: its lane or its kind is busy, and the end of that
+        rings the bell.
+        """
+        if most <= 0:
             return [], None
-        with self._store.read() as tx:
-            due = agenda.next_due(tx, list(self._kinds))
-        if due is None or due > self._store.clock.now():
-            return [], due
-        most = self._max - len(self._jobs)
 
-        def take(tx: Tx) -> list[Item]:
-            return agenda.claim(tx, free, owner=self.owner, lease_ms=self._lease_ms, most=most)
+        def take(tx: Tx) -> tuple[list[Item], int | None]:
+            claimed = agenda.claim(tx, free, owner=self.owner, lease_ms=self._lease_ms, most=most)
+            return claimed, agenda.next_due(tx, free, after=tx.now)
 
-        return self._store.run(take, ordered=False), due
+        return self._store.run(take, ordered=False)
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, before: asyncio.Task[None] | None = None) -> None:
         kind = self._kinds[job.item.kind]
         try:
+            if before is not None:
+                before.cancel()
+                await asyncio.wait([before])
             await kind.handler(job)
             event: Event = Finish(self.owner)
         except PostponeJob as later:
@@ -226,14 +271,19 @@ class Runner:
             try:
                 job.settle(tx, event)
             except IllegalTransition:
-                job.item = agenda.get(tx, job.item.id)
-                if job.settled or job.item.owner != self.owner:
-                    return
-                job.settle(tx, event)
-            if isinstance(event, Expire) and kind.on_interrupt is not None:
-                kind.on_interrupt(tx, job.item)
+                log.warning("agenda item %s was taken over; its end is not ours to write", job.item.id)
+                return
+            if isinstance(event, Expire | Fail) and kind.on_interrupt is not None:
+                kind.on_interrupt(tx, agenda.get(tx, job.item.id))
 
         self._store.run(write)
+
+    def _cancel(self, tx: Tx, id_: str, reason: str) -> Item:
+        item = agenda.cancel(tx, id_, reason=reason)
+        kind = self._kinds.get(item.kind)
+        if item.status is Status.CANCELLED and kind is not None and kind.on_interrupt is not None:
+            kind.on_interrupt(tx, item)
+        return item
 
     def _recover(self) -> list[Item]:
         retries = {name: kind.retry for name, kind in self._kinds.items()}
@@ -248,36 +298,41 @@ class Runner:
 
         return self._store.run(write)
 
+    @contextlib.asynccontextmanager
+    async def _leases_kept(self) -> AsyncIterator[None]:
+        keeper = asyncio.create_task(self._keep_leases())
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+
     async def _keep_leases(self) -> None:
         """Renew what runs here, stop what was cancelled elsewhere, and take back what others dropped."""
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
             try:
-                for id_ in await self._threads(self._renew_all):
-                    if id_ in self._jobs:
-                        self._jobs[id_][1].cancel()
+                await self._renew_all()
                 await self.recover()
             except HoldfastError:
                 log.exception("leases could not be renewed; trying again")
 
-    def _renew_all(self) -> list[str]:
-        """Returns the items whose handlers must stop: cancelled, or taken over by another process."""
-        stop: list[str] = []
-        jobs = [job for job, _ in list(self._jobs.values()) if not job.settled]
+    async def _renew_all(self) -> None:
+        """Renew what runs here; the handler of what was cancelled or taken over elsewhere is stopped."""
+        jobs = {job.item.id: (job, task) for job, task in self._jobs.values() if not job.settled}
+        if not jobs:
+            return
+        items = [job.item for job, _ in jobs.values()]
 
-        def write(tx: Tx) -> None:
-            for job in jobs:
-                now = agenda.get(tx, job.item.id)
-                if now.status is not Status.RUNNING or now.owner != self.owner:
-                    stop.append(now.id)
-                    continue
-                job.item = agenda.apply(tx, now, Renew(self.owner, tx.now + self._lease_ms))
-                if now.cancel_requested:
-                    stop.append(now.id)
+        def write(tx: Tx) -> list[Item]:
+            return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms)
 
-        if jobs:
-            self._store.run(write, ordered=False)
-        return stop
+        held = {item.id: item for item in await self._threads(self._store.run, write, ordered=False)}
+        for id_, (job, task) in jobs.items():
+            if id_ in held:
+                job.became(held[id_])
+            if not job.settled and (id_ not in held or held[id_].cancel_requested):
+                task.cancel()
 
 
 def _quietly(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:

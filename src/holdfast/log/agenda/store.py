@@ -6,11 +6,12 @@ running items makes it impossible, whatever processes share the database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import Busy, NotFound
@@ -22,6 +23,7 @@ from holdfast.log.agenda.state import (
     Expire,
     IllegalTransition,
     Item,
+    Renew,
     Reschedule,
     Retry,
     Status,
@@ -59,6 +61,7 @@ def enqueue(
     and at most `most_waiting` wait there (`Busy`, code `queue_full`).
     """
     due = tx.now if due_at is None else due_at
+    key = clean_json(key)
     if key is not None:
         known = _live_by_key(tx, key)
         if known is not None:
@@ -77,7 +80,9 @@ def enqueue(
         created_at=tx.now,
         updated_at=tx.now,
     )
-    tx.conn.execute(_INSERT, _values(item))
+    insert = _INSERT_POSTGRES if tx.postgres else _INSERT
+    if tx.conn.execute(insert, _values(item)).rowcount != 1:
+        return _brought_forward(tx, _live_by_key(tx, key or "") or item, due)
     tx.wake(SIGNAL)
     return item
 
@@ -124,6 +129,32 @@ def apply(tx: Tx, item: Item, event: Event) -> Item:
     return after
 
 
+def settle(tx: Tx, item: Item, event: Event) -> Item:
+    """Like `apply` for the owner of a claim: a renewal or a request to cancel meanwhile is no obstacle."""
+    try:
+        return apply(tx, item, event)
+    except IllegalTransition:
+        now = _locked(tx, item.id)
+        if now.revision == item.revision or (now.owner, now.attempts) != (item.owner, item.attempts):
+            raise
+        return apply(tx, now, event)
+
+
+def renew(tx: Tx, items: Collection[Item], *, owner: str, lease_ms: int) -> list[Item]:
+    """Renew those of the items that this owner still holds by the same claim; the others are left out."""
+    query = _BY_IDS.with_for_update() if tx.postgres else _BY_IDS
+    rows = tx.conn.execute(query, {"ids": [item.id for item in items]}).mappings()
+    claims = {item.id: item.attempts for item in items}
+    held = [
+        item
+        for item in map(_item, rows)
+        if item.status is Status.RUNNING and item.owner == owner and item.attempts == claims[item.id]
+    ]
+    renewed = [transition(item, Renew(owner, tx.now + lease_ms), tx.now) for item in held]
+    _write_all(tx, renewed)
+    return renewed
+
+
 def claim(
     tx: Tx, kinds: Mapping[str, int], *, owner: str, lease_ms: int, most: int = MAX_CLAIM
 ) -> list[Item]:
@@ -134,16 +165,21 @@ def claim(
     query = _HEADS_POSTGRES if tx.postgres else _HEADS
     most = min(most, sum(room.values()), MAX_CLAIM)
     rows = tx.conn.execute(query, {"now": tx.now, "kinds": sorted(room), "most": most}).mappings()
-    claimed: list[Item] = []
-    for item in [_item(row) for row in rows]:
-        if room[item.kind] > 0 and _try_claim(tx, item, owner, lease_ms, claimed):
+    wanted: list[Item] = []
+    for item in map(_item, rows):
+        if room[item.kind] > 0:
             room[item.kind] -= 1
-    return claimed
+            wanted.append(transition(item, Claim(owner, tx.now + lease_ms), tx.now))
+    if not tx.postgres or len(wanted) < 2:
+        return wanted if _try_write(tx, wanted) else []
+    if _try_write(tx, wanted):
+        return wanted
+    return [item for item in wanted if _try_write(tx, [item])]
 
 
-def next_due(tx: Tx, kinds: Collection[str]) -> int | None:
-    """When the next queued item of these kinds falls due, whether or not its lane is free."""
-    return tx.conn.execute(_NEXT_DUE, {"kinds": sorted(kinds)}).scalar()
+def next_due(tx: Tx, kinds: Collection[str], *, after: int = -1) -> int | None:
+    """When the next queued item of these kinds falls due after a moment, whether or not its lane is free."""
+    return tx.conn.execute(_NEXT_DUE, {"kinds": sorted(kinds), "after": after}).scalar()
 
 
 def expire(
@@ -156,6 +192,8 @@ def expire(
     """Take back what nobody works on any more: leases that ran out, and owners known to be dead."""
     query = sa.select(table).where(table.c.status == _RUNNING)
     query = query.order_by(table.c.lease_until).limit(limit)
+    if tx.postgres:
+        query = query.with_for_update(skip_locked=True)
     back: list[Item] = []
     for item in [_item(row) for row in tx.conn.execute(query).mappings()]:
         gone = item.owner is not None and dead(item.owner)
@@ -166,24 +204,43 @@ def expire(
 
 
 def cancel(tx: Tx, id_: str, *, reason: str = "cancelled") -> Item:
-    return apply(tx, get(tx, id_), Cancel(reason))
+    return apply(tx, _locked(tx, id_), Cancel(reason))
 
 
 def cancel_lane(tx: Tx, lane: str, *, kinds: Collection[str], reason: str) -> int:
     """Cancel what waits in a lane; what runs there is left alone."""
-    waiting = listing(tx, statuses=[Status.QUEUED], kinds=kinds, lane=lane, limit=MAX_PAGE)
-    for item in waiting:
-        apply(tx, item, Cancel(reason))
-    return len(waiting)
+    count = 0
+    while waiting := listing(tx, statuses=[Status.QUEUED], kinds=kinds, lane=lane, limit=MAX_PAGE):
+        for item in waiting:
+            cancel(tx, item.id, reason=reason)
+        count += len(waiting)
+    return count
 
 
-def _try_claim(tx: Tx, item: Item, owner: str, lease_ms: int, claimed: list[Item]) -> bool:
+def _locked(tx: Tx, id_: str) -> Item:
+    """An item as it is now and, until the end of the transaction, stays for everyone else."""
+    query = _BY_ID.with_for_update() if tx.postgres else _BY_ID
+    row = tx.conn.execute(query, {"id": id_}).mappings().first()
+    return get(tx, id_) if row is None else _item(row)
+
+
+def _try_write(tx: Tx, items: Sequence[Item]) -> bool:
+    """False if a lane was taken meanwhile, which on SQLite cannot be: there is one writer."""
+    if not tx.postgres:
+        _write_all(tx, items)
+        return True
     try:
         with tx.conn.begin_nested():
-            claimed.append(apply(tx, item, Claim(owner, tx.now + lease_ms)))
-    except (IntegrityError, IllegalTransition):
+            _write_all(tx, items)
+    except IntegrityError:
         return False
     return True
+
+
+def _write_all(tx: Tx, items: Sequence[Item]) -> None:
+    """Write items that were read, and on PostgreSQL locked, in this transaction."""
+    if items:
+        tx.conn.execute(_UPDATE, [_values(i) | {"id_": i.id, "expected": i.revision - 1} for i in items])
 
 
 def _live_by_key(tx: Tx, key: str) -> Item | None:
@@ -244,12 +301,18 @@ _HEADS = (
 )
 _HEADS_POSTGRES = _HEADS.with_for_update(skip_locked=True, of=table)
 _INSERT = sa.insert(table)
+_INSERT_POSTGRES = postgresql.insert(table).on_conflict_do_nothing(
+    index_elements=["key"], index_where=sa.text("key IS NOT NULL AND status IN ('queued', 'running')")
+)
 _BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
+_BY_IDS = sa.select(table).where(table.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(table.c.id)
 _LIVE_KEY = sa.select(table).where(
     table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])
 )
 _NEXT_DUE = sa.select(sa.func.min(table.c.due_at)).where(
-    table.c.status == _QUEUED, table.c.kind.in_(sa.bindparam("kinds", expanding=True))
+    table.c.status == _QUEUED,
+    table.c.due_at > sa.bindparam("after"),
+    table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
 )
 _UPDATE = (
     sa.update(table)

@@ -1,0 +1,89 @@
+"""Model providers, their models and prices, and the credentials to use with them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.config.secret import Secret
+from holdfast.config.section import Section, key, part, table
+from holdfast.config.values import Flag, Hours, Minutes, Names, Num, Positive, Seconds
+
+Api = Literal[
+    "openai-completions",
+    "openai-responses",
+    "anthropic-messages",
+    "google-generative-ai",
+    "ollama",
+    "recall",
+]
+
+
+class Cost(Section):
+    """Price per million tokens, in US dollars."""
+
+    input: Num = key(0.0, "Input.", ge=0)
+    output: Num = key(0.0, "Output.", ge=0)
+    cache_read: Num = key(0.0, "Input read from the cache.", ge=0)
+    cache_write: Num = key(0.0, "Input written to the cache.", ge=0)
+
+
+class ModelEntry(Section):
+    """One model of a provider."""
+
+    id: str = key(..., "Its id at the provider.", min_length=1)
+    name: str | None = key(None, "Display name.")
+    api: Api | None = key(None, "Protocol; unset: the provider's.")
+    reasoning: Flag = key(False, "Whether it thinks.")
+    input: tuple[Literal["text", "image", "audio", "video"], ...] = key(("text",), "What it reads.")
+    context_window: Positive = key(128000, "Tokens of its window.")
+    max_tokens: Positive = key(8192, "Tokens of one reply.")
+    cost: Cost = part(Cost, "Prices.")
+
+
+class Provider(Section):
+    """An endpoint that serves models."""
+
+    base_url: str | None = key(None, "Address; unset: the provider's own.")
+    api_key: Secret | None = key(None, "Key; `${NAME}` is taken from the environment.")
+    api: Api = key("openai-completions", "Protocol.")
+    auth_header: Flag = key(False, "Send the key as a bearer token where the protocol does not.")
+    headers: dict[str, Secret] = table({}, "Further headers.")
+    timeout_seconds: Seconds = key(120, "Longest silence of a request.", ge=1)
+    max_concurrent: Positive | None = key(None, "Requests at once; unset: no limit.", le=1000)
+    models: tuple[ModelEntry, ...] = key((), "Its models.")
+
+
+class ModelsConfig(Section):
+    """Models."""
+
+    mode: Literal["merge", "replace"] = key(
+        "merge", "Whether `providers` adds to the built-in catalogue or replaces it."
+    )
+    providers: dict[str, Provider] = table({}, "Providers by name.")
+
+
+class AuthProfile(Section):
+    """What a stored credential is for; the credential itself is not in this file."""
+
+    provider: str = key(..., "The provider.", min_length=1)
+    mode: Literal["api_key", "oauth", "token"] = key("api_key", "Kind of credential.")
+    email: str | None = key(None, "Whose account.")
+
+
+class Cooldowns(Section):
+    """How long a failing credential rests."""
+
+    base_minutes: Minutes = key(1, "First rest.", ge=1)
+    factor: Num = key(5.0, "Growth of the rest.", gt=1, le=100)
+    max_minutes: Minutes = key(60, "Longest rest.", ge=1)
+    billing_backoff_hours: Hours = key(5, "First rest after a billing failure.", ge=1)
+    billing_max_hours: Hours = key(24, "Longest rest after billing failures.", ge=1)
+    failure_window_hours: Hours = key(24, "Failures older than this are forgotten.", ge=1)
+
+
+class AuthConfig(Section):
+    """Credentials for providers."""
+
+    profiles: dict[str, AuthProfile] = table({}, "Profiles by name.")
+    order: dict[str, Names] = table({}, "Profiles in the order of use, by provider.")
+    cooldowns: Cooldowns = part(Cooldowns, "How long a failing credential rests.")

@@ -1,0 +1,153 @@
+"""What can be added: skills, plugins and hooks."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, model_validator
+
+from holdfast.config.secret import FreeMap, FreeValue, Secret, wrap_secrets
+from holdfast.config.section import Section, key, part, table
+from holdfast.config.values import Count, Flag, Ms, Names, Positive
+
+BOOTSTRAP_NAMES = (
+    "AGENTS.md",
+    "SOUL.md",
+    "IDENTITY.md",
+    "USER.md",
+    "TOOLS.md",
+    "HEARTBEAT.md",
+    "BOOTSTRAP.md",
+    "BOOT.md",
+    "MEMORY.md",
+)
+EXTRA_FILES_HOOK = "bootstrap-extra-files"
+
+
+class SkillEntry(Section):
+    """Settings of one skill."""
+
+    enabled: Flag = key(True, "Whether it is offered.")
+    api_key: Secret | None = key(None, "Its key; `${NAME}` is taken from the environment.")
+    env: dict[str, Secret] = table({}, "Environment it is given.")
+    config: FreeMap = table({}, "Its own settings, free in form.")
+
+
+class SkillLoading(Section):
+    """Where skills are found besides the usual places."""
+
+    extra_dirs: Names = key((), "Further folders, of lowest precedence.")
+    watch: Flag = key(True, "Whether folders are watched.")
+    watch_debounce_ms: Ms = key(250, "Quiet time before a change is taken in.")
+
+
+class SkillRegistry(Section):
+    """A registry to search, install from and publish to."""
+
+    url: str | None = key(None, "Its address; unset: no registry.")
+    token: Secret | None = key(None, "Token for publishing.")
+
+
+class SkillInstall(Section):
+    """How a skill's programs are installed."""
+
+    prefer: tuple[Literal["apt", "brew", "uv", "node", "go", "download"], ...] = key(
+        ("apt", "brew", "uv", "node", "go", "download"), "Kinds of installer, best first."
+    )
+    prefer_brew: Flag = key(False, "Whether brew goes before all others.")
+    node_manager: Literal["npm", "pnpm", "yarn", "bun"] = key("npm", "Manager of Node packages.")
+
+
+class SkillPrompt(Section):
+    """The list of skills in the prompt."""
+
+    max_chars: Count = key(18000, "Characters of the list.")
+    max_skills: Positive = key(150, "Skills in the list.", le=10000)
+
+
+class SkillsConfig(Section):
+    """Skills."""
+
+    entries: dict[str, SkillEntry] = table({}, "Settings by skill.")
+    load: SkillLoading = part(SkillLoading, "Where skills are found.")
+    allow_bundled: Names | None = key(None, "Only these of the bundled ones; unset: all.")
+    registry: SkillRegistry = part(SkillRegistry, "The registry.")
+    install: SkillInstall = part(SkillInstall, "How programs are installed.")
+    prompt: SkillPrompt = part(SkillPrompt, "The list in the prompt.")
+
+
+class PluginEntry(Section):
+    """One plugin."""
+
+    enabled: Flag = key(True, "Whether it is loaded.")
+    config: FreeMap = table({}, "Its own settings, checked by its own schema.")
+
+
+class PluginLoading(Section):
+    """Where plugins are found besides the usual places."""
+
+    paths: Names = key((), "Files or folders.")
+
+
+class PluginSlots(Section):
+    """Which plugin fills each exclusive place."""
+
+    memory: str | None = key(None, "Memory; unset: what `memory.backend` says, `none`: none.")
+    context_engine: str = key("legacy", "Context engine by id.", min_length=1)
+    sandbox: str | None = key(None, "Sandbox; unset: the built-in one.")
+    browser: str | None = key(None, "Browser; unset: none.")
+
+
+class PluginsConfig(Section):
+    """Plugins."""
+
+    enabled: Flag = key(True, "Whether plugins are loaded at all.")
+    allow: Names = key((), "Only these; empty: all that are enabled.")
+    deny: Names = key((), "Never these.")
+    load: PluginLoading = part(PluginLoading, "Where plugins are found.")
+    slots: PluginSlots = part(PluginSlots, "Exclusive places.")
+    entries: dict[str, PluginEntry] = table({}, "Settings by plugin.")
+
+
+class HookEntry(Section):
+    """One hook; further keys are its own."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, FreeValue]
+
+    enabled: Flag = key(True, "Whether it runs.")
+    paths: Names = key((), "Files or globs, for hooks that take them.")
+    env: dict[str, Secret] = table({}, "Environment it is given.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide_secrets(cls, data: Any) -> Any:
+        return wrap_secrets(data)
+
+
+class InternalHooks(Section):
+    """Hooks that come with Holdfast or stand in the workspace."""
+
+    enabled: Flag = key(True, "Whether they run.")
+    entries: dict[str, HookEntry] = table({}, f"Settings by hook, such as `{EXTRA_FILES_HOOK}`.")
+
+    @model_validator(mode="after")
+    def _extra_files_have_known_names(self) -> Self:
+        entry = self.entries.get(EXTRA_FILES_HOOK)
+        for path in entry.paths if entry else ():
+            if PurePosixPath(path).name not in BOOTSTRAP_NAMES:
+                raise ValueError(
+                    f"expected files of {EXTRA_FILES_HOOK} to be named one of "
+                    f"{', '.join(BOOTSTRAP_NAMES)}, found {path[:80]!r}"
+                )
+        return self
+
+
+class HooksConfig(Section):
+    """Hooks."""
+
+    enabled: Flag = key(False, "Whether the webhook endpoint answers.")
+    path: str = key("/hooks", "Where it answers.", pattern=r"^/")
+    token: Secret | None = key(None, "Token that callers must send.")
+    internal: InternalHooks = part(InternalHooks, "Hooks within Holdfast.")

@@ -1,0 +1,183 @@
+"""The whole config, what must hold between its sections, and what may be shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+from pydantic import ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from holdfast.config.agents import AgentEntry, AgentsConfig, AgentSettings
+from holdfast.config.board import BoardConfig
+from holdfast.config.channels import ChannelConfig
+from holdfast.config.memory import MemoryConfig
+from holdfast.config.merge import deep_merge
+from holdfast.config.models import AuthConfig, ModelsConfig
+from holdfast.config.parts import HooksConfig, PluginsConfig, SkillsConfig
+from holdfast.config.runtime import (
+    AgendaConfig,
+    CronConfig,
+    GatewayConfig,
+    LoggingConfig,
+    MessagesConfig,
+    RetentionConfig,
+    StoreConfig,
+    TeamsConfig,
+)
+from holdfast.config.secret import without_password
+from holdfast.config.section import Section, key, overlay, part, table
+from holdfast.config.session import Binding, SessionConfig
+from holdfast.config.tools import RootTools
+from holdfast.errors import NotFound
+
+DEFAULT_AGENT = "main"
+SHORTCUTS = ("compaction", "contextPruning", "heartbeat", "continuation", "subagents")
+
+Fault = tuple[tuple[str | int, ...], str]
+
+
+class Config(Section):
+    """Everything that can be set. Frozen: a reload makes a new one."""
+
+    agents: AgentsConfig = part(AgentsConfig, "The agents.")
+    bindings: tuple[Binding, ...] = key((), "Which agent a message goes to; most specific wins.")
+    session: SessionConfig = part(SessionConfig, "Sessions.")
+    messages: MessagesConfig = part(MessagesConfig, "Messages.")
+    memory: MemoryConfig = part(MemoryConfig, "Memory.")
+    board: BoardConfig = part(BoardConfig, "The board.")
+    skills: SkillsConfig = part(SkillsConfig, "Skills.")
+    plugins: PluginsConfig = part(PluginsConfig, "Plugins.")
+    hooks: HooksConfig = part(HooksConfig, "Hooks.")
+    tools: RootTools = part(RootTools, "Tools.")
+    models: ModelsConfig = part(ModelsConfig, "Models.")
+    auth: AuthConfig = part(AuthConfig, "Credentials for providers.")
+    channels: dict[str, ChannelConfig] = table({}, "Channels by name.")
+    gateway: GatewayConfig = part(GatewayConfig, "The gateway.")
+    store: StoreConfig = part(StoreConfig, "Where the log is kept.")
+    agenda: AgendaConfig = part(AgendaConfig, "What is due.")
+    retention: RetentionConfig = part(RetentionConfig, "How long rows are kept.")
+    logging: LoggingConfig = part(LoggingConfig, "The program's own log.")
+    cron: CronConfig = part(CronConfig, "Scheduled turns.")
+    teams: TeamsConfig = part(TeamsConfig, "Teams.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shortcuts(cls, data: Any) -> Any:
+        """Top-level `compaction` and its like seed `agents.defaults`, where a given key wins."""
+        return expand_shortcuts(data) if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        faults = [
+            *_agent_faults(self),
+            *_overlay_faults(self),
+            *_binding_faults(self),
+            *_team_faults(self),
+        ]
+        if faults:
+            raise ValidationError.from_exception_data("Config", [_detail(*f) for f in faults])
+        return self
+
+    @property
+    def agent_list(self) -> tuple[AgentEntry, ...]:
+        """The agents as written; one called `main` when none is."""
+        return self.agents.list or (AgentEntry(id=DEFAULT_AGENT, default=True),)
+
+    @property
+    def default_agent_id(self) -> str:
+        """The agent marked default, else the first."""
+        agents = self.agent_list
+        return next((agent.id for agent in agents if agent.default), agents[0].id)
+
+    def agent(self, agent_id: str) -> AgentEntry:
+        """One agent's settings in full: its own over `agents.defaults`."""
+        for entry in self.agent_list:
+            if entry.id == agent_id:
+                own = {name: getattr(entry, name) for name in _OWN_KEYS}
+                base = AgentEntry.model_construct(**dict(self.agents.defaults), **own)
+                return overlay(base, entry)
+        raise NotFound(f"no agent {agent_id!r}", hint="See `holdfast agents list`.")
+
+    def memory_for(self, agent_id: str) -> MemoryConfig:
+        """Memory settings of one agent: its own over `memory`."""
+        own = self.agent(agent_id).memory
+        return overlay(self.memory, own) if own else self.memory
+
+
+_OWN_KEYS = ("id", "default", "name", "agent_dir", "identity", "tools", "memory")
+
+
+def expand_shortcuts(data: dict[str, Any]) -> dict[str, Any]:
+    """The same data with each shortcut moved to its place under `agents.defaults`."""
+    moved = {name: data[name] for name in SHORTCUTS if name in data}
+    agents = data.get("agents", {})
+    if not moved or not isinstance(agents, dict) or not isinstance(agents.get("defaults", {}), dict):
+        return data
+    rest = {name: value for name, value in data.items() if name not in moved}
+    defaults = deep_merge(moved, agents.get("defaults", {}))
+    return {**rest, "agents": {**agents, "defaults": defaults}}
+
+
+def _detail(loc: tuple[str | int, ...], message: str) -> InitErrorDetails:
+    error = PydanticCustomError("config", "{message}", {"message": message})
+    return InitErrorDetails(type=error, loc=loc, input=None)
+
+
+def _agent_faults(config: Config) -> Iterator[Fault]:
+    seen: set[str] = set()
+    default: str | None = None
+    for index, agent in enumerate(config.agents.list):
+        if agent.id in seen:
+            yield ("agents", "list", index, "id"), f"agent {agent.id!r} is listed twice"
+        seen.add(agent.id)
+        if agent.default and default is not None:
+            at = ("agents", "list", index, "default")
+            yield at, f"agent {default!r} is the default already"
+        elif agent.default:
+            default = agent.id
+
+
+def _overlay_faults(config: Config) -> Iterator[Fault]:
+    """Each agent's own settings must also hold together with the defaults that they lie over."""
+    shared = set(AgentSettings.model_fields)
+    for index, entry in enumerate(config.agents.list):
+        resolved = config.agent(entry.id).model_dump(by_alias=True, include=shared)
+        try:
+            AgentSettings.model_validate(resolved)
+        except ValidationError as error:
+            for item in error.errors(include_url=False, include_input=False):
+                at = ("agents", "list", index, *item["loc"])
+                yield at, f"{item['msg'].removeprefix('Value error, ')}, with agents.defaults"
+
+
+def _binding_faults(config: Config) -> Iterator[Fault]:
+    known = {agent.id for agent in config.agent_list}
+    for index, binding in enumerate(config.bindings):
+        if binding.agent_id not in known:
+            names = ", ".join(sorted(known))
+            at = ("bindings", index, "agentId")
+            yield at, f"expected one of the agents ({names}), found {binding.agent_id!r}"
+
+
+def _team_faults(config: Config) -> Iterator[Fault]:
+    known = {agent.id for agent in config.agent_list}
+    for name, team in config.teams.list.items():
+        for index, agent_id in enumerate(team.agents):
+            if agent_id not in known:
+                at = ("teams", "list", name, "agents", index)
+                yield at, f"no agent is called {agent_id[:64]!r}"
+
+
+def public_dump(config: Config) -> dict[str, Any]:
+    """The config as it may be shown to anyone: camelCase, every secret masked."""
+    dumped: dict[str, Any] = _without_passwords(config.model_dump(by_alias=True, mode="json"))
+    return dumped
+
+
+def _without_passwords(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_passwords(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_passwords(item) for item in value]
+    return without_password(value) if isinstance(value, str) else value

@@ -1,0 +1,189 @@
+"""The running of the house: gateway, store, agenda, retention, logging, schedules and teams."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import field_validator, model_validator
+
+from holdfast.config.secret import Secret, SecretUrl
+from holdfast.config.section import Section, key, part, table
+from holdfast.config.values import (
+    Bytes,
+    Count,
+    Days,
+    DurationMinutes,
+    Flag,
+    Id,
+    Int,
+    Ms,
+    Names,
+    Num,
+    Positive,
+    Seconds,
+    Zone,
+)
+
+PER_KIND = {"subagent": 8, "background": 3, "cron": 1}
+
+
+class GatewayAuth(Section):
+    """Who may call the gateway."""
+
+    token: Secret | None = key(None, "Admin token; unset: the one made at first start.")
+    cookie_days: Days = key(30, "How long a page stays logged in.", ge=1)
+    trusted_proxies: Names = key((), "Addresses whose forwarding headers are believed.")
+
+
+class GatewayLimits(Section):
+    """Sizes that the gateway takes."""
+
+    entry_bytes: Bytes = key(1024**2, "One log entry; larger is refused with 413.", ge=1024)
+    body_bytes: Bytes = key(16 * 1024**2, "One request body.", ge=1024)
+    ingest_batch: Positive = key(1000, "Entries in one batch.", le=100_000)
+    list_limit: Positive = key(1000, "Items of one page of a list.", le=10_000)
+    max_connections: Positive = key(1000, "Connections at once.", le=100_000)
+
+    @model_validator(mode="after")
+    def _entry_fits_body(self) -> Self:
+        if self.entry_bytes > self.body_bytes:
+            raise ValueError("expected entryBytes to be at most bodyBytes")
+        return self
+
+
+class StreamOptions(Section):
+    """The live stream of events."""
+
+    ping_seconds: Seconds = key(25, "Time between pings.", ge=1, le=3600)
+    replay_limit: Positive = key(5000, "Events replayed after a break; more is a reset.", le=1_000_000)
+    queue_size: Positive = key(500, "Events that wait for a slow reader.", le=100_000)
+
+
+class GatewayConfig(Section):
+    """The gateway."""
+
+    host: str = key("127.0.0.1", "Address to listen on.", min_length=1)
+    port: Int = key(8787, "Port to listen on; 0: any free one.", ge=0, le=65535)
+    public_url: str | None = key(None, "Address that others reach it by.")
+    auth: GatewayAuth = part(GatewayAuth, "Who may call.")
+    limits: GatewayLimits = part(GatewayLimits, "Sizes.")
+    stream: StreamOptions = part(StreamOptions, "The live stream.")
+    cors_origins: Names = key((), "Other origins whose pages may call.")
+    shutdown_grace_seconds: Seconds = key(10, "How long running turns may finish at shutdown.")
+
+
+class StoreConfig(Section):
+    """Where the log is kept."""
+
+    url: SecretUrl | None = key(None, "SQLAlchemy address; unset: `holdfast.db` in the home.")
+    pool_size: Positive = key(5, "Connections kept open.", le=1000)
+    max_overflow: Count = key(5, "Further connections under load.", le=1000)
+    threads: Positive = key(8, "Threads for store work.", le=256)
+    busy_timeout_ms: Ms = key(5000, "How long SQLite waits for a writer.")
+
+
+class Retry(Section):
+    """Trying again after a failure."""
+
+    attempts: Int = key(8, "Tries in all.", ge=1, le=100)
+    base_ms: Ms = key(5000, "First wait.", ge=1)
+    factor: Num = key(2.0, "Growth of the wait.", ge=1, le=100)
+    ceiling_ms: Ms = key(300000, "Longest wait.", ge=1)
+
+
+class AgendaConfig(Section):
+    """What is due, and how much of it runs at once."""
+
+    max_concurrent: Positive = key(8, "Items that run at once.", le=1000)
+    per_kind: dict[str, Positive] = table(PER_KIND, "Cap by kind; kinds left out keep their cap.")
+    lease_seconds: Seconds = key(60, "How long a worker holds an item without a sign of life.", ge=1)
+    max_queued_per_lane: Positive = key(20, "Items that may wait in one session's lane.", le=100_000)
+    retry: Retry = part(Retry, "Trying again.")
+
+    @field_validator("per_kind", mode="before")
+    @classmethod
+    def _keep_other_kinds(cls, value: Any) -> Any:
+        return {**PER_KIND, **value} if isinstance(value, dict) else value
+
+
+class RetentionConfig(Section):
+    """How long rows are kept; unset: for ever."""
+
+    agenda_days: Days | None = key(7, "Finished agenda items.")
+    agenda_rows: Count = key(100_000, "Finished agenda items, at most; 0: no limit.")
+    changes_days: Days | None = key(7, "Change feed.")
+    changes_rows: Count = key(1_000_000, "Change feed, at most; 0: no limit.")
+    deleted_days: Days | None = key(30, "Deleted entries, until they are gone for good.")
+    transcript_days: Days | None = key(None, "Transcripts.")
+    outbox_days: Days | None = key(7, "Delivered messages of the outbox.")
+    manifest_days: Days | None = key(90, "Manifests of built contexts.")
+    sweep_minutes: Int = key(60, "Time between sweeps.", ge=1)
+    batch_rows: Positive = key(1000, "Rows removed in one transaction.", le=100_000)
+
+
+class LoggingConfig(Section):
+    """The program's own log."""
+
+    level: Literal["debug", "info", "warning", "error"] = key("info", "Least severity written.")
+    format: Literal["text", "json"] = key("text", "Form of a line.")
+    redact: Flag = key(True, "Whether secrets are masked.")
+    redact_patterns: Names = key((), "Further patterns to mask.")
+    max_bytes: Bytes = key(10 * 1024**2, "Size at which a file is rotated.", ge=1024)
+    keep_files: Positive = key(5, "Rotated files kept.", le=1000)
+
+
+class CronConfig(Section):
+    """Scheduled turns."""
+
+    enabled: Flag = key(True, "Whether schedules run.")
+    max_concurrent_runs: Positive = key(1, "Scheduled turns at once.", le=100)
+    max_jobs: Positive = key(200, "Schedules that may exist.", le=100_000)
+    timezone: Zone = key("user", "Zone of schedules that name none.")
+    session_retention: DurationMinutes | None = key(
+        "24h", "How long a schedule's session is kept; null: for ever.", validate_default=True
+    )
+
+
+class Queue(Section):
+    """Messages that come while a turn runs."""
+
+    mode: Literal["steer", "followup", "collect", "interrupt"] = key(
+        "collect", "`steer` into the turn, one `followup` each, `collect` into one, or `interrupt`."
+    )
+    debounce_ms: Ms = key(500, "Messages within this time are taken together.")
+    cap: Positive = key(20, "Messages that may wait.", le=10_000)
+    drop: Literal["old", "new", "summarize"] = key("summarize", "What happens above the cap.")
+    by_channel: dict[str, Literal["steer", "followup", "collect", "interrupt"]] = table(
+        {}, "Other modes by channel."
+    )
+
+
+class MessagesConfig(Section):
+    """Messages."""
+
+    queue: Queue = part(Queue, "Messages that come while a turn runs.")
+
+
+class Member(Section):
+    """A person in a team."""
+
+    user: Id = key(..., "The user's id.")
+    role: Literal["owner", "admin", "member", "viewer"] = key("member", "What they may do.")
+
+
+class Team(Section):
+    """People who share agents, workspaces and spaces."""
+
+    name: str | None = key(None, "Display name.")
+    members: tuple[Member, ...] = key((), "Who is in it.")
+    agents: Names = key((), "Agents that it may use; empty: all.")
+    spaces: Names = key((), "Spaces that it may see; empty: its own.")
+    workspace: str | None = key(None, "Workspace that its agents share; unset: each its own.")
+
+
+class TeamsConfig(Section):
+    """Teams."""
+
+    enabled: Flag = key(False, "Whether users and roles are used.")
+    audit_days: Days | None = key(365, "How long the trail of who did what is kept; null: for ever.")
+    list: dict[Id, Team] = table({}, "Teams by id.")

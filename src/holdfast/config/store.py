@@ -1,0 +1,194 @@
+"""The config of a running program: one frozen snapshot, swapped when the file changes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.clock import Clock, Millis, SystemClock
+from holdfast.config.merge import merge_patch
+from holdfast.config.problems import InvalidConfig, Problem
+from holdfast.config.root import Config
+from holdfast.config.secret import MASK
+from holdfast.config.source import check, parse_config, parse_text, read_text
+from holdfast.errors import ConfigError, InvalidInput, Unavailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+log = logging.getLogger(__name__)
+
+Subscriber = Callable[[Config], None]
+
+
+class ConfigStore:
+    """Holds the last good config of a file. A file that is wrong at the start is an error; later
+    the last good config stays and `last_error` says why."""
+
+    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+        self.path = Path(path)
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._subscribers: list[Subscriber] = []
+        self._text = read_text(self.path)
+        self._current = self._parse(self._text)
+        self._last_error: ConfigError | None = None
+        self._loaded_at = self._clock.now()
+
+    @property
+    def current(self) -> Config:
+        return self._current
+
+    @property
+    def last_error(self) -> ConfigError | None:
+        """Why the file as it stands is not in use; None when it is."""
+        return self._last_error
+
+    @property
+    def loaded_at(self) -> Millis:
+        """When the current config was taken in."""
+        return self._loaded_at
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        """Call back with each new config, in the thread that reloads; the result ends it."""
+        self._subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._subscribers.remove(callback)
+
+        return unsubscribe
+
+    def reload(self) -> bool:
+        """Read the file again; True when the config became another one."""
+        with self._lock:
+            try:
+                text = read_text(self.path)
+                if text is None and self._text is not None:
+                    raise InvalidConfig(str(self.path), [Problem("", "the file has gone")])
+                if text == self._text:
+                    self._last_error = None
+                    return False
+                config = self._parse(text)
+            except ConfigError as error:
+                self._last_error = error
+                return False
+            return self._swap(text, config)
+
+    def patch(self, merge: dict[str, Any]) -> Config:
+        """Merge into the file by RFC 7396, checked first and written whole or not at all.
+
+        Comments and layout of a JSON5 file are lost; its text is kept beside it as `<name>.bak`.
+        """
+        masked = _masked_path(merge)
+        if masked is not None:
+            raise InvalidInput(
+                f"{masked}: a masked secret cannot be written back",
+                hint="Leave the key out of the patch, or send the new secret.",
+            )
+        with self._lock:
+            before = read_text(self.path)
+            data = {} if before is None else parse_text(before, source=str(self.path))
+            after = merge_patch(data, merge)
+            config = check(after, source=str(self.path))
+            text = json.dumps(after, indent=2, ensure_ascii=False) + "\n"
+            _write(self.path, text, keep=before)
+            self._swap(text, config)
+            return config
+
+    async def watch(self, stop: asyncio.Event | None = None) -> None:
+        """Reload whenever the file changes, until `stop` is set.
+
+        The folder is watched, since editors replace files; a look at each timeout catches a change
+        that came before the watcher was ready, or that the file system did not report.
+        """
+        import asyncio
+
+        from watchfiles import awatch
+
+        folders = {self.path.absolute().parent, self.path.resolve().parent}
+        changes = awatch(
+            *folders,
+            stop_event=stop,
+            recursive=False,
+            debounce=50,
+            step=20,
+            rust_timeout=2000,
+            yield_on_timeout=True,
+        )
+        await asyncio.to_thread(self.reload)
+        async for _ in changes:
+            await asyncio.to_thread(self.reload)
+
+    def _parse(self, text: str | None) -> Config:
+        return Config() if text is None else parse_config(text, source=str(self.path))
+
+    def _swap(self, text: str | None, config: Config) -> bool:
+        self._text, self._last_error = text, None
+        if config == self._current:
+            return False
+        self._current = config
+        self._loaded_at = self._clock.now()
+        for callback in tuple(self._subscribers):
+            try:
+                callback(config)
+            except Exception:
+                log.exception("a subscriber failed on the new config")
+        return True
+
+
+def _masked_path(value: Any, path: str = "") -> str | None:
+    if isinstance(value, str):
+        return path if value == MASK or f":{MASK}@" in value else None
+    if isinstance(value, dict):
+        inner = [(f"{path}.{name}".lstrip("."), item) for name, item in value.items()]
+    elif isinstance(value, list):
+        inner = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return None
+    return next((bad for at, item in inner if (bad := _masked_path(item, at)) is not None), None)
+
+
+def _write(path: Path, text: str, *, keep: str | None) -> None:
+    """Replace the file behind `path` in one step, with its mode (0600 for a new one)."""
+    target = path.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        if keep is not None and not _is_json(keep):
+            _replace(target.with_name(f"{target.name}.bak"), keep, 0o600)
+        _replace(target, text, mode)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write {path}: {error.strerror}", hint="Check the folder's permissions and space."
+        ) from error
+
+
+def _replace(target: Path, text: str, mode: int) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""Tools: which an agent may use, and how commands are approved."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from holdfast.config.secret import Secret
+from holdfast.config.section import Section, key, part, table
+from holdfast.config.values import Bytes, Count, Flag, Ms, Names, Positive, Seconds
+
+ToolProfile = Literal["minimal", "coding", "messaging", "full"]
+SAFE_BINS = ("cat", "cut", "grep", "head", "jq", "ls", "pwd", "sort", "tail", "tr", "uniq", "wc")
+
+
+class ToolPolicy(Section):
+    """Lists of tools and `group:` names; `deny` always wins."""
+
+    profile: ToolProfile | None = key(None, "Base set of tools; unset: the layer below decides.")
+    allow: Names = key((), "Only these; merged with `alsoAllow` when both are given.")
+    also_allow: Names = key((), "These besides the profile's.")
+    deny: Names = key((), "Never these.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge_allows(cls, data: Any) -> Any:
+        """Both lists in one scope become one `allow`, in order and without repeats."""
+        if not isinstance(data, dict):
+            return data
+        also = data.get("alsoAllow", data.get("also_allow"))
+        allow = data.get("allow")
+        if not (allow and also and isinstance(allow, list | tuple) and isinstance(also, list | tuple)):
+            return data
+        rest = {name: v for name, v in data.items() if name not in ("alsoAllow", "also_allow")}
+        return {**rest, "allow": [*allow, *(item for item in also if item not in allow)]}
+
+
+class Elevated(Section):
+    """Commands outside the sandbox, for senders who are named."""
+
+    enabled: Flag = key(True, "Whether elevated commands exist at all.")
+    allow_from: dict[str, Names] = table({}, "Senders by channel who may ask for them.")
+
+
+class Exec(Section):
+    """Running commands."""
+
+    security: Literal["deny", "allowlist", "full"] = key(
+        "allowlist", "`deny` none, `allowlist` those approved before, `full` all."
+    )
+    ask: Literal["off", "on-miss", "always"] = key(
+        "on-miss", "When a person is asked: never, for what is not on the list, or always."
+    )
+    ask_timeout_seconds: Seconds = key(600, "How long an approval is waited for.", ge=1)
+    safe_bins: Names = key(SAFE_BINS, "Read-only programs that need no approval.")
+    allowlist: Names = key((), "Command patterns (globs) that need no approval.")
+    timeout_seconds: Seconds = key(1800, "Limit for one command.", ge=1)
+    background_ms: Ms = key(10000, "A command that runs longer goes on in the background.")
+    max_output_chars: Positive = key(200000, "Output kept of one command.")
+    env: dict[str, Secret] = table({}, "Environment added to commands.")
+
+
+class FileTools(Section):
+    """Reading and writing files."""
+
+    workspace_only: Flag = key(True, "Whether files outside the workspace are out of reach.")
+    max_read_bytes: Bytes = key(1024**2, "Limit for one read.")
+
+
+class WebSearch(Section):
+    """Searching the web."""
+
+    enabled: Flag = key(False, "Whether the tool is offered.")
+    provider: str | None = key(None, "Search service.")
+    api_key: Secret | None = key(None, "Key; `${NAME}` is taken from the environment.")
+    max_results: Positive = key(5, "Results per search.", le=50)
+    timeout_seconds: Seconds = key(30, "Limit for one search.", ge=1)
+
+
+class WebFetch(Section):
+    """Fetching pages."""
+
+    enabled: Flag = key(True, "Whether the tool is offered.")
+    max_chars: Positive = key(50000, "Characters kept of a page.")
+    max_bytes: Bytes = key(2 * 1024**2, "Bytes read of a page.")
+    max_redirects: Count = key(3, "Redirects followed.", le=20)
+    timeout_seconds: Seconds = key(30, "Limit for one page.", ge=1)
+    allow_private_network: Flag = key(False, "Whether addresses of the local network may be fetched.")
+
+
+class Web(Section):
+    """The web."""
+
+    search: WebSearch = part(WebSearch, "Searching.")
+    fetch: WebFetch = part(WebFetch, "Fetching.")
+
+
+class LayerTools(Section):
+    """A further restriction by lists."""
+
+    allow: Names = key((), "Only these; empty: no restriction.")
+    deny: Names = key((), "Never these.")
+
+
+class ToolLayer(Section):
+    """A further restriction for some sessions."""
+
+    tools: LayerTools = part(LayerTools, "The lists.")
+
+
+class AgentToAgent(Section):
+    """Messages from one agent to another."""
+
+    enabled: Flag = key(False, "Whether agents may write to each other's sessions.")
+    allow: Names = key((), 'Agents that may; "*" for any.')
+
+
+class LoopDetection(Section):
+    """Stopping an agent that repeats the same call."""
+
+    enabled: Flag = key(True, "Whether repeats are watched.")
+    warn_after: Positive = key(5, "Same call and result so often: the agent is told.", le=1000)
+    stop_after: Positive = key(10, "So often: the call is refused.", le=1000)
+
+
+class ToolsConfig(ToolPolicy):
+    """Tools."""
+
+    by_provider: dict[str, ToolPolicy] = table({}, "Further policy by model provider or `provider/model`.")
+    owner_only: Names = key(("whatsapp_login",), "Tools for the owner alone.")
+    elevated: Elevated = part(Elevated, "Commands outside the sandbox.")
+    exec: Exec = part(Exec, "Running commands.")
+    fs: FileTools = part(FileTools, "Reading and writing files.")
+    web: Web = part(Web, "The web.")
+    sandbox: ToolLayer = part(ToolLayer, "Further restriction in a sandbox.")
+    subagents: ToolLayer = part(ToolLayer, "Further restriction for subagents.")
+    agent_to_agent: AgentToAgent = part(AgentToAgent, "Messages between agents.")
+    loop_detection: LoopDetection = part(LoopDetection, "Stopping repeats.")
+    result_max_chars: Positive | None = key(
+        None, "Characters kept of one result; unset: 16k, 32k or 64k by the model's window."
+    )
+
+
+class RootTools(ToolsConfig):
+    """Tools, for all agents."""
+
+    profile: ToolProfile | None = key("full", "Base set of tools.")

@@ -1,0 +1,47 @@
+"""What every route needs, in one place: the open home, its services, and who is calling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from holdfast.gateway.cookies import Cookies
+from holdfast.gateway.metrics import Metrics
+from holdfast.gateway.stream import Stream
+from holdfast.gateway.tokens import Principal, Scope, TokenBook
+from holdfast.gateway.views import Views
+from holdfast.runtime import Holdfast, Services
+
+
+@dataclass
+class Gateway:
+    """The state of one gateway; `services` is there while it serves."""
+
+    hold: Holdfast
+    book: TokenBook
+    cookies: Cookies
+    views: Views = field(default_factory=Views)
+    metrics: Metrics = field(default_factory=Metrics)
+    services: Services | None = None
+    stream: Stream | None = None
+
+
+def _gateway(request: Request) -> Gateway:
+    return cast("Gateway", request.app.state.gateway)
+
+
+def _principal(request: Request) -> Principal:
+    return cast("Principal", request.state.principal)
+
+
+def _admin(request: Request) -> Principal:
+    principal = _principal(request)
+    principal.require(Scope.ADMIN)
+    return principal
+
+
+Here = Annotated[Gateway, Depends(_gateway)]
+Caller = Annotated[Principal, Depends(_principal)]
+Admin = Annotated[Principal, Depends(_admin)]

@@ -1,0 +1,82 @@
+"""What Prometheus reads: requests as they pass, and the state of the log and the agenda when asked."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.log import Tx, changes, entries
+from holdfast.log.tables import agenda, sessions
+
+if TYPE_CHECKING:
+    from holdfast.gateway.context import Gateway
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "holdfast_http_requests", "Requests.", ["method", "route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "holdfast_http_seconds", "Time to answer.", ["route"], registry=self.registry
+        )
+        self.head = Gauge("holdfast_log_position", "Newest entry of the log.", registry=self.registry)
+        self.changes = Gauge("holdfast_change_seq", "Newest change.", registry=self.registry)
+        self.agenda = Gauge("holdfast_agenda_items", "Agenda items.", ["status"], registry=self.registry)
+        self.sessions = Gauge("holdfast_sessions_active", "Active sessions.", registry=self.registry)
+        self.running = Gauge("holdfast_agenda_running_here", "Items run here.", registry=self.registry)
+
+
+class Measured:
+    """Counts requests by route, not by path: an id in a path must not become a label."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "unmatched")
+            self._metrics.requests.labels(scope["method"], route, status).inc()
+            if route != "/api/stream":
+                self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+
+
+def exposition(gateway: Gateway) -> Response:
+    metrics = gateway.metrics
+    with gateway.hold.store.read() as tx:
+        metrics.head.set(entries.head(tx))
+        metrics.changes.set(changes.bounds(tx)[1])
+        _count_agenda(tx, metrics)
+        active = sa.select(sa.func.count()).where(sessions.c.status == sa.literal_column("'active'"))
+        metrics.sessions.set(tx.conn.execute(active).scalar() or 0)
+    if gateway.services is not None:
+        metrics.running.set(len(gateway.services.runner.running))
+    return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _count_agenda(tx: Tx, metrics: Metrics) -> None:
+    for status in ("queued", "running"):
+        query = sa.select(sa.func.count()).where(agenda.c.status == sa.literal_column(f"'{status}'"))
+        metrics.agenda.labels(status).set(tx.conn.execute(query).scalar() or 0)

@@ -1,0 +1,125 @@
+"""Health, metrics, login, config and tokens: the gateway about itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from holdfast import __version__
+from holdfast.config import public_dump
+from holdfast.gateway.context import Admin, Caller, Here
+from holdfast.gateway.cookies import COOKIE
+from holdfast.gateway.metrics import exposition
+from holdfast.gateway.wire import json_response
+from holdfast.log import agenda, changes
+
+router = APIRouter(tags=["system"])
+
+
+class Login(BaseModel):
+    token: Annotated[str, Field(min_length=1, max_length=512)]
+
+
+@router.get("/healthz")
+async def health(
+    here: Here, ready: Annotated[bool, Query(description="Ask the store too.")] = False
+) -> Response:
+    """Whether the process lives; with `ready`, whether it can work."""
+    if ready:
+        await here.hold.threads(here.hold.store.probe)
+    return json_response({"status": "ok", "version": __version__})
+
+
+@router.get("/metrics")
+async def metrics(here: Here) -> Response:
+    """Prometheus' text format."""
+    return await here.hold.threads(exposition, here)
+
+
+@router.post("/api/login")
+async def login(here: Here, body: Login) -> Response:
+    """Trade a token for the cookie that keeps a page logged in."""
+    principal = await here.hold.threads(here.book.principal, body.token)
+    response = json_response({"ok": True, "name": principal.name, "scope": principal.scope.name.lower()})
+    response.set_cookie(
+        COOKIE,
+        here.cookies.make(principal.id),
+        max_age=here.cookies.days * 86_400,
+        httponly=True,
+        samesite="strict",
+        secure=(here.hold.settings.gateway.public_url or "").startswith("https://"),
+    )
+    return response
+
+
+@router.post("/api/logout")
+async def logout(caller: Caller) -> Response:
+    """Forget the cookie."""
+    response = json_response({"ok": True})
+    response.delete_cookie(COOKIE, samesite="strict", httponly=True)
+    return response
+
+
+@router.get("/api/whoami")
+async def whoami(caller: Caller) -> Response:
+    """Who the token speaks for, and what it may do."""
+    return json_response(
+        {
+            "name": caller.name,
+            "scope": caller.scope.name.lower(),
+            "spaces": None if caller.spaces is None else sorted(caller.spaces),
+            "agents": None if caller.agents is None else sorted(caller.agents),
+        }
+    )
+
+
+@router.get("/api/config")
+async def config(here: Here, caller: Admin) -> Response:
+    """The config in force, secrets masked; and what is wrong with the file, if it could not be taken over."""
+    error = here.hold.config.last_error
+    return json_response(
+        {"config": public_dump(here.hold.settings), "error": None if error is None else error.message}
+    )
+
+
+@router.patch("/api/config")
+async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any], Body()]) -> Response:
+    """Merge into the config file (RFC 7396); nothing is written unless the whole is valid."""
+    new = await here.hold.threads(here.hold.config.patch, body)
+
+    def announce() -> None:
+        with here.hold.store.write() as tx:
+            changes.emit(tx, "config.updated", "config", {})
+
+    await here.hold.threads(announce)
+    return json_response({"config": public_dump(new), "error": None})
+
+
+@router.get("/api/agenda")
+async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=1)] = 100) -> Response:
+    """What is due and what runs."""
+
+    def read() -> list[agenda.Item]:
+        with here.hold.store.read() as tx:
+            return agenda.listing(tx, limit=limit)
+
+    return json_response([_item(item) for item in await here.hold.threads(read)])
+
+
+def _item(item: agenda.Item) -> dict[str, Any]:
+    from holdfast.clock import iso
+
+    return {
+        "id": item.id,
+        "kind": item.kind,
+        "lane": item.lane,
+        "status": item.status,
+        "dueAt": iso(item.due_at),
+        "attempts": item.attempts,
+        "maxAttempts": item.max_attempts,
+        "error": item.error,
+        "cancelRequested": item.cancel_requested,
+    }

@@ -1,0 +1,237 @@
+"""Tokens: who may call, and for what. Only their hashes are kept; a token is shown once, when it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
+from holdfast.ids import uuid7
+from holdfast.log import Store, Tx
+from holdfast.log.tables import Json, metadata
+
+SIGNAL: Final = "tokens"
+MAX_TOKENS: Final = 10_000
+
+table = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False, unique=True),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("spaces", Json),
+    sa.Column("agents", Json),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+    sa.Column("revoked_at", sa.BigInteger),
+    sa.Column("last_used_at", sa.BigInteger),
+)
+
+
+class Scope(IntEnum):
+    """Each scope may do what those below it may."""
+
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+    @classmethod
+    def parse(cls, text: str) -> Scope:
+        try:
+            return cls[text.upper()]
+        except KeyError:
+            raise InvalidInput(f"not a scope: {text[:40]!r}", hint="Use read, write or admin.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is calling. `spaces` and `agents` None means no limit."""
+
+    id: str
+    name: str
+    scope: Scope
+    spaces: frozenset[str] | None = None
+    agents: frozenset[str] | None = None
+    expires_at: int | None = None
+
+    def require(self, scope: Scope) -> None:
+        if self.scope < scope:
+            raise Forbidden(
+                f"token {self.name!r} may {self.scope.name.lower()}, not {scope.name.lower()}",
+                hint=f"Make one that may: holdfast tokens add NAME --scope {scope.name.lower()}",
+            )
+
+    def may_see_space(self, space_id: str | None) -> bool:
+        return self.spaces is None or space_id in self.spaces
+
+    def may_see_agent(self, agent_id: str | None) -> bool:
+        return self.agents is None or agent_id in self.agents
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    name: str
+    scope: Scope
+    spaces: tuple[str, ...] | None
+    agents: tuple[str, ...] | None
+    created_at: Millis
+    expires_at: Millis | None
+    revoked_at: Millis | None
+    last_used_at: Millis | None
+
+
+def add(
+    tx: Tx,
+    name: str,
+    *,
+    scope: Scope = Scope.WRITE,
+    spaces: Iterable[str] | None = None,
+    agents: Iterable[str] | None = None,
+    expires_at: int | None = None,
+) -> tuple[Token, str]:
+    """Make a token; its text is returned here and never again."""
+    if not name or len(name) > 80 or not name.isprintable():
+        raise InvalidInput("a token needs a name of at most 80 printable characters")
+    if tx.conn.execute(sa.select(table.c.id).where(*_live(name))).first() is not None:
+        raise Conflict(f"there is a token {name!r} already", hint="Revoke it first, or choose another name.")
+    count = tx.conn.execute(sa.select(sa.func.count()).select_from(table)).scalar() or 0
+    if count >= MAX_TOKENS:
+        raise Conflict(f"there are {MAX_TOKENS} tokens already", hint="Revoke those not in use.")
+    text = f"hf_{secrets.token_urlsafe(32)}"
+    id_ = f"tok-{uuid7()}"
+    row = {
+        "id": id_,
+        "name": name,
+        "hash": _hash(text),
+        "scope": scope.name.lower(),
+        "spaces": None if spaces is None else sorted(spaces),
+        "agents": None if agents is None else sorted(agents),
+        "created_at": tx.now,
+        "expires_at": expires_at,
+    }
+    tx.conn.execute(sa.insert(table), row)
+    tx.wake(SIGNAL)
+    return _get(tx, id_), text
+
+
+def listing(tx: Tx) -> list[Token]:
+    rows = tx.conn.execute(sa.select(table).order_by(table.c.created_at).limit(MAX_TOKENS)).mappings()
+    return [_token(row) for row in rows]
+
+
+def revoke(tx: Tx, name_or_id: str) -> Token:
+    """End a token at once, in every process."""
+    named = sa.or_(table.c.id == name_or_id, table.c.name == name_or_id)
+    id_ = tx.conn.execute(sa.select(table.c.id).where(named, table.c.revoked_at.is_(None))).scalar()
+    if id_ is None:
+        raise NotFound(f"no live token {name_or_id[:80]!r}", hint="See `holdfast tokens list`.")
+    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(revoked_at=tx.now))
+    tx.wake(SIGNAL)
+    return _get(tx, id_)
+
+
+class TokenBook:
+    """The live tokens in memory, read anew when any was made or revoked, here or in another process."""
+
+    def __init__(self, store: Store, admin: Iterable[str]) -> None:
+        self._store = store
+        self._admin = [_hash(text) for text in admin if text]
+        self._lock = threading.Lock()
+        self._known: dict[str, Principal] | None = None
+        store.signals.subscribe(SIGNAL, self._forget)
+
+    def principal(self, text: str) -> Principal:
+        """Who holds this token; `Unauthorized` for one that is unknown, revoked or expired."""
+        given = _hash(text)
+        for known in self._admin:
+            if hmac.compare_digest(known, given):
+                return _ADMIN
+        return self._checked(self._live().get(given))
+
+    def by_id(self, id_: str) -> Principal:
+        """Who a cookie speaks for."""
+        if id_ == _ADMIN.id:
+            return _ADMIN
+        return self._checked(next((p for p in self._live().values() if p.id == id_), None))
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether a look-up needs no database."""
+        return self._known is not None
+
+    def _checked(self, found: Principal | None) -> Principal:
+        if found is None:
+            raise Unauthorized("this token is not known", code="bad_token", hint=HOW_TO_LOG_IN)
+        if found.expires_at is not None and found.expires_at <= self._store.clock.now():
+            raise Unauthorized("this token has expired", code="token_expired", hint=HOW_TO_LOG_IN)
+        return found
+
+    def _live(self) -> dict[str, Principal]:
+        """Looked up by hash: the time it takes says nothing about the token, only about its SHA-256."""
+        known = self._known
+        if known is None:
+            with self._lock:
+                known = self._known = self._read()
+        return known
+
+    def _read(self) -> dict[str, Principal]:
+        query = sa.select(table).where(table.c.revoked_at.is_(None)).limit(MAX_TOKENS)
+        with self._store.read() as tx:
+            return {row["hash"]: _principal(row) for row in tx.conn.execute(query).mappings()}
+
+    def _forget(self) -> None:
+        self._known = None
+
+
+HOW_TO_LOG_IN: Final = "Send `Authorization: Bearer TOKEN`; `holdfast token` prints the home's own."
+
+_ADMIN: Final = Principal("home", "home", Scope.ADMIN)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _live(name: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return (table.c.name == name, table.c.revoked_at.is_(None))
+
+
+def _get(tx: Tx, id_: str) -> Token:
+    return _token(tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().one())
+
+
+def _token(row: Mapping[Any, Any]) -> Token:
+    return Token(
+        id=row["id"],
+        name=row["name"],
+        scope=Scope.parse(row["scope"]),
+        spaces=None if row["spaces"] is None else tuple(row["spaces"]),
+        agents=None if row["agents"] is None else tuple(row["agents"]),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+        last_used_at=row["last_used_at"],
+    )
+
+
+def _principal(row: Mapping[Any, Any]) -> Principal:
+    token = _token(row)
+    return Principal(
+        token.id,
+        token.name,
+        token.scope,
+        None if token.spaces is None else frozenset(token.spaces),
+        None if token.agents is None else frozenset(token.agents),
+        token.expires_at,
+    )

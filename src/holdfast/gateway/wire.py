@@ -1,0 +1,201 @@
+"""The forms that entries, sessions and turns have on the wire: camelCase, ISO timestamps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.responses import Response
+
+from holdfast.clock import iso, parse_iso
+from holdfast.errors import InvalidInput
+from holdfast.log import Change, Classification, Entry, EntryDraft, EntryType, Session, Turn
+
+
+def _millis(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return parse_iso(value)
+        except InvalidInput as error:
+            raise ValueError(error.message) from error
+    return value
+
+
+Id = Annotated[str, Field(min_length=1, max_length=256)]
+Timestamp = Annotated[
+    int,
+    BeforeValidator(_millis, json_schema_input_type=str | int),
+    Field(ge=0, le=253_402_300_799_999, description="ISO 8601, or milliseconds since 1970."),
+]
+
+
+class Wire(BaseModel):
+    """A body from outside: camelCase, tolerant of fields that we do not know."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, extra="ignore")
+
+
+class LogIn(Wire):
+    """One entry as any agent or program may log it. Unknown fields are ignored; `source` is kept as sent."""
+
+    content: str
+    type: EntryType = EntryType.CONVERSATION
+    summary: str | None = None
+    raw: str | None = None
+    topic_id: Id | None = None
+    task_id: Id | None = None
+    space_id: Id | None = None
+    related_log_id: Id | None = None
+    classification_status: Classification = Classification.PENDING
+    classification_code: Annotated[str | None, Field(max_length=200)] = None
+    agent_id: Id | None = None
+    agent_label: Annotated[str | None, Field(max_length=200)] = None
+    source: dict[str, Any] | None = None
+    created_at: Timestamp | None = None
+    idempotency_key: Annotated[str | None, Field(min_length=1, max_length=512)] = None
+
+    def draft(self, header_key: str | None = None) -> EntryDraft:
+        source = self.source or {}
+        session_key = source.get("sessionKey")
+        return EntryDraft(
+            content=self.content,
+            type=self.type,
+            role="user" if self.agent_id == "user" else None,
+            session_key=session_key if isinstance(session_key, str) and session_key else None,
+            agent_id=self.agent_id,
+            agent_label=self.agent_label,
+            summary=self.summary,
+            raw=self.raw,
+            space_id=self.space_id,
+            topic_id=self.topic_id,
+            task_id=self.task_id,
+            related_id=self.related_log_id,
+            status=self.classification_status,
+            code=self.classification_code,
+            source=self.source,
+            idempotency_key=header_key or self.idempotency_key,
+            created_at=self.created_at,
+        )
+
+
+class LogPatch(Wire):
+    """What may be changed of an entry; only fields that are sent change, and null takes a value away."""
+
+    content: str | None = None
+    summary: str | None = None
+    topic_id: Id | None = None
+    task_id: Id | None = None
+    space_id: Id | None = None
+    related_log_id: Annotated[Id | None, Field(validation_alias=AliasChoices("relatedLogId"))] = None
+    classification_status: Classification | None = None
+    classification_code: Annotated[str | None, Field(max_length=200)] = None
+    agent_label: Annotated[str | None, Field(max_length=200)] = None
+
+    def annotations(self) -> dict[str, Any]:
+        """The annotations that were sent, under the names that the log room uses."""
+        names = {
+            "related_log_id": "related_id",
+            "classification_status": "status",
+            "classification_code": "code",
+        }
+        sent = {name: getattr(self, name) for name in self.model_fields_set - {"content"}}
+        if sent.get("classification_status", ...) is None:
+            del sent["classification_status"]
+        return {names.get(name, name): value for name, value in sent.items()}
+
+
+def entry_json(entry: Entry, *, raw: bool = False) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "id": entry.id,
+        "type": entry.type,
+        "content": entry.content,
+        "summary": entry.summary,
+        "topicId": entry.topic_id,
+        "taskId": entry.task_id,
+        "spaceId": entry.space_id,
+        "relatedLogId": entry.related_id,
+        "classificationStatus": entry.status,
+        "classificationCode": entry.code,
+        "agentId": entry.agent_id,
+        "agentLabel": entry.agent_label,
+        "source": entry.source,
+        "createdAt": iso(entry.created_at),
+        "updatedAt": iso(entry.updated_at),
+        "idempotencyKey": entry.idempotency_key,
+    }
+    if raw:
+        body["raw"] = entry.raw
+    return body
+
+
+def session_json(session: Session) -> dict[str, Any]:
+    return {
+        "sessionId": session.id,
+        "sessionKey": session.key,
+        "agentId": session.agent_id,
+        "status": session.status,
+        "chatType": session.chat_type,
+        "channel": session.channel,
+        "label": session.label,
+        "parentSessionKey": session.parent_key,
+        "successorId": session.successor_id,
+        "inputTokens": session.input_tokens,
+        "outputTokens": session.output_tokens,
+        "totalTokens": session.total_tokens,
+        "contextTokens": session.context_tokens,
+        "compactionCount": session.compaction_count,
+        "memoryFlushAt": _time(session.memory_flush_at),
+        "memoryFlushCompactionCount": session.memory_flush_compaction_count,
+        "turnCount": session.turn_count,
+        "createdAt": iso(session.created_at),
+        "updatedAt": iso(session.updated_at),
+        "lastExternalAt": iso(session.last_external_at),
+        "archivedAt": _time(session.archived_at),
+        "archiveCause": session.archive_cause,
+    }
+
+
+def turn_json(turn: Turn) -> dict[str, Any]:
+    return {
+        "turnId": turn.id,
+        "sessionId": turn.session_id,
+        "sessionKey": turn.session_key,
+        "number": turn.number,
+        "trigger": turn.trigger,
+        "status": turn.status,
+        "attempt": turn.attempt,
+        "inputId": turn.input_id,
+        "replyId": turn.reply_id,
+        "model": turn.model,
+        "usage": turn.usage,
+        "error": turn.error,
+        "acceptedAt": iso(turn.accepted_at),
+        "startedAt": _time(turn.started_at),
+        "endedAt": _time(turn.ended_at),
+    }
+
+
+def change_json(change: Change, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "seq": change.seq,
+        "type": change.type,
+        "entityId": change.entity_id,
+        "data": data,
+        "eventTs": iso(change.created_at),
+    }
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON without the detour over a response model: what we send is made by the functions above."""
+    return Response(dumps(body), status, headers=headers, media_type="application/json")
+
+
+def dumps(body: Any) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def _time(at: int | None) -> str | None:
+    return None if at is None else iso(at)

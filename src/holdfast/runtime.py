@@ -1,0 +1,189 @@
+"""The composition root: builds the rooms from the config and hands each what it needs of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.config import Config, ConfigStore
+from holdfast.home import Home
+from holdfast.log import (
+    Bridge,
+    EntryDraft,
+    Feed,
+    Retention,
+    Store,
+    Threads,
+    agenda,
+    entries,
+    open_store,
+    prune,
+    sqlite_url,
+    this_process,
+)
+from holdfast.log.ingest import INGEST, drafts_from
+
+log = logging.getLogger(__name__)
+
+RETENTION: Final = "log.retention"
+DAY_KEEPERS: Final = ("agenda_days", "changes_days", "outbox_days", "deleted_days", "transcript_days")
+
+
+class Holdfast:
+    """One open home: the store and the rooms over it. Usable as it is from a Python program.
+
+    with holdfast.open("~/.holdfast") as hold:
+        with hold.store.write() as tx:
+            ...
+    """
+
+    def __init__(self, home: Home, config: ConfigStore, store: Store, clock: Clock) -> None:
+        self.home = home
+        self.config = config
+        self.store = store
+        self.clock = clock
+        self.threads = Threads(config.current.store.threads)
+
+    @property
+    def settings(self) -> Config:
+        """The config as it stands now; read where it is used, so that a reload takes effect."""
+        return self.config.current
+
+    def close(self) -> None:
+        self.threads.close()
+        self.store.close()
+
+    def __enter__(self) -> Holdfast:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Services:
+    """What runs while a gateway serves: the runner of the agenda, the change feed, the bridge."""
+
+    def __init__(self, hold: Holdfast) -> None:
+        self.hold = hold
+        options = hold.settings
+        self.runner = agenda.Runner(
+            hold.store,
+            hold.threads,
+            max_concurrent=options.agenda.max_concurrent,
+            lease_ms=options.agenda.lease_seconds * 1000,
+        )
+        self.feed = Feed(
+            hold.store,
+            hold.threads,
+            ping_seconds=options.gateway.stream.ping_seconds,
+            replay_limit=options.gateway.stream.replay_limit,
+        )
+        self.stopping = asyncio.Event()
+        self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
+        self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Services]:
+        """Serve until the block ends; then take no new work and let what runs finish or be marked."""
+        bridge = Bridge(self.hold.store)
+        bridge.start()
+        await self.hold.threads(self._schedule_retention)
+        tasks = [
+            asyncio.create_task(self.feed.run(), name="feed"),
+            asyncio.create_task(self.runner.run(), name="runner"),
+            asyncio.create_task(self.hold.config.watch(self.stopping), name="config"),
+        ]
+        try:
+            yield self
+        finally:
+            self.begin_stop()
+            await self.runner.stop(self.hold.settings.gateway.shutdown_grace_seconds)
+            for task in tasks:
+                task.cancel()
+            for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
+                if isinstance(result, Exception):
+                    log.error("%s ended badly", task.get_name(), exc_info=result)
+            bridge.stop()
+
+    def begin_stop(self) -> None:
+        """Refuse new work and end the live streams; safe to call from a signal handler."""
+        self.stopping.set()
+        self.feed.close()
+
+    async def _ingest(self, job: agenda.Job) -> None:
+        """Write what was accepted by `POST /api/ingest`, and finish its agenda item, in one transaction."""
+        drafts = drafts_from(job.item.payload)
+
+        def write() -> None:
+            with self.hold.store.write() as tx:
+                entries.append_many(tx, drafts)
+                job.settle(tx)
+
+        await self.hold.threads(write)
+
+    async def _retain(self, job: agenda.Job) -> None:
+        removed = await self.hold.threads(prune, self.hold.store, _retention(self.hold.settings))
+        if any(removed.values()):
+            log.info("retention removed %s", {k: v for k, v in removed.items() if v})
+        await self.hold.threads(self._schedule_retention, after=job)
+
+    def _schedule_retention(self, after: agenda.Job | None = None) -> None:
+        """One sweep waits at any time; the end of one and the wait for the next are one transaction."""
+        with self.hold.store.write(ordered=False) as tx:
+            due = int(tx.now)
+            if after is not None:
+                after.settle(tx)
+                due += self.hold.settings.retention.sweep_minutes * 60_000
+            agenda.enqueue(tx, RETENTION, {}, lane=RETENTION, key=RETENTION, due_at=due, max_attempts=5)
+
+
+def open_home(
+    home: str | os.PathLike[str] | None = None,
+    *,
+    store_url: str | None = None,
+    clock: Clock | None = None,
+) -> Holdfast:
+    """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured."""
+    place = Home.locate(home)
+    place.prepare()
+    clock = clock or SystemClock()
+    config = ConfigStore(place.config, clock)
+    settings = config.current.store
+    store = open_store(
+        store_url or _configured_url(place, config.current),
+        clock=clock,
+        readers=settings.pool_size,
+        busy_ms=settings.busy_timeout_ms,
+    )
+    return Holdfast(place, config, store, clock)
+
+
+def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001
+    """Open Holdfast as a library, by its home folder or by the URL of its store."""
+    if isinstance(home_or_url, str) and "://" in home_or_url:
+        return open_home(store_url=home_or_url, clock=clock)
+    return open_home(home_or_url, clock=clock)
+
+
+def _configured_url(home: Home, config: Config, env: Mapping[str, str] = os.environ) -> str:
+    if env.get("HOLDFAST_STORE"):
+        given = env["HOLDFAST_STORE"]
+        return given if "://" in given else sqlite_url(Path(given).expanduser().absolute())
+    if config.store.url is not None:
+        return config.store.url.reveal(env)
+    return sqlite_url(home.database)
+
+
+def _retention(config: Config) -> Retention:
+    kept: dict[str, Any] = {name: getattr(config.retention, name) for name in DAY_KEEPERS}
+    rows = {name: getattr(config.retention, name) or None for name in ("agenda_rows", "changes_rows")}
+    return Retention(**kept, **rows)
+
+
+__all__ = ["EntryDraft", "Holdfast", "Services", "open", "open_home", "this_process"]
