@@ -67,13 +67,13 @@ class Sandbox(Section):
     workspace_access: Literal["none", "ro", "rw"] = key("none", "Access to the workspace.")
     backend: Literal["auto", "bubblewrap", "docker"] = key("auto", "What makes the sandbox.")
     network: Flag = key(False, "Whether a bubblewrap sandbox reaches the network.")
-    docker: DockerSandbox = part(DockerSandbox, "The container.")
+    docker: DockerSandbox = part("The container.")
 
 
 class AgentSettings(Section):
     """What can be set for all agents and for each."""
 
-    model: ModelChoice = part(ModelChoice, "Model and fallbacks; a string is the model.")
+    model: ModelChoice = part("Model and fallbacks; a string is the model.")
     workspace: str | None = key(
         None, "Workspace folder; unset: `workspace`, or `workspace-<id>` for a further agent."
     )
@@ -89,12 +89,12 @@ class AgentSettings(Section):
     skip_bootstrap: Flag = key(False, "Do not write template files into a new workspace.")
     user_timezone: Zone = key("local", "The user's zone: `local` or an IANA name.")
     skills: Names | None = key(None, "Only these skills; unset: all that are eligible.")
-    sandbox: Sandbox = part(Sandbox, "Where tools run.")
-    subagents: Subagents = part(Subagents, "Sessions that this agent spawns.")
-    compaction: Compaction = part(Compaction, "Summarising older history.")
-    context_pruning: ContextPruning = part(ContextPruning, "Trimming old tool results.")
-    heartbeat: Heartbeat = part(Heartbeat, "A periodic turn.")
-    continuation: Continuation = part(Continuation, "Turns that the agent elects.")
+    sandbox: Sandbox = part("Where tools run.")
+    subagents: Subagents = part("Sessions that this agent spawns.")
+    compaction: Compaction = part("Summarising older history.")
+    context_pruning: ContextPruning = part("Trimming old tool results.")
+    heartbeat: Heartbeat = part("A periodic turn.")
+    continuation: Continuation = part("Turns that the agent elects.")
 
     @field_validator("user_timezone")
     @classmethod
@@ -124,7 +124,7 @@ class AgentEntry(AgentSettings):
     default: Flag = key(False, "Whether it answers what no binding claims.")
     name: str | None = key(None, "Display name.")
     agent_dir: str | None = key(None, "State folder; unset: `agents/<id>/agent`.")
-    identity: Identity = part(Identity, "How it presents itself.")
+    identity: Identity = part("How it presents itself.")
     tools: ToolsConfig | None = key(None, "Its own layer of tool policy, over `tools`.")
     memory: MemoryConfig | None = key(None, "Its own memory settings, over `memory`.")
 
@@ -132,5 +132,5 @@ class AgentEntry(AgentSettings):
 class AgentsConfig(Section):
     """The agents."""
 
-    defaults: AgentDefaults = part(AgentDefaults, "Settings of every agent.")
+    defaults: AgentDefaults = part("Settings of every agent.")
     list: tuple[AgentEntry, ...] = key((), "The agents; empty: one, `main`.")

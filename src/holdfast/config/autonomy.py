@@ -81,7 +81,7 @@ class Continuation(Section):
         0.8, "Share of the window at which the agent is warned; null: never.", gt=0, le=1
     )
     early_warning_band: Ratio = key(0.3125, "Earlier warning, as a share of the threshold; 0: off.")
-    busy_skip_backoff: BusySkipBackoff = part(BusySkipBackoff, "Waiting for a busy session.")
+    busy_skip_backoff: BusySkipBackoff = part("Waiting for a busy session.")
     orphan_reap_stale_cutoff_ms: Ms | None = key(
         None, "When an unended parent run counts as dead; unset: 2 hours."
     )

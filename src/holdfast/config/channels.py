@@ -40,7 +40,7 @@ class ChannelConfig(Section):
     reply_to_mode: Literal["off", "first", "all", "batched"] = key(
         "off", "Which replies quote the message or open a thread."
     )
-    thread: ThreadOptions = part(ThreadOptions, "Threads.")
+    thread: ThreadOptions = part("Threads.")
     auto_thread: Flag = key(False, "Whether each message opens a thread.")
     history_limit: Count = key(50, "Earlier messages given with a group message.", le=1000)
     text_chunk_limit: Positive | None = key(None, "Characters per message; unset: the channel's.")

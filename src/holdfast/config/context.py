@@ -55,8 +55,8 @@ class Compaction(Section):
     identifier_policy: Literal["strict", "off"] = key(
         "strict", "Whether exact identifiers must survive in the summary."
     )
-    quality_guard: QualityGuard = part(QualityGuard, "Checks before a summary is accepted.")
-    memory_flush: MemoryFlush = part(MemoryFlush, "Lasting notes before compaction.")
+    quality_guard: QualityGuard = part("Checks before a summary is accepted.")
+    memory_flush: MemoryFlush = part("Lasting notes before compaction.")
 
 
 class SoftTrim(Section):
@@ -100,6 +100,6 @@ class ContextPruning(Section):
     soft_trim_ratio: Ratio = key(0.3, "Share of the window in use at which trimming starts.")
     hard_clear_ratio: Ratio = key(0.5, "Share of the window in use at which clearing starts.")
     min_prunable_tool_chars: Count = key(50000, "Clear only when there is so much to clear.")
-    soft_trim: SoftTrim = part(SoftTrim, "Head and tail of long results.")
-    hard_clear: HardClear = part(HardClear, "Clearing results.")
-    tools: PruningTools = part(PruningTools, "Which tools' results may be pruned.")
+    soft_trim: SoftTrim = part("Head and tail of long results.")
+    hard_clear: HardClear = part("Clearing results.")
+    tools: PruningTools = part("Which tools' results may be pruned.")

@@ -47,7 +47,7 @@ class ScopeRule(Section):
     """One rule of the scope; the first that matches decides."""
 
     action: Literal["allow", "deny"] = key(..., "What the rule does.")
-    match: ScopeMatch = part(ScopeMatch, "Which chats; empty: all.")
+    match: ScopeMatch = part("Which chats; empty: all.")
 
 
 class Scope(Section):
@@ -161,7 +161,7 @@ class Embedding(Section):
         _provider("text-embedding-3-small", 1536), "OpenAI, or an endpoint like it."
     )
     gemini: EmbeddingProvider = key(_provider("text-embedding-004", 768), "Gemini.")
-    local: EmbeddingProvider = part(EmbeddingProvider, "On this machine.")
+    local: EmbeddingProvider = part("On this machine.")
     batch_size: Positive = key(64, "Texts per request.", le=2048)
     cache_entries: Count = key(50000, "Embeddings kept by provider, model and content; 0: no limit.")
     timeout_ms: Ms = key(60000, "Limit for one request.", ge=1)
@@ -208,13 +208,13 @@ class MemorySearch(Weights):
     profile: Literal["builtin", "qmd"] = key(
         "builtin", "Usual weights: `builtin` 0.6/0.4, `qmd` 0.7/0.3; weights that are given win."
     )
-    chunking: Chunking = part(Chunking, "How files are cut.")
-    embedding: Embedding = part(Embedding, "Where embeddings come from.")
-    rerank: Rerank = part(Rerank, "A second look at the best results.")
-    limits: Limits = part(Limits, "What one search may return.")
-    sessions: TranscriptIndexing = part(TranscriptIndexing, "Searching past conversations.")
-    update: UpdateCycle = part(UpdateCycle, "How the index is kept fresh.")
-    scope: Scope = part(Scope, "Which chats may search.")
+    chunking: Chunking = part("How files are cut.")
+    embedding: Embedding = part("Where embeddings come from.")
+    rerank: Rerank = part("A second look at the best results.")
+    limits: Limits = part("What one search may return.")
+    sessions: TranscriptIndexing = part("Searching past conversations.")
+    update: UpdateCycle = part("How the index is kept fresh.")
+    scope: Scope = part("Which chats may search.")
     include_default_memory: Flag = key(True, "Whether MEMORY.md, memory.md and memory/ are searched.")
     paths: tuple[CollectionPath, ...] = key((), "Further collections.")
 
@@ -235,10 +235,10 @@ class Qmd(Section):
     vector_weight: Num = key(0.7, "Weight of similar meaning.", ge=0, le=1000)
     text_weight: Num = key(0.3, "Weight of matching words.", ge=0, le=1000)
     paths: tuple[CollectionPath, ...] = key((), "Further collections.")
-    sessions: TranscriptIndexing = part(TranscriptIndexing, "Searching past conversations.")
-    update: UpdateCycle = part(UpdateCycle, "How the index is kept fresh.")
-    limits: Limits = part(Limits, "What one search may return.")
-    scope: Scope = part(Scope, "Which chats may search.")
+    sessions: TranscriptIndexing = part("Searching past conversations.")
+    update: UpdateCycle = part("How the index is kept fresh.")
+    limits: Limits = part("What one search may return.")
+    scope: Scope = part("Which chats may search.")
 
     @model_validator(mode="after")
     def _some_weight(self) -> Self:
@@ -254,7 +254,7 @@ class MemoryConfig(Section):
     citations: Literal["auto", "on", "off"] = key(
         "auto", "`auto` shows sources in direct chats and hides them in groups."
     )
-    search: MemorySearch = part(MemorySearch, "The built-in index.")
-    get: MemoryGet = part(MemoryGet, "What one read may return.")
-    daily_logs: DailyLogs = part(DailyLogs, "Daily notes at the start of a session.")
-    qmd: Qmd = part(Qmd, "The `qmd` backend.")
+    search: MemorySearch = part("The built-in index.")
+    get: MemoryGet = part("What one read may return.")
+    daily_logs: DailyLogs = part("Daily notes at the start of a session.")
+    qmd: Qmd = part("The `qmd` backend.")

@@ -37,7 +37,7 @@ class ModelEntry(Section):
     input: tuple[Literal["text", "image", "audio", "video"], ...] = key(("text",), "What it reads.")
     context_window: Positive = key(128000, "Tokens of its window.")
     max_tokens: Positive = key(8192, "Tokens of one reply.")
-    cost: Cost = part(Cost, "Prices.")
+    cost: Cost = part("Prices.")
 
 
 class Provider(Section):
@@ -86,4 +86,4 @@ class AuthConfig(Section):
 
     profiles: dict[str, AuthProfile] = table({}, "Profiles by name.")
     order: dict[str, Names] = table({}, "Profiles in the order of use, by provider.")
-    cooldowns: Cooldowns = part(Cooldowns, "How long a failing credential rests.")
+    cooldowns: Cooldowns = part("How long a failing credential rests.")

@@ -70,11 +70,11 @@ class SkillsConfig(Section):
     """Skills."""
 
     entries: dict[str, SkillEntry] = table({}, "Settings by skill.")
-    load: SkillLoading = part(SkillLoading, "Where skills are found.")
+    load: SkillLoading = part("Where skills are found.")
     allow_bundled: Names | None = key(None, "Only these of the bundled ones; unset: all.")
-    registry: SkillRegistry = part(SkillRegistry, "The registry.")
-    install: SkillInstall = part(SkillInstall, "How programs are installed.")
-    prompt: SkillPrompt = part(SkillPrompt, "The list in the prompt.")
+    registry: SkillRegistry = part("The registry.")
+    install: SkillInstall = part("How programs are installed.")
+    prompt: SkillPrompt = part("The list in the prompt.")
 
 
 class PluginEntry(Section):
@@ -105,8 +105,8 @@ class PluginsConfig(Section):
     enabled: Flag = key(True, "Whether plugins are loaded at all.")
     allow: Names = key((), "Only these; empty: all that are enabled.")
     deny: Names = key((), "Never these.")
-    load: PluginLoading = part(PluginLoading, "Where plugins are found.")
-    slots: PluginSlots = part(PluginSlots, "Exclusive places.")
+    load: PluginLoading = part("Where plugins are found.")
+    slots: PluginSlots = part("Exclusive places.")
     entries: dict[str, PluginEntry] = table({}, "Settings by plugin.")
 
 
@@ -150,4 +150,4 @@ class HooksConfig(Section):
     enabled: Flag = key(False, "Whether the webhook endpoint answers.")
     path: str = key("/hooks", "Where it answers.", pattern=r"^/")
     token: Secret | None = key(None, "Token that callers must send.")
-    internal: InternalHooks = part(InternalHooks, "Hooks within Holdfast.")
+    internal: InternalHooks = part("Hooks within Holdfast.")

@@ -65,9 +65,9 @@ class GatewayConfig(Section):
     host: str = key("127.0.0.1", "Address to listen on.", min_length=1)
     port: Int = key(8787, "Port to listen on; 0: any free one.", ge=0, le=65535)
     public_url: str | None = key(None, "Address that others reach it by.")
-    auth: GatewayAuth = part(GatewayAuth, "Who may call.")
-    limits: GatewayLimits = part(GatewayLimits, "Sizes.")
-    stream: StreamOptions = part(StreamOptions, "The live stream.")
+    auth: GatewayAuth = part("Who may call.")
+    limits: GatewayLimits = part("Sizes.")
+    stream: StreamOptions = part("The live stream.")
     cors_origins: Names = key((), "Other origins whose pages may call.")
     shutdown_grace_seconds: Seconds = key(10, "How long running turns may finish at shutdown.")
 
@@ -98,7 +98,7 @@ class AgendaConfig(Section):
     per_kind: dict[str, Positive] = table(PER_KIND, "Cap by kind; kinds left out keep their cap.")
     lease_seconds: Seconds = key(60, "How long a worker holds an item without a sign of life.", ge=1)
     max_queued_per_lane: Positive = key(20, "Items that may wait in one session's lane.", le=100_000)
-    retry: Retry = part(Retry, "Trying again.")
+    retry: Retry = part("Trying again.")
 
     @field_validator("per_kind", mode="before")
     @classmethod
@@ -161,7 +161,7 @@ class Queue(Section):
 class MessagesConfig(Section):
     """Messages."""
 
-    queue: Queue = part(Queue, "Messages that come while a turn runs.")
+    queue: Queue = part("Messages that come while a turn runs.")
 
 
 class Member(Section):

@@ -61,8 +61,8 @@ class SessionRetention(Section):
 class SessionConfig(Section):
     """Sessions."""
 
-    reset: ResetPolicy = part(ResetPolicy, "When a session starts afresh.")
-    reset_by_type: ResetByType = part(ResetByType, "Other policies by kind of chat.")
+    reset: ResetPolicy = part("When a session starts afresh.")
+    reset_by_type: ResetByType = part("Other policies by kind of chat.")
     reset_by_channel: dict[str, ResetPolicy] = table({}, "Other policies by channel; these win.")
     reset_triggers: Names = key(("/new", "/reset"), "Messages that start a session afresh.")
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = key(
@@ -72,7 +72,7 @@ class SessionConfig(Section):
     identity_links: dict[str, Names] = table(
         {}, "One person's ids over several channels, as `name: [channel:peerId]`."
     )
-    retention: SessionRetention = part(SessionRetention, "What becomes of unused sessions.")
+    retention: SessionRetention = part("What becomes of unused sessions.")
 
 
 class PeerMatch(Section):

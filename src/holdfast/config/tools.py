@@ -92,8 +92,8 @@ class WebFetch(Section):
 class Web(Section):
     """The web."""
 
-    search: WebSearch = part(WebSearch, "Searching.")
-    fetch: WebFetch = part(WebFetch, "Fetching.")
+    search: WebSearch = part("Searching.")
+    fetch: WebFetch = part("Fetching.")
 
 
 class LayerTools(Section):
@@ -106,7 +106,7 @@ class LayerTools(Section):
 class ToolLayer(Section):
     """A further restriction for some sessions."""
 
-    tools: LayerTools = part(LayerTools, "The lists.")
+    tools: LayerTools = part("The lists.")
 
 
 class AgentToAgent(Section):
@@ -129,14 +129,14 @@ class ToolsConfig(ToolPolicy):
 
     by_provider: dict[str, ToolPolicy] = table({}, "Further policy by model provider or `provider/model`.")
     owner_only: Names = key(("whatsapp_login",), "Tools for the owner alone.")
-    elevated: Elevated = part(Elevated, "Commands outside the sandbox.")
-    exec: Exec = part(Exec, "Running commands.")
-    fs: FileTools = part(FileTools, "Reading and writing files.")
-    web: Web = part(Web, "The web.")
-    sandbox: ToolLayer = part(ToolLayer, "Further restriction in a sandbox.")
-    subagents: ToolLayer = part(ToolLayer, "Further restriction for subagents.")
-    agent_to_agent: AgentToAgent = part(AgentToAgent, "Messages between agents.")
-    loop_detection: LoopDetection = part(LoopDetection, "Stopping repeats.")
+    elevated: Elevated = part("Commands outside the sandbox.")
+    exec: Exec = part("Running commands.")
+    fs: FileTools = part("Reading and writing files.")
+    web: Web = part("The web.")
+    sandbox: ToolLayer = part("Further restriction in a sandbox.")
+    subagents: ToolLayer = part("Further restriction for subagents.")
+    agent_to_agent: AgentToAgent = part("Messages between agents.")
+    loop_detection: LoopDetection = part("Stopping repeats.")
     result_max_chars: Positive | None = key(
         None, "Characters kept of one result; unset: 16k, 32k or 64k by the model's window."
     )
