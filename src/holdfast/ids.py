@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
 from typing import NewType
 
 EntryId = NewType("EntryId", str)
@@ -28,9 +27,9 @@ def uuid7() -> str:
     with _lock:
         stamp = max((time.time_ns() // 1_000_000) << 12, _last + 1)
         _last = stamp
-    value = (stamp >> 12) << 80 | 0x7 << 76 | (stamp & 0xFFF) << 64
-    value |= 0b10 << 62 | int.from_bytes(os.urandom(8)) >> 2
-    return str(uuid.UUID(int=value))
+    ms, count, noise = stamp >> 12, stamp & 0xFFF, os.urandom(8).hex()
+    variant = "89ab"[int(noise[0], 16) & 3]
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{count:03x}-{variant}{noise[1:4]}-{noise[4:]}"
 
 
 def entry_id() -> EntryId:

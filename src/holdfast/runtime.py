@@ -122,7 +122,7 @@ class Services:
 
         def write() -> None:
             with self.hold.store.write() as tx:
-                entries.append_many(tx, drafts)
+                entries.load(tx, drafts)
                 job.settle(tx)
 
         await self.hold.threads(write)

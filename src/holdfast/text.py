@@ -16,13 +16,16 @@ def clean_text(text: str) -> str:
 
 def clean_json(value: Any) -> Any:
     """The same for every text within a JSON-like value."""
+    kind = type(value)
+    if kind is str:
+        return clean_text(value)
+    if kind is dict:
+        return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
+    if kind is list or kind is tuple:
+        return [clean_json(v) for v in value]
     if isinstance(value, str):
         return clean_text(value)
-    if isinstance(value, Mapping):
-        return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [clean_json(v) for v in value]
-    return value
+    return clean_json(dict(value)) if isinstance(value, Mapping) else value
 
 
 def clip(text: str, limit: int) -> str:

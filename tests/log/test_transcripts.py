@@ -13,10 +13,10 @@ from holdfast.clock import Millis, parse_iso
 from holdfast.errors import InvalidInput
 from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey
+from holdfast.log.entries import EntryDraft
 from holdfast.log.transcripts import (
     BadLine,
     CompactionLine,
-    EntryDraft,
     Header,
     Line,
     MessageLine,

@@ -6,13 +6,14 @@ stays small. Only facts that cannot be looked up later (what a deleted thing was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
+from holdfast.log.prepared import PreparedInsert
 from holdfast.log.store import Tx
 from holdfast.log.tables import changes as table
 
@@ -30,17 +31,14 @@ class Change:
 
 
 def emit(tx: Tx, type_: str, entity_id: str, payload: Mapping[str, Any] | None = None) -> None:
-    tx.conn.execute(
-        _INSERT, {"type": type_, "entity_id": entity_id, "payload": payload, "created_at": tx.now}
-    )
+    _INSERT.one(tx, {"type": type_, "entity_id": entity_id, "payload": payload, "created_at": tx.now})
     tx.wake(SIGNAL)
 
 
-def emit_many(tx: Tx, type_: str, entity_ids: Sequence[str]) -> None:
-    if not entity_ids:
-        return
-    rows = [{"type": type_, "entity_id": id_, "payload": None, "created_at": tx.now} for id_ in entity_ids]
-    tx.conn.execute(_INSERT, rows)
+def emit_for(tx: Tx, type_: str, ids: sa.Select[tuple[str]], given: Mapping[str, Any]) -> None:
+    """One change for each id that the query finds, in its order, without reading them out first."""
+    chosen = ids.add_columns(sa.literal(type_), sa.literal(int(tx.now)))
+    tx.conn.execute(sa.insert(table).from_select(["entity_id", "type", "created_at"], chosen), given)
     tx.wake(SIGNAL)
 
 
@@ -56,7 +54,7 @@ def bounds(tx: Tx) -> tuple[int, int]:
     return (row.low or 1, row.high or 0)
 
 
-_INSERT = sa.insert(table)
+_INSERT = PreparedInsert(table)
 _SINCE = (
     sa.select(table)
     .where(table.c.seq > sa.bindparam("after"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,12 +19,14 @@ from holdfast.clock import Millis
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import EntryId, SessionId, TurnId, entry_id
 from holdfast.log import changes
+from holdfast.log.prepared import PreparedInsert
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries as table
 from holdfast.log.tables import entry_revisions
 from holdfast.text import clean_json, clean_text
 
 MAX_PAGE: Final = 1000
+_MAX_BRANCHES: Final = 64
 _CURSOR: Final = re.compile(r"(-?[0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -152,30 +154,40 @@ class Page:
 def append(tx: Tx, draft: EntryDraft) -> Appended:
     """Write one entry, or find the one that has the same idempotency key."""
     row = _row(draft, tx.now)
-    statement = _INSERT if draft.idempotency_key is None else _upsert(tx)
-    position = tx.conn.execute(statement, row).scalar()
+    position = _INSERT.one(tx, row)
     if position is None:
         return Appended(by_key(tx, row["idempotency_key"]), created=False)
     changes.emit(tx, "log.appended", row["id"])
-    return Appended(Entry(position=position, revision=0, deleted_at=None, **row), created=True)
+    return Appended(_written(row, position), created=True)
+
+
+def load(tx: Tx, drafts: Sequence[EntryDraft]) -> None:
+    """Write many entries in order, leaving out repeats: `append_many` for those who need no answer."""
+    _insert(tx, [_row(draft, tx.now) for draft in drafts])
 
 
 def append_many(tx: Tx, drafts: Sequence[EntryDraft]) -> list[Appended]:
     """Write many entries in order; a repeat, here or in the store, yields the entry that was first."""
     rows = [_row(draft, tx.now) for draft in drafts]
-    if not rows:
-        return []
-    tx.conn.execute(_upsert_many(tx), rows)
-    by_id = {e.id: e for e in get_many(tx, [r["id"] for r in rows])}
-    changes.emit_many(tx, "log.appended", [r["id"] for r in rows if r["id"] in by_id])
-    repeats = [r["idempotency_key"] for r in rows if r["id"] not in by_id]
+    before = _insert(tx, rows)
+    positions = {r.id: r.position for r in tx.conn.execute(_SINCE, {"before": before})}
+    repeats = [r["idempotency_key"] for r in rows if r["id"] not in positions]
     known = {e.idempotency_key: e for e in _by_keys(tx, repeats)} if repeats else {}
     return [
-        Appended(by_id[row["id"]], created=True)
-        if row["id"] in by_id
+        Appended(_written(row, positions[row["id"]]), created=True)
+        if row["id"] in positions
         else Appended(known[row["idempotency_key"]], created=False)
         for row in rows
     ]
+
+
+def _insert(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert rows and their changes; returns the position before the first of them."""
+    before = head(tx)
+    if rows:
+        _INSERT_MANY.many(tx, rows)
+        changes.emit_for(tx, "log.appended", _APPENDED, {"before": before})
+    return before
 
 
 def get(tx: Tx, id_: str) -> Entry:
@@ -213,11 +225,11 @@ def listing(
 ) -> Page:
     """Newest first, at most `MAX_PAGE` a page; `raw` payloads only when asked for."""
     limit = max(1, min(limit, MAX_PAGE))
-    query = sa.select(*(_COLUMNS if raw else _LIGHT)).where(*_conditions(where))
+    light = sa.select(*(_COLUMNS if raw else _LIGHT))
     if cursor is not None:
         before = sa.tuple_(table.c.created_at, table.c.position)
-        query = query.where(before < sa.tuple_(cursor.created_at, cursor.position))
-    query = query.order_by(table.c.created_at.desc(), table.c.position.desc())
+        light = light.where(before < sa.tuple_(cursor.created_at, cursor.position))
+    query = _newest_first([light.where(*_conditions(branch)) for branch in _branches(where)])
     rows = tx.conn.execute(query.limit(limit + 1).offset(max(0, offset))).mappings().all()
     found = [_entry(row) for row in rows[:limit]]
     more = len(rows) > limit
@@ -316,25 +328,56 @@ def _visible(tx: Tx, id_: str) -> Entry:
     return entry
 
 
+def _branches(where: EntryFilter) -> list[EntryFilter]:
+    """One filter for each of several spaces: their listings, merged in order, need no sorting."""
+    name = _leading(where)
+    wanted: Any = getattr(where, name)
+    if isinstance(wanted, frozenset) and 1 < len(wanted) <= _MAX_BRANCHES:
+        single: list[dict[str, Any]] = [{name: frozenset([one])} for one in sorted(wanted)]
+        return [replace(where, **change) for change in single]
+    return [where]
+
+
+def _newest_first(branches: Sequence[sa.Select[Any]]) -> Any:
+    if len(branches) == 1:
+        return branches[0].order_by(table.c.created_at.desc(), table.c.position.desc())
+    return sa.union_all(*branches).order_by(sa.desc("created_at"), sa.desc("position"))
+
+
 def _conditions(where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
+    """Only the narrowest condition is put so that an index fits: a planner may know no better."""
     yield table.c.deleted_at.is_(None)
-    for name in ("session_key", "session_id", "turn_id", "topic_id", "task_id", "status"):
+    leading = _leading(where)
+    for name, column in _FILTERS.items():
         value = getattr(where, name)
-        if value is not None:
-            yield table.c[name] == value
-    for name, wanted in (
-        ("space_id", where.space_ids),
-        ("agent_id", where.agent_ids),
-        ("related_id", where.related_ids),
-        ("type", where.types),
-    ):
-        if wanted is not None:
-            yield table.c[name].in_(sorted(wanted))
+        if value is None:
+            continue
+        term = column if name == leading else sa.func.coalesce(column, "")
+        if name == "status":
+            # Written into the SQL rather than bound, so that the partial indexes can be used.
+            yield term == sa.literal_column(f"'{Classification(value)}'")
+        else:
+            yield term.in_(sorted(value)) if isinstance(value, frozenset) else term == value
 
 
+def _leading(where: EntryFilter) -> str:
+    return next((name for name in _FILTERS if getattr(where, name) is not None), "status")
+
+
+_FILTERS: Final = {
+    "turn_id": table.c.turn_id,
+    "session_id": table.c.session_id,
+    "task_id": table.c.task_id,
+    "topic_id": table.c.topic_id,
+    "related_ids": table.c.related_id,
+    "session_key": table.c.session_key,
+    "space_ids": table.c.space_id,
+    "status": table.c.status,
+    "types": table.c.type,
+    "agent_ids": table.c.agent_id,
+}
 _COLUMNS = tuple(table.c)
 _LIGHT = tuple(c for c in table.c if c.name != "raw")
-_INSERT = sa.insert(table).returning(table.c.position)
 _SELECT_ONE = sa.select(*_COLUMNS).where(table.c.id == sa.bindparam("id"))
 _SELECT_IDS = (
     sa.select(*_COLUMNS).where(table.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(table.c.position)
@@ -346,59 +389,56 @@ def _by_keys(tx: Tx, keys: Sequence[str | None]) -> list[Entry]:
     return [_entry(row) for row in tx.conn.execute(query).mappings()]
 
 
-def _upsert(tx: Tx) -> Any:
-    return _UPSERT_POSTGRES if tx.postgres else _UPSERT_SQLITE
-
-
-def _upsert_many(tx: Tx) -> Any:
-    return _MANY_POSTGRES if tx.postgres else _MANY_SQLITE
-
-
-def _conflict_free(insert: Any) -> Any:
-    return insert.on_conflict_do_nothing(
-        index_elements=["idempotency_key"], index_where=sa.text("idempotency_key IS NOT NULL")
-    )
-
-
-def _dialect_inserts() -> tuple[Any, Any]:
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    return _conflict_free(sqlite.insert(table)), _conflict_free(postgresql.insert(table))
-
-
-_MANY_SQLITE, _MANY_POSTGRES = _dialect_inserts()
-_UPSERT_SQLITE = _MANY_SQLITE.returning(table.c.position)
-_UPSERT_POSTGRES = _MANY_POSTGRES.returning(table.c.position)
+_UNIQUE = (["idempotency_key"], "idempotency_key IS NOT NULL")
+_INSERT = PreparedInsert(table, returning="position", ignore=_UNIQUE)
+_INSERT_MANY = PreparedInsert(table, ignore=_UNIQUE)
+_APPENDED = sa.select(table.c.id).where(table.c.position > sa.bindparam("before")).order_by(table.c.position)
+_SINCE = sa.select(table.c.id, table.c.position).where(table.c.position > sa.bindparam("before"))
 
 
 def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
+    """The columns of a new entry. Enums go in as plain text: drivers adapt subclasses slowly."""
     return {
         "id": entry_id(),
-        "type": draft.type,
+        "type": draft.type.value,
         "role": draft.role,
-        "session_key": clean_json(draft.session_key),
+        "session_key": _clean(draft.session_key),
         "session_id": draft.session_id,
         "turn_id": draft.turn_id,
-        "agent_id": clean_json(draft.agent_id),
-        "agent_label": clean_json(draft.agent_label),
+        "agent_id": _clean(draft.agent_id),
+        "agent_label": _clean(draft.agent_label),
         "content": clean_text(draft.content),
-        "summary": clean_json(draft.summary),
-        "raw": clean_json(draft.raw),
-        "space_id": clean_json(draft.space_id),
-        "topic_id": clean_json(draft.topic_id),
-        "task_id": clean_json(draft.task_id),
-        "related_id": clean_json(draft.related_id),
-        "status": draft.status,
+        "summary": _clean(draft.summary),
+        "raw": _clean(draft.raw),
+        "space_id": _clean(draft.space_id),
+        "topic_id": _clean(draft.topic_id),
+        "task_id": _clean(draft.task_id),
+        "related_id": _clean(draft.related_id),
+        "status": draft.status.value,
         "code": draft.code,
-        "source": clean_json(draft.source),
-        "idempotency_key": clean_json(draft.idempotency_key),
+        "source": None if draft.source is None else clean_json(draft.source),
+        "idempotency_key": _clean(draft.idempotency_key),
         "created_at": now if draft.created_at is None else Millis(draft.created_at),
         "updated_at": now,
     }
 
 
+def _clean(text: str | None) -> str | None:
+    return None if text is None else clean_text(text)
+
+
+def _written(row: dict[str, Any], position: int) -> Entry:
+    """The entry that a new row is, without reading it back."""
+    row["position"] = position
+    return _entry(row)
+
+
 def _entry(row: Mapping[Any, Any]) -> Entry:
     values = dict(row)
-    values["type"] = EntryType(values["type"])
-    values["status"] = Classification(values["status"])
+    values["type"] = _TYPES[values["type"]]
+    values["status"] = _STATUSES[values["status"]]
     return Entry(**values)
+
+
+_TYPES = {kind.value: kind for kind in EntryType}
+_STATUSES = {status.value: status for status in Classification}

@@ -78,7 +78,7 @@ class Feed:
         return self._head
 
     async def run(self) -> None:
-        """Keep the ring up to date and ring the bells; runs for as long as the gateway does."""
+        """Keep the ring up to date while anyone follows; runs for as long as the gateway does."""
         loop = asyncio.get_running_loop()
 
         def ring() -> None:
@@ -91,6 +91,8 @@ class Feed:
             while True:
                 await self._new.wait()
                 self._new.clear()
+                if not self._bells:
+                    continue
                 try:
                     await self._take_in()
                 except HoldfastError:
@@ -110,6 +112,7 @@ class Feed:
         """Every change behind `after`, until the feed closes; None begins with what happens next."""
         bell = asyncio.Event()
         self._bells.add(bell)
+        self._new.set()
         try:
             low, high = await self._threads(self._bounds)
             seq = high if after is None else after
@@ -138,12 +141,12 @@ class Feed:
     async def _take_in(self) -> None:
         while True:
             batch = await self._threads(self._read, self._head)
-            if not batch:
-                return
             self._ring.extend(batch)
-            self._head = batch[-1].seq
-            for bell in self._bells:
+            self._head = batch[-1].seq if batch else self._head
+            for bell in self._bells if batch else ():
                 bell.set()
+            if len(batch) < BATCH:
+                return
 
     async def _behind(self, seq: int) -> list[Change]:
         if self._ring and self._ring[0].seq <= seq + 1:

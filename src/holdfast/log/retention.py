@@ -111,6 +111,7 @@ def _transcripts(tx: Tx, policy: Retention) -> int:
     id_ = tx.conn.execute(oldest).scalar()
     if id_ is None:
         return 0
+    _keep_place_of_newest(tx, id_)
     batch = sa.select(entries.c.id).where(entries.c.session_id == id_).limit(BATCH)
     ids = list(tx.conn.execute(batch).scalars())
     if ids:
@@ -118,6 +119,14 @@ def _transcripts(tx: Tx, policy: Retention) -> int:
         return tx.conn.execute(sa.delete(entries).where(entries.c.id.in_(ids))).rowcount
     tx.conn.execute(sa.delete(turns).where(turns.c.session_id == id_))
     return tx.conn.execute(sa.delete(sessions).where(sessions.c.id == id_)).rowcount
+
+
+def _keep_place_of_newest(tx: Tx, session_id: str) -> None:
+    """The newest entry of the log is blanked, not removed: its position must never be given out again."""
+    newest = sa.select(sa.func.max(entries.c.position)).scalar_subquery()
+    last = sa.and_(entries.c.session_id == session_id, entries.c.position == newest)
+    blank = {"content": "", "raw": None, "summary": None, "source": None, "session_id": None, "turn_id": None}
+    tx.conn.execute(sa.update(entries).where(last).values(**blank, deleted_at=tx.now))
 
 
 def _leases(tx: Tx, policy: Retention) -> int:

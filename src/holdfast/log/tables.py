@@ -37,7 +37,6 @@ entries = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("deleted_at", sa.BigInteger),
-    sqlite_autoincrement=True,
 )
 
 entry_revisions = sa.Table(
@@ -58,7 +57,6 @@ changes = sa.Table(
     sa.Column("entity_id", sa.Text, nullable=False),
     sa.Column("payload", Json),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    sqlite_autoincrement=True,
 )
 
 sessions = sa.Table(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from holdfast.errors import Conflict
+
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from holdfast.log.store import Store
 
-HEAD = "0001"
+HEAD = "0002"
 
 
 def current(conn: Connection) -> str | None:
@@ -28,8 +30,22 @@ def migrate(store: Store) -> bool:
         if current(tx.conn) == HEAD:
             return False
     with store.migrating() as conn:
+        found = current(conn)
+        if found == HEAD:
+            return False
+        _require_known(found)
         _upgrade(conn)
     return True
+
+
+def _require_known(revision: str | None) -> None:
+    versions = Path(__file__).parent / "versions"
+    if revision is not None and not any(versions.glob(f"{revision}_*.py")):
+        raise Conflict(
+            f"the store is at revision {revision}, which this version of Holdfast does not know",
+            code="store_newer",
+            hint="Use the newer version of Holdfast that wrote it.",
+        )
 
 
 def _upgrade(conn: Connection) -> None:

