@@ -15,6 +15,17 @@ def emit(store: Store, count: int = 1) -> None:
             changes.emit(tx, "x", str(n))
 
 
+class Doorbell(Waiter):
+    """Tells when a reader has seen all and begins to wait."""
+
+    def __init__(self) -> None:
+        self.waiting = asyncio.Event()
+
+    async def wait(self, bell: asyncio.Event, seconds: float) -> bool:
+        self.waiting.set()
+        return await super().wait(bell, seconds)
+
+
 class Hourglass(Waiter):
     """Time passes at once: every wait that is not rung for is over."""
 
@@ -55,10 +66,10 @@ def numbers(seen: list[Seen]) -> list[int]:
 def test_a_reader_gets_what_happens_from_now_on(store: Store, threads: Threads) -> None:
     async def scene() -> None:
         emit(store, 3)
-        async with running(Feed(store, threads)) as feed:
-            stream = feed.follow(None)
-            first = asyncio.create_task(take(stream, 2))
-            await until(lambda: len(feed._bells) == 1)
+        doorbell = Doorbell()
+        async with running(Feed(store, threads, waiter=doorbell)) as feed:
+            first = asyncio.create_task(take(feed.follow(None), 2))
+            await soon(doorbell.waiting.wait())
             await threads(emit, store)
             await threads(emit, store)
             assert numbers(await soon(first)) == [4, 5]
@@ -121,13 +132,15 @@ def test_a_reader_that_is_overtaken_by_pruning_is_told_and_goes_on(store: Store,
 
 def test_a_slow_reader_costs_no_more_memory_and_loses_nothing(store: Store, threads: Threads) -> None:
     async def scene() -> None:
+        emit(store)
         async with running(Feed(store, threads)) as feed:
-            stream = feed.follow(0)
+            slow = feed.follow(0)
+            assert numbers(await take(slow, 1)) == [1]
             for _ in range(6):
                 await threads(emit, store, RING // 2)
-            await until(lambda: feed.head == 3 * RING)
+            await until(lambda: feed.head == 3 * RING + 1)
             assert len(feed._ring) == RING
-            assert numbers(await take(stream, 3 * RING)) == list(range(1, 3 * RING + 1))
+            assert numbers(await take(slow, 3 * RING)) == list(range(2, 3 * RING + 2))
 
     asyncio.run(scene())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.clock import ManualClock, parse_iso
+from holdfast.clock import parse_iso
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import (
@@ -27,13 +27,6 @@ from holdfast.log.transfer import export_markdown, export_transcript, import_tra
 
 KEY = "agent:main:main"
 AT = "2026-01-31T09:30:00.000Z"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    opened = open_store(sqlite_url(tmp_path / "holdfast.db"), clock=ManualClock())
-    yield opened
-    opened.close()
 
 
 def message(id_: str, role: str, text: str, at: str = AT) -> dict[str, Any]:

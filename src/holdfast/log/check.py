@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from holdfast import migrations
+from holdfast.errors import Unavailable
 from holdfast.log.store import Store, Tx
 
 _RULES: dict[str, str] = {
@@ -51,21 +52,35 @@ _RULES: dict[str, str] = {
 
 def check(store: Store, *, examples: int = 3) -> list[str]:
     """Every rule that does not hold, with a few of the rows that break it."""
+    try:
+        return _problems(store, examples)
+    except Unavailable as error:
+        if error.code != "store_damaged":
+            raise
+        return [f"SQLite: {error.message}; restore a copy"]
+
+
+def _problems(store: Store, examples: int) -> list[str]:
     with store.read() as tx:
         version = migrations.current(tx.conn)
         if version != migrations.HEAD:
             return [f"the schema is at {version}, not at {migrations.HEAD}: run `holdfast store migrate`"]
-        return [*_engine_check(tx), *_rules(tx, examples)]
+        return _damage(tx) or [*_strays(tx), *_rules(tx, examples)]
 
 
-def _engine_check(tx: Tx) -> list[str]:
+def _damage(tx: Tx) -> list[str]:
+    """What SQLite says of the file itself; where it is broken, nothing else can be trusted."""
     if tx.postgres:
         return []
     found = [str(row[0]) for row in tx.conn.exec_driver_sql("PRAGMA integrity_check(10)")]
-    problems = [f"SQLite: {text}" for text in found if text != "ok"]
-    for row in tx.conn.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(10):
-        problems.append(f"a row of {row[0]} points at a row of {row[2]} that is not there")
-    return problems
+    return [f"SQLite: {text}" for text in found if text != "ok"]
+
+
+def _strays(tx: Tx) -> list[str]:
+    if tx.postgres:
+        return []
+    found = tx.conn.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(10)
+    return [f"a row of {row[0]} points at a row of {row[2]} that is not there" for row in found]
 
 
 def _rules(tx: Tx, examples: int) -> list[str]:

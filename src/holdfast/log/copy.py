@@ -66,31 +66,14 @@ def _require_empty(conn: sa.Connection, table: sa.Table) -> None:
 
 
 def _carry_sequence(old: Tx, new: Tx, table: sa.Table) -> None:
-    """Numbers go on behind the highest that was ever given, even where its row is gone."""
+    """On PostgreSQL numbers go on behind the highest that was given; SQLite counts from the rows."""
     key = list(table.primary_key.columns)
-    if len(key) != 1 or not isinstance(key[0].type, sa.Integer):
+    if not new.postgres or len(key) != 1 or not isinstance(key[0].type, sa.Integer):
         return
-    names = {"table": table.name, "column": key[0].name}
-    highest = _highest(old, names)
-    if not highest:
-        return
-    if new.postgres:
-        new.conn.execute(_SET_POSTGRES, names | {"value": highest})
-    else:
-        new.conn.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = :table"), {"table": table.name})
-        new.conn.execute(_SET_SQLITE, {"table": table.name, "value": highest})
+    highest = old.conn.execute(sa.select(sa.func.max(key[0]))).scalar()
+    if highest:
+        names = {"table": table.name, "column": key[0].name}
+        new.conn.execute(_SET_SEQUENCE, names | {"value": highest})
 
 
-def _highest(tx: Tx, names: dict[str, str]) -> int | None:
-    if not tx.postgres:
-        query = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :table")
-        return tx.conn.execute(query, {"table": names["table"]}).scalar()
-    return tx.conn.execute(_LAST_POSTGRES, names).scalar()
-
-
-_SET_SQLITE = sa.text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :value)")
-_SET_POSTGRES = sa.text("SELECT setval(pg_get_serial_sequence(:table, :column), :value)")
-_LAST_POSTGRES = sa.text(
-    "SELECT last_value FROM pg_sequences WHERE to_regclass(format('%I.%I', schemaname, sequencename)) "
-    "= to_regclass(pg_get_serial_sequence(:table, :column))"
-)
+_SET_SEQUENCE = sa.text("SELECT setval(pg_get_serial_sequence(:table, :column), :value)")

@@ -256,6 +256,19 @@ def transcript(
     return [_entry(row) for row in rows]
 
 
+def around(tx: Tx, entry: Entry, *, before: int, after: int) -> list[Entry]:
+    """An entry with what came just before and after it in the same session, in log order."""
+    alike = table.c.session_key == entry.session_key, table.c.deleted_at.is_(None)
+    place = sa.tuple_(table.c.created_at, table.c.position)
+    here = sa.tuple_(entry.created_at, entry.position)
+    order = (table.c.created_at, table.c.position)
+    earlier = sa.select(*_COLUMNS).where(*alike, place < here).order_by(*(c.desc() for c in order))
+    later = sa.select(*_COLUMNS).where(*alike, place > here).order_by(*order)
+    first = [_entry(row) for row in tx.conn.execute(earlier.limit(before)).mappings()]
+    last = [_entry(row) for row in tx.conn.execute(later.limit(after)).mappings()]
+    return [*reversed(first), entry, *last]
+
+
 def head(tx: Tx) -> int:
     """The position of the newest entry; 0 for an empty log."""
     return int(tx.conn.execute(sa.select(sa.func.max(table.c.position))).scalar() or 0)

@@ -34,7 +34,7 @@ def acquire(tx: Tx, name: str, *, owner: str, for_ms: int) -> Lease | None:
         set_={k: values[k] for k in ("owner", "until", "revision")},
         where=table.c.revision == revision - 1,
     )
-    if tx.conn.execute(statement).rowcount != 1:
+    if tx.conn.execute(statement.returning(table.c.name)).scalar() is None:
         return None
     return Lease(name, owner, tx.now + for_ms, revision)
 

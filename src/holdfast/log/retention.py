@@ -99,13 +99,17 @@ def _deleted(tx: Tx, policy: Retention) -> int:
 
 
 def _transcripts(tx: Tx, policy: Retention) -> int:
-    """Remove a session archived long ago: its entries a batch at a time, then its turns and itself."""
+    """Remove a session archived long ago: its entries a batch at a time, then its turns and itself.
+
+    The session of the newest entry waits: its position must not be given a second time.
+    """
     if policy.transcript_days is None:
         return 0
     over = sa.and_(
         sessions.c.status == "archived",
         sessions.c.archived_at < _ago(tx, policy.transcript_days),
         ~sa.exists().where(turns.c.session_id == sessions.c.id, turns.c.status.in_(["accepted", "running"])),
+        sessions.c.id.is_distinct_from(_newest_session()),
     )
     oldest = sa.select(sessions.c.id).where(over).order_by(sessions.c.archived_at, sessions.c.id).limit(1)
     id_ = tx.conn.execute(oldest).scalar()
@@ -127,6 +131,11 @@ def _keep_place_of_newest(tx: Tx, session_id: str) -> None:
     last = sa.and_(entries.c.session_id == session_id, entries.c.position == newest)
     blank = {"content": "", "raw": None, "summary": None, "source": None, "session_id": None, "turn_id": None}
     tx.conn.execute(sa.update(entries).where(last).values(**blank, deleted_at=tx.now))
+
+
+def _newest_session() -> sa.ScalarSelect[str | None]:
+    newest = sa.select(sa.func.max(entries.c.position)).scalar_subquery()
+    return sa.select(entries.c.session_id).where(entries.c.position == newest).scalar_subquery()
 
 
 def _leases(tx: Tx, policy: Retention) -> int:

@@ -196,7 +196,7 @@ def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
 def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine:
     engine = sa.create_engine(
         url,
-        module=_sqlite_module(),
+        module=sqlite_module(),
         poolclass=sa.pool.QueuePool,
         pool_size=size,
         max_overflow=0,
@@ -226,7 +226,7 @@ def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine
     return engine
 
 
-def _sqlite_module() -> Any:
+def sqlite_module() -> Any:
     """`pysqlite3` carries a current SQLite; the interpreter's own can be years old and is the fallback."""
     try:
         import pysqlite3.dbapi2 as module

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0002"
+HEAD = "0003"
 
 
 def current(conn: Connection) -> str | None:

@@ -81,7 +81,7 @@ def enqueue(
         updated_at=tx.now,
     )
     insert = _INSERT_POSTGRES if tx.postgres else _INSERT
-    if tx.conn.execute(insert, _values(item)).rowcount != 1:
+    if tx.conn.execute(insert, _values(item)).scalar() is None:
         return _brought_forward(tx, _live_by_key(tx, key or "") or item, due)
     tx.wake(SIGNAL)
     return item
@@ -300,9 +300,13 @@ _HEADS = (
     .limit(sa.bindparam("most"))
 )
 _HEADS_POSTGRES = _HEADS.with_for_update(skip_locked=True, of=table)
-_INSERT = sa.insert(table)
-_INSERT_POSTGRES = postgresql.insert(table).on_conflict_do_nothing(
-    index_elements=["key"], index_where=sa.text("key IS NOT NULL AND status IN ('queued', 'running')")
+_INSERT = sa.insert(table).returning(table.c.id)
+_INSERT_POSTGRES = (
+    postgresql.insert(table)
+    .on_conflict_do_nothing(
+        index_elements=["key"], index_where=sa.text("key IS NOT NULL AND status IN ('queued', 'running')")
+    )
+    .returning(table.c.id)
 )
 _BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
 _BY_IDS = sa.select(table).where(table.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(table.c.id)

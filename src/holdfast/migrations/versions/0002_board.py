@@ -94,7 +94,6 @@ def _tasks() -> None:
     )
     op.create_index("tasks_updated", "tasks", ["updated_at", "id"])
     op.create_index("tasks_topic", "tasks", ["topic_id", "updated_at", "id"])
-    op.create_index("tasks_status", "tasks", ["status", "updated_at", "id"])
     _urgent("tasks")
     op.create_table(
         "task_spaces",
@@ -107,7 +106,7 @@ def _tasks() -> None:
 def _urgent(table: str) -> None:
     """One index for each reason to be in the working set, each in the order in which it is read."""
     _partial(f"{table}_pinned", table, ["updated_at", "id"], "pinned IS TRUE")
-    _partial(f"{table}_moving", table, ["updated_at", "id"], "status IN ('doing', 'blocked')")
+    op.create_index(f"{table}_moving", table, ["status", "updated_at", "id"])
     _partial(f"{table}_high", table, ["updated_at", "id"], "priority = 'high'")
     _partial(f"{table}_due", table, ["due_at", "id"], "due_at IS NOT NULL")
 
