@@ -21,7 +21,7 @@ from common import Client, cpu_seconds, request, rounds, rss_mb, start, table, t
 
 from holdfast.ids import entry_id
 from holdfast.log import EntryDraft, Store, entries, open_store, sqlite_url
-from holdfast.log.store import _sqlite_module
+from holdfast.log.store import sqlite_module
 
 OURS = """
 import sys, logging
@@ -186,7 +186,7 @@ def _twin(store: Store, path: Path) -> sqlite3.Connection:
     with store.read() as tx:
         query = "SELECT sql FROM sqlite_master WHERE tbl_name = 'entries' AND sql IS NOT NULL"
         schema = [row[0] for row in tx.conn.exec_driver_sql(query)]
-    db: sqlite3.Connection = _sqlite_module().connect(str(path))
+    db: sqlite3.Connection = sqlite_module().connect(str(path))
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32000"):
         db.execute(f"PRAGMA {pragma}")
     for statement in schema:

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config, ConfigStore
@@ -28,6 +29,12 @@ from holdfast.log import (
     this_process,
 )
 from holdfast.log.ingest import INGEST, drafts_from
+from holdfast.memory.cycles import MemoryCycles
+
+if TYPE_CHECKING:
+    from holdfast.config.memory import MemoryConfig
+    from holdfast.memory import Memory
+    from holdfast.memory.collections import Collection
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +56,42 @@ class Holdfast:
         self.store = store
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
+        self._lock = threading.Lock()
+        self._memory: Memory | None = None
 
     @property
     def settings(self) -> Config:
         """The config as it stands now; read where it is used, so that a reload takes effect."""
         return self.config.current
 
+    def settings_for_memory(self, agent_id: str) -> MemoryConfig:
+        return self.settings.memory_for(agent_id)
+
+    def workspace(self, agent_id: str) -> Path:
+        """Where an agent's files are: as configured, else `workspace` in the home, or one of its own."""
+        agent = self.settings.agent(agent_id)
+        if agent.workspace is not None:
+            return Path(agent.workspace).expanduser()
+        return self.home.workspace(agent_id, default=agent_id == self.settings.default_agent_id)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory room, opened when it is first used; one process at a time has its index open."""
+        with self._lock:
+            if self._memory is None:
+                self._memory = _open_memory(self)
+            return self._memory
+
+    def collections(self, agent_id: str) -> list[Collection]:
+        """The collections of an agent, without opening the index."""
+        from holdfast.memory.collections import configured_collections
+
+        return configured_collections(self.settings.memory_for(agent_id).search, self.workspace(agent_id))
+
     def close(self) -> None:
         self.threads.close()
+        if self._memory is not None:
+            self._memory.close()
         self.store.close()
 
     def __enter__(self) -> Holdfast:
@@ -87,6 +122,15 @@ class Services:
         self.stopping = asyncio.Event()
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
+        self.cycles = MemoryCycles(
+            hold.store,
+            hold.threads,
+            lambda: hold.memory,
+            lambda: [agent.id for agent in hold.settings.agent_list],
+            hold.settings_for_memory,
+            hold.workspace,
+        )
+        self.cycles.register(self.runner)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
@@ -94,10 +138,13 @@ class Services:
         bridge = Bridge(self.hold.store)
         bridge.start()
         await self.hold.threads(self._schedule_retention)
+        await self.hold.threads(self.cycles.schedule_boot)
         tasks = [
             asyncio.create_task(self.feed.run(), name="feed"),
             asyncio.create_task(self.runner.run(), name="runner"),
             asyncio.create_task(self.hold.config.watch(self.stopping), name="config"),
+            asyncio.create_task(self.cycles.follow_log(), name="memory"),
+            asyncio.create_task(self.cycles.watch_files(self.stopping), name="files"),
         ]
         try:
             yield self
@@ -143,6 +190,22 @@ class Services:
             agenda.enqueue(tx, RETENTION, {}, lane=RETENTION, key=RETENTION, due_at=due, max_attempts=5)
 
 
+def _open_memory(hold: Holdfast) -> Memory:
+    from holdfast.memory import LogFollower, open_memory
+    from holdfast.memory.embedding import chain_from
+
+    chain = chain_from(hold.settings.memory.search.embedding, os.environ)
+    return open_memory(
+        hold.home.index,
+        chain=chain,
+        workspace=hold.workspace,
+        config=hold.settings_for_memory,
+        follow=lambda index, catalogue: LogFollower(hold.store, index, catalogue, chain.base),
+        store=hold.store,
+        clock=hold.clock,
+    )
+
+
 def open_home(
     home: str | os.PathLike[str] | None = None,
     *,
@@ -156,7 +219,7 @@ def open_home(
     config = ConfigStore(place.config, clock)
     settings = config.current.store
     store = open_store(
-        store_url or _configured_url(place, config.current),
+        store_url or configured_url(place, config.current),
         clock=clock,
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
@@ -171,7 +234,7 @@ def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | No
     return open_home(home_or_url, clock=clock)
 
 
-def _configured_url(home: Home, config: Config, env: Mapping[str, str] = os.environ) -> str:
+def configured_url(home: Home, config: Config, env: Mapping[str, str] = os.environ) -> str:
     if env.get("HOLDFAST_STORE"):
         given = env["HOLDFAST_STORE"]
         return given if "://" in given else sqlite_url(Path(given).expanduser().absolute())

@@ -7,6 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from holdfast.log import changes as feed
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import agenda, changes, entries, entry_revisions, leases, outbox, sessions, turns
 
@@ -32,7 +33,7 @@ def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int
     removed: dict[str, int] = {}
     for name, step in _STEPS.items():
         for _ in range(rounds):
-            with store.write(ordered=False) as tx:
+            with store.write(ordered=step is _transcripts) as tx:
                 count = step(tx, policy)
             removed[name] = removed.get(name, 0) + count
             if count == 0:
@@ -101,7 +102,7 @@ def _deleted(tx: Tx, policy: Retention) -> int:
 def _transcripts(tx: Tx, policy: Retention) -> int:
     """Remove a session archived long ago: its entries a batch at a time, then its turns and itself.
 
-    The session of the newest entry waits: its position must not be given a second time.
+    The change feed tells of each entry, so that an index forgets it too. The session of the newest entry waits: its position must not be given a second time.
     """
     if policy.transcript_days is None:
         return 0
@@ -115,22 +116,14 @@ def _transcripts(tx: Tx, policy: Retention) -> int:
     id_ = tx.conn.execute(oldest).scalar()
     if id_ is None:
         return 0
-    _keep_place_of_newest(tx, id_)
     batch = sa.select(entries.c.id).where(entries.c.session_id == id_).limit(BATCH)
     ids = list(tx.conn.execute(batch).scalars())
     if ids:
+        feed.emit_for(tx, "log.deleted", sa.select(entries.c.id).where(entries.c.id.in_(ids)), {})
         tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(ids)))
         return tx.conn.execute(sa.delete(entries).where(entries.c.id.in_(ids))).rowcount
     tx.conn.execute(sa.delete(turns).where(turns.c.session_id == id_))
     return tx.conn.execute(sa.delete(sessions).where(sessions.c.id == id_)).rowcount
-
-
-def _keep_place_of_newest(tx: Tx, session_id: str) -> None:
-    """The newest entry of the log is blanked, not removed: its position must never be given out again."""
-    newest = sa.select(sa.func.max(entries.c.position)).scalar_subquery()
-    last = sa.and_(entries.c.session_id == session_id, entries.c.position == newest)
-    blank = {"content": "", "raw": None, "summary": None, "source": None, "session_id": None, "turn_id": None}
-    tx.conn.execute(sa.update(entries).where(last).values(**blank, deleted_at=tx.now))
 
 
 def _newest_session() -> sa.ScalarSelect[str | None]:

@@ -1,0 +1,225 @@
+"""How well the classifier sorts a stream of conversations into topics, without any model.
+
+    python bench/classify.py --data locomo.json --tune conv-26,conv-41
+
+Sessions of real conversations are interleaved into one stream, as a person switches between matters and comes
+back to them. Each session is one true topic. Speakers' names are taken out of the texts, so that nothing but
+what is talked about can tell them apart. Quality is counted over pairs of messages: two messages that share
+a topic in truth should share one on the board, and no others should.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import re
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.board.words import is_filler, terms
+
+THREADS = 6
+SWITCH = 0.2
+
+
+@dataclass(frozen=True)
+class Message:
+    topic: str
+    role: str
+    text: str
+
+
+Stream = list[Message]
+Sorter = Callable[[Stream], list[str]]
+
+
+def threads_of(sample: dict[str, Any]) -> list[Stream]:
+    """Each session of a conversation as a thread of messages without the speakers' names."""
+    talk = sample["conversation"]
+    names = [talk["speaker_a"], talk["speaker_b"]]
+    forms = {form for name in names for form in (name, name[:3], name[:4]) if len(form) > 2}
+    pattern = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, forms), key=len, reverse=True))})\b'?s?")
+    found = []
+    for number in range(1, 100):
+        lines = talk.get(f"session_{number}") or []
+        thread = [
+            Message(
+                f"{sample['sample_id']}:{number}",
+                "user" if line["speaker"] == names[0] else "assistant",
+                pattern.sub("", line.get("text", "")).strip(),
+            )
+            for line in lines
+            if line.get("text", "").strip()
+        ]
+        if thread:
+            found.append(thread)
+    return found
+
+
+def streams(samples: Sequence[dict[str, Any]], count: int, seed: int) -> list[Stream]:
+    """Streams of several threads, drawn evenly from the conversations, switching only where a user speaks."""
+    rng = random.Random(seed)
+    pools = [threads_of(sample) for sample in samples]
+    made = []
+    for _ in range(count):
+        chosen = [rng.choice(pools[i % len(pools)]) for i in range(THREADS)]
+        while len({thread[0].topic for thread in chosen}) < THREADS:
+            chosen = [rng.choice(pools[i % len(pools)]) for i in range(THREADS)]
+        made.append(_interleaved([list(thread) for thread in chosen], rng))
+    return made
+
+
+def _interleaved(left: list[Stream], rng: random.Random) -> Stream:
+    stream: Stream = []
+    now = rng.choice(left)
+    while left:
+        stream.append(now.pop(0))
+        if not now:
+            left = [thread for thread in left if thread]
+        if left and (not now or (now[0].role == "user" and len(left) > 1 and rng.random() < SWITCH)):
+            now = rng.choice([thread for thread in left if thread is not now] or left)
+    return stream
+
+
+def pairwise(truth: Sequence[str], found: Sequence[str]) -> tuple[float, float, float]:
+    """Precision, recall and F1 over all pairs of messages."""
+
+    def pairs(labels: Sequence[Any]) -> int:
+        return sum(n * (n - 1) // 2 for n in Counter(labels).values())
+
+    both = pairs(list(zip(truth, found, strict=True)))
+    precision = both / max(1, pairs(found))
+    recall = both / max(1, pairs(truth))
+    return precision, recall, 2 * precision * recall / max(1e-9, precision + recall)
+
+
+def one_topic(stream: Stream) -> list[str]:
+    return ["all"] * len(stream)
+
+
+def lexical_nearest(threshold: float) -> Sorter:
+    """Each exchange goes to the topic with the most similar words (tf-idf cosine), or begins a new one."""
+
+    def run(stream: Stream) -> list[str]:
+        seen: Counter[str] = Counter()
+        topics: list[Counter[str]] = []
+        labels: list[str] = []
+        for count, exchange in enumerate(exchanges(stream), start=1):
+            words = Counter(w for m in exchange for w in terms(m.text) if not is_filler(w))
+            seen.update(set(words))
+            idf = {w: math.log(1 + count / n) for w, n in seen.items()}
+            scores = [_cosine(words, topic, idf) for topic in topics]
+            best = max(range(len(scores)), key=scores.__getitem__, default=None)
+            if best is None or scores[best] < threshold:
+                topics.append(Counter())
+                best = len(topics) - 1
+            topics[best].update(words)
+            labels += [str(best)] * len(exchange)
+        return labels
+
+    return run
+
+
+def _cosine(a: Counter[str], b: Counter[str], idf: dict[str, float]) -> float:
+    def norm(counts: Counter[str]) -> float:
+        return math.sqrt(sum((n * idf[w]) ** 2 for w, n in counts.items())) or 1.0
+
+    return sum(n * b[w] * idf[w] ** 2 for w, n in a.items() if w in b) / norm(a) / norm(b)
+
+
+def exchanges(stream: Stream) -> list[Stream]:
+    """What a user said, with the replies to it."""
+    found: list[Stream] = []
+    for message in stream:
+        if not found or message.role == "user":
+            found.append([])
+        found[-1].append(message)
+    return found
+
+
+def measure(sorter: Sorter, many: Sequence[Stream]) -> tuple[float, float, float, float]:
+    """Mean precision, recall and F1 over the streams, and how many topics were made on average."""
+    results = [(sorter(stream), stream) for stream in many]
+    scores = [pairwise([m.topic for m in stream], found) for found, stream in results]
+    made = statistics.mean(len(set(found)) for found, _ in results)
+    p, r, f = (statistics.mean(column) for column in zip(*scores, strict=True))
+    return p, r, f, made
+
+
+def ours(stream: Stream) -> list[str]:
+    """The real thing: each message is logged into a fresh store, and the agenda is run after each reply."""
+    import asyncio
+
+    from holdfast.board import classifier, ingest, pending
+    from holdfast.clock import ManualClock
+    from holdfast.config.board import BoardConfig
+    from holdfast.log import EntryDraft, Threads, agenda, entries, open_store, sqlite_url
+
+    options = BoardConfig()
+    clock = ManualClock()
+
+    async def run(folder: str) -> list[str]:
+        store = open_store(sqlite_url(Path(folder) / "bench.db"), clock=clock)
+        threads = Threads(2)
+        runner = agenda.Runner(store, threads)
+        room = classifier.Classifier(store, threads, lambda: options)
+        runner.register(pending.KIND, room.kind())
+        ids = []
+        for exchange in exchanges(stream):
+            for message in exchange:
+                clock.advance(seconds=20)
+                draft = EntryDraft(content=message.text, role=message.role, session_key="agent:main:main")
+                with store.write() as tx:
+                    ids.append(entries.append(tx, ingest.prepare(tx, draft, options)).entry.id)
+            clock.advance(seconds=5)
+            await runner.drain()
+        with store.read() as tx:
+            found = {entry.id: entry.topic_id or f"none:{entry.id}" for entry in entries.get_many(tx, ids)}
+        threads.close()
+        store.close()
+        return [found[id_] for id_ in ids]
+
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(run(folder))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, required=True, help="conversations in the LoCoMo form")
+    parser.add_argument("--tune", default="conv-26,conv-41", help="samples left out of the report")
+    parser.add_argument("--streams", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    samples = json.loads(options.data.read_text())
+    held = set(options.tune.split(","))
+    tuning = streams([s for s in samples if s["sample_id"] in held], options.streams, options.seed)
+    reported = streams([s for s in samples if s["sample_id"] not in held], options.streams, options.seed)
+    steps = (0.02, 0.03, 0.04, 0.06, 0.08, 0.1)
+    threshold = max(steps, key=lambda step: measure(lexical_nearest(step), tuning)[2]) if held else 0.03
+    sorters: dict[str, Sorter] = {
+        "one topic per session": one_topic,
+        f"lexical nearest (threshold {threshold})": lexical_nearest(threshold),
+        "holdfast, no model": ours,
+    }
+    messages = statistics.mean(map(len, reported))
+    print(
+        f"{len(reported)} streams of {THREADS} threads, {messages:.0f} messages each; without {sorted(held)}"
+    )
+    print(f"{'':<36} {'precision':>9} {'recall':>9} {'F1':>9} {'ratio':>7} {'topics':>7}")
+    baseline = 0.0
+    for name, sorter in sorters.items():
+        p, r, f, made = measure(sorter, reported)
+        ratio = f / baseline if sorter is ours else 1.0
+        baseline = max(baseline, f)
+        print(f"{name:<36} {p:>9.3f} {r:>9.3f} {f:>9.3f} {ratio:>7.2f} {made:>7.1f}")
+
+
+if __name__ == "__main__":
+    main()

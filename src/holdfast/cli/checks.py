@@ -1,0 +1,241 @@
+"""What the doctor looks at. A room adds its own by appending to `CHECKS`."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.findings import Finding, Level, Named, Patient
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.log import Store
+
+OLDEST_SQLITE: Final = (3, 35, 0)
+LOW_DISK: Final = 1024**3
+NO_DISK: Final = 100 * 1024**2
+
+
+def check_home(patient: Patient) -> Iterator[Finding]:
+    home = patient.home
+    if not home.path.is_dir():
+        yield Finding("fail", f"there is no home at {home.path}", "Run `holdfast init`.", home.prepare)
+        return
+    yield _private(home.path, 0o700)
+
+
+def check_config(patient: Patient) -> Iterator[Finding]:
+    from holdfast.config import InvalidConfig, load_config
+    from holdfast.errors import ConfigError
+
+    path = patient.home.config
+    try:
+        load_config(path)
+    except InvalidConfig as error:
+        for problem in error.problems:
+            yield Finding("fail", str(problem), f"Correct it in {path}.")
+        return
+    except ConfigError as error:
+        yield Finding("fail", error.message, error.hint)
+        return
+    if path.is_file():
+        yield Finding("ok", f"{path.name} can be used")
+        yield _private(path, 0o600)
+    else:
+        yield Finding("ok", "there is no holdfast.json; all is at its defaults")
+
+
+def check_token(patient: Patient) -> Iterator[Finding]:
+    path = patient.home.credentials / "token"
+    if not path.is_file():
+        make = patient.home.admin_token
+        yield Finding("warn", "there is no admin token yet", "It is made by `holdfast up` or `token`.", make)
+        return
+    yield _private(path, 0o600, level="fail")
+
+
+def check_sqlite(_patient: Patient) -> Iterator[Finding]:
+    from holdfast.log.store import sqlite_module
+
+    text = str(sqlite_module().sqlite_version)
+    version = tuple(int(part) for part in text.split("."))
+    if version < OLDEST_SQLITE:
+        yield Finding("fail", f"SQLite is {text}", "pip install pysqlite3, or a newer Python.")
+    else:
+        yield Finding("ok", f"SQLite is {text}")
+
+
+def check_extras(patient: Patient) -> Iterator[Finding]:
+    if patient.config is None:
+        return
+    if _store_url(patient).startswith("postgresql") and find_spec("psycopg") is None:
+        yield Finding(
+            "fail", "the store is PostgreSQL, but psycopg is missing", "pip install 'holdfast[postgres]'"
+        )
+
+
+def check_store(patient: Patient) -> Iterator[Finding]:
+    """Reachable, at the current schema, and whole."""
+    from holdfast import migrations
+    from holdfast.log import check
+
+    if patient.config is None:
+        yield Finding("warn", "the store was not looked at: the config cannot be used")
+        return
+    with _store(patient) as store:
+        if store is None:
+            yield Finding(
+                "warn", "there is no store yet", "It is made by `holdfast up`.", partial(_migrate, patient)
+            )
+            return
+        with store.read() as tx:
+            version = migrations.current(tx.conn)
+        if version != migrations.HEAD:
+            said = f"the store is at {version or 'no version'}, not {migrations.HEAD}"
+            yield Finding("fail", said, "Run `holdfast store migrate`.", partial(_migrate, patient))
+            return
+        problems = check(store)
+        for problem in problems:
+            yield Finding("fail", problem, "Restore a copy, or report it with this line.")
+        if not problems:
+            yield Finding("ok", f"the store is whole, at {version}")
+
+
+def check_work(patient: Patient) -> Iterator[Finding]:
+    """Work that nobody is at any more, and turns that were cut off."""
+    from holdfast import migrations
+    from holdfast.log import agenda
+    from holdfast.log.owner import is_dead
+    from holdfast.log.stats import stats
+
+    if patient.config is None:
+        return
+    with _store(patient) as store:
+        if store is None:
+            return
+        with store.read() as tx:
+            if migrations.current(tx.conn) != migrations.HEAD:
+                return
+            running = agenda.listing(tx, statuses=[agenda.Status.RUNNING], limit=500)
+            stale = [i for i in running if (i.lease_until or 0) <= tx.now or is_dead(i.owner or "")]
+            cut_off = stats(tx).turns.get("interrupted", 0)
+    if stale:
+        mend = "They are taken up again when a gateway runs: `holdfast up`."
+        yield Finding("warn", f"{len(stale)} agenda items were left by a process that is gone", mend)
+    if cut_off:
+        mend = "See `holdfast sessions show KEY`; send the message again if it still matters."
+        yield Finding("warn", f"{cut_off} turns were interrupted", mend)
+    if not stale and not cut_off:
+        yield Finding("ok", "no work was left lying")
+
+
+def check_workspaces(patient: Patient) -> Iterator[Finding]:
+    from holdfast.cli.workspaces import workspace_of
+    from holdfast.templates import missing, write_workspace
+
+    config = patient.config
+    for agent in config.agent_list if config is not None else ():
+        assert config is not None
+        folder = workspace_of(patient.home, config, agent.id)
+        lacks = missing(folder)
+        if lacks:
+            said = f"the workspace of {agent.id} lacks {', '.join(lacks)}"
+            yield Finding("warn", said, "Run `holdfast init`.", partial(write_workspace, folder))
+        else:
+            yield Finding("ok", f"the workspace of {agent.id} is complete")
+
+
+def check_disk(patient: Patient) -> Iterator[Finding]:
+    from holdfast.cli.output import size
+
+    place = next(folder for folder in (patient.home.path, *patient.home.path.parents) if folder.is_dir())
+    free = shutil.disk_usage(place).free
+    level: Level = "fail" if free < NO_DISK else "warn" if free < LOW_DISK else "ok"
+    yield Finding(level, f"{size(free)} of disk are free", "" if level == "ok" else "Free some space.")
+
+
+def check_port(patient: Patient) -> Iterator[Finding]:
+    from holdfast.cli.client import find_gateway
+    from holdfast.errors import Unavailable
+    from holdfast.gateway.server import listen
+
+    if patient.config is None:
+        return
+    seen = find_gateway(patient.home, patient.config)
+    if seen.state == "ours":
+        yield Finding("ok", f"the gateway answers at {seen.url}")
+        return
+    options = patient.config.gateway
+    try:
+        listen(options.host, options.port).close()
+    except Unavailable as error:
+        mend = "Stop what uses it, or set gateway.port or `holdfast up --port` to another."
+        yield Finding("fail", error.message, mend)
+    else:
+        yield Finding("ok", f"no gateway runs; port {options.port} is free")
+
+
+CHECKS: Final[list[Named]] = [
+    Named("home", check_home),
+    Named("config", check_config),
+    Named("token", check_token),
+    Named("sqlite", check_sqlite),
+    Named("extras", check_extras),
+    Named("store", check_store),
+    Named("work", check_work),
+    Named("workspace", check_workspaces),
+    Named("disk", check_disk),
+    Named("port", check_port),
+]
+
+
+def _private(path: Path, mode: int, *, level: Level = "warn") -> Finding:
+    """Whether only the owner may look in."""
+    found = stat.S_IMODE(path.stat().st_mode)
+    if not found & 0o077:
+        return Finding("ok", f"{path} is for its owner only")
+    said = f"others may look into {path} (mode {found:04o})"
+    return Finding(level, said, f"chmod {mode:o} {path}", partial(path.chmod, mode))
+
+
+def _store_url(patient: Patient) -> str:
+    from holdfast.runtime import configured_url
+
+    assert patient.config is not None
+    return configured_url(patient.home, patient.config)
+
+
+@contextmanager
+def _store(patient: Patient) -> Iterator[Store | None]:
+    """The store as it stands; None where its file is not there yet."""
+    from holdfast.cli.stores import bare_store
+    from holdfast.errors import NotFound
+
+    try:
+        store = bare_store(_store_url(patient))
+    except NotFound:
+        yield None
+        return
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _migrate(patient: Patient) -> None:
+    from holdfast import migrations
+    from holdfast.cli.stores import bare_store
+
+    home: Home = patient.home
+    home.prepare()
+    store = bare_store(_store_url(patient), must_exist=False)
+    try:
+        migrations.migrate(store)
+    finally:
+        store.close()

@@ -1,0 +1,111 @@
+"""A running gateway as the command line sees it: is it there, is it ours, what does it say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from holdfast.errors import Unauthorized, Unavailable
+
+if TYPE_CHECKING:
+    from holdfast.config import Config
+    from holdfast.home import Home
+
+TIMEOUT_SECONDS: Final = 3.0
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What answers at an address: our gateway, something else, or nothing."""
+
+    url: str
+    state: Literal["ours", "foreign", "none"]
+    version: str | None = None
+
+
+class Client:
+    """Calls the gateway of one home with the home's own token."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._token = token
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path. `Unavailable` if nothing answers, `Unauthorized` if the token is not known."""
+        import httpx
+
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            answer = httpx.get(self.url + path, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+            if answer.status_code in (401, 403):
+                raise Unauthorized(f"the gateway at {self.url} does not know this home's token")
+            answer.raise_for_status()
+            return answer.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise Unavailable(
+                f"no gateway answers at {self.url}", code="no_gateway", hint="Start it with `holdfast up`."
+            ) from error
+
+
+def sight(home: Home, url: str) -> Sighting:
+    """Look whether the gateway of this home answers at an address. Makes no token where there is none."""
+    import httpx
+
+    token_file = home.credentials / "token"
+    try:
+        token = token_file.read_text().strip() if token_file.is_file() else ""
+    except OSError:
+        token = ""
+    try:
+        health = httpx.get(f"{url}/healthz", timeout=TIMEOUT_SECONDS, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return Sighting(url, "none")
+    try:
+        version = health.json().get("version")
+        Client(url, os.environ.get("HOLDFAST_TOKEN") or token).get("/api/whoami")
+    except (ValueError, AttributeError, Unauthorized, Unavailable):
+        return Sighting(url, "foreign")
+    return Sighting(url, "ours", version if isinstance(version, str) else None)
+
+
+def find_gateway(home: Home, config: Config | None) -> Sighting:
+    """The gateway of this home: where it said it listens, else where the config says."""
+    known = _known_url(home)
+    if known is not None:
+        found = sight(home, known)
+        if found.state == "ours":
+            return found
+    host, port = ("127.0.0.1", 8787) if config is None else (config.gateway.host, config.gateway.port)
+    return sight(home, address(host, port))
+
+
+def address(host: str, port: int) -> str:
+    """The address by which a gateway that listens there is reached from this machine."""
+    if host in _EVERY_ADDRESS:
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def announced(home: Home, url: str) -> Iterator[None]:
+    """Leave word in the home of where the gateway listens; a word that outlives it does no harm."""
+    path = home.path / "gateway.json"
+    path.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _known_url(home: Home) -> str | None:
+    try:
+        said = json.loads((home.path / "gateway.json").read_text())
+    except (OSError, ValueError):
+        return None
+    url = said.get("url") if isinstance(said, dict) else None
+    return url if isinstance(url, str) and url.startswith("http://") else None

@@ -1,0 +1,1 @@
+"""The commands, one noun to a file."""

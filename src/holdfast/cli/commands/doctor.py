@@ -1,0 +1,52 @@
+"""`holdfast doctor`: what is wrong, and how to mend it."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.findings import Examined
+from holdfast.cli.groups import App, Command, json_option, pass_app
+from holdfast.cli.output import cell, print_json
+
+
+@click.command(cls=Command)
+@click.option("--fix", is_flag=True, help="Mend what can be mended.")
+@json_option
+@pass_app
+@click.pass_context
+def doctor(ctx: click.Context, app: App, fix: bool, as_json: bool) -> None:
+    """Look at the home, config, store, token, port and more; exit 1 if anything fails.
+
+    \b
+    Example:
+      holdfast doctor --fix
+    """
+    from holdfast.cli.checks import CHECKS
+    from holdfast.cli.findings import examine
+
+    found = examine(app.home, CHECKS, fix=fix)
+    if as_json:
+        print_json([_as_json(each) for each in found])
+    else:
+        for each in found:
+            click.echo(_line(each))
+    ctx.exit(1 if any(each.finding.level == "fail" for each in found) else 0)
+
+
+def _line(each: Examined) -> str:
+    finding = each.finding
+    mend = f"\n        {cell(finding.mend)}" if finding.mend and finding.level != "ok" else ""
+    return (
+        f"{finding.level:<5} {each.check}: {cell(finding.message)}{' (mended)' if each.mended else ''}{mend}"
+    )
+
+
+def _as_json(each: Examined) -> dict[str, object]:
+    finding = each.finding
+    return {
+        "check": each.check,
+        "level": finding.level,
+        "message": finding.message,
+        "mend": finding.mend,
+        "mended": each.mended,
+    }

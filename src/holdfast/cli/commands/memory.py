@@ -1,0 +1,284 @@
+"""`holdfast memory`: what an agent can recall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import click
+
+from holdfast.cli.groups import App, Group, json_option, pass_app
+from holdfast.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from holdfast.cli.client import Client
+    from holdfast.runtime import Holdfast
+
+agent_option = click.option("--agent", "agent_id", metavar="ID", help="The agent; else the default one.")
+
+
+@click.group(cls=Group)
+def memory() -> None:
+    """What an agent can recall."""
+
+
+@memory.command("index")
+@agent_option
+@click.option("--force", is_flag=True, help="Read every file again.")
+@click.option("--embed/--no-embed", default=True, help="Also let the better embedder catch up.")
+@json_option
+@pass_app
+def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: bool) -> None:
+    """Bring files and log into the index: what changed since the last time, and nothing else."""
+    with _local(app) as hold, _progress() as progress:
+        agent = _agent(hold, agent_id)
+        done = hold.memory.update(agent, progress=progress, force=force)
+        behind = hold.memory.follow()
+        embedded = hold.memory.refine(progress=progress) if embed else 0
+    told = {
+        "files": done.seen,
+        "indexed": done.indexed,
+        "removed": done.removed,
+        "chunks": done.chunks,
+        "embedded": embedded,
+        "logBehind": behind,
+        "problems": done.problems,
+    }
+    if as_json:
+        print_json(told)
+        return
+    click.echo(f"{done.seen} files, {done.indexed} indexed in {done.chunks} chunks, {done.removed} removed.")
+    for problem in done.problems:
+        click.echo(f"warning: {problem}", err=True)
+
+
+@memory.command("search")
+@click.argument("query")
+@agent_option
+@click.option("-n", "--limit", type=click.IntRange(1, 100), help="Results at most.")
+@click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what scores less.")
+@click.option("--explain", is_flag=True, help="Show how each score came about.")
+@json_option
+@pass_app
+def search(
+    app: App,
+    query: str,
+    agent_id: str | None,
+    limit: int | None,
+    min_score: float | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Look for something in notes, daily logs and conversations."""
+    asked = {"q": query, "agentId": agent_id, "maxResults": limit, "minScore": min_score}
+
+    def here(hold: Holdfast) -> Any:
+        from holdfast.memory import Ask
+
+        ask = Ask(query, _agent(hold, agent_id), max_results=limit, min_score=min_score)
+        return hold.memory.search(ask).json(explain=True)
+
+    found = _either(app, "/api/memory/search", {**asked, "explain": "true"}, here)
+    if as_json:
+        print_json(found)
+    elif explain:
+        _print_parts(found)
+    else:
+        _print_hits(found)
+
+
+@memory.command("get")
+@click.argument("path")
+@agent_option
+@click.option("--from", "start", type=click.IntRange(1), default=1, help="First line.")
+@click.option("--lines", type=click.IntRange(1, 10_000), help="How many lines.")
+@json_option
+@pass_app
+def get(app: App, path: str, agent_id: str | None, start: int, lines: int | None, as_json: bool) -> None:
+    """Read lines of a memory file, or the conversation around something that was found."""
+
+    def here(hold: Holdfast) -> Any:
+        return hold.memory.read(_agent(hold, agent_id), path, start=start, lines=lines)
+
+    asked = {"path": path, "agentId": agent_id, "from": start, "lines": lines}
+    read = _either(app, "/api/memory/get", asked, here)
+    if as_json:
+        print_json(read)
+        return
+    click.echo(read["text"])
+    if read["more"]:
+        click.echo(
+            f"… {read['totalLines']} lines in all; go on with --from {start + read['lines']}", err=True
+        )
+
+
+@memory.command("status")
+@agent_option
+@json_option
+@pass_app
+def status(app: App, agent_id: str | None, as_json: bool) -> None:
+    """What is indexed, who embeds it, how fresh it is."""
+
+    def here(hold: Holdfast) -> Any:
+        return hold.memory.status(_agent(hold, agent_id))
+
+    told = _either(app, "/api/memory/status", {"agentId": agent_id}, here)
+    if as_json:
+        print_json(told)
+        return
+    click.echo(f"{told['documents']} documents of agent {told['agent']}, backend {told['backend']}")
+    files = [(c["name"], c["files"], c["chunks"]) for c in told["collections"]]
+    print_table(["collection", "files", "chunks"], files, empty="No collections.")
+    who = [(e["provider"], e["model"], e["dims"], f"{e['covered']:.0%}") for e in told["embedders"]]
+    print_table(["embedder", "model", "dims", "covered"], who, empty="No embedders.")
+
+
+@memory.group("collection", cls=Group)
+def collection() -> None:
+    """Further sets of files to search."""
+
+
+@collection.command("add")
+@click.argument("path", type=click.Path(file_okay=False))
+@click.option("--name", required=True, help="Its name; letters, digits and hyphens.")
+@click.option("--mask", default="**/*.md", show_default=True, help="Which files.")
+@pass_app
+def add(app: App, path: str, name: str, mask: str) -> None:
+    """Search the markdown files of a folder too."""
+    from pathlib import Path
+
+    from holdfast.errors import Conflict
+    from holdfast.memory.collections import DEFAULT_NAMES, collection_name
+
+    folder = Path(path).expanduser().absolute()
+    if not folder.is_dir():
+        raise click.BadParameter(f"there is no folder {folder}", param_hint="PATH")
+    with app.open() as hold:
+        known = _paths(hold)
+        chosen = collection_name(name)
+        if chosen in DEFAULT_NAMES or any(one["name"] == chosen for one in known):
+            raise Conflict(f"there is a collection {chosen!r} already", hint="Choose another --name.")
+        known.append({"path": str(folder), "name": chosen, "mask": mask})
+        hold.config.patch({"memory": {"search": {"paths": known}}})
+    click.echo(f"Added {chosen}: {folder}/{mask}. Index it with `holdfast memory index`.")
+
+
+@collection.command("list")
+@agent_option
+@json_option
+@pass_app
+def list_(app: App, agent_id: str | None, as_json: bool) -> None:
+    """The collections of an agent."""
+    with app.open() as hold:
+        agent = _agent(hold, agent_id)
+        found = [{"name": c.name, "path": str(c.root), "mask": c.mask} for c in hold.collections(agent)]
+    if as_json:
+        print_json(found)
+    else:
+        rows = [(c["name"], c["path"], c["mask"]) for c in found]
+        print_table(["name", "path", "mask"], rows, empty="No collections.")
+
+
+@collection.command("remove")
+@click.argument("name")
+@pass_app
+def remove(app: App, name: str) -> None:
+    """Search a folder no longer; its files are left alone."""
+    from holdfast.errors import NotFound
+
+    with app.open() as hold:
+        known = _paths(hold)
+        left = [one for one in known if one["name"] != name]
+        if len(left) == len(known):
+            raise NotFound(f"no collection {name!r} was added", hint="See `holdfast memory collection list`.")
+        hold.config.patch({"memory": {"search": {"paths": left}}})
+    click.echo(f"Removed {name}.")
+
+
+def _paths(hold: Holdfast) -> list[dict[str, Any]]:
+    return [one.model_dump(by_alias=True) for one in hold.settings.memory.search.paths]
+
+
+def _agent(hold: Holdfast, agent_id: str | None) -> str:
+    return hold.settings.agent(agent_id or hold.settings.default_agent_id).id
+
+
+def _gateway(app: App) -> Client | None:
+    """A running gateway has the index open; then it is asked, else this process opens it."""
+    from holdfast.cli.client import Client, find_gateway
+
+    found = find_gateway(app.home, None)
+    return Client(found.url, app.home.admin_token()) if found.state == "ours" else None
+
+
+def _either(app: App, path: str, query: Mapping[str, Any], here: Callable[[Holdfast], Any]) -> Any:
+    client = _gateway(app)
+    if client is not None:
+        given = {name: value for name, value in query.items() if value is not None}
+        return client.get(f"{path}?{urlencode(given)}")
+    with app.open() as hold:
+        return here(hold)
+
+
+@contextmanager
+def _local(app: App) -> Iterator[Holdfast]:
+    from holdfast.errors import Conflict
+
+    if _gateway(app) is not None:
+        raise Conflict(
+            "the running gateway keeps the index up to date by itself",
+            hint="Stop it first to index by hand.",
+        )
+    with app.open() as hold:
+        yield hold
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar on a terminal, nothing in a pipe."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done, total=total)
+
+        yield show
+
+
+def _print_hits(found: Mapping[str, Any]) -> None:
+    for number, hit in enumerate(found["results"], 1):
+        lines = f":{hit['startLine']}-{hit['endLine']}" if hit["startLine"] else ""
+        click.secho(f"{number}. {hit['path']}{lines}  ({hit['score']:.2f})", bold=True)
+        text = hit["snippet"].partition("\n\nSource: ")[0]
+        click.echo("\n".join(f"   {line}" for line in text.splitlines()))
+        click.echo()
+    if not found["results"]:
+        click.echo(f"Nothing was found: {found['diagnostics']['note']}.")
+    elif found["fallback"]:
+        click.echo(f"note: {found['fallback']}", err=True)
+
+
+def _print_parts(found: Mapping[str, Any]) -> None:
+    names = list(dict.fromkeys(name for hit in found["results"] for name in hit["parts"]))
+    rows = [
+        (hit["path"], f"{hit['score']:.3f}", *(f"{hit['parts'].get(name, 0):.3f}" for name in names))
+        for hit in found["results"]
+    ]
+    print_table(["path", "score", *names], rows, empty=f"Nothing: {found['diagnostics']['note']}.")
+    told = found["diagnostics"]
+    click.echo(
+        f"{told['mode']} search of {told['searched']} documents by {found['provider']}/{found['model']}"
+        f" in {told['tookMs']} ms"
+    )

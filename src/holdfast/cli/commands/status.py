@@ -1,0 +1,103 @@
+"""`holdfast status`: what is running and what is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.groups import App, Command, json_option, pass_app
+from holdfast.cli.output import print_fields, print_json, size
+
+if TYPE_CHECKING:
+    from holdfast.runtime import Holdfast
+
+
+@click.command(cls=Command)
+@json_option
+@pass_app
+@click.pass_context
+def status(ctx: click.Context, app: App, as_json: bool) -> None:
+    """What is running and what is there; exit 1 if the config cannot be used."""
+    from holdfast import __version__
+    from holdfast.cli.client import find_gateway
+    from holdfast.errors import ConfigError
+
+    body: dict[str, Any] = {"version": __version__, "home": str(app.home.path)}
+    problem: ConfigError | None = None
+    config = None
+    try:
+        with app.open() as hold:
+            config = hold.settings
+            body |= _inside(hold)
+    except ConfigError as error:
+        problem = error
+    seen = find_gateway(app.home, config)
+    body["gateway"] = {"running": seen.state == "ours", "url": seen.url, "version": seen.version}
+    if seen.state == "foreign":
+        body["gateway"]["note"] = "something else answers there"
+    body["configErrors"] = [] if problem is None else _lines(problem)
+    if as_json:
+        print_json(body)
+    else:
+        _print(body)
+    ctx.exit(0 if problem is None else 1)
+
+
+def _inside(hold: Holdfast) -> dict[str, Any]:
+    from holdfast.gateway.tokens import listing
+    from holdfast.log.stats import stats
+
+    with hold.store.read() as tx:
+        figures = stats(tx)
+        live = [token for token in listing(tx) if token.revoked_at is None]
+    return {
+        "store": {
+            "engine": "postgresql" if hold.store.postgres else "sqlite",
+            "url": hold.store.url.render_as_string(hide_password=True),
+            "bytes": figures.size,
+        },
+        "log": {"head": figures.head},
+        "sessions": figures.sessions,
+        "turns": figures.turns,
+        "agenda": figures.agenda,
+        "tokens": len(live),
+        "agents": [agent.id for agent in hold.settings.agent_list],
+        "contextEngine": hold.settings.plugins.slots.context_engine,
+        "memoryBackend": hold.settings.memory.backend,
+    }
+
+
+def _print(body: dict[str, Any]) -> None:
+    gateway = body["gateway"]
+    running = f"running at {gateway['url']} (version {gateway['version']})"
+    stopped = f"not running ({gateway.get('note', 'start it with `holdfast up`')})"
+    fields: dict[str, object] = {
+        "holdfast": body["version"],
+        "home": body["home"],
+        "gateway": running if gateway["running"] else stopped,
+    }
+    if "store" in body:
+        store = body["store"]
+        fields |= {
+            "store": f"{store['engine']}, {size(store['bytes'])}",
+            "log": f"{body['log']['head']} entries",
+            "sessions": _counts(body["sessions"]),
+            "turns": _counts(body["turns"]),
+            "agenda": _counts(body["agenda"]),
+            "agents": ", ".join(body["agents"]),
+            "engine": body["contextEngine"],
+            "memory": body["memoryBackend"],
+            "tokens": body["tokens"],
+        }
+    fields["config"] = "; ".join(body["configErrors"]) or "in order"
+    print_fields(fields)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
+
+
+def _lines(error: Exception) -> list[str]:
+    problems = getattr(error, "problems", ())
+    return [str(problem) for problem in problems] or [str(error)]

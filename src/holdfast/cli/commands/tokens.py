@@ -1,0 +1,143 @@
+"""`holdfast token` and `tokens`: who may call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.groups import App, Command, Group, json_option, pass_app
+from holdfast.cli.output import print_json, print_table, when
+
+if TYPE_CHECKING:
+    from holdfast.gateway.tokens import Token
+
+
+@click.command(cls=Command)
+@pass_app
+def token(app: App) -> None:
+    """Print the home's own admin token, and nothing else."""
+    click.echo(app.home.admin_token())
+
+
+@click.group(cls=Group)
+def tokens() -> None:
+    """Add, list, revoke."""
+
+
+@tokens.command()
+@click.argument("name")
+@click.option("--scope", default="write", show_default=True, help="read, write or admin.")
+@click.option("--space", "spaces", multiple=True, metavar="ID", help="Only this space (may be repeated).")
+@click.option("--agent", "agents", multiple=True, metavar="ID", help="Only this agent (may be repeated).")
+@click.option("--expires", metavar="DURATION", help="How long it holds, such as 12h or 30d.")
+@json_option
+@pass_app
+def add(
+    app: App,
+    name: str,
+    scope: str,
+    spaces: tuple[str, ...],
+    agents: tuple[str, ...],
+    expires: str | None,
+    as_json: bool,
+) -> None:
+    """Make a token. It is printed now and never again.
+
+    \b
+    Example:
+      holdfast tokens add laptop --scope read --expires 30d
+    """
+    from holdfast.gateway.tokens import Scope
+    from holdfast.gateway.tokens import add as make
+
+    lasts = None if expires is None else _duration(expires)
+    with app.open() as hold, hold.store.write(ordered=False) as tx:
+        made, text = make(
+            tx,
+            name,
+            scope=Scope.parse(scope),
+            spaces=spaces or None,
+            agents=agents or None,
+            expires_at=None if lasts is None else tx.now + lasts,
+        )
+    if as_json:
+        print_json(_as_json(made) | {"token": text})
+    else:
+        click.echo("Keep it now, it is not shown again:", err=True)
+        click.echo(text)
+
+
+@tokens.command("list")
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """The tokens that were made, without their texts."""
+    from holdfast.gateway.tokens import listing
+
+    with app.open() as hold, hold.store.read() as tx:
+        found = listing(tx)
+        now = tx.now
+    if as_json:
+        print_json([_as_json(each) for each in found])
+        return
+    rows = [
+        (each.name, each.scope.name.lower(), _state(each, now), when(each.created_at), when(each.expires_at))
+        for each in found
+    ]
+    empty = "No tokens but the home's own (`holdfast token`)."
+    print_table(["name", "scope", "state", "made", "expires"], rows, empty=empty)
+
+
+@tokens.command()
+@click.argument("name")
+@json_option
+@pass_app
+def revoke(app: App, name: str, as_json: bool) -> None:
+    """End a token at once, by its name or id."""
+    from holdfast.gateway.tokens import revoke as end
+
+    with app.open() as hold, hold.store.write(ordered=False) as tx:
+        ended = end(tx, name)
+    if as_json:
+        print_json(_as_json(ended))
+    else:
+        click.echo(f"Token {ended.name} holds no longer.")
+
+
+def _duration(text: str) -> int:
+    from holdfast.config import parse_duration
+    from holdfast.errors import InvalidInput
+
+    try:
+        lasts = int(parse_duration(text))
+    except ValueError as error:
+        raise InvalidInput(f"--expires: {error}", hint="Use 12h, 30d or the like.") from error
+    if lasts < 1:
+        raise InvalidInput("--expires: expected some time", hint="Use 12h, 30d or the like.")
+    return lasts
+
+
+def _state(token: Token, now: int) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "expired" if token.expires_at is not None and token.expires_at <= now else "live"
+
+
+def _as_json(token: Token) -> dict[str, Any]:
+    from holdfast.clock import iso
+
+    def time(at: int | None) -> str | None:
+        return None if at is None else iso(at)
+
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scope": token.scope.name.lower(),
+        "spaces": token.spaces,
+        "agents": token.agents,
+        "createdAt": iso(token.created_at),
+        "expiresAt": time(token.expires_at),
+        "revokedAt": time(token.revoked_at),
+        "lastUsedAt": time(token.last_used_at),
+    }

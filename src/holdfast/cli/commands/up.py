@@ -1,0 +1,71 @@
+"""`holdfast up`: all set-up, then the gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.groups import App, Command, pass_app
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.runtime import Holdfast
+
+
+@click.command(cls=Command)
+@click.option("--host", help="Address to listen on; else as configured (127.0.0.1).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; else as configured (8787). 0: any free one."
+)
+@click.option(
+    "--store", "store_url", metavar="URL", help="The store, by its path or address; else as configured."
+)
+@pass_app
+def up(app: App, host: str | None, port: int | None, store_url: str | None) -> None:
+    """Set everything up and serve, until Ctrl-C.
+
+    \b
+    Example:
+      holdfast up --port 8787
+    """
+    from holdfast.cli.client import address, announced
+    from holdfast.cli.stores import store_address
+    from holdfast.gateway.server import listen, serve
+
+    home = app.home
+    with app.open(create=True, store_url=None if store_url is None else store_address(store_url)) as hold:
+        _set_up(hold)
+        host = host or hold.settings.gateway.host
+        port = hold.settings.gateway.port if port is None else port
+        _refuse_a_second(home, address(host, port))
+        sock = listen(host, port)
+        url = address(host, sock.getsockname()[1])
+        click.echo(f"Holdfast is running at {url}")
+        click.echo("Log in with: holdfast token")
+        with announced(home, url):
+            serve(hold, sock)
+
+
+def _set_up(hold: Holdfast) -> None:
+    """Everything that a first start makes; on a later one there is nothing to do."""
+    from holdfast.cli.commands.init import write_config
+    from holdfast.cli.workspaces import prepare_workspaces
+
+    for path in write_config(hold.home):
+        click.echo(f"wrote {path}")
+    for path in prepare_workspaces(hold.home, hold.settings, new_only=True):
+        click.echo(f"wrote {path}")
+    hold.home.admin_token()
+
+
+def _refuse_a_second(home: Home, url: str) -> None:
+    from holdfast.cli.client import sight
+    from holdfast.errors import Unavailable
+
+    if sight(home, url).state == "ours":
+        raise Unavailable(
+            f"Holdfast is running at {url} already",
+            code="already_running",
+            hint="Use that one, or stop it first.",
+        )

@@ -1,0 +1,43 @@
+"""The `holdfast` program: its commands, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from holdfast import __version__
+from holdfast.cli.groups import App, LazyGroup
+
+_AT: Final = "holdfast.cli.commands"
+COMMANDS: Final = {
+    "up": (f"{_AT}.up:up", "Set everything up and serve."),
+    "init": (f"{_AT}.init:init", "Write a commented config and a workspace."),
+    "doctor": (f"{_AT}.doctor:doctor", "Say what is wrong and how to mend it."),
+    "status": (f"{_AT}.status:status", "What is running and what is there."),
+    "sessions": (f"{_AT}.sessions:sessions", "List, show, reset, export, import, archive."),
+    "export-trajectory": (f"{_AT}.trajectory:trajectory", "A session's entries and turns as JSONL."),
+    "context": (f"{_AT}.context:context", "Show, diff, replay what a model was given."),
+    "agents": (f"{_AT}.agents:agents", "List, add, remove; which one a message goes to."),
+    "memory": (f"{_AT}.memory:memory", "Index, search, get, status, collections."),
+    "agenda": (f"{_AT}.agenda:agenda", "What is due."),
+    "token": (f"{_AT}.tokens:token", "Print the home's own admin token."),
+    "tokens": (f"{_AT}.tokens:tokens", "Add, list, revoke."),
+    "import": (f"{_AT}.adopt:import_", "Adopt the home of another program."),
+    "store": (f"{_AT}.store:store", "Migrate, check, copy."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="holdfast")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Holdfast: a context runtime for persistent AI agents.
+
+    Begin with `holdfast up`.
+    """
+    ctx.ensure_object(App)

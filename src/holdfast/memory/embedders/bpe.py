@@ -1,0 +1,58 @@
+"""The byte-pair tokenizer of SentencePiece vocabularies, enough for weights that come with one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from holdfast.errors import InvalidInput
+
+_SPACE = "▁"
+_LONGEST_WORD = 128
+
+
+class BytePairs:
+    """Pairs are joined in the order of the vocabulary; letters it lacks become their bytes."""
+
+    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+        self.vocabulary = dict(vocabulary)
+        self._bytes = [self.vocabulary.get(f"<0x{byte:02X}>", 0) for byte in range(256)]
+        self._word = lru_cache(maxsize=1 << 17)(self._split_word)
+
+    @classmethod
+    def from_file(cls, path: Path) -> BytePairs:
+        """Read the vocabulary out of a `tokenizer.json`."""
+        try:
+            return cls(json.loads(path.read_bytes())["model"]["vocab"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(
+                f"cannot read the tokenizer: {path}", hint="Install or copy the model again."
+            ) from error
+
+    def ids(self, text: str) -> list[int]:
+        """Token ids of a text, without any marks around them."""
+        found: list[int] = []
+        for word in text.split(" ") if text else ():
+            for at in range(0, len(word) or 1, _LONGEST_WORD):
+                found += self._word((_SPACE if at == 0 else "") + word[at : at + _LONGEST_WORD])
+        return found
+
+    def _split_word(self, word: str) -> tuple[int, ...]:
+        parts = list(word)
+        while len(parts) > 1:
+            joined = [self.vocabulary.get(a + b) for a, b in pairwise(parts)]
+            known = [(number, at) for at, number in enumerate(joined) if number is not None]
+            if not known:
+                break
+            at = min(known)[1]
+            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        return tuple(number for part in parts for number in self._known(part))
+
+    def _known(self, part: str) -> list[int]:
+        number = self.vocabulary.get(part)
+        return (
+            [number] if number is not None else [self._bytes[byte] for byte in part.encode(errors="replace")]
+        )

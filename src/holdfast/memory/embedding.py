@@ -1,0 +1,121 @@
+"""Which embedders there are, in the configured order; the static one is always the last resort.
+
+Every document gets a static vector at once. A better embedder refines in the background, in a vector space
+of its own, and serves searches once it has covered nearly all there is. When it fails, the next one serves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.config.memory import Embedding, EmbeddingProvider
+from holdfast.errors import HoldfastError
+from holdfast.memory.embedders.base import Embedder, Vectors
+
+log = logging.getLogger(__name__)
+
+ENOUGH: Final = 0.9
+_KEYS: Final = {"openai": ("OPENAI_API_KEY",), "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A question's vector, whose it is, and why an embedder that was preferred did not serve."""
+
+    vector: Vectors
+    embedder: Embedder
+    fallback: str | None = None
+
+
+class EmbedderChain:
+    """Embedders by preference. `base` is the static one, which cannot fail for want of a network."""
+
+    def __init__(self, preferred: list[Embedder], base: Embedder) -> None:
+        self.preferred = preferred
+        self.base = base
+
+    def question(self, text: str, covered: Mapping[str, float]) -> Embedded:
+        """Embed a question with the first that works and whose vectors cover the scope."""
+        reasons: list[str] = []
+        for embedder in self.preferred:
+            name = f"{embedder.id.provider}/{embedder.id.model}"
+            share = covered.get(embedder.id.fingerprint, 0.0)
+            if share < ENOUGH:
+                reasons.append(f"{name} has embedded {share:.0%} of what is searched")
+                continue
+            try:
+                return Embedded(embedder.embed_query(text), embedder, "; ".join(reasons) or None)
+            except HoldfastError as error:
+                reasons.append(f"{name}: {error.message}")
+        return Embedded(self.base.embed_query(text), self.base, "; ".join(reasons) or None)
+
+
+def chain_from(config: Embedding, env: Mapping[str, str]) -> EmbedderChain:
+    """The chain as configured; a provider without a key, or a model that is not there, is passed over."""
+    from holdfast.memory.embedders.static import StaticEmbedder
+
+    preferred: list[Embedder] = []
+    for name in config.providers:
+        try:
+            found = _local(config.local) if name == "local" else _remote(name, config, env)
+        except HoldfastError as error:
+            log.warning("embedder %s is left out: %s", name, error.message)
+            continue
+        if found is not None:
+            preferred.append(found)
+    return EmbedderChain(preferred, StaticEmbedder())
+
+
+def _local(provider: EmbeddingProvider) -> Embedder | None:
+    """A transformer from a folder or an installed weights package; none unless it is asked for or there."""
+    from holdfast.memory.embedders.transformer import TransformerEmbedder
+
+    if provider.model is not None and ("/" in provider.model or provider.model.startswith("~")):
+        return TransformerEmbedder(Path(provider.model).expanduser())
+    if provider.model in (None, "all-MiniLM-L6-v2") and _has_minilm():
+        return TransformerEmbedder.minilm()
+    return None
+
+
+def _has_minilm() -> bool:
+    from importlib.util import find_spec
+
+    from holdfast.memory.embedders.transformer import MINILM_PACKAGE
+
+    return find_spec(MINILM_PACKAGE) is not None
+
+
+def _remote(name: str, config: Embedding, env: Mapping[str, str]) -> Embedder | None:
+    from holdfast.memory.embedders.remote import (
+        GEMINI,
+        GEMINI_URL,
+        OPENAI,
+        OPENAI_URL,
+        Endpoint,
+        RemoteEmbedder,
+    )
+
+    provider: EmbeddingProvider = getattr(config, name)
+    key = _key(name, provider, env)
+    if key is None and provider.base_url is None:
+        return None
+    wire, url = (OPENAI, OPENAI_URL) if name == "openai" else (GEMINI, GEMINI_URL)
+    endpoint = Endpoint(
+        url=provider.base_url or url,
+        model=provider.model or "",
+        dims=provider.dimensions,
+        key=key,
+        batch=config.batch_size,
+        timeout=config.timeout_ms / 1000,
+    )
+    return RemoteEmbedder(endpoint, wire)
+
+
+def _key(name: str, provider: EmbeddingProvider, env: Mapping[str, str]) -> str | None:
+    if provider.api_key is not None:
+        return provider.api_key.reveal(env)
+    return next((env[variable] for variable in _KEYS[name] if env.get(variable)), None)

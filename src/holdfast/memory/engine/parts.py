@@ -1,0 +1,133 @@
+"""Changes to a tuple of segments: each gives a new tuple and leaves the old one to its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.memory.engine import files
+from holdfast.memory.engine import segment as seg
+from holdfast.memory.engine.postings import MAX_ROWS
+from holdfast.memory.engine.segment import MOVING, Columns, Segment, State
+from holdfast.memory.engine.vectors import Quantised
+
+FAN_IN = 2
+
+Part = tuple[Segment, State]
+Parts = tuple[Part, ...]
+Nums = NDArray[np.int64]
+
+
+def is_sealed(part: Part) -> bool:
+    return bool(part[0].name)
+
+
+def total_rows(parts: Sequence[Part]) -> int:
+    return sum(segment.rows for segment, _ in parts)
+
+
+def buried(parts: Parts, nums: Sequence[int]) -> Parts:
+    """Mark documents as dead wherever they lie."""
+    return _changed(parts, nums, lambda segment, state, rows, _: seg.buried(segment, state, rows))
+
+
+def moved(parts: Parts, columns: Columns) -> Parts:
+    """Give documents the group, topic and task that stand in `columns`."""
+
+    def move(segment: Segment, state: State, rows: Nums, at: Nums) -> State:
+        return seg.moved(segment, state, rows, {name: columns[name][at] for name in MOVING})
+
+    return _changed(parts, columns["num"], move)
+
+
+def _changed(
+    parts: Parts,
+    nums: Sequence[int] | Nums,
+    change: Callable[[Segment, State, Nums, Nums], State],
+) -> Parts:
+    wanted = np.asarray(nums, np.int64)
+    if not len(wanted):
+        return parts
+    changed = []
+    for segment, state in parts:
+        rows = segment.rows_of(wanted)
+        at = np.flatnonzero(rows >= 0)
+        changed.append((segment, change(segment, state, rows[at], at) if len(at) else state))
+    return tuple(changed)
+
+
+def with_fresh(parts: Parts, fresh: Part) -> Parts:
+    """Append a segment and merge the small ones in memory like the carries of a binary counter."""
+    found = [*parts, fresh]
+    while len(found) > 1 and not is_sealed(found[-2]) and found[-2][0].rows < 2 * found[-1][0].rows:
+        found[-2:] = [seg.merge_in_memory(found[-2:])]
+    return tuple(found)
+
+
+def place_vectors(parts: Parts, folder: Path, space: int, nums: Nums, block: Quantised) -> None:
+    """Write vectors beside the rows of their documents, into the file of a sealed segment."""
+    for segment, _ in parts:
+        rows = segment.rows_of(nums)
+        at = np.flatnonzero(rows >= 0)
+        if not len(at):
+            continue
+        if segment.name and space not in segment.vectors:
+            segment.vectors[space] = files.open_vectors(folder, segment.name, space, segment.rows, block.dims)
+        segment.vector_block(space, block.dims).put(rows[at], block.rows(at))
+
+
+def copy_vectors(source: Parts, target: Part) -> None:
+    """Take over the vectors that other segments hold for the same documents."""
+    nums = target[0].columns["num"]
+    for segment, _ in source:
+        rows = segment.rows_of(nums)
+        at = np.flatnonzero(rows >= 0)
+        for space, block in segment.vectors.items():
+            target[0].vector_block(space, block.dims).put(at, block.rows(rows[at]))
+
+
+def next_merge(parts: Parts, seal_rows: int) -> Parts:
+    """The sealed segments to merge now: a full tier, or one that is mostly dead; else none."""
+    tiers: dict[int, list[Part]] = {}
+    for part in parts:
+        segment, state = part
+        if not is_sealed(part):
+            continue
+        if state.dead_count * 2 > segment.rows:
+            return (part,)
+        tiers.setdefault(_tier(segment.rows, seal_rows), []).append(part)
+    for tier in sorted(tiers):
+        full = tiers[tier]
+        if len(full) >= FAN_IN and total_rows(full) < MAX_ROWS:
+            return tuple(full)
+    return ()
+
+
+def _tier(rows: int, seal_rows: int) -> int:
+    tier, bound = 0, 2 * seal_rows
+    while rows >= bound:
+        tier, bound = tier + 1, bound * FAN_IN
+    return tier
+
+
+def write_merged(parts: Sequence[Part], folder: Path, name: str) -> Part | None:
+    """Merge into new files, synced but not yet named in the store; `None` if nothing lives."""
+    plan = seg.plan_merge(parts)
+    if not len(plan.row):
+        return None
+    files.write_segment(folder, name, plan.columns, seg.merged_postings(parts, plan))
+    for space in sorted({space for segment, _ in parts for space in segment.vectors}):
+        blocks = [segment.vectors.get(space) for segment, _ in parts]
+        dims = next(block.dims for block in blocks if block is not None)
+        files.write_vectors(folder, name, space, dims, blocks, plan)
+    return open_part(folder, name)
+
+
+def open_part(folder: Path, name: str) -> Part:
+    """Map a sealed segment and all vector files beside it."""
+    segment, state = files.read_segment(folder, name)
+    segment.vectors.update(files.vectors_beside(folder, name, segment.rows))
+    return segment, state

@@ -1,0 +1,135 @@
+"""What memory asks of an index, whichever engine stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.memory.documents import Document, Filter
+
+Numbers = NDArray[np.int64]
+Scores = NDArray[np.float32]
+
+
+class Unchanged:
+    """The mark of a field that an update leaves as it is (`None` would clear it)."""
+
+
+UNCHANGED: Final = Unchanged()
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The best of one component, best first, and the greatest score in the whole scope."""
+
+    numbers: Numbers
+    scores: Scores
+    maximum: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Columns of some documents, in the order in which their numbers were given."""
+
+    at: NDArray[np.int64]
+    curated: NDArray[np.bool_]
+    length: NDArray[np.int64]
+    source: list[str]
+    speaker: list[str | None]
+    topic: list[str | None]
+    session: list[str | None]
+
+
+class View(Protocol):
+    """One moment of an index within one filter. Numbers mean something only within their view."""
+
+    @property
+    def count(self) -> int:
+        """How many documents the filter lets through."""
+        ...
+
+    def with_vector(self, fingerprint: str) -> int:
+        """How many of them have a vector of this fingerprint."""
+        ...
+
+    def lexical(self, terms: Sequence[str], limit: int) -> Top: ...
+
+    def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top: ...
+
+    def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
+
+    def dense_scores(self, fingerprint: str, vector: NDArray[Any], numbers: Numbers) -> Scores:
+        """Cosines; NaN where a document has no vector of this fingerprint."""
+        ...
+
+    def neighbours(self, numbers: Numbers) -> Numbers:
+        """Per document the previous and the next of its thread within the filter, -1 for none."""
+        ...
+
+    def speakers(self) -> list[str]:
+        """Everyone who speaks in a document that the filter lets through."""
+        ...
+
+    def recent(self, limit: int) -> Numbers:
+        """The youngest documents, newest first."""
+        ...
+
+    def metadata(self, numbers: Numbers) -> Metadata: ...
+
+    def documents(self, numbers: Numbers) -> list[Document | None]:
+        """The documents themselves; `None` for one that was deleted since the view was taken."""
+        ...
+
+
+class Index(Protocol):
+    """A derived, searchable copy of log and files. Writes are findable when the call returns."""
+
+    @property
+    def position(self) -> int:
+        """The highest log position taken in; 0 when nothing was."""
+        ...
+
+    @property
+    def count(self) -> int: ...
+
+    def upsert(
+        self,
+        documents: Sequence[Document],
+        vectors: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        position: int | None = None,
+    ) -> None:
+        """Add or replace by id; `vectors` has one row per document under each fingerprint."""
+        ...
+
+    def delete(self, ids: Sequence[str], *, position: int | None = None) -> int: ...
+
+    def update_scope(
+        self,
+        ids: Sequence[str],
+        *,
+        spaces: frozenset[str] | Unchanged = UNCHANGED,
+        topic: str | Unchanged | None = UNCHANGED,
+        task: str | Unchanged | None = UNCHANGED,
+        position: int | None = None,
+    ) -> int: ...
+
+    def put_vectors(self, fingerprint: str, ids: Sequence[str], vectors: NDArray[Any]) -> int: ...
+
+    def without_vector(self, fingerprint: str, limit: int) -> list[Document]:
+        """Documents that still need a vector, newest first."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> dict[str, Document]: ...
+
+    def view(self, wanted: Filter) -> View: ...
+
+    def flush(self) -> None: ...
+
+    def rebuild(self) -> None: ...
+
+    def close(self) -> None: ...

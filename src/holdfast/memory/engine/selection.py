@@ -1,0 +1,147 @@
+"""Which rows of which segments a filter lets through: ranges first, masks only where needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.memory.documents import Filter
+from holdfast.memory.engine.segment import Segment, State
+from holdfast.memory.engine.symbols import Symbols
+
+_MOST_RANGES = 32
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a segment's rows; the view numbers them from `start` on.
+
+    `live` marks the rows of the scope, over which BM25 counts; `keep` those the whole filter lets
+    through. `None` stands for all.
+    """
+
+    segment: Segment
+    state: State
+    low: int
+    high: int
+    start: int
+    live: Mask | None
+    keep: Mask | None
+
+    @property
+    def rows(self) -> int:
+        return self.high - self.low
+
+    @property
+    def population(self) -> int:
+        return self.rows if self.live is None else int(np.count_nonzero(self.live))
+
+    @property
+    def kept(self) -> int:
+        return self.rows if self.keep is None else int(np.count_nonzero(self.keep))
+
+    @property
+    def total_length(self) -> int:
+        if self.live is None:
+            return self.segment.total_length(self.low, self.high)
+        return int(self.segment.columns["length"][self.low : self.high][self.live].sum(dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Fine:
+    """The part of a filter that is decided row by row, with names already turned into codes."""
+
+    codes: tuple[tuple[str, tuple[int, ...]], ...]
+    curated: bool | None
+    since: int | None
+    until: int | None
+    chatter_since: int | None
+    excluded: NDArray[np.int64]
+
+    @property
+    def restricts(self) -> bool:
+        return bool(
+            self.codes
+            or self.curated is not None
+            or self.since is not None
+            or self.until is not None
+            or self.chatter_since is not None
+            or len(self.excluded)
+        )
+
+
+def fine_part(wanted: Filter, symbols: Symbols, excluded: NDArray[np.int64]) -> Fine:
+    fields = {
+        "topic": wanted.topics,
+        "task": wanted.tasks,
+        "session": wanted.sessions,
+        "speaker": wanted.speakers,
+    }
+    codes = tuple((name, tuple(symbols.known(names))) for name, names in fields.items() if names is not None)
+    return Fine(codes, wanted.curated, wanted.since, wanted.until, wanted.chatter_since, excluded)
+
+
+def select(parts: Sequence[tuple[Segment, State]], allowed: NDArray[np.bool_], fine: Fine) -> list[Piece]:
+    """The pieces of all segments, numbered one after another."""
+    pieces: list[Piece] = []
+    start = 0
+    for segment, state in parts:
+        for low, high, pure in _ranges(segment, state, allowed):
+            live = None if pure else _live(state, allowed, low, high)
+            keep = _keep(segment, state, low, high, live, fine)
+            pieces.append(Piece(segment, state, low, high, start, live, keep))
+            start += high - low
+    return pieces
+
+
+def _ranges(segment: Segment, state: State, allowed: NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    """Adjacent ranges of allowed groups joined; one masked cover where they are too many."""
+    wanted = set(np.flatnonzero(allowed[segment.range_group]).tolist())
+    for group, homes in state.homes.items():
+        if allowed[group]:
+            wanted |= homes
+    joined: list[tuple[int, int, bool]] = []
+    for index in sorted(wanted):
+        low, high = int(segment.edges[index]), int(segment.edges[index + 1])
+        pure = index not in state.impure
+        if joined and joined[-1][1] == low and joined[-1][2] == pure:
+            joined[-1] = (joined[-1][0], high, pure)
+        else:
+            joined.append((low, high, pure))
+    if len(joined) > _MOST_RANGES:
+        return iter([(joined[0][0], joined[-1][1], False)])
+    return iter(joined)
+
+
+def _live(state: State, allowed: NDArray[np.bool_], low: int, high: int) -> Mask:
+    live: Mask = allowed[state.group[low:high]]
+    live &= ~state.dead[low:high]
+    return live
+
+
+def _keep(segment: Segment, state: State, low: int, high: int, live: Mask | None, fine: Fine) -> Mask | None:
+    if not fine.restricts:
+        return live
+    keep = np.ones(high - low, np.bool_) if live is None else live.copy()
+    for name, codes in fine.codes:
+        column: NDArray[Any] = getattr(state, name) if name in {"topic", "task"} else segment.columns[name]
+        keep &= np.isin(column[low:high], codes)
+    if fine.curated is not None:
+        keep &= segment.columns["curated"][low:high] == fine.curated
+    if fine.since is not None:
+        keep &= segment.columns["at"][low:high] >= fine.since
+    if fine.until is not None:
+        keep &= segment.columns["at"][low:high] < fine.until
+    if fine.chatter_since is not None:
+        young = segment.columns["at"][low:high] >= fine.chatter_since
+        keep &= young | segment.columns["curated"][low:high].astype(np.bool_)
+    if len(fine.excluded):
+        rows = segment.rows_of(fine.excluded)
+        rows = rows[(rows >= low) & (rows < high)]
+        keep[rows - low] = False
+    return keep

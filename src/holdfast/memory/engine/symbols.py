@@ -1,0 +1,90 @@
+"""Small numbers for names, and for the groups by which an index lays out its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.memory.documents import Document, Filter
+
+NONE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Documents that every coarse filter treats alike, and that therefore lie side by side."""
+
+    agent: str | None
+    collection: str | None
+    source: str
+    spaces: frozenset[str]
+
+    def allowed(self, wanted: Filter) -> bool:
+        return (
+            (wanted.agents is None or self.agent in wanted.agents)
+            and (wanted.spaces is None or not wanted.spaces.isdisjoint(self.spaces))
+            and (wanted.collections is None or self.collection in wanted.collections)
+            and (wanted.sources is None or self.source in wanted.sources)
+        )
+
+
+def group_of(document: Document) -> Group:
+    return Group(document.agent, document.collection, document.source, document.spaces)
+
+
+class Symbols:
+    """Names to codes and back; what is new waits in `unsaved` until the store has committed it."""
+
+    def __init__(self, known: Iterable[tuple[int, str]] = ()) -> None:
+        self._names: dict[int, str | None] = {NONE: None, **dict(known)}
+        self._codes = {name: code for code, name in self._names.items() if name is not None}
+        self._next = max(self._names) + 1
+        self.unsaved: list[tuple[int, str]] = []
+
+    def code(self, name: str | None) -> int:
+        """The code of a name, made if new; `None` is 0."""
+        if name is None:
+            return NONE
+        known = self._codes.get(name)
+        if known is None:
+            known = self._codes[name] = self._next
+            self._names[known] = name
+            self._next += 1
+            self.unsaved.append((known, name))
+        return known
+
+    def names(self, codes: NDArray[np.int32]) -> list[str | None]:
+        return [self._names[code] for code in codes.tolist()]
+
+    def known(self, names: frozenset[str]) -> list[int]:
+        """Codes of those names that any document ever had."""
+        return [code for name in names if (code := self._codes.get(name)) is not None]
+
+
+class Groups:
+    """Groups to codes and back, and which of them a filter allows."""
+
+    def __init__(self, known: Iterable[tuple[int, Group]] = ()) -> None:
+        self._list: list[Group] = [group for _, group in sorted(known, key=lambda row: row[0])]
+        self._codes = {group: code for code, group in enumerate(self._list)}
+        self.unsaved: list[tuple[int, Group]] = []
+
+    def code(self, group: Group) -> int:
+        known = self._codes.get(group)
+        if known is None:
+            known = len(self._list)
+            self._list.append(group)
+            self._codes[group] = known
+            self.unsaved.append((known, group))
+        return known
+
+    def sources(self, codes: NDArray[np.int32]) -> list[str]:
+        return [self._list[code].source for code in codes.tolist()]
+
+    def allowed(self, wanted: Filter) -> NDArray[np.bool_]:
+        """One flag per group code."""
+        known = self._list[:]
+        return np.fromiter((group.allowed(wanted) for group in known), np.bool_, len(known))

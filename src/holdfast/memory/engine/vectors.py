@@ -1,0 +1,167 @@
+"""Vectors of one fingerprint, row by row beside a segment: int8 codes, and sign bits to scan first.
+
+A scan over few rows computes every product. A scan over many compares sign bits, keeps a generous
+share of the nearest and computes the products of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EXACT_ROWS = 12_000
+_BLOCK = 32_768
+_SAMPLE = 4_096
+_PRODUCT_BLOCK = 1_024
+
+Floats = NDArray[np.float32]
+Distances = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """Unit vectors as int8 with one scale per row (0: no vector), and their signs as 64-bit words."""
+
+    codes: NDArray[np.int8]
+    scales: Floats
+    bits: NDArray[np.uint64]
+
+    @property
+    def dims(self) -> int:
+        return int(self.codes.shape[1])
+
+    def rows(self, chosen: NDArray[Any]) -> Quantised:
+        return Quantised(self.codes[chosen], self.scales[chosen], self.bits[:, chosen])
+
+    def put(self, rows: NDArray[Any], other: Quantised) -> None:
+        """Write rows in place; the scale, which makes a row visible, goes last."""
+        self.codes[rows] = other.codes
+        self.bits[:, rows] = other.bits
+        self.scales[rows] = other.scales
+
+
+def words_for(dims: int) -> int:
+    return -(-dims // 64)
+
+
+def empty(rows: int, dims: int) -> Quantised:
+    return Quantised(
+        np.zeros((rows, dims), np.int8),
+        np.zeros(rows, np.float32),
+        np.zeros((words_for(dims), rows), np.uint64),
+    )
+
+
+def quantise(matrix: NDArray[Any]) -> Quantised:
+    """Normalise to unit length and round to int8; a zero vector counts as none."""
+    raw = np.asarray(matrix, dtype=np.float32)
+    norms = np.linalg.norm(raw, axis=1)
+    unit = raw / np.where(norms > 0, norms, 1)[:, None]
+    scales = (np.abs(unit).max(axis=1, initial=0) / 127).astype(np.float32)
+    codes = np.rint(unit / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
+    return Quantised(codes, scales, signs(codes))
+
+
+def signs(codes: NDArray[Any]) -> NDArray[np.uint64]:
+    """Sign bits, one row of 64-bit words per word position, so that scans run over whole columns."""
+    rows, dims = codes.shape
+    packed = np.zeros((rows, words_for(dims) * 8), np.uint8)
+    flags = np.packbits(codes > 0, axis=1)
+    packed[:, : flags.shape[1]] = flags
+    return np.ascontiguousarray(packed.view(np.uint64).T)
+
+
+def products(block: Quantised, low: int, high: int, query: Floats) -> Floats:
+    """Cosine of every row in a range with a unit query, converted block by block to stay in cache."""
+    out = np.empty(high - low, np.float32)
+    buffer = np.empty((min(_PRODUCT_BLOCK, high - low), block.dims), np.float32)
+    for start in range(low, high, _PRODUCT_BLOCK):
+        stop = min(high, start + _PRODUCT_BLOCK)
+        part = buffer[: stop - start]
+        part[...] = block.codes[start:stop]
+        np.vecdot(part, query, out=out[start - low : stop - low])
+    out *= block.scales[low:high]
+    return out
+
+
+def products_at(block: Quantised, rows: NDArray[Any], query: Floats) -> Floats:
+    """Cosine of some rows with a unit query, gathered block by block for the same reason."""
+    out = np.empty(len(rows), np.float32)
+    gathered = np.empty((min(_PRODUCT_BLOCK, len(rows)), block.dims), np.int8)
+    buffer = np.empty(gathered.shape, np.float32)
+    for start in range(0, len(rows), _PRODUCT_BLOCK):
+        chosen = rows[start : start + _PRODUCT_BLOCK]
+        size = len(chosen)
+        np.take(block.codes, chosen, axis=0, out=gathered[:size], mode="clip")
+        buffer[:size] = gathered[:size]
+        np.vecdot(buffer[:size], query, out=out[start : start + size])
+    out *= block.scales[rows]
+    return out
+
+
+def unknown_distances(rows: int, dims: int) -> tuple[Distances, int]:
+    """Room for distances, filled with a value beyond all, in the narrowest type that scans well.
+
+    Only the exact opposite of a query overflows a byte at 256; it is then weighed and found wanting.
+    """
+    if dims <= 256:
+        return np.full(rows, 0xFF, np.uint8), 0xFF
+    return np.full(rows, 0xFFFF, np.uint16), 0xFFFF
+
+
+def distances(block: Quantised, low: int, high: int, query_bits: NDArray[np.uint64], out: Distances) -> None:
+    """Count the differing sign bits of every row in a range, block by block to stay in cache."""
+    crossed = np.empty(min(_BLOCK, high - low), np.uint64)
+    counted = np.empty(len(crossed), np.uint8)
+    for start in range(low, high, _BLOCK):
+        stop = min(high, start + _BLOCK)
+        size = stop - start
+        total = out[start - low : stop - low]
+        total[:] = 0
+        for word, wanted in zip(block.bits, query_bits, strict=True):
+            np.bitwise_xor(word[start:stop], wanted, out=crossed[:size])
+            np.bitwise_count(crossed[:size], out=counted[:size])
+            total += counted[:size]
+
+
+def kept_for(rows: int, limit: int) -> tuple[int, int]:
+    """How many of a bit scan's nearest get their exact product: usually, and at the very most."""
+    usual = max(4_000, rows // 200, 10 * limit)
+    return usual, max(usual, 16_000, rows // 50)
+
+
+def nearest(found: Distances, wanted: int, bits: int) -> int:
+    """The least distance within which at least `wanted` rows lie, and not many more.
+
+    A sample tells about where it is; the count over all rows moves it until it holds.
+    """
+    bits = min(bits, int(np.iinfo(found.dtype).max) - 1)
+    sample = np.sort(found[:: max(1, len(found) // _SAMPLE)])
+    bar = min(int(sample[min(len(sample) - 1, len(sample) * wanted // len(found))]), bits)
+    step = 1
+    while bar < bits and np.count_nonzero(found <= bar) < wanted:
+        bar, step = min(bits, bar + step), step * 2
+    return bar
+
+
+def reach(cosine: float, bits: int) -> int:
+    """Within how many differing bits 99 % of the rows with at least this cosine lie.
+
+    Each sign differs with a chance of angle / π, so the count is nearly normal around that share.
+    """
+    chance = float(np.arccos(np.clip(cosine, -1, 1))) / np.pi
+    return int(bits * chance + 2.33 * np.sqrt(bits * chance * (1 - chance)))
+
+
+def encoded(block: Quantised) -> list[bytes]:
+    """One blob per row, for keeping vectors in a store."""
+    return [scale.tobytes() + codes.tobytes() for scale, codes in zip(block.scales, block.codes, strict=True)]
+
+
+def decoded(blobs: list[bytes], dims: int) -> Quantised:
+    raw = np.frombuffer(b"".join(blobs), np.uint8).reshape(len(blobs), dims + 4)
+    codes = raw[:, 4:].view(np.int8)
+    return Quantised(codes, raw[:, :4].copy().view(np.float32).ravel(), signs(codes))

@@ -1,0 +1,207 @@
+"""Keeping the index true to the log: new entries by position, changed and deleted ones by the change feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+
+from holdfast.errors import InvalidInput
+from holdfast.keys import parse_key
+from holdfast.log import Change, Entry, EntryType, Store, Tx, changes, entries
+from holdfast.memory.catalogue import Catalogue
+from holdfast.memory.documents import Document, Filter, Source
+from holdfast.memory.embedders.base import Embedder
+from holdfast.memory.engine.protocol import Index
+
+SEQ: Final = "change_seq"
+_BATCH: Final = 500
+_NOISE: Final = ("filtered_", "context_injection_noise", "classifier_payload_noise", "conversation_noise")
+
+TextOf = Callable[[Entry], str | None]
+SpacesOf = Callable[[Tx, Sequence[Entry]], Mapping[str, frozenset[str]]]
+
+
+def plain_text(entry: Entry) -> str | None:
+    """What of an entry can be recalled: what was said or noted, not traces of tools or the system's talk."""
+    said = entry.type in (EntryType.CONVERSATION, EntryType.NOTE, EntryType.IMPORT)
+    noise = (entry.code or "").startswith(_NOISE)
+    return entry.content if said and not noise and entry.content.strip() else None
+
+
+def own_space(_: Tx, batch: Sequence[Entry]) -> Mapping[str, frozenset[str]]:
+    return {e.id: frozenset(() if e.space_id is None else (e.space_id,)) for e in batch}
+
+
+@dataclass(slots=True)
+class Followed:
+    taken: int = 0
+    changed: int = 0
+    behind: int = 0
+
+
+class LogFollower:
+    """Takes the log into the index. What is text, and where it belongs, is told by the rooms that know."""
+
+    def __init__(
+        self,
+        store: Store,
+        index: Index,
+        catalogue: Catalogue,
+        base: Embedder,
+        *,
+        text_of: TextOf = plain_text,
+        spaces_of: SpacesOf = own_space,
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._catalogue = catalogue
+        self._base = base
+        self._text_of = text_of
+        self._spaces_of = spaces_of
+
+    def catch_up(self, limit: int = 50_000) -> Followed:
+        """Take in what happened since the last time, at most about `limit` entries; says what is left."""
+        done = Followed()
+        self._begin_feed()
+        while done.taken < limit and (count := self._take_new()):
+            done.taken += count
+        while done.changed < limit and (count := self._take_changes()):
+            done.changed += count
+        with self._store.read() as tx:
+            done.behind = max(0, entries.head(tx) - self._index.position)
+        return done
+
+    def _begin_feed(self) -> None:
+        """The feed is followed from before the first entry is taken, so that no change falls between."""
+        with self._store.read() as tx:
+            low, high = changes.bounds(tx)
+        known = self._catalogue.fact(SEQ)
+        if known is None or self._index.position == 0:
+            self._catalogue.put_fact(SEQ, str(high))
+        elif int(known) < low - 1 or int(known) > high:
+            self._compare_all()
+            self._catalogue.put_fact(SEQ, str(high))
+
+    def _compare_all(self) -> None:
+        """The feed no longer tells what changed since: hold every entry taken in so far against the log."""
+        position = 0
+        while position < self._index.position:
+            with self._store.read() as tx:
+                batch = entries.after(tx, position, limit=_BATCH)
+                documents = self._documents(tx, batch)
+            if not batch:
+                return
+            self._settle(documents)
+            position = batch[-1].position
+
+    def _take_new(self) -> int:
+        with self._store.read() as tx:
+            batch = entries.after(tx, self._index.position, limit=_BATCH)
+            documents = self._documents(tx, batch)
+        if not batch:
+            return 0
+        self._put([d for d in documents.values() if d is not None], batch[-1].position)
+        return len(batch)
+
+    def _take_changes(self) -> int:
+        seq = int(self._catalogue.fact(SEQ) or 0)
+        with self._store.read() as tx:
+            batch = changes.since(tx, seq, limit=_BATCH)
+            touched = _ids(batch, ("log.patched", "log.deleted"))
+            documents = self._documents(tx, entries.get_many(tx, touched)) if touched else {}
+        for topic in _ids(batch, ("topic.upserted", "topic.deleted")):
+            self._move_topic(topic)
+        self._settle({id_: documents.get(id_) for id_ in touched})
+        if batch:
+            self._catalogue.put_fact(SEQ, str(batch[-1].seq))
+        return len(batch)
+
+    def _settle(self, documents: Mapping[str, Document | None]) -> None:
+        """Put in what can be recalled and take out what cannot."""
+        present = [d for d in documents.values() if d is not None]
+        gone = [id_ for id_, document in documents.items() if document is None]
+        if present:
+            self._put(present, None)
+        if gone:
+            self._index.delete(gone)
+
+    def _move_topic(self, topic: str) -> None:
+        """A topic that changed its spaces takes its documents along."""
+        view = self._index.view(Filter(topics=frozenset((topic,))))
+        ids = [d.id for d in view.documents(view.recent(view.count)) if d is not None]
+        for start in range(0, len(ids), _BATCH):
+            with self._store.read() as tx:
+                batch = entries.get_many(tx, ids[start : start + _BATCH])
+                spaces = self._spaces_of(tx, batch)
+            groups: dict[frozenset[str], list[str]] = {}
+            for id_, places in spaces.items():
+                groups.setdefault(places, []).append(id_)
+            for places, members in groups.items():
+                self._index.update_scope(members, spaces=places)
+
+    def _documents(self, tx: Tx, batch: Sequence[Entry]) -> dict[str, Document | None]:
+        spaces = self._spaces_of(tx, batch)
+        return {entry.id: self._document(entry, spaces.get(entry.id, frozenset())) for entry in batch}
+
+    def _document(self, entry: Entry, spaces: frozenset[str]) -> Document | None:
+        text = None if entry.deleted_at is not None else self._text_of(entry)
+        if text is None:
+            return None
+        speaker = speaker_of(entry)
+        return Document(
+            id=entry.id,
+            text=f"[{_day(entry.created_at)}] {speaker}: {text}",
+            source=_source(entry),
+            agent=agent_of(entry),
+            spaces=spaces,
+            topic=entry.topic_id,
+            task=entry.task_id,
+            session=entry.session_key,
+            speaker=speaker,
+            at=entry.created_at,
+            curated=entry.type is EntryType.NOTE,
+            thread=entry.session_key,
+            ordinal=entry.position,
+            position=entry.position,
+        )
+
+    def _put(self, documents: Sequence[Document], position: int | None) -> None:
+        fingerprint = self._base.id.fingerprint
+        vectors = self._base.embed_documents([d.text for d in documents]) if documents else np.zeros((0, 0))
+        self._index.upsert(documents, {fingerprint: vectors} if documents else None, position=position)
+
+
+def speaker_of(entry: Entry) -> str:
+    if entry.agent_label:
+        return entry.agent_label
+    return "user" if entry.role == "user" or entry.agent_id == "user" else entry.agent_id or "unknown"
+
+
+def agent_of(entry: Entry) -> str | None:
+    """Whose conversation it is: the agent in the session's key, else the agent who wrote."""
+    if entry.session_key:
+        try:
+            named = parse_key(entry.session_key).agent_id
+        except InvalidInput:
+            named = None
+        if named is not None:
+            return named
+    return None if entry.agent_id == "user" else entry.agent_id
+
+
+def _source(entry: Entry) -> Source:
+    if entry.type is EntryType.NOTE:
+        return "note"
+    return "log" if entry.session_id is None else "transcript"
+
+
+def _ids(batch: Sequence[Change], types: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(c.entity_id for c in batch if c.type in types))
+
+
+def _day(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%d %B %Y}"

@@ -1,0 +1,221 @@
+"""Keeping the index true to the files: only what changed is read, cut and embedded again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError
+from holdfast.memory.catalogue import Catalogue, FileState
+from holdfast.memory.chunking import Chunk, chunk
+from holdfast.memory.collections import Collection
+from holdfast.memory.documents import Document
+from holdfast.memory.embedders.base import Embedder, Vectors
+from holdfast.memory.engine.protocol import Index
+from holdfast.memory.reading import read_within
+
+Progress = Callable[[str, int, int], None]
+
+_EMBED_BATCH: Final = 256
+
+
+@dataclass(slots=True)
+class Update:
+    """What an update of the index did."""
+
+    seen: int = 0
+    indexed: int = 0
+    removed: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class FileIndexer:
+    """Brings the collections of an agent into the index, and what has gone out of it."""
+
+    def __init__(
+        self,
+        index: Index,
+        catalogue: Catalogue,
+        base: Embedder,
+        clock: Clock,
+        *,
+        tokens: int = 1024,
+        overlap: int = 128,
+        cache_entries: int = 50_000,
+    ) -> None:
+        self._index = index
+        self._catalogue = catalogue
+        self._base = base
+        self._clock = clock
+        self._tokens = tokens
+        self._overlap = overlap
+        self._cache_entries = cache_entries
+
+    def update(
+        self,
+        agent: str,
+        collections: Sequence[Collection],
+        *,
+        progress: Progress | None = None,
+        force: bool = False,
+    ) -> Update:
+        """Index what changed since the last time; a file that cannot be read is reported, not fatal."""
+        done = Update()
+        for collection in collections:
+            self._collection(agent, collection, done, progress, force)
+        self._drop_unlisted(agent, collections, done)
+        self._index.flush()
+        return done
+
+    def _collection(
+        self, agent: str, collection: Collection, done: Update, progress: Progress | None, force: bool
+    ) -> None:
+        known = self._catalogue.files(agent, collection.name)
+        found = dict(collection.files())
+        for count, (path, facts) in enumerate(found.items(), 1):
+            done.seen += 1
+            before = known.get(path)
+            touched = before is None or (before.mtime, before.size) != (facts.st_mtime_ns, facts.st_size)
+            if touched or force:
+                try:
+                    self._file(agent, collection, path, before, facts.st_mtime_ns, done, force)
+                except HoldfastError as error:
+                    done.problems.append(error.message)
+            if progress is not None:
+                progress(collection.name, count, len(found))
+        for path in known.keys() - found.keys():
+            self._remove(agent, collection.name, known[path], done)
+
+    def _file(
+        self,
+        agent: str,
+        collection: Collection,
+        path: str,
+        before: FileState | None,
+        mtime: int,
+        done: Update,
+        force: bool,
+    ) -> None:
+        data = read_within(collection.root, path)
+        digest = hashlib.sha256(data).hexdigest()
+        pieces: Sequence[Chunk] = ()
+        count = before.chunk_count if before is not None else 0
+        if force or before is None or before.hash != digest:
+            pieces = chunk(data.decode("utf-8", "replace"), tokens=self._tokens, overlap=self._overlap)
+            self._put(agent, collection, path, pieces, mtime)
+            surplus = [_id(agent, collection.name, path, n) for n in range(len(pieces), count)]
+            if surplus:
+                self._index.delete(surplus)
+            count = len(pieces)
+            done.indexed += 1
+            done.chunks += count
+        self._catalogue.put_file(agent, collection.name, FileState(path, digest, mtime, len(data), count))
+
+    def _put(
+        self, agent: str, collection: Collection, path: str, pieces: Sequence[Chunk], mtime: int
+    ) -> None:
+        address = collection.address(path)
+        documents = [
+            Document(
+                id=_id(agent, collection.name, path, number),
+                text=piece.text,
+                source="file",
+                agent=agent,
+                collection=collection.name,
+                at=mtime // 1_000_000,
+                curated=collection.curated,
+                thread=f"{agent}:{collection.name}:{path}",
+                ordinal=number,
+                path=address,
+                from_line=piece.start,
+                to_line=piece.end,
+                payload={"headings": list(piece.headings)} if piece.headings else {},
+            )
+            for number, piece in enumerate(pieces)
+        ]
+        if documents:
+            vectors = embed_cached(
+                self._base,
+                [(p.hash, p.embed_text) for p in pieces],
+                self._catalogue,
+                self._clock,
+                self._cache_entries,
+            )
+            self._index.upsert(documents, {self._base.id.fingerprint: vectors})
+
+    def _remove(self, agent: str, collection: str, state: FileState, done: Update) -> None:
+        ids = [_id(agent, collection, state.path, number) for number in range(state.chunk_count)]
+        if ids:
+            self._index.delete(ids)
+        self._catalogue.drop_file(agent, collection, state.path)
+        done.removed += 1
+
+    def _drop_unlisted(self, agent: str, collections: Sequence[Collection], done: Update) -> None:
+        """A collection that is no longer configured leaves the index."""
+        listed = {collection.name for collection in collections}
+        for owner, name in self._catalogue.collections():
+            if owner == agent and name not in listed:
+                for state in self._catalogue.files(agent, name).values():
+                    self._remove(agent, name, state, done)
+
+
+def refine(
+    index: Index,
+    embedder: Embedder,
+    catalogue: Catalogue,
+    clock: Clock,
+    *,
+    limit: int = 10_000,
+    cache_entries: int = 50_000,
+    progress: Progress | None = None,
+) -> int:
+    """Give documents the vectors of a better embedder, newest first; returns how many got one."""
+    done = 0
+    fingerprint = embedder.id.fingerprint
+    while done < limit:
+        waiting = index.without_vector(fingerprint, min(_EMBED_BATCH, limit - done))
+        if not waiting:
+            break
+        texts = [(hash_of(document.text), document.text) for document in waiting]
+        vectors = embed_cached(embedder, texts, catalogue, clock, cache_entries)
+        index.put_vectors(fingerprint, [document.id for document in waiting], vectors)
+        done += len(waiting)
+        if progress is not None:
+            progress("embeddings", done, limit)
+    if done:
+        index.flush()
+    return done
+
+
+def embed_cached(
+    embedder: Embedder,
+    texts: Sequence[tuple[str, str]],
+    catalogue: Catalogue,
+    clock: Clock,
+    most: int,
+) -> Vectors:
+    """Vectors for (hash, text) pairs: known ones from the cache, the rest from the embedder, once each."""
+    import numpy as np
+
+    who = embedder.id
+    known = catalogue.embeddings(who.provider, who.fingerprint, [key for key, _ in texts])
+    missing = {key: text for key, text in texts if key not in known}
+    if missing:
+        made = embedder.embed_documents(list(missing.values()))
+        fresh = list(zip(missing, made, strict=True))
+        catalogue.put_embeddings(who.provider, who.fingerprint, fresh, now=clock.now(), most=most)
+        known |= dict(fresh)
+    return np.stack([known[key] for key, _ in texts])
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _id(agent: str, collection: str, path: str, number: int) -> str:
+    return f"file:{agent}:{collection}:{path}#{number}"

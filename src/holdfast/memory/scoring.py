@@ -1,0 +1,291 @@
+"""How what the engine finds becomes one ranked list.
+
+Two components (dense and lexical), each scaled over the whole scope, are added with the configured
+weights. To them comes what a conversation gives: the turns beside, the answer that follows a
+question, the person named, the time asked about, the passage around. Each of these is a part of the
+score that can be shown; the parts of a result add up to its score, which lies between 0 and 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import InvalidInput
+from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
+from holdfast.memory.passage import Column, Links, around, from_question, spread
+from holdfast.memory.question import Query
+from holdfast.memory.quotas import within_quotas
+from holdfast.memory.text import ASKS, NAMES_TIME
+
+_FEW = 20
+_LEAST_GRACE = 3 * 86_400_000
+_MOST_GRACE = 30 * 86_400_000
+
+
+class Candidates(Protocol):
+    """What ranking asks of an engine's view of one scope; numbers are valid within it only."""
+
+    def lexical(self, terms: Sequence[str], limit: int) -> Top: ...
+
+    def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top: ...
+
+    def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
+
+    def dense_scores(self, fingerprint: str, vector: NDArray[Any], numbers: Numbers) -> Scores:
+        """Cosines, NaN for a document that has no vector yet."""
+        ...
+
+    def neighbours(self, numbers: Numbers) -> Numbers:
+        """`(n, 2)`: the previous and the next of the same thread, -1 for none."""
+        ...
+
+    def metadata(self, numbers: Numbers) -> Metadata: ...
+
+
+class Reranker(Protocol):
+    """A slower judge of the first few; gives each a score between 0 and 1."""
+
+    def scores(self, question: str, numbers: Numbers) -> Sequence[float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """Weights of the parts. The defaults were chosen as docs/recall.md tells."""
+
+    dense: float = 0.6
+    lexical: float = 0.4
+    beside_dense: tuple[float, ...] = (0.2, 0.1)
+    beside_lexical: tuple[float, ...] = (0.3, 0.1)
+    answer_dense: float = 0.2
+    answer_lexical: float = 0.5
+    speaker: float = 0.25
+    time: float = 0.1
+    period: float = 0.1
+    statement: float = 0.05
+    curated: float = 0.3
+    passage: float = 0.3
+    passage_reach: int = 8
+    passage_best: int = 3
+    pause_ms: int = 6 * 3_600_000
+    candidates: int = 300
+    quotas: Mapping[str, float] = field(default_factory=lambda: {"transcript": 0.7, "log": 0.7})
+    quota_floor: float = 0.5
+    rerank: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = (self.dense, self.lexical, self.speaker, self.time, self.period, self.statement)
+        if min(*numbers, self.curated, self.passage) < 0 or self.dense + self.lexical <= 0:
+            raise InvalidInput(
+                "scoring weights must not be negative, nor both components zero",
+                hint="Give dense and lexical weights such as 0.6 and 0.4.",
+            )
+        if self.candidates < 1 or self.passage_best < 1 or self.passage_reach < 0:
+            raise InvalidInput(
+                "candidates and passageBest must be at least 1", hint="Leave them at their defaults."
+            )
+
+
+PROFILES: dict[str, Scoring] = {"default": Scoring(), "qmd": Scoring(dense=0.7, lexical=0.3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One result. `parts` adds up to `score`; `cosine` and `bm25` are as the engine gave them."""
+
+    number: int
+    score: float
+    parts: Mapping[str, float]
+    cosine: float | None
+    bm25: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The documents under consideration, with what the engine says of them."""
+
+    numbers: Numbers
+    metadata: Metadata
+    links: Links
+    cosine: Column
+    bm25: Column
+    asks: NDArray[np.bool_]
+    names_time: NDArray[np.bool_]
+
+
+def rank(
+    query: Query,
+    view: Candidates,
+    options: Scoring = PROFILES["default"],
+    *,
+    limit: int = 10,
+    reranker: Reranker | None = None,
+) -> list[Scored]:
+    """The best of the scope for this question, best first, newer before older where equal."""
+    numbers, beside = _gather(query, view, options)
+    if not len(numbers) or limit < 1:
+        return []
+    pool = _describe(query, view, options, numbers, beside)
+    parts = _parts(query, options, pool)
+    total: Column = np.sum(list(parts.values()), axis=0)
+    relevant = parts["dense"] + parts["lexical"] + parts["beside"] + parts["answer"] > 0
+    order = np.lexsort((numbers, -pool.metadata.at, -np.round(total, 9)))
+    order = order[relevant[order]]
+    sources = pool.metadata.source
+    chosen = within_quotas(order, total, sources, options.quotas, options.quota_floor, limit)
+    return _reranked(query, [_scored(at, pool, total, parts) for at in chosen], options, reranker)
+
+
+def _gather(query: Query, view: Candidates, options: Scoring) -> tuple[Numbers, Numbers]:
+    """The best of each component and the turns beside them, ascending, each with its neighbours."""
+    found = [view.lexical(query.terms, options.candidates).numbers]
+    if query.vector is not None:
+        found.append(view.dense(query.fingerprint, query.vector, options.candidates).numbers)
+    numbers = fresh = np.unique(np.concatenate(found).astype(np.int64))
+    beside = lent = view.neighbours(numbers)
+    for _ in range(max(len(options.beside_dense), len(options.beside_lexical))):
+        fresh = np.setdiff1d(lent[lent >= 0], numbers)
+        if not len(fresh):
+            break
+        lent = view.neighbours(fresh)
+        numbers = np.concatenate([numbers, fresh])
+        beside = np.concatenate([beside, lent])
+    order = np.argsort(numbers)
+    return numbers[order], beside[order]
+
+
+def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers, beside: Numbers) -> _Pool:
+    metadata = view.metadata(numbers)
+    cosine = np.full(len(numbers), np.nan)
+    if query.vector is not None:
+        cosine = view.dense_scores(query.fingerprint, query.vector, numbers).astype(np.float64)
+    return _Pool(
+        numbers=numbers,
+        metadata=metadata,
+        links=Links.of(numbers, beside, metadata.at, options.pause_ms),
+        cosine=cosine,
+        bm25=view.lexical_scores(query.terms, numbers).astype(np.float64),
+        asks=view.lexical_scores([ASKS], numbers) > 0,
+        names_time=view.lexical_scores([NAMES_TIME], numbers) > 0,
+    )
+
+
+def _parts(query: Query, options: Scoring, pool: _Pool) -> dict[str, Column]:
+    """Every part of the score, on one scale on which the best conceivable result has 1."""
+    parts = _components(options, pool)
+    bonus: dict[str, tuple[float, Column]] = {
+        "speaker": (options.speaker, _speaks(query, pool.metadata.speaker)),
+        "time": (options.time * query.wants_time, pool.names_time.astype(np.float64)),
+        "period": (options.period * bool(query.ranges), _in_period(query, pool.metadata.at)),
+        "curated": (options.curated, pool.metadata.curated.astype(np.float64)),
+        "statement": (options.statement, (~pool.asks).astype(np.float64)),
+    }
+    best = 1.0
+    for name, (weight, column) in bonus.items():
+        parts[name] = weight * column
+        best += weight if column.any() else 0.0
+    before: Column = np.sum(list(parts.values()), axis=0)
+    passage = around(before, pool.links, options.passage_reach, options.passage_best)
+    parts["passage"] = options.passage * passage
+    scale = 1 / (best * (1 + options.passage))
+    return {name: column * scale for name, column in parts.items()}
+
+
+def _components(options: Scoring, pool: _Pool) -> dict[str, Column]:
+    """Own words and meaning, and what the turns beside lend of theirs."""
+    known = ~np.isnan(pool.cosine)
+    meaning = _meaning(pool, known)
+    weight = options.dense / (options.dense + options.lexical) if known.any() else 0.0
+    dense = _component(meaning, weight, options.beside_dense, options.answer_dense, pool)
+    words = (1 - weight, options.beside_lexical, options.answer_lexical)
+    lexical = _component(pool.bm25, *words, pool)
+    return {
+        "dense": np.where(known, dense[0], 0.0),
+        "lexical": lexical[0] + np.where(known, 0.0, dense[0]),
+        "beside": dense[1] + lexical[1],
+        "answer": dense[2] + lexical[2],
+    }
+
+
+def _meaning(pool: _Pool, known: NDArray[np.bool_]) -> Column:
+    """Cosines above their floor; for a document that has no vector yet its words stand in."""
+    if not known.any():
+        return np.zeros(len(known))
+    above: Column = np.where(known, pool.cosine - _floor(pool.cosine[known]), 0.0)
+    most = float(pool.bm25.max())
+    stand_in = pool.bm25 / most * above.max() if most > 0 else np.zeros(len(known))
+    return np.where(known, above, stand_in)
+
+
+def _floor(cosines: Column) -> float:
+    """The cosine of what has nothing to do with the question: the least one, unless there are few.
+
+    Among a handful of documents the least may be a good one; the floor then lies near 0.
+    """
+    least = float(np.min(cosines, initial=1.0))
+    certainty = len(cosines) / (len(cosines) + _FEW)
+    return certainty * least + (1 - certainty) * min(least, 0.0)
+
+
+def _component(
+    own: Column, weight: float, beside: Sequence[float], answer: float, pool: _Pool
+) -> tuple[Column, Column, Column]:
+    """One component scaled so that the best document of the scope reaches its whole weight."""
+    lent = spread(own, pool.links, beside)
+    answered = answer * from_question(own, pool.links, pool.asks)
+    most = float(np.max(own + lent + answered))
+    scale = weight / most if most > 0 else 0.0
+    return own * scale, lent * scale, answered * scale
+
+
+def _speaks(query: Query, speakers: Sequence[str | None]) -> Column:
+    """1 for what a named person said; nothing where everyone is named, for it would not tell apart."""
+    if not query.persons or query.persons.issuperset(speaker for speaker in speakers if speaker):
+        return np.zeros(len(speakers))
+    return np.array([speaker in query.persons for speaker in speakers], np.float64)
+
+
+def _in_period(query: Query, at: NDArray[np.int64]) -> Column:
+    """1 within a named period, falling to 0 over the days after it in which it is still talked about."""
+    inside = np.zeros(len(at))
+    for period in query.ranges:
+        grace = max(_LEAST_GRACE, min(period.end - period.start, _MOST_GRACE))
+        after = 1 - (at - period.end) / grace
+        value = np.where(at < period.start, 0.0, np.clip(after, 0.0, 1.0))
+        inside = np.maximum(inside, value)
+    return inside
+
+
+def _scored(at: int, pool: _Pool, total: Column, parts: Mapping[str, Column]) -> Scored:
+    cosine = float(pool.cosine[at])
+    return Scored(
+        number=int(pool.numbers[at]),
+        score=float(total[at]),
+        parts={name: float(column[at]) for name, column in parts.items() if column[at]},
+        cosine=None if np.isnan(cosine) else cosine,
+        bm25=float(pool.bm25[at]),
+    )
+
+
+def _reranked(
+    query: Query, results: list[Scored], options: Scoring, reranker: Reranker | None
+) -> list[Scored]:
+    """The first few judged again: half the score stays, half is the judge's."""
+    if reranker is None or options.rerank < 1:
+        return results
+    head, tail = results[: options.rerank], results[options.rerank :]
+    judged = reranker.scores(query.text, np.array([result.number for result in head], np.int64))
+    halves = [_halved(result, score) for result, score in zip(head, judged, strict=True)]
+    tails = [_halved(result, 0.0) for result in tail]
+    return sorted(halves, key=lambda result: -result.score) + tails
+
+
+def _halved(result: Scored, judged: float) -> Scored:
+    parts = {name: value / 2 for name, value in result.parts.items()}
+    if judged:
+        parts["rerank"] = judged / 2
+    return replace(result, score=result.score / 2 + judged / 2, parts=parts)

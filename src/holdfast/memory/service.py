@@ -1,0 +1,323 @@
+"""The memory of the agents: search, read, write and keep up to date, each within what its chat may see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.config.memory import MemoryConfig
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.log import Entry, Store, entries
+from holdfast.memory.catalogue import Catalogue
+from holdfast.memory.collections import Collection, configured_collections, locate
+from holdfast.memory.documents import Document, Filter
+from holdfast.memory.embedding import EmbedderChain
+from holdfast.memory.engine.protocol import Index, View
+from holdfast.memory.following import LogFollower, speaker_of
+from holdfast.memory.indexing import FileIndexer, Progress, Update, refine
+from holdfast.memory.question import Query, understand
+from holdfast.memory.reading import read_within
+from holdfast.memory.recall import speakers_in
+from holdfast.memory.results import Diagnostics, Found, Hit
+from holdfast.memory.scope import PRIVATE, Chat, may_search, shows_citations
+from holdfast.memory.scoring import Reranker, Scored, Scoring, rank
+from holdfast.memory.snippets import snippet
+from holdfast.memory.writing import append_note, daily_path
+from holdfast.text import clip
+
+MAX_QUERY: Final = 4_000
+SESSIONS: Final = "sessions/"
+_INLINE: Final = 256
+_AROUND: Final = 10
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to memory, and who asks it."""
+
+    query: str
+    agent: str
+    chat: Chat = PRIVATE
+    max_results: int | None = None
+    min_score: float | None = None
+    sources: frozenset[str] | None = None
+
+
+class Workspaces(Protocol):
+    """Where an agent's files are."""
+
+    def __call__(self, agent: str) -> Path: ...
+
+
+class Memory:
+    """One index for all agents of a home; every search is held to the agent and the chat that asks."""
+
+    def __init__(
+        self,
+        index: Index,
+        catalogue: Catalogue,
+        chain: EmbedderChain,
+        *,
+        workspace: Workspaces,
+        config: Callable[[str], MemoryConfig],
+        follower: LogFollower | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        zone: tzinfo = UTC,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self.index = index
+        self.catalogue = catalogue
+        self.chain = chain
+        self._workspace = workspace
+        self._config = config
+        self._follower = follower
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._zone = zone
+        self._reranker = reranker
+
+    def search(self, ask: Ask) -> Found:
+        """What memory has on a question; an answer without results says why it may be empty."""
+        config = self._config(ask.agent)
+        _check_query(ask.query)
+        verdict = may_search(ask.chat, config.search.scope)
+        if not verdict.allowed:
+            return _refused(f"this chat may not search memory ({verdict.why})")
+        began = time.monotonic()
+        behind = self._follow_a_little()
+        view = self.index.view(self._filter(ask, config))
+        query, provider, model, fallback = self._prepare(ask.query, view)
+        limits = config.search.limits
+        wanted = min(ask.max_results or limits.max_results, 100)
+        scored = rank(query, view, self._scoring(config), limit=wanted, reranker=self._reranker)
+        least = limits.min_score if ask.min_score is None else ask.min_score
+        good = [one for one in scored if one.score >= least]
+        hits, left_out = self._hits(good, view, query, config)
+        diagnostics = Diagnostics(
+            backend="builtin",
+            mode="hybrid" if query.vector is not None else "text",
+            searched=view.count,
+            behind=behind,
+            took_ms=round((time.monotonic() - began) * 1000),
+            note="" if hits else _why_empty(view.count, behind, len(scored)),
+            left_out=left_out,
+        )
+        cite = shows_citations(config.citations, ask.chat)
+        return Found(hits, provider, model, fallback, cite, diagnostics)
+
+    def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
+        """`search` for a program: one question, asked in private."""
+        return self.search(Ask(query, agent, max_results=limit))
+
+    def read(
+        self, agent: str, path: str, *, start: int = 1, lines: int | None = None, chat: Chat = PRIVATE
+    ) -> dict[str, Any]:
+        """Lines of a memory file, or the conversation around an entry that a search found."""
+        config = self._config(agent)
+        verdict = may_search(chat, config.search.scope)
+        if not verdict.allowed:
+            raise InvalidInput(f"this chat may not read memory ({verdict.why})", code="memory_scope")
+        if start < 1 or (lines is not None and lines < 1):
+            raise InvalidInput("lines are counted from 1", hint="Use from >= 1 and lines >= 1.")
+        text = self._text_of(agent, path)
+        rows = text.splitlines()
+        most = config.get.max_lines if lines is None else lines
+        part = rows[start - 1 : start - 1 + most]
+        body = clip("\n".join(part), config.get.max_chars)
+        shown = body.count("\n") + 1 if part else 0
+        more = start - 1 + shown < len(rows)
+        return {
+            "path": path,
+            "text": body,
+            "from": start,
+            "lines": shown,
+            "totalLines": len(rows),
+            "more": more,
+        }
+
+    def write(self, agent: str, text: str, *, path: str | None = None) -> dict[str, Any]:
+        """Append a note to today's log, or to the memory file that is named, and index it at once."""
+        target = path or daily_path(self._clock.now(), self._zone)
+        line = append_note(self._workspace(agent), target, text)
+        self.update(agent)
+        return {"path": target, "line": line}
+
+    def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:
+        """Bring the agent's files into the index."""
+        search = self._config(agent).search
+        indexer = FileIndexer(
+            self.index,
+            self.catalogue,
+            self.chain.base,
+            self._clock,
+            tokens=search.chunking.tokens,
+            overlap=search.chunking.overlap,
+            cache_entries=search.embedding.cache_entries,
+        )
+        done = indexer.update(agent, self.collections(agent), progress=progress, force=force)
+        self.catalogue.put_fact(f"updated:{agent}", str(self._clock.now()))
+        return done
+
+    def follow(self, limit: int = 50_000) -> int:
+        """Take in what is new in the log; returns how far behind the index still is."""
+        return 0 if self._follower is None else self._follower.catch_up(limit).behind
+
+    def refine(self, *, limit: int = 10_000, progress: Progress | None = None) -> int:
+        """Let the better embedders, as far as they are there, catch up; newest documents first."""
+        return sum(
+            refine(self.index, embedder, self.catalogue, self._clock, limit=limit, progress=progress)
+            for embedder in self.chain.preferred
+        )
+
+    def collections(self, agent: str) -> list[Collection]:
+        return configured_collections(self._config(agent).search, self._workspace(agent))
+
+    def status(self, agent: str) -> dict[str, Any]:
+        files = {c.name: self.catalogue.files(agent, c.name) for c in self.collections(agent)}
+        mine = self.index.view(Filter(agents=frozenset((agent,))))
+        return {
+            "backend": "builtin",
+            "agent": agent,
+            "documents": mine.count,
+            "documentsInAll": self.index.count,
+            "position": self.index.position,
+            "updatedAt": self.catalogue.fact(f"updated:{agent}"),
+            "collections": [
+                {"name": name, "files": len(known), "chunks": sum(f.chunk_count for f in known.values())}
+                for name, known in files.items()
+            ],
+            "embedders": [
+                {"provider": e.id.provider, "model": e.id.model, "dims": e.id.dims, "covered": share}
+                for e, share in self._coverage(mine)
+            ],
+        }
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalogue.close()
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _follow_a_little(self) -> int:
+        """Read your own writes: what was just said is taken in before it is searched for."""
+        return 0 if self._follower is None else self._follower.catch_up(_INLINE).behind
+
+    def _filter(self, ask: Ask, config: MemoryConfig) -> Filter:
+        sources = {"file", "note", "transcript", "log"} if ask.sources is None else set(ask.sources)
+        if not config.search.sessions.enabled:
+            sources -= {"transcript", "log"}
+        keep = config.search.sessions.retention_days
+        since = self._clock.now() - keep * _DAY_MS if keep else 0
+        return Filter(
+            agents=frozenset((ask.agent,)),
+            sources=frozenset(sources),  # type: ignore[arg-type]
+            chatter_since=since if keep else None,
+        )
+
+    def _prepare(self, question: str, view: View) -> tuple[Query, str, str, str | None]:
+        query = understand(question, self._clock.now(), speakers_in(view, question), self._zone)
+        if not view.count:
+            return query, "none", "none", None
+        covered = {e.id.fingerprint: share for e, share in self._coverage(view)}
+        made = self.chain.question(query.dense_text, covered)
+        who = made.embedder.id
+        return query.with_vector(made.vector, who.fingerprint), who.provider, who.model, made.fallback
+
+    def _coverage(self, view: View) -> list[tuple[Any, float]]:
+        chosen = [*self.chain.preferred, self.chain.base]
+        count = view.count
+        return [(e, round(view.with_vector(e.id.fingerprint) / count, 4) if count else 0.0) for e in chosen]
+
+    def _scoring(self, config: MemoryConfig) -> Scoring:
+        dense, lexical = config.search.normalised
+        rerank = config.search.rerank
+        return replace(
+            Scoring(), dense=dense, lexical=lexical, rerank=rerank.candidates if rerank.enabled else 0
+        )
+
+    def _hits(
+        self, scored: Sequence[Scored], view: View, query: Query, config: MemoryConfig
+    ) -> tuple[list[Hit], int]:
+        import numpy as np
+
+        limits = config.search.limits
+        documents = view.documents(np.array([one.number for one in scored], np.int64))
+        hits: list[Hit] = []
+        room = limits.max_injected_chars
+        for one, document in zip(scored, documents, strict=True):
+            if document is None or room <= 0:
+                continue
+            most = min(limits.max_snippet_chars, room)
+            hits.append(_hit(one, document, query.terms, most))
+            room -= len(hits[-1].snippet)
+        return hits, len(scored) - len(hits)
+
+    def _text_of(self, agent: str, path: str) -> str:
+        if path.startswith(SESSIONS) and self._store is not None:
+            return self._conversation(agent, path.removeprefix(SESSIONS).removesuffix(".md"))
+        collection, relative = locate(self.collections(agent), path)
+        return read_within(collection.root, relative).decode("utf-8", "replace")
+
+    def _conversation(self, agent: str, entry_id: str) -> str:
+        """The entry, with what was said just before and after it; only if it is the agent's own."""
+        known = self.index.get([entry_id]).get(entry_id)
+        if known is None or known.agent != agent or self._store is None:
+            raise NotFound(f"memory has no conversation {entry_id[:80]!r}", code="unknown_file")
+        with self._store.read() as tx:
+            entry = entries.get(tx, entry_id)
+            around = entries.around(tx, entry, before=_AROUND, after=_AROUND)
+        return "\n\n".join(_said(one) for one in around)
+
+
+def _hit(one: Scored, document: Document, terms: Sequence[str], most: int) -> Hit:
+    from_file = document.source == "file"
+    piece = snippet(document.text, terms, first_line=document.from_line or 1, most=most)
+    return Hit(
+        id=document.id,
+        path=document.path or f"{SESSIONS}{document.id}.md",
+        snippet=piece.text,
+        start=piece.start if from_file else None,
+        end=piece.end if from_file else None,
+        score=one.score,
+        source="memory" if document.source in ("file", "note") else "sessions",
+        parts=one.parts,
+        at=document.at,
+    )
+
+
+def _said(entry: Entry) -> str:
+    from holdfast.clock import iso
+
+    return f"**{speaker_of(entry)}** ({iso(entry.created_at)}):\n{entry.content}"
+
+
+def _check_query(query: str) -> None:
+    if not query.strip():
+        raise InvalidInput("there is no question", hint="Say what to look for.")
+    if len(query) > MAX_QUERY:
+        raise InvalidInput(f"a question has at most {MAX_QUERY} characters", hint="Ask for the gist of it.")
+
+
+def _refused(why: str) -> Found:
+    nothing = Diagnostics(backend="builtin", mode="refused", searched=0, behind=0, took_ms=0, note=why)
+    return Found((), "none", "none", None, False, nothing)
+
+
+def _why_empty(searched: int, behind: int, scored: int) -> str:
+    if scored:
+        return f"{scored} results lie below the least score"
+    if not searched:
+        return "nothing is indexed for this agent yet; run `holdfast memory index`"
+    late = f"; {behind} log entries are not indexed yet" if behind else ""
+    return f"none of {searched} documents matches{late}"

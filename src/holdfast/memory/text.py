@@ -1,0 +1,141 @@
+"""Words as the index sees them: folded, split, stemmed, the same for documents and questions.
+
+Every term is made of letters and digits only, so any engine's whitespace or unicode tokenizer keeps
+it whole. Identifiers, paths, addresses and versions are kept whole (joined without their marks) and
+in parts; Chinese, Japanese and Korean become overlapping pairs of characters. A document also gets
+cue terms, by which the scoring knows a text that asks something or that names a time.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from holdfast.memory.folding import fold
+from holdfast.memory.stopwords import ENGLISH, GERMAN
+from holdfast.memory.timewords import names_time
+
+Language = Literal["english", "german"]
+
+ASKS: Final = "0cueasks"
+"""Cue term of a document that asks a question."""
+NAMES_TIME: Final = "0cuetime"
+"""Cue term of a document that says when something happens."""
+
+_CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f々〆"
+_LETTER = rf"[^\W_{_CJK}]"
+_RUN = re.compile(rf"[{_CJK}]+|{_LETTER}+(?:['’._/\\@:#+\-]{{1,3}}{_LETTER}+)*")
+_PIECE = re.compile(rf"{_LETTER}+")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\WA-Z\d_]+|[A-Z]+")
+_ELISION = re.compile(r"['’](?:s|re|ve|ll|d|m)$", re.IGNORECASE)
+_NEGATION = re.compile(r"\w+n['’]t", re.IGNORECASE)
+_HEADER = re.compile(r"^\s*\[[^\]]{1,80}\]")
+_STOPS: dict[Language, frozenset[str]] = {"english": ENGLISH, "german": GERMAN}
+_LONGEST_TERM = 64
+_LONGEST_RUN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """A question's terms: `content` decides; `every` has its stop words too."""
+
+    content: tuple[str, ...]
+    every: tuple[str, ...]
+    language: Language
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What to search for: a question of nothing but stop words is still searched."""
+        return self.content or self.every
+
+
+def terms(text: str) -> list[str]:
+    """The terms under which a document is found, in order and with repeats, and its cues last."""
+    language = language_of(text)
+    found = [term for run in _runs(text) for term in _content_forms(run, language)]
+    return [*found, *cues(text)]
+
+
+def query_terms(text: str) -> QueryTerms:
+    """The terms of a question, each once, in the order in which they stand."""
+    language = language_of(text)
+    every: dict[str, None] = {}
+    content: dict[str, None] = {}
+    for run in _runs(text):
+        every.update(dict.fromkeys(_forms(run, language)))
+        content.update(dict.fromkeys(_content_forms(run, language)))
+    return QueryTerms(tuple(content), tuple(every), language)
+
+
+def cues(text: str) -> list[str]:
+    """The cue terms of a document; a date in square brackets before it is its own, not a cue."""
+    body = _HEADER.sub("", text, count=1)
+    found = [ASKS] if "?" in body or "？" in body else []
+    return [*found, NAMES_TIME] if names_time(body) else found
+
+
+def language_of(text: str) -> Language:
+    """German where German function words outnumber English ones, else English."""
+    words = _PIECE.findall(fold(text[:2000]))
+    german = sum(word in GERMAN for word in words)
+    return "german" if german > sum(word in ENGLISH for word in words) else "english"
+
+
+def _runs(text: str) -> list[str]:
+    """Runs of the text: plain words, identifiers with their marks, stretches of CJK."""
+    return _RUN.findall(unicodedata.normalize("NFC", text))
+
+
+@lru_cache(maxsize=1 << 16)
+def _content_forms(run: str, language: Language) -> tuple[str, ...]:
+    """The terms of a run, none for a function word."""
+    word = _ELISION.sub("", run)
+    if fold(word) in _STOPS[language] or _NEGATION.fullmatch(word):
+        return ()
+    return _forms(run, language)
+
+
+def _forms(run: str, language: Language) -> tuple[str, ...]:
+    if _is_cjk(run[0]):
+        run = unicodedata.normalize("NFKC", run)
+        return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
+    pieces = _PIECE.findall(_ELISION.sub("", run))
+    parts = [fold(part) for piece in pieces for part in _camel_parts(piece)]
+    if len(parts) > 1:
+        parts = [part for part in parts if part not in _STOPS[language]]
+        parts += [_whole(pieces)] if len(run) <= _LONGEST_RUN else []
+    return tuple(_stem(part, language)[:_LONGEST_TERM] for part in parts)
+
+
+def _whole(pieces: list[str]) -> str:
+    """The identifier as one term; numbers keep a joint, so that version 1.2.3 is not the number 123."""
+    joined = fold("".join(pieces))
+    return "p".join(pieces) if joined.isdigit() else joined
+
+
+def _camel_parts(piece: str) -> list[str]:
+    """`parseJsonFile` in its parts; a plain word or a code such as `7F3A` stays as it is."""
+    if piece.islower() or piece.istitle() or piece.isupper() or not piece.isalpha():
+        return [piece]
+    return _CAMEL.findall(piece) or [piece]
+
+
+def _is_cjk(char: str) -> bool:
+    return re.match(f"[{_CJK}]", char) is not None
+
+
+def _stem(word: str, language: Language) -> str:
+    if not word.isascii() or not word.isalpha() or len(word) < 3:
+        return word
+    stemmed: str = _stemmer(language).stemWord(word)
+    return stemmed
+
+
+@lru_cache(maxsize=2)
+def _stemmer(language: Language) -> Any:
+    import Stemmer  # type: ignore[import-not-found]
+
+    return Stemmer.Stemmer(language)

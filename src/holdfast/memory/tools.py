@@ -1,0 +1,82 @@
+"""The three tools by which an agent uses its memory: their schemas, and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.errors import InvalidInput
+from holdfast.memory.scope import Chat
+from holdfast.memory.service import MAX_QUERY, Ask, Memory
+
+
+class SearchInput(BaseModel):
+    """Look into long-term memory: notes, daily logs and past conversations."""
+
+    model_config = ConfigDict(extra="forbid")
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY, description="What to look for.")]
+    maxResults: Annotated[int | None, Field(ge=1, le=100, description="Results at most.")] = None  # noqa: N815
+    minScore: Annotated[float | None, Field(ge=0, le=1, description="Least score.")] = None  # noqa: N815
+
+
+class GetInput(BaseModel):
+    """Read lines of a memory file, or the conversation around something that a search found."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    path: Annotated[str, Field(min_length=1, max_length=1024, description="A path from memory_search.")]
+    start: Annotated[int, Field(alias="from", ge=1, description="First line.")] = 1
+    lines: Annotated[int | None, Field(ge=1, le=10_000, description="Number of lines.")] = None
+
+
+class WriteInput(BaseModel):
+    """Keep something for later: appends to today's log, or to the memory file that is named."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: Annotated[str, Field(min_length=1, max_length=64_000, description="The note, in markdown.")]
+    path: Annotated[
+        str | None, Field(max_length=1024, description="MEMORY.md or memory/NAME.md; else today's log.")
+    ] = None
+
+
+INPUTS: Final[dict[str, type[BaseModel]]] = {
+    "memory_search": SearchInput,
+    "memory_get": GetInput,
+    "memory_write": WriteInput,
+}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Name → description and JSON Schema of the input."""
+    return {
+        name: {"description": model.__doc__, "parameters": model.model_json_schema()}
+        for name, model in INPUTS.items()
+    }
+
+
+def call(
+    memory: Memory, name: str, arguments: Mapping[str, Any], *, agent: str, chat: Chat
+) -> dict[str, Any]:
+    """Run one of the tools for an agent in a chat. What it reads is data, never an instruction."""
+    if name not in INPUTS:
+        raise InvalidInput(f"no memory tool {name[:40]!r}", hint=f"There are {', '.join(INPUTS)}.")
+    given = _checked(INPUTS[name], arguments)
+    match given:
+        case SearchInput():
+            ask = Ask(given.query, agent, chat, given.maxResults, given.minScore)
+            return memory.search(ask).json()
+        case GetInput():
+            return memory.read(agent, given.path, start=given.start, lines=given.lines, chat=chat)
+        case WriteInput():
+            return memory.write(agent, given.text, path=given.path)
+    raise AssertionError(name)
+
+
+def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
+    try:
+        return model.model_validate(dict(arguments))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"]) or "the arguments"
+        raise InvalidInput(f"{where}: {first['msg']}", hint="See the tool's schema.") from error

@@ -1,0 +1,261 @@
+"""The embedded index at its edges: crashes, damage, threads, rare words, spaces of vectors."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, vector_of
+
+from holdfast.errors import Conflict, InvalidInput, Unavailable
+from holdfast.memory.documents import Document, Filter
+from holdfast.memory.engine.embedded import EmbeddedIndex
+from holdfast.memory.text import terms
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def index(folder: Path) -> Iterator[EmbeddedIndex]:
+    opened = EmbeddedIndex(folder, seal_rows=64)
+    yield opened
+    opened.close()
+
+
+def note(number: int, text: str, **fields: object) -> Document:
+    return Document(id=f"n{number}", text=text, position=number + 1, **fields)  # type: ignore[arg-type]
+
+
+def found(
+    index: EmbeddedIndex, question: str, wanted: Filter | None = None, limit: int = 10
+) -> list[str | None]:
+    view = index.view(wanted or Filter())
+    return ids_of(view, view.lexical(terms(question), limit).numbers)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from holdfast.memory.documents import Document
+from holdfast.memory.engine.embedded import EmbeddedIndex
+
+index = EmbeddedIndex(Path(sys.argv[1]), seal_rows=64)
+number = max(0, index.position - 5)
+while True:
+    numbers = range(number, number + 5)
+    index.upsert([Document(f"d{n}", f"entry word{n}", position=n + 1) for n in numbers])
+    if number >= 50:
+        index.delete([f"d{number - 50}"])
+        index.update_scope([f"d{number - 49}"], topic="moved")
+    number += 5
+    print(index.position, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_all_that_it_acknowledged(folder: Path) -> None:
+    for acknowledged_at_least in (60, 120, 200):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout is not None
+        acknowledged = 0
+        while acknowledged < acknowledged_at_least:
+            acknowledged = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        opened = EmbeddedIndex(folder, seal_rows=64)
+        assert opened.position >= acknowledged
+        for number in range(acknowledged):
+            there = found(opened, f"word{number}")
+            if number % 5 or number >= opened.position - 50:
+                assert there == [f"d{number}"]
+            elif number <= acknowledged - 55:
+                assert there == []
+        assert opened.get(["d6"])["d6"].topic == "moved"
+        opened.close()
+
+
+def test_a_rare_word_decides_beside_common_ones(index: EmbeddedIndex) -> None:
+    common = [note(n, "the harbour meeting about the harbour plan and the tide") for n in range(300)]
+    index.upsert([note(999, "the harbour plan names the quokka once"), *common])
+    assert found(index, "harbour plan meeting quokka")[0] == "n999"
+
+
+def test_the_oldest_document_is_found_after_many_merges(index: EmbeddedIndex) -> None:
+    index.upsert([note(0, "the first thing ever said was zanzibar")])
+    for start in range(1, 600, 7):
+        index.upsert([note(n, f"later talk number{n}") for n in range(start, start + 7)])
+    assert len(index.segments) < 12
+    assert found(index, "zanzibar") == ["n0"]
+
+
+def test_a_write_is_found_by_the_next_search(index: EmbeddedIndex) -> None:
+    for number in range(40):
+        index.upsert([note(number, f"fresh word{number}")])
+        assert found(index, f"word{number}") == [f"n{number}"]
+
+
+def test_a_small_scope_is_not_crowded_out_by_a_large_one(index: EmbeddedIndex) -> None:
+    index.upsert([note(n, "anchor anchor anchor", spaces=frozenset({"big"})) for n in range(200)])
+    index.upsert([note(900, "one anchor among many other words here", spaces=frozenset({"small"}))])
+    index.flush()
+    assert found(index, "anchor", Filter(spaces=frozenset({"small"})), limit=1) == ["n900"]
+
+
+def test_what_one_agent_wrote_changes_no_score_of_another(index: EmbeddedIndex) -> None:
+    index.upsert([note(1, "kelp grows", agent="a"), note(2, "tide turns", agent="a")])
+    view = index.view(Filter(agents=frozenset({"a"})))
+    before = view.lexical(["kelp", "tide"], 5).scores.tolist()
+    index.upsert([note(n, "kelp kelp kelp", agent="b") for n in range(10, 60)])
+    after = index.view(Filter(agents=frozenset({"a"}))).lexical(["kelp", "tide"], 5)
+    assert after.scores.tolist() == before
+
+
+def test_a_moved_topic_is_found_in_its_new_spaces_only(index: EmbeddedIndex) -> None:
+    index.upsert([note(n, "anchor", spaces=frozenset({"old"}), topic="t") for n in range(100)])
+    index.flush()
+    ids = [f"n{n}" for n in range(0, 100, 2)]
+    assert index.update_scope(ids, spaces=frozenset({"new", "other"})) == 50
+    assert set(found(index, "anchor", Filter(spaces=frozenset({"new"})), 200)) == set(ids)
+    assert len(found(index, "anchor", Filter(spaces=frozenset({"old"})), 200)) == 50
+    index.compact()
+    assert set(found(index, "anchor", Filter(spaces=frozenset({"other"})), 200)) == set(ids)
+
+
+def test_a_view_stays_as_it_was_while_the_index_goes_on(index: EmbeddedIndex) -> None:
+    index.upsert([note(n, f"kelp word{n}") for n in range(50)])
+    view = index.view(Filter())
+    index.delete([f"n{n}" for n in range(25)])
+    index.compact()
+    assert view.count == 50
+    assert len(view.lexical(["kelp"], 100).numbers) == 50
+    assert index.view(Filter()).count == 25
+
+
+def test_vectors_of_two_models_never_mix(index: EmbeddedIndex) -> None:
+    documents = [note(n, f"text {n}") for n in range(20)]
+    index.upsert(documents, {FINGERPRINT: np.array([vector_of(d.text) for d in documents])})
+    other = np.array([vector_of(d.text, "other:8")[:8] for d in documents[:5]])
+    assert index.put_vectors("other:8", [d.id for d in documents[:5]], other) == 5
+    index.flush()
+    view = index.view(Filter())
+    top = view.dense("other:8", vector_of("text 3", "other:8")[:8], 20)
+    assert len(top.numbers) == 5
+    assert ids_of(view, top.numbers)[0] == "n3"
+    assert ids_of(view, view.dense(FINGERPRINT, vector_of("text 7"), 1).numbers) == ["n7"]
+    assert len(view.dense("unknown", vector_of("x"), 5).numbers) == 0
+    assert len(view.lexical(["text"], 50).numbers) == 20
+
+
+def test_vectors_of_the_wrong_width_or_number_are_refused(index: EmbeddedIndex) -> None:
+    index.upsert([note(1, "kelp")], {FINGERPRINT: np.ones((1, DIMS))})
+    with pytest.raises(InvalidInput):
+        index.put_vectors(FINGERPRINT, ["n1"], np.ones((1, DIMS + 1)))
+    with pytest.raises(InvalidInput):
+        index.upsert([note(2, "tide")], {FINGERPRINT: np.ones((2, DIMS))})
+    with pytest.raises(InvalidInput):
+        index.view(Filter()).dense(FINGERPRINT, np.ones(3), 5)
+    assert index.count == 1
+    assert found(index, "tide") == []
+
+
+def test_a_scan_by_sign_bits_finds_what_an_exact_one_does(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    centres = rng.standard_normal((400, 128))
+    rows = 24_000
+    vectors = (centres[rng.integers(0, 400, rows)] + 0.9 * rng.standard_normal((rows, 128))).astype(
+        np.float32
+    )
+    index = EmbeddedIndex(folder)
+    for start in range(0, rows, 4_000):
+        batch = [Document(f"{n}", "") for n in range(start, start + 4_000)]
+        index.upsert(batch, {"wide:128": vectors[start : start + 4_000]})
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    view = index.view(Filter())
+    hits = 0
+    for query in rng.choice(unit, 40) + 0.05 * rng.standard_normal((40, 128)):
+        exact = np.argsort(-(unit @ query))[:20]
+        near = ids_of(view, view.dense("wide:128", query, 20).numbers)
+        hits += len({str(n) for n in exact} & set(near))
+    index.close()
+    assert hits / 800 >= 0.99
+
+
+def test_readers_see_whole_batches_while_a_writer_works(index: EmbeddedIndex) -> None:
+    """Every batch has one document per space; no search may see part of a batch or another's space."""
+    batches, stop = 120, threading.Event()
+
+    def read() -> int:
+        seen = 0
+        while not stop.is_set():
+            everywhere = index.view(Filter())
+            assert everywhere.count % 3 == 0
+            assert everywhere.count >= seen
+            seen = everywhere.count
+            view = index.view(Filter(spaces=frozenset({"s1"})))
+            top = view.lexical(["kelp"], 500)
+            documents = [d for d in view.documents(top.numbers) if d is not None]
+            assert len(documents) == view.count
+            assert all(d.spaces == {"s1"} for d in documents)
+            dense = view.dense(FINGERPRINT, vector_of("kelp"), 500)
+            assert len(dense.numbers) == view.count
+        return seen
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        for batch in range(batches):
+            documents = [
+                note(batch * 3 + s, f"kelp word{batch}", spaces=frozenset({f"s{s}"})) for s in range(3)
+            ]
+            index.upsert(documents, {FINGERPRINT: np.array([vector_of(d.text) for d in documents])})
+        stop.set()
+        assert all(reader.result() <= batches * 3 for reader in readers)
+    assert index.view(Filter()).count == batches * 3
+
+
+def test_a_second_process_is_told_that_the_index_is_open(index: EmbeddedIndex, folder: Path) -> None:
+    with pytest.raises(Conflict) as refused:
+        EmbeddedIndex(folder)
+    assert refused.value.code == "index_in_use"
+
+
+def test_a_damaged_store_says_that_it_must_be_rebuilt(folder: Path) -> None:
+    EmbeddedIndex(folder).close()
+    (folder / "index.db").write_bytes(b"not a database, by any means" * 100)
+    for path in folder.glob("index.db-*"):
+        path.unlink()
+    with pytest.raises(Unavailable) as refused:
+        EmbeddedIndex(folder)
+    assert refused.value.code == "index_damaged"
+    shutil.rmtree(folder)
+    EmbeddedIndex(folder).close()
+
+
+def test_another_way_of_cutting_words_indexes_the_stored_texts_again(folder: Path) -> None:
+    first = EmbeddedIndex(folder)
+    first.upsert([note(1, "Kelp Forest")], {FINGERPRINT: vector_of("x")[None, :]})
+    first.close()
+    second = EmbeddedIndex(folder, analyse=lambda text: [text.upper()])
+    view = second.view(Filter())
+    assert ids_of(view, view.lexical(["KELP FOREST"], 5).numbers) == ["n1"]
+    assert second.without_vector(FINGERPRINT, 5) == []
+    second.close()
+
+
+def test_a_repeated_id_in_one_batch_keeps_the_last(index: EmbeddedIndex) -> None:
+    model = Model()
+    batch = [note(1, "kelp"), note(2, "tide"), note(1, "anchor")]
+    index.upsert(batch, {FINGERPRINT: np.array([vector_of(d.text) for d in batch])})
+    model.upsert(batch, embedded=True)
+    assert_same(index, model, Filter(), ["kelp", "tide", "anchor"])

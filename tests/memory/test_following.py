@@ -1,0 +1,119 @@
+"""The log in memory: what was said is found at once, and what was withdrawn is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conftest_memory import Desk
+
+from builders import append
+from holdfast.clock import ManualClock
+from holdfast.log import EntryType, Store, entries
+
+KEY = "agent:main:main"
+
+
+def say(desk: Desk, text: str, **fields: object) -> str:
+    return append(desk.store, text, **{"session_key": KEY, "role": "user", **fields}).id
+
+
+def test_what_was_said_a_moment_ago_is_found(new_desk: Callable[..., Desk], store: Store) -> None:
+    desk = new_desk(store)
+    id_ = say(desk, "My sister Ines has the key to the boathouse.")
+    (hit,) = desk.ask("who can open the boathouse?").hits
+    assert (hit.path, hit.source) == (f"sessions/{id_}.md", "sessions")
+
+
+def test_a_hit_leads_back_to_the_conversation_around_it(desk: Desk) -> None:
+    say(desk, "Where did we put the ladder?")
+    id_ = say(desk, "Behind the shed, next to the rain barrel.", role="assistant", agent_id="main")
+    say(desk, "Thanks!")
+    desk.memory.follow()
+    text = desk.memory.read("main", f"sessions/{id_}.md")["text"]
+    assert text.index("ladder") < text.index("rain barrel") < text.index("Thanks")
+
+
+def test_tool_traces_and_system_talk_are_not_recalled(desk: Desk) -> None:
+    say(desk, "The walrus file was written.", type=EntryType.ACTION)
+    say(desk, "Turn 3 about the walrus was interrupted.", type=EntryType.SYSTEM)
+    assert desk.ask("walrus").hits == []
+
+
+def test_a_deleted_entry_is_forgotten_and_a_corrected_one_is_found_by_its_new_words(desk: Desk) -> None:
+    gone, wrong = say(desk, "The albatross left."), say(desk, "Call Mr Pemberton.")
+    desk.memory.follow()
+    with desk.store.write() as tx:
+        entries.delete(tx, gone)
+        entries.correct(tx, wrong, "Call Mr Featherstonehaugh.")
+    assert desk.ask("albatross").hits == []
+    assert [h.id for h in desk.ask("Featherstonehaugh").hits] == [wrong]
+    assert not any("Pemberton" in h.snippet for h in desk.ask("Pemberton").hits)
+
+
+def test_one_agent_does_not_recall_what_was_said_to_another(desk: Desk) -> None:
+    say(desk, "The code word is marmalade.", session_key="agent:work:main")
+    assert desk.ask("marmalade", "main").hits == []
+    assert len(desk.ask("marmalade", "work").hits) == 1
+
+
+def test_notes_count_above_chatter(desk: Desk) -> None:
+    for number in range(8):
+        say(desk, f"We talked about the harbour plan again, part {number}.")
+    note = say(desk, "Harbour plan: dredge in May.", type=EntryType.NOTE)
+    assert desk.ask("harbour plan").hits[0].id == note
+
+
+def test_chatter_does_not_crowd_out_files(desk: Desk) -> None:
+    desk.write("MEMORY.md", "The reactor manual is in drawer four.")
+    desk.memory.update("main")
+    for number in range(40):
+        say(desk, f"Let us talk about the reactor manual again, number {number}.")
+    assert "MEMORY.md" in [hit.path for hit in desk.ask("reactor manual").hits]
+
+
+def test_conversations_older_than_the_retention_are_not_recalled_but_notes_are(
+    new_desk: Callable[..., Desk], sqlite_store: Store, clock: ManualClock
+) -> None:
+    desk = new_desk(sqlite_store, search={"sessions": {"retentionDays": 30}})
+    say(desk, "The comet passes tonight.")
+    note = say(desk, "Comet: bring the telescope.", type=EntryType.NOTE)
+    clock.advance(hours=24 * 31)
+    assert [hit.id for hit in desk.ask("comet").hits] == [note]
+
+
+def test_conversations_can_be_left_out_altogether(new_desk: Callable[..., Desk], sqlite_store: Store) -> None:
+    desk = new_desk(sqlite_store, search={"sessions": {"enabled": False}})
+    say(desk, "The comet passes tonight.")
+    assert desk.ask("comet").hits == []
+
+
+def test_an_index_that_fell_behind_catches_up_and_equals_a_fresh_one(
+    new_desk: Callable[..., Desk], sqlite_store: Store
+) -> None:
+    early = new_desk(sqlite_store, index="early")
+    for number in range(30):
+        say(early, f"Item {number} of the inventory.")
+        if number % 10 == 0:
+            early.memory.follow()
+    with sqlite_store.write() as tx:
+        page = entries.listing(tx, entries.EntryFilter(session_key=KEY), limit=5)
+        for entry in page.entries:
+            entries.delete(tx, entry.id)
+    early.memory.follow()
+    fresh = new_desk(sqlite_store, index="fresh")
+    fresh.memory.follow()
+    assert fresh.memory.index.count == early.memory.index.count == 25
+    question = "inventory item 12"
+    assert [h.id for h in early.ask(question).hits] == [h.id for h in fresh.ask(question).hits]
+
+
+def test_a_change_feed_that_was_pruned_past_the_index_leads_to_a_new_build(desk: Desk) -> None:
+    gone = say(desk, "The gazebo burned down.")
+    desk.memory.follow()
+    with desk.store.write() as tx:
+        entries.delete(tx, gone)
+    for number in range(3):
+        say(desk, f"filler {number}")
+    with desk.store.write() as tx:
+        tx.conn.exec_driver_sql("DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes)")
+    assert gone not in [hit.id for hit in desk.ask("gazebo").hits]

@@ -1,0 +1,95 @@
+"""Terms: the same word is found however it was written, and a code is found whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.memory.folding import fold
+from holdfast.memory.text import ASKS, NAMES_TIME, language_of, query_terms, terms
+
+
+@pytest.mark.parametrize(
+    ("document", "question"),
+    [
+        ("We planned the camping trips", "camping trip"),
+        ("André met Zoë at the café", "Andre Zoe cafe"),
+        ("Andre met Zoe at the cafe", "André, Zoë, Café"),
+        ("Straße in Łódź", "strasse lodz"),
+        ("it failed with ERR_7F3A-22 again", "ERR_7F3A-22"),
+        ("it failed with ERR_7F3A-22 again", "err7f3a22"),
+        ("see src/foo/bar.py", "src/foo/bar.py"),
+        ("see src/foo/bar.py", "bar.py"),
+        ("call parseJsonFile here", "json"),
+        ("call parseJsonFile here", "parsejsonfile"),
+        ("set max_retry_count to 3", "retry"),
+        ("set max_retry_count to 3", "max_retry_count"),
+        ("write to jo.doe@example.org", "jo.doe@example.org"),
+        ("upgraded to 1.2.3", "1.2.3"),
+        ("my e-mail", "email"),
+        ("東京に行きました", "東京"),
+        ("カラオケが好き", "カラオケ"),
+        ("서울에서 만나요", "서울"),
+        ("Die Rechnungen sind bezahlt und liegen im Haus", "Wo ist die Rechnung?"),
+        ("Caroline's garden", "Caroline"),
+    ],
+)
+def test_a_question_finds_the_document(document: str, question: str) -> None:
+    asked = query_terms(question).terms
+    assert asked
+    assert set(asked) & set(terms(document))
+
+
+def test_every_term_of_an_identifier_asked_for_is_in_the_document() -> None:
+    document = terms("it failed with ERR_7F3A-22 in src/foo/bar.py, version 1.2.3")
+    for identifier in ("ERR_7F3A-22", "src/foo/bar.py", "1.2.3"):
+        assert set(query_terms(identifier).terms) <= set(document)
+
+
+def test_a_version_is_not_the_number_that_its_digits_make() -> None:
+    assert "123" not in terms("version 1.2.3")
+
+
+def test_function_words_are_left_out_but_a_question_of_nothing_else_is_still_asked() -> None:
+    assert terms("it is what they were") == []
+    assert terms("I don't, you can't, they won't") == []
+    assert query_terms("What is it?").terms
+
+
+def test_the_language_is_told_by_its_function_words() -> None:
+    assert language_of("Wann ist die Rechnung gekommen und von wem?") == "german"
+    assert language_of("When did the invoice come and from whom?") == "english"
+
+
+def test_a_document_that_asks_or_names_a_time_carries_a_cue() -> None:
+    assert ASKS in terms("How was the race?")
+    assert NAMES_TIME in terms("I ran a race last Saturday")
+    assert not {ASKS, NAMES_TIME} & set(terms("I ran a race"))
+
+
+def test_the_date_before_a_turn_is_not_taken_for_a_time_that_it_names() -> None:
+    assert NAMES_TIME not in terms("[1:56 pm on 8 May, 2023] Ann: I ran a race")
+
+
+def test_a_question_never_searches_for_cues() -> None:
+    assert not {ASKS, NAMES_TIME} & set(query_terms("When was the race last Saturday?").terms)
+
+
+@given(st.text())
+def test_every_term_is_one_word_of_letters_and_digits(text: str) -> None:
+    for term in [*terms(text), *query_terms(text).terms]:
+        assert term
+        assert not any(char.isspace() for char in term)
+        assert len(term) <= 64
+
+
+@given(st.text())
+def test_a_text_asked_as_it_stands_finds_itself(text: str) -> None:
+    asked = query_terms(text)
+    assert set(asked.content) <= set(terms(text))
+
+
+@given(st.text())
+def test_folding_twice_is_folding_once(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
