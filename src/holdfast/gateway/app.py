@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 from holdfast import __version__
-from holdfast.gateway import problems
+from holdfast.config import Config
+from holdfast.gateway import contract, problems
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.guard import Draining, Guard, Limits
 from holdfast.gateway.metrics import Measured
-from holdfast.gateway.routes import feed, log, sessions, system
+from holdfast.gateway.routes import (
+    attachments,
+    context,
+    drafts,
+    engine,
+    feed,
+    log,
+    sessions,
+    spaces,
+    system,
+    tasks,
+    topics,
+)
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import TokenBook
+from holdfast.gateway.tracing import Traced
+from holdfast.log import changes
 from holdfast.runtime import Holdfast, Services
 
 
@@ -29,8 +44,12 @@ def create_app(hold: Holdfast) -> FastAPI:
         services = Services(hold)
         async with services.running():
             gateway.services = services
-            gateway.stream = Stream(hold.store, hold.threads, services.feed, gateway.views)
-            yield
+            gateway.stream = Stream(hold.store, hold.threads, services.feed, gateway.views, gateway.book)
+            unsubscribe = hold.config.subscribe(_config_changed(gateway))
+            try:
+                yield
+            finally:
+                unsubscribe()
         gateway.services = gateway.stream = None
 
     app = FastAPI(
@@ -41,28 +60,51 @@ def create_app(hold: Holdfast) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        redirect_slashes=False,
     )
     app.state.gateway = gateway
     problems.install(app)
-    for router in (log.router, feed.router, sessions.router, system.router):
-        app.include_router(router)
-    limits = hold.settings.gateway.limits
+    contract.install(app)
+    for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks, attachments, drafts):
+        app.include_router(part.router)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
         Guard,
         book=gateway.book,
         cookies=gateway.cookies,
         threads=hold.threads,
-        limits=Limits(limits.entry_bytes, limits.body_bytes),
+        limits=Limits(lambda: hold.settings.gateway.limits, lambda: _upload_bytes(hold)),
     )
     app.add_middleware(Measured, metrics=gateway.metrics)
+    app.add_middleware(Traced)
     return app
 
 
+def _upload_bytes(hold: Holdfast) -> int:
+    """The largest form of attachments: every file at its largest, and the lines between them."""
+    limits = hold.settings.board.attachments
+    return limits.max_files * (limits.max_bytes + 8 * 1024)
+
+
 def _gateway(hold: Holdfast) -> Gateway:
-    auth = hold.settings.gateway.auth
-    configured = "" if auth.token is None else auth.token.reveal(os.environ)
-    admin = [hold.home.admin_token(), configured, os.environ.get("HOLDFAST_TOKEN", "")]
-    book = TokenBook(hold.store, admin)
-    cookies = Cookies(hold.home.secret("cookie_key"), hold.clock, days=auth.cookie_days)
+    book = TokenBook(hold.store, _admin_tokens(hold, hold.settings))
+    days = hold.settings.gateway.auth.cookie_days
+    cookies = Cookies(hold.home.secret("cookie_key"), hold.clock, days=days)
     return Gateway(hold, book, cookies)
+
+
+def _admin_tokens(hold: Holdfast, config: Config) -> list[str]:
+    configured = config.gateway.auth.token
+    text = "" if configured is None else configured.reveal(os.environ)
+    return [hold.home.admin_token(), text, os.environ.get("HOLDFAST_TOKEN", "")]
+
+
+def _config_changed(gateway: Gateway) -> Callable[[Config], None]:
+    """Take over a new config, whether the file was edited or patched, and tell the pages."""
+
+    def changed(config: Config) -> None:
+        gateway.book.set_admin(_admin_tokens(gateway.hold, config))
+        with gateway.hold.store.write() as tx:
+            changes.emit(tx, "config.updated", "config", {})
+
+    return changed

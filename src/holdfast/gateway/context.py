@@ -1,4 +1,7 @@
-"""What every route needs, in one place: the open home, its services, and who is calling."""
+"""What every route needs, in one place: the open home, its services, and who is calling.
+
+The dependencies are asynchronous although they wait for nothing: FastAPI runs plain functions in a thread.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +31,28 @@ class Gateway:
     stream: Stream | None = None
 
 
-def _gateway(request: Request) -> Gateway:
+async def _gateway(request: Request) -> Gateway:
     return cast("Gateway", request.app.state.gateway)
 
 
-def _principal(request: Request) -> Principal:
+async def _principal(request: Request) -> Principal:
     return cast("Principal", request.state.principal)
 
 
-def _admin(request: Request) -> Principal:
-    principal = _principal(request)
+async def _admin(request: Request) -> Principal:
+    principal = await _principal(request)
     principal.require(Scope.ADMIN)
+    principal.require_unlimited()
+    return principal
+
+
+async def _unlimited(request: Request) -> Principal:
+    principal = await _principal(request)
+    principal.require_unlimited()
     return principal
 
 
 Here = Annotated[Gateway, Depends(_gateway)]
 Caller = Annotated[Principal, Depends(_principal)]
 Admin = Annotated[Principal, Depends(_admin)]
+Unlimited = Annotated[Principal, Depends(_unlimited)]

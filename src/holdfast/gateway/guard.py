@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.config.runtime import GatewayLimits
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, TooLarge, Unauthorized, Unavailable
 from holdfast.gateway import problems
+from holdfast.gateway.bodies import UnsupportedMedia, is_json
 from holdfast.gateway.cookies import COOKIE, Cookies
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal, TokenBook
 from holdfast.gateway.tokens import Scope as Allowed
@@ -21,17 +25,26 @@ if TYPE_CHECKING:
 OPEN: Final = frozenset({"/healthz", "/api/login"})
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN_HEADERS: Final = ("x-holdfast-token", "x-clawboard-token")
+_TOKEN_NAMES: Final = frozenset({"token", "access_token", "auth_token", "api_key", *_TOKEN_HEADERS})
+_MAX_FIELDS: Final = 200
+_POLICY_VIOLATION: Final = 1008
 
 
 class Limits:
     """How many bytes a body may have, by path; read live from the config."""
 
-    def __init__(self, entry_bytes: int, body_bytes: int) -> None:
-        self.entry_bytes = entry_bytes
-        self.body_bytes = body_bytes
+    def __init__(
+        self, current: Callable[[], GatewayLimits], uploads: Callable[[], int] | None = None
+    ) -> None:
+        self._current = current
+        self._uploads = uploads
 
     def of(self, path: str) -> int:
-        return self.entry_bytes if path.startswith("/api/log") else self.body_bytes
+        if path == "/api/attachments" and self._uploads is not None:
+            return self._uploads()
+        limits = self._current()
+        one_entry = path == "/api/log" or path.startswith("/api/log/")
+        return limits.entry_bytes if one_entry else limits.body_bytes
 
 
 class Guard:
@@ -52,6 +65,7 @@ class Guard:
             return
         try:
             headers = Headers(scope=scope)
+            _check_address(scope)
             if scope["path"] not in OPEN:
                 principal = await self._principal(scope, headers)
                 if scope.get("method", "GET") not in SAFE:
@@ -60,13 +74,11 @@ class Guard:
             if scope["type"] == "http":
                 receive = self._measured(scope, headers, receive)
         except HoldfastError as error:
-            await problems.of(error)(scope, receive, send)
+            await _refuse(error, scope, receive, send)
             return
         await self.app(scope, receive, send)
 
     async def _principal(self, scope: Scope, headers: Headers) -> Principal:
-        if b"token=" in scope.get("query_string", b""):
-            raise InvalidInput("a token does not belong in a URL", code="token_in_url", hint=HOW_TO_LOG_IN)
         text = _token_of(headers)
         if text is None:
             return await self._by_cookie(scope, headers)
@@ -78,7 +90,8 @@ class Guard:
         value = _cookie_of(headers)
         if value is None:
             raise Unauthorized("no token was sent", code="no_token", hint=HOW_TO_LOG_IN)
-        if scope.get("method", "GET") not in SAFE and not _same_origin(headers):
+        reads = scope["type"] == "http" and scope["method"] in SAFE
+        if not reads and not _same_origin(headers):
             raise Forbidden("a page of another origin may not write", code="cross_origin")
         id_ = self._cookies.read(value)
         return await self._threads(self._book.by_id, id_)
@@ -89,7 +102,7 @@ class Guard:
             return receive
         most = self._limits.of(scope["path"])
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
+        if length.isdecimal() and (len(length) > 18 or int(length) > most):
             raise _too_large(most)
         _check_type(headers)
         return _counted(receive, most)
@@ -106,11 +119,7 @@ def _token_of(headers: Headers) -> str | None:
 
 
 def _cookie_of(headers: Headers) -> str | None:
-    try:
-        jar = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return None
-    return jar[COOKIE].value if COOKIE in jar else None
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE) or None
 
 
 def _same_origin(headers: Headers) -> bool:
@@ -121,16 +130,34 @@ def _same_origin(headers: Headers) -> bool:
 
 
 def _check_type(headers: Headers) -> None:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = headers.get("content-type", "")
     empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
-    if empty or kind == "application/json" or kind.endswith("+json") or kind == "multipart/form-data":
+    if empty or is_json(kind) or kind.lower().startswith("multipart/form-data"):
         return
-    raise UnsupportedMedia(f"the body is {kind or 'of no type'}, not JSON", hint="Send application/json.")
+    raise UnsupportedMedia("the body is not JSON", hint="Send application/json.")
 
 
-class UnsupportedMedia(InvalidInput):
-    code = "unsupported_media_type"
-    status = 415
+def _check_address(scope: Scope) -> None:
+    """No token in a URL, which ends up in logs and histories; and no NUL, which no database takes."""
+    query = scope.get("query_string", b"")
+    if "\0" in scope["path"] or b"%00" in query:
+        raise InvalidInput("a NUL does not belong in a URL")
+    if not query:
+        return
+    try:
+        fields = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise InvalidInput(f"a URL takes at most {_MAX_FIELDS} fields") from error
+    if any(name.lower() in _TOKEN_NAMES for name, _ in fields):
+        raise InvalidInput("a token does not belong in a URL", code="token_in_url", hint=HOW_TO_LOG_IN)
+
+
+async def _refuse(error: HoldfastError, scope: Scope, receive: Receive, send: Send) -> None:
+    """A problem; a WebSocket whose server cannot carry one is closed before it opens."""
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.code})
+        return
+    await problems.of(error)(scope, receive, send)
 
 
 def _too_large(most: int) -> TooLarge:
@@ -162,10 +189,11 @@ class Draining:
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in SAFE:
+        opens = scope["type"] == "websocket"
+        if opens or (scope["type"] == "http" and scope["method"] not in SAFE):
             services = self._gateway.services
             if services is not None and services.stopping.is_set():
                 stopping = Unavailable("the gateway is stopping", code="stopping", hint="Try again soon.")
-                await problems.of(stopping)(scope, receive, send)
+                await _refuse(stopping, scope, receive, send)
                 return
         await self.app(scope, receive, send)

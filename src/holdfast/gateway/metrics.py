@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -16,6 +17,10 @@ from holdfast.log.tables import agenda, sessions
 
 if TYPE_CHECKING:
     from holdfast.gateway.context import Gateway
+
+log = logging.getLogger(__name__)
+
+METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 
 class Metrics:
@@ -58,9 +63,19 @@ class Measured:
             await self.app(scope, receive, watched)
         finally:
             route = getattr(scope.get("route"), "path", "unmatched")
-            self._metrics.requests.labels(scope["method"], route, status).inc()
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            took = time.perf_counter() - started
+            self._metrics.requests.labels(method, route, status).inc()
             if route != "/api/stream":
-                self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+                self._metrics.seconds.labels(route).observe(took)
+            _log(method, route, status, took)
+
+
+def _log(method: str, route: str, status: int, took: float) -> None:
+    level = logging.WARNING if status >= 500 else logging.DEBUG
+    if log.isEnabledFor(level):
+        told = {"method": method, "route": route, "status": status, "ms": round(took * 1000, 1)}
+        log.log(level, "%s %s %s", method, route, status, extra={"data": told})
 
 
 def exposition(gateway: Gateway) -> Response:

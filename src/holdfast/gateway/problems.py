@@ -10,7 +10,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
+from holdfast.config import InvalidConfig
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ _TITLES = {
     500: "Internal error",
     503: "Unavailable",
 }
+_MOST_ERRORS = 20
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
 
 
@@ -57,7 +60,10 @@ def of(error: HoldfastError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status in (429, 503):
         headers["Retry-After"] = "1"
-    return problem(error.status, error.code, error.message, hint=error.hint, headers=headers)
+    more: dict[str, Any] = {}
+    if isinstance(error, InvalidConfig):
+        more["errors"] = [{"path": p.path, "expected": p.message} for p in error.problems[:_MOST_ERRORS]]
+    return problem(error.status, error.code, error.message, hint=error.hint, headers=headers, **more)
 
 
 def install(app: FastAPI) -> None:
@@ -72,9 +78,14 @@ def install(app: FastAPI) -> None:
         return _invalid_request(error)
 
     @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> Response:
+    async def _http(request: Request, error: HTTPException) -> Response:
+        if isinstance(error.__cause__, HoldfastError):
+            # FastAPI wraps what is raised while it reads a body.
+            return of(error.__cause__)
         code = _CODES.get(error.status_code, "error")
         headers = dict(error.headers) if error.headers else None
+        if error.status_code == 405:
+            headers = {"Allow": _allowed(app, request)}
         return problem(error.status_code, code, str(error.detail), headers=headers)
 
     @app.exception_handler(Exception)
@@ -83,11 +94,22 @@ def install(app: FastAPI) -> None:
         return problem(500, "internal", "Something in Holdfast failed; its log says what.")
 
 
+def _allowed(app: FastAPI, request: Request) -> str:
+    """Every method of the path: each is a route of its own, and the router names only those of one."""
+    plain = {name: request.scope[name] for name in ("type", "path", "root_path", "headers", "app")}
+    allowed = [
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(route.matches(plain | {"method": method})[0] is Match.FULL for route in app.router.routes)
+    ]
+    return ", ".join(allowed)
+
+
 def _invalid_request(error: RequestValidationError) -> Response:
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
         return problem(400, "malformed_json", "The body is not valid JSON.")
-    errors = [{"path": _path(fault["loc"]), "expected": fault["msg"]} for fault in faults[:20]]
+    errors = [{"path": _path(fault["loc"]), "expected": fault["msg"]} for fault in faults[:_MOST_ERRORS]]
     first = errors[0]
     return problem(422, "invalid_input", f"{first['path']}: {first['expected']}", errors=errors)
 

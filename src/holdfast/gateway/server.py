@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import socket
 from types import FrameType
 
 import uvicorn
 
+from holdfast import logs
 from holdfast.errors import Unavailable
 from holdfast.gateway.app import create_app
 from holdfast.runtime import Holdfast
 
 
 class _Server(uvicorn.Server):
-    """On a signal, live streams are told to end first; uvicorn then waits for what still answers."""
+    """On a signal, live streams are told to end first; uvicorn then waits for what still answers.
+
+    The signal is not raised again afterwards, as uvicorn would: a stop that was asked for is no failure.
+    """
 
     def __init__(self, config: uvicorn.Config, hold_app: object) -> None:
         super().__init__(config)
@@ -23,14 +29,16 @@ class _Server(uvicorn.Server):
         services = self._app.state.gateway.services  # type: ignore[attr-defined]
         if services is not None:
             services.begin_stop()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket, or a clear word on why there is none. Port 0 takes any free one."""
     try:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(info[0], socket.SOCK_STREAM)
+        # Named as TCP, or asyncio leaves Nagle's algorithm on and every answer waits 40 ms.
+        sock = socket.socket(info[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(info[4])
     except OSError as error:
@@ -42,17 +50,33 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def serve(hold: Holdfast, sock: socket.socket) -> None:
-    """Serve until a signal; returns when all is written and closed."""
+def server_for(hold: Holdfast) -> uvicorn.Server:
+    """The server as `serve` runs it, for those who run it themselves."""
     app = create_app(hold)
-    grace = hold.settings.gateway.shutdown_grace_seconds
+    options = hold.settings.gateway
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=grace,
-        limit_concurrency=hold.settings.gateway.limits.max_connections,
+        timeout_graceful_shutdown=options.shutdown_grace_seconds,
+        limit_concurrency=options.limits.max_connections,
         server_header=False,
         lifespan="on",
     )
-    _Server(config, app).run(sockets=[sock])
+    # It would write URLs as they were sent, secrets in them too; `Measured` logs requests.
+    logging.getLogger("uvicorn.access").disabled = True
+    return _Server(config, app)
+
+
+def serve(hold: Holdfast, sock: socket.socket) -> None:
+    """Serve until a signal; returns when all is written and closed."""
+    logs.configure(hold.settings.logging, hold.home)
+    unsubscribe = hold.config.subscribe(lambda config: logs.configure(config.logging, hold.home))
+    server = server_for(hold)
+    try:
+        server.run(sockets=[sock])
+    finally:
+        unsubscribe()
+        logs.close()
+    if not server.started:
+        raise Unavailable("the gateway could not start; its log says why", code="start_failed")

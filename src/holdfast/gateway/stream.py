@@ -2,51 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from holdfast.clock import iso
-from holdfast.gateway.tokens import Principal
-from holdfast.gateway.views import Views, may_see
+from holdfast.errors import HoldfastError, Unauthorized
+from holdfast.gateway.scope import EVERYWHERE, Ask, visible_changes
+from holdfast.gateway.tokens import Principal, TokenBook
+from holdfast.gateway.views import Views
 from holdfast.gateway.wire import change_json, dumps
-from holdfast.log import Change, Feed, Ping, Reset, Store, Threads
+from holdfast.log import Change, Feed, Ping, Reset, Store, Threads, changes
+
+log = logging.getLogger(__name__)
 
 
 class Stream:
     """One per gateway; each reader is a cursor over the feed."""
 
-    def __init__(self, store: Store, threads: Threads, feed: Feed, views: Views) -> None:
+    def __init__(self, store: Store, threads: Threads, feed: Feed, views: Views, book: TokenBook) -> None:
         self._store = store
         self._threads = threads
         self._feed = feed
         self._views = views
+        self._book = book
 
-    async def events(self, principal: Principal, after: int | None) -> AsyncIterator[str]:
-        """The text of the stream. Ends by itself when the gateway stops."""
-        yield frame({"type": "stream.ready", "eventTs": self._now()}, event="ready")
-        async with aclosing(self._feed.follow(after)) as follower:
-            async for event in follower:
-                text = await self._text(principal, event)
-                if text:
-                    yield text
+    async def events(
+        self, principal: Principal, after: int | None, ask: Ask = EVERYWHERE
+    ) -> AsyncIterator[str]:
+        """The text of the stream. Ends when the gateway stops, or the caller's token does.
+
+        The place to begin at is fixed before `ready` is sent: whatever happens after it comes.
+        """
+        start = await self._threads(self._head) if after is None else after
+        id_ = start if after is None else None
+        yield frame({"type": "stream.ready", "eventTs": self._now()}, event="ready", id_=id_)
+        try:
+            async with aclosing(self._feed.follow(start)) as follower:
+                async for event in follower:
+                    await self._require_live(principal)
+                    text = await self._text(principal, ask, event)
+                    if text:
+                        yield text
+        except Unauthorized as error:
+            yield frame({"type": "stream.ended", "code": error.code, "eventTs": self._now()})
+            return
+        except HoldfastError as error:
+            log.warning("a live stream was broken off: %s", error.message)
+            return
         yield frame({"type": "stream.shutdown", "eventTs": self._now()})
 
-    async def _text(self, principal: Principal, event: Change | Ping | Reset) -> str:
+    async def _require_live(self, principal: Principal) -> None:
+        """A token that was revoked or has expired meanwhile sees nothing more."""
+        if self._book.is_warm:
+            self._book.by_id(principal.id)
+        else:
+            await self._threads(self._book.by_id, principal.id)
+
+    async def _text(self, principal: Principal, ask: Ask, event: Change | Ping | Reset) -> str:
         match event:
-            case Ping():
-                return frame({"type": "stream.ping", "eventTs": self._now()})
+            case Ping(seq=seq):
+                return frame({"type": "stream.ping", "eventTs": self._now()}, id_=seq)
             case Reset(seq=seq):
                 return frame({"type": "stream.reset", "seq": seq, "eventTs": self._now()}, id_=seq)
             case Change():
-                data = await self._threads(self._look, event)
-                if may_see(principal, event, data):
-                    return frame(change_json(event, data), id_=event.seq)
-                return ""
+                seen = await self._threads(self._look, principal, ask, event)
+                return "".join(frame(change_json(*one), id_=event.seq) for one in seen)
 
-    def _look(self, change: Change) -> Any:
+    def _look(
+        self, principal: Principal, ask: Ask, change: Change
+    ) -> list[tuple[Change, Mapping[str, Any] | None]]:
+        """The change with its data, or nothing: what may be seen is decided as things stand now."""
         with self._store.read() as tx:
-            return self._views.of(tx, [change])[change.seq]
+            return visible_changes(tx, self._views, principal, ask, [change])
+
+    def _head(self) -> int:
+        with self._store.read() as tx:
+            return changes.bounds(tx)[1]
 
     def _now(self) -> str:
         return iso(self._store.clock.now())

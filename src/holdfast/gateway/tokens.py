@@ -64,6 +64,17 @@ class Principal:
     agents: frozenset[str] | None = None
     expires_at: int | None = None
 
+    @property
+    def limited(self) -> bool:
+        return self.spaces is not None or self.agents is not None
+
+    def require_unlimited(self) -> None:
+        if self.limited:
+            raise Forbidden(
+                f"token {self.name!r} is limited to some spaces or agents, and this is about all",
+                hint="Use a token without such limits.",
+            )
+
     def require(self, scope: Scope) -> None:
         if self.scope < scope:
             raise Forbidden(
@@ -105,7 +116,8 @@ def add(
         raise InvalidInput("a token needs a name of at most 80 printable characters")
     if tx.conn.execute(sa.select(table.c.id).where(*_live(name))).first() is not None:
         raise Conflict(f"there is a token {name!r} already", hint="Revoke it first, or choose another name.")
-    count = tx.conn.execute(sa.select(sa.func.count()).select_from(table)).scalar() or 0
+    live = sa.select(sa.func.count()).where(table.c.revoked_at.is_(None))
+    count = tx.conn.execute(live).scalar() or 0
     if count >= MAX_TOKENS:
         raise Conflict(f"there are {MAX_TOKENS} tokens already", hint="Revoke those not in use.")
     text = f"hf_{secrets.token_urlsafe(32)}"
@@ -141,15 +153,27 @@ def revoke(tx: Tx, name_or_id: str) -> Token:
     return _get(tx, id_)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    by_hash: dict[str, Principal]
+    by_id: dict[str, Principal]
+
+
 class TokenBook:
     """The live tokens in memory, read anew when any was made or revoked, here or in another process."""
 
     def __init__(self, store: Store, admin: Iterable[str]) -> None:
         self._store = store
-        self._admin = [_hash(text) for text in admin if text]
+        self._reading = threading.Lock()
         self._lock = threading.Lock()
-        self._known: dict[str, Principal] | None = None
+        self._generation = 0
+        self._known: _Known | None = None
+        self.set_admin(admin)
         store.signals.subscribe(SIGNAL, self._forget)
+
+    def set_admin(self, texts: Iterable[str]) -> None:
+        """The tokens that stand for the home itself; the config may change them while it is served."""
+        self._admin = tuple(_hash(text) for text in texts if text)
 
     def principal(self, text: str) -> Principal:
         """Who holds this token; `Unauthorized` for one that is unknown, revoked or expired."""
@@ -157,13 +181,13 @@ class TokenBook:
         for known in self._admin:
             if hmac.compare_digest(known, given):
                 return _ADMIN
-        return self._checked(self._live().get(given))
+        return self._checked(self._live().by_hash.get(given))
 
     def by_id(self, id_: str) -> Principal:
         """Who a cookie speaks for."""
         if id_ == _ADMIN.id:
             return _ADMIN
-        return self._checked(next((p for p in self._live().values() if p.id == id_), None))
+        return self._checked(self._live().by_id.get(id_))
 
     @property
     def is_warm(self) -> bool:
@@ -177,21 +201,29 @@ class TokenBook:
             raise Unauthorized("this token has expired", code="token_expired", hint=HOW_TO_LOG_IN)
         return found
 
-    def _live(self) -> dict[str, Principal]:
+    def _live(self) -> _Known:
         """Looked up by hash: the time it takes says nothing about the token, only about its SHA-256."""
         known = self._known
-        if known is None:
+        if known is not None:
+            return known
+        with self._reading:
+            generation = self._generation
+            known = self._read()
             with self._lock:
-                known = self._known = self._read()
+                # A token revoked while we read may be in what we read: then it is not kept.
+                self._known = known if generation == self._generation else None
         return known
 
-    def _read(self) -> dict[str, Principal]:
+    def _read(self) -> _Known:
         query = sa.select(table).where(table.c.revoked_at.is_(None)).limit(MAX_TOKENS)
         with self._store.read() as tx:
-            return {row["hash"]: _principal(row) for row in tx.conn.execute(query).mappings()}
+            found = {row["hash"]: _principal(row) for row in tx.conn.execute(query).mappings()}
+        return _Known(found, {principal.id: principal for principal in found.values()})
 
     def _forget(self) -> None:
-        self._known = None
+        with self._lock:
+            self._generation += 1
+            self._known = None
 
 
 HOW_TO_LOG_IN: Final = "Send `Authorization: Bearer TOKEN`; `holdfast token` prints the home's own."

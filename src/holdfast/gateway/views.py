@@ -1,11 +1,12 @@
-"""What a change is about, looked up as it is now; and whether a caller may see it."""
+"""What a change is about, looked up as it is now."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.gateway.tokens import Principal
+from holdfast.board import spaces, tasks, topics
+from holdfast.gateway.board_wire import space_json, task_json, topic_json
 from holdfast.gateway.wire import entry_json, session_json, turn_json
 from holdfast.log import Change, Tx, entries, outbox, sessions, turns
 
@@ -21,6 +22,9 @@ class Views:
             "session": _sessions,
             "turn": _turns,
             "delivery": _deliveries,
+            "space": _spaces,
+            "topic": _topics,
+            "task": _tasks,
         }
 
     def register(self, kind: str, look: Look) -> None:
@@ -33,30 +37,22 @@ class Views:
             if change.payload is None:
                 wanted.setdefault(change.type.partition(".")[0], []).append(change.entity_id)
         found = {kind: self._looks[kind](tx, ids) for kind, ids in wanted.items() if kind in self._looks}
+        deleted = _authors(tx, [c.entity_id for c in changes if c.type == "log.deleted"])
         return {
-            c.seq: c.payload
+            c.seq: {**deleted.get(c.entity_id, {}), **c.payload}
             if c.payload is not None
             else found.get(c.type.partition(".")[0], {}).get(c.entity_id)
             for c in changes
         }
 
 
-def may_see(principal: Principal, change: Change, data: Mapping[str, Any] | None) -> bool:
-    """A caller limited to spaces or agents sees a change only when it is known to lie within them."""
-    if principal.spaces is None and principal.agents is None:
-        return True
-    if data is None:
-        return False
-    kind = change.type.partition(".")[0]
-    if principal.spaces is not None and data.get("spaceId") not in principal.spaces:
-        return False
-    return not (
-        principal.agents is not None and kind != "log" and data.get("agentId") not in principal.agents
-    )
-
-
 def _entries(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return {e.id: entry_json(e) for e in entries.get_many(tx, ids) if e.deleted_at is None}
+
+
+def _authors(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """Whose the deleted entries were, so that a reader limited to agents learns of its own."""
+    return {e.id: {"agentId": e.agent_id} for e in entries.get_many(tx, ids)} if ids else {}
 
 
 def _sessions(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -64,7 +60,9 @@ def _sessions(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _turns(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    return {t.id: turn_json(t) for t in turns.get_many(tx, ids)}
+    found = turns.get_many(tx, ids)
+    agents = {s.id: s.agent_id for s in sessions.get_many(tx, sorted({t.session_id for t in found}))}
+    return {t.id: turn_json(t, agents.get(t.session_id)) for t in found}
 
 
 def _deliveries(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -72,3 +70,15 @@ def _deliveries(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         d.id: {"id": d.id, "kind": d.kind, "target": d.target, "status": d.status, "attempts": d.attempts}
         for d in outbox.get_many(tx, ids)
     }
+
+
+def _spaces(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    return {space.id: space_json(space) for space in spaces.get_many(tx, ids)}
+
+
+def _topics(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    return {topic.id: topic_json(topic) for topic in topics.get_many(tx, ids)}
+
+
+def _tasks(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    return {task.id: task_json(task) for task in tasks.get_many(tx, ids)}

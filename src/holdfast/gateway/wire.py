@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from holdfast.clock import iso, parse_iso
 from holdfast.errors import InvalidInput
+from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import Change, Classification, Entry, EntryDraft, EntryType, Session, Turn
+from holdfast.text import clean_json, clean_text
 
 
 def _millis(value: Any) -> Any:
@@ -24,7 +26,9 @@ def _millis(value: Any) -> Any:
     return value
 
 
-Id = Annotated[str, Field(min_length=1, max_length=256)]
+Text = Annotated[str, AfterValidator(clean_text)]
+Id = Annotated[Text, Field(min_length=1, max_length=256)]
+Label = Annotated[Text, Field(max_length=200)]
 Timestamp = Annotated[
     int,
     BeforeValidator(_millis, json_schema_input_type=str | int),
@@ -41,21 +45,29 @@ class Wire(BaseModel):
 class LogIn(Wire):
     """One entry as any agent or program may log it. Unknown fields are ignored; `source` is kept as sent."""
 
-    content: str
+    content: Text
     type: EntryType = EntryType.CONVERSATION
-    summary: str | None = None
-    raw: str | None = None
+    summary: Text | None = None
+    raw: Text | None = None
     topic_id: Id | None = None
     task_id: Id | None = None
     space_id: Id | None = None
     related_log_id: Id | None = None
     classification_status: Classification = Classification.PENDING
-    classification_code: Annotated[str | None, Field(max_length=200)] = None
+    classification_code: Label | None = None
     agent_id: Id | None = None
-    agent_label: Annotated[str | None, Field(max_length=200)] = None
+    agent_label: Label | None = None
     source: dict[str, Any] | None = None
     created_at: Timestamp | None = None
-    idempotency_key: Annotated[str | None, Field(min_length=1, max_length=512)] = None
+    idempotency_key: Annotated[Text, Field(min_length=1, max_length=512)] | None = None
+
+    @field_validator("source")
+    @classmethod
+    def _source_can_be_kept(cls, source: dict[str, Any] | None) -> Any:
+        key = (source or {}).get("sessionKey")
+        if isinstance(key, str) and len(key) > MAX_KEY_LENGTH:
+            raise ValueError(f"sessionKey has more than {MAX_KEY_LENGTH} characters")
+        return clean_json(source)
 
     def draft(self, header_key: str | None = None) -> EntryDraft:
         source = self.source or {}
@@ -84,15 +96,15 @@ class LogIn(Wire):
 class LogPatch(Wire):
     """What may be changed of an entry; only fields that are sent change, and null takes a value away."""
 
-    content: str | None = None
-    summary: str | None = None
+    content: Text | None = None
+    summary: Text | None = None
     topic_id: Id | None = None
     task_id: Id | None = None
     space_id: Id | None = None
-    related_log_id: Annotated[Id | None, Field(validation_alias=AliasChoices("relatedLogId"))] = None
+    related_log_id: Id | None = None
     classification_status: Classification | None = None
-    classification_code: Annotated[str | None, Field(max_length=200)] = None
-    agent_label: Annotated[str | None, Field(max_length=200)] = None
+    classification_code: Label | None = None
+    agent_label: Label | None = None
 
     def annotations(self) -> dict[str, Any]:
         """The annotations that were sent, under the names that the log room uses."""
@@ -158,11 +170,12 @@ def session_json(session: Session) -> dict[str, Any]:
     }
 
 
-def turn_json(turn: Turn) -> dict[str, Any]:
+def turn_json(turn: Turn, agent_id: str | None) -> dict[str, Any]:
     return {
         "turnId": turn.id,
         "sessionId": turn.session_id,
         "sessionKey": turn.session_key,
+        "agentId": agent_id,
         "number": turn.number,
         "trigger": turn.trigger,
         "status": turn.status,

@@ -102,7 +102,8 @@ def _deleted(tx: Tx, policy: Retention) -> int:
 def _transcripts(tx: Tx, policy: Retention) -> int:
     """Remove a session archived long ago: its entries a batch at a time, then its turns and itself.
 
-    The change feed tells of each entry, so that an index forgets it too. The session of the newest entry waits: its position must not be given a second time.
+    The change feed tells of each entry, so that an index forgets it too. The session of the newest entry
+    waits: its position must not be given a second time.
     """
     if policy.transcript_days is None:
         return 0

@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 UPDATE: Final = "memory.update"
 EMBED: Final = "memory.embed"
-_PAUSE_SECONDS: Final = 0.2
+_PAUSE_SECONDS: Final = 0.3
+_MOST_PAUSES: Final = 10
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -76,15 +77,22 @@ class MemoryCycles:
         try:
             while True:
                 await bell.wait()
-                bell.clear()
+                await self._until_quiet(bell)
                 try:
                     await self._threads(lambda: self._memory().follow())
                 except HoldfastError:
                     log.exception("the log could not be taken into the index; trying again")
                     bell.set()
-                await self._sleep(_PAUSE_SECONDS)
         finally:
             unsubscribe()
+
+    async def _until_quiet(self, bell: asyncio.Event) -> None:
+        """Let those who write go first; a search that comes meanwhile takes in what it needs itself."""
+        for _ in range(_MOST_PAUSES):
+            bell.clear()
+            await self._sleep(_PAUSE_SECONDS)
+            if not bell.is_set():
+                return
 
     async def watch_files(self, stop: asyncio.Event) -> None:
         """Bring an agent's update forward when one of its memory files changes."""

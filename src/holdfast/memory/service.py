@@ -32,7 +32,7 @@ from holdfast.text import clip
 
 MAX_QUERY: Final = 4_000
 SESSIONS: Final = "sessions/"
-_INLINE: Final = 256
+_INLINE: Final = 2_000
 _AROUND: Final = 10
 _DAY_MS: Final = 86_400_000
 

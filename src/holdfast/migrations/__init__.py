@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0003"
+HEAD = "0004"
 
 
 def current(conn: Connection) -> str | None:

@@ -41,14 +41,13 @@ def show(app: App, key: str, turn: int | None, raw: bool, as_json: bool) -> None
     Example:
       holdfast context show --turn 12
     """
-    from holdfast.context import manifest as manifests
-    from holdfast.context import replay, wire
+    from holdfast.context import load_manifest, manifest_json, replay, wire
 
     with app.open() as hold, hold.store.read() as tx:
-        stored = manifests.load(tx, find_session(tx, key).id, turn)
+        stored = load_manifest(tx, find_session(tx, key).id, turn)
         found = replay(tx, stored) if raw else None
     if as_json:
-        body: dict[str, Any] = manifests.as_json(stored.manifest)
+        body: dict[str, Any] = manifest_json(stored.manifest)
         print_json(body if found is None else body | {"messages": [wire(m) for m in found.messages]})
         return
     if found is not None:
@@ -114,9 +113,9 @@ def replay_(ctx: click.Context, app: App, turn: int, key: str, as_json: bool) ->
 
 
 def _stored(tx: Tx, key: str, number: int) -> Stored:
-    from holdfast.context import manifest as manifests
+    from holdfast.context import load_manifest
 
-    return manifests.load(tx, find_session(tx, key).id, number)
+    return load_manifest(tx, find_session(tx, key).id, number)
 
 
 def _print_manifest(found: Manifest) -> None:

@@ -8,54 +8,70 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import InvalidInput, Unavailable
+from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.views import may_see
-from holdfast.gateway.wire import change_json, json_response
+from holdfast.gateway.contract import ChangeOut
+from holdfast.gateway.pages import MAX_NUMBER, CursorParam, number, page
+from holdfast.gateway.scope import Placed, visible_changes
+from holdfast.gateway.wire import change_json
 from holdfast.log import changes
 
-router = APIRouter(tags=["changes"])
-
-MAX_SEQ = 2**63 - 1
+router = APIRouter(tags=["changes"], route_class=StrictRoute)
 
 
-@router.get("/api/changes")
+@router.get("/api/changes", response_model=list[ChangeOut])
 async def listing(
     here: Here,
     caller: Caller,
-    since_seq: Annotated[int, Query(alias="sinceSeq", ge=0, le=MAX_SEQ)] = 0,
+    ask: Placed,
+    since_seq: Annotated[int, Query(alias="sinceSeq", ge=0, le=MAX_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, description="At most 1,000 come at once.")] = 200,
+    cursor: CursorParam = None,
 ) -> Response:
-    """Changes behind `sinceSeq`, oldest first; X-Next-Cursor is the `sinceSeq` of the next page."""
+    """Changes behind `sinceSeq`, oldest first; X-Next-Cursor will do as `cursor` or as `sinceSeq`."""
+    after = number(cursor, since_seq)
     most = min(limit, changes.MAX_PAGE)
 
     def read() -> tuple[list[dict[str, Any]], int | None]:
         with here.hold.store.read() as tx:
-            batch = changes.since(tx, since_seq, limit=most)
-            data = here.views.of(tx, batch)
-            seen = [change_json(c, data[c.seq]) for c in batch if may_see(caller, c, data[c.seq])]
-            return seen, batch[-1].seq if len(batch) == most else None
+            batch = changes.since(tx, after, limit=most)
+            seen = [change_json(*one) for one in visible_changes(tx, here.views, caller, ask, batch)]
+            last = batch[-1].seq if batch else after
+            return seen, last if last < changes.bounds(tx)[1] else None
 
     rows, last = await here.hold.threads(read)
-    return json_response(rows, headers={} if last is None else {"X-Next-Cursor": str(last)})
+    return page(rows, last)
 
 
-@router.get("/api/stream", response_class=StreamingResponse)
+@router.get(
+    "/api/stream",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
 async def stream(
     here: Here,
     caller: Caller,
+    ask: Placed,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Server-sent events. With `Last-Event-ID`, what was missed comes first."""
     if here.stream is None:
         raise Unavailable("the gateway is not serving yet", code="starting")
-    events = here.stream.events(caller, _seq(last_event_id))
+
+    def check() -> None:
+        with here.hold.store.read() as tx:
+            ask.view(tx, caller)
+
+    await here.hold.threads(check)
+    events = here.stream.events(caller, _seq(last_event_id), ask)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 def _seq(text: str | None) -> int | None:
-    if text is None or not text.strip():
+    digits = (text or "").strip()
+    if not digits:
         return None
-    if not text.strip().isdecimal() or int(text) > MAX_SEQ:
-        raise InvalidInput(f"not an event id: {text[:40]!r}", code="bad_event_id")
-    return int(text)
+    if not digits.isdecimal() or len(digits) > 19 or int(digits) > MAX_NUMBER:
+        raise InvalidInput(f"not an event id: {digits[:40]!r}", code="bad_event_id")
+    return int(digits)

@@ -7,34 +7,54 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.responses import Response
 
-from holdfast.errors import Forbidden, InvalidInput, NotFound, TooLarge
+from holdfast.board import log_view
+from holdfast.errors import InvalidInput, TooLarge
+from holdfast.gateway.access import repeated, require_write
+from holdfast.gateway.bodies import DirectRoute, StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
+from holdfast.gateway.contract import AcceptedOut, DeletedOut, EntryOut, FullEntryOut
+from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
+from holdfast.gateway.scope import Placed, own_view, require_places, seen_entry, shows
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import LogIn, LogPatch, entry_json, json_response
+from holdfast.gateway.wire import LogIn, LogPatch, dumps, entry_json, json_response
 from holdfast.log import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType, entries, ingest
 
-router = APIRouter(tags=["log"])
+router = APIRouter(tags=["log"], route_class=StrictRoute)
 
-MAX_OFFSET = 10_000
+_PLACES = frozenset(("space_id", "topic_id", "task_id"))
 EntryPath = Annotated[str, Path(alias="id", max_length=256)]
 IdempotencyKey = Annotated[str | None, Header(alias="X-Idempotency-Key", min_length=1, max_length=512)]
 
 
-@router.post("/api/log", status_code=201, responses={200: {"description": "It was there already."}})
 async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = None) -> Response:
     """Write one entry. The same idempotency key again answers with the entry that was written first."""
     draft = body.draft(key)
-    _require_space(caller, draft)
+    require_write(caller, draft)
 
     def write() -> entries.Appended:
         with here.hold.store.write() as tx:
-            return entries.append(tx, draft)
+            require_places(tx, caller, [draft])
+            done = entries.append(tx, draft)
+            if not done.created:
+                repeated(done.entry, shown=shows(tx, caller, own_view(caller), done.entry))
+            return done
 
     done = await here.hold.threads(write)
     return json_response(entry_json(done.entry, raw=True), 201 if done.created else 200)
 
 
-@router.post("/api/ingest", status_code=202)
+router.add_api_route(
+    "/api/log",
+    append,
+    methods=["POST"],
+    status_code=201,
+    response_model=FullEntryOut,
+    responses={200: {"description": "It was there already.", "model": FullEntryOut}},
+    route_class_override=DirectRoute,
+)
+
+
+@router.post("/api/ingest", status_code=202, response_model=AcceptedOut)
 async def ingest_batch(
     here: Here,
     caller: Caller,
@@ -47,27 +67,27 @@ async def ingest_batch(
 
     def write() -> str:
         with here.hold.store.write(ordered=False) as tx:
+            require_places(tx, caller, drafts)
             return ingest.accept(tx, drafts).id
 
     id_ = await here.hold.threads(write) if drafts else None
     return json_response({"ok": True, "queued": True, "id": id_, "count": len(drafts)}, 202)
 
 
-@router.get("/api/log")
+@router.get("/api/log", response_model=list[FullEntryOut])
 async def listing(
     here: Here,
     caller: Caller,
+    ask: Placed,
     topic_id: Annotated[str | None, Query(alias="topicId")] = None,
     task_id: Annotated[str | None, Query(alias="taskId")] = None,
     session_key: Annotated[str | None, Query(alias="sessionKey")] = None,
     type_: Annotated[EntryType | None, Query(alias="type")] = None,
     status: Annotated[Classification | None, Query(alias="classificationStatus")] = None,
     related: Annotated[str | None, Query(alias="relatedLogId", description="One or more, by comma.")] = None,
-    space_id: Annotated[str | None, Query(alias="spaceId")] = None,
-    allowed: Annotated[str | None, Query(alias="allowedSpaceIds", description="By comma.")] = None,
     include_raw: Annotated[bool, Query(alias="includeRaw")] = False,
     limit: Annotated[int, Query(ge=1, description="At most 1,000 come at once.")] = 100,
-    cursor: Annotated[str | None, Query(description="The X-Next-Cursor of the page before.")] = None,
+    cursor: CursorParam = None,
     offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
 ) -> Response:
     """Entries, newest first."""
@@ -75,7 +95,6 @@ async def listing(
         session_key=session_key,
         topic_id=topic_id,
         task_id=task_id,
-        space_ids=_spaces(caller, space_id, allowed),
         agent_ids=caller.agents,
         related_ids=_csv(related),
         types=None if type_ is None else frozenset((type_,)),
@@ -85,17 +104,20 @@ async def listing(
 
     def read() -> entries.Page:
         with here.hold.store.read() as tx:
-            return entries.listing(tx, where, limit=limit, cursor=start, offset=offset, raw=include_raw)
+            view = ask.view(tx, caller)
+            return log_view.listing(
+                tx, view, where, limit=limit, cursor=start, offset=offset, raw=include_raw
+            )
 
-    page = await here.hold.threads(read)
-    headers = {} if page.next is None else {"X-Next-Cursor": str(page.next)}
-    return json_response([entry_json(e, raw=include_raw) for e in page.entries], headers=headers)
+    found = await here.hold.threads(read)
+    return page([entry_json(e, raw=include_raw) for e in found.entries], found.next)
 
 
-@router.get("/api/log/{id}")
+@router.get("/api/log/{id}", response_model=FullEntryOut)
 async def get(
     here: Here,
     caller: Caller,
+    ask: Placed,
     id_: EntryPath,
     include_raw: Annotated[bool, Query(alias="includeRaw")] = False,
 ) -> Response:
@@ -103,21 +125,22 @@ async def get(
 
     def read() -> Entry:
         with here.hold.store.read() as tx:
-            return _seen(caller, entries.get(tx, id_))
+            return seen_entry(tx, caller, id_, ask.view(tx, caller))
 
     return json_response(entry_json(await here.hold.threads(read), raw=include_raw))
 
 
-@router.patch("/api/log/{id}")
+@router.patch("/api/log/{id}", response_model=EntryOut)
 async def patch(here: Here, caller: Caller, id_: EntryPath, body: LogPatch) -> Response:
     """Change what an entry is about, or correct its text; the text before is kept as a revision."""
     annotations = body.annotations()
-    if "space_id" in annotations:
-        _require_space(caller, EntryDraft(content="", space_id=annotations["space_id"]))
+    places = {name: annotations[name] for name in _PLACES & annotations.keys()}
 
     def write() -> Entry:
         with here.hold.store.write() as tx:
-            entry = _seen(caller, entries.get(tx, id_))
+            entry = seen_entry(tx, caller, id_)
+            if places:
+                require_places(tx, caller, [EntryDraft(content="", **places)])
             if body.content is not None:
                 entry = entries.correct(tx, id_, body.content)
             return entries.annotate(tx, id_, annotations) if annotations else entry
@@ -125,13 +148,13 @@ async def patch(here: Here, caller: Caller, id_: EntryPath, body: LogPatch) -> R
     return json_response(entry_json(await here.hold.threads(write)))
 
 
-@router.delete("/api/log/{id}")
+@router.delete("/api/log/{id}", response_model=DeletedOut)
 async def delete(here: Here, caller: Caller, id_: EntryPath) -> Response:
     """Hide an entry from every view at once; its text is erased after the retention period."""
 
     def write() -> Entry:
         with here.hold.store.write() as tx:
-            _seen(caller, entries.get(tx, id_))
+            seen_entry(tx, caller, id_)
             return entries.delete(tx, id_)
 
     entry = await here.hold.threads(write)
@@ -146,37 +169,16 @@ def _batch(here: Gateway, caller: Principal, batch: list[LogIn], key: str | None
     for index, item in enumerate(batch):
         header = None if key is None else (key if len(batch) == 1 else f"{key}:{index}")
         draft = item.draft(header)
-        _require_space(caller, draft)
-        if len(item.content) + len(item.raw or "") > limits.entry_bytes:
+        require_write(caller, draft)
+        if _size(item) > limits.entry_bytes:
             raise TooLarge(f"entry {index} is larger than {limits.entry_bytes} bytes")
         drafts.append(draft)
     return drafts
 
 
-def _seen(caller: Principal, entry: Entry) -> Entry:
-    """The entry, unless it is deleted or the caller may not see it: both look like nothing there."""
-    hidden = not (caller.may_see_space(entry.space_id) and caller.may_see_agent(entry.agent_id))
-    if hidden or entry.deleted_at is not None:
-        raise NotFound(f"no entry {entry.id!r}", code="unknown_entry")
-    return entry
-
-
-def _require_space(caller: Principal, draft: EntryDraft) -> None:
-    if not caller.may_see_space(draft.space_id):
-        raise Forbidden(
-            "this token may write only to its own spaces",
-            code="space_forbidden",
-            hint="Send a spaceId that it may see.",
-        )
-
-
-def _spaces(caller: Principal, space_id: str | None, allowed: str | None) -> frozenset[str] | None:
-    wanted = _csv(allowed)
-    if space_id is not None:
-        wanted = frozenset((space_id,)) if wanted is None else wanted & {space_id}
-    if caller.spaces is None:
-        return wanted
-    return caller.spaces if wanted is None else wanted & caller.spaces
+def _size(item: LogIn) -> int:
+    texts = (item.content, item.raw or "", item.summary or "", dumps(item.source or {}))
+    return sum(len(text.encode()) for text in texts)
 
 
 def _csv(text: str | None) -> frozenset[str] | None:

@@ -8,28 +8,35 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from holdfast.errors import NotFound
+from holdfast.gateway.access import sees_session
+from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.contract import LineOut, SessionOut, TurnOut
+from holdfast.gateway.pages import MAX_NUMBER, MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import entry_json, json_response, session_json, turn_json
 from holdfast.log import Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
-Most = Annotated[int, Query(ge=1, description="At most 500 come at once.")]
-Position = Annotated[int, Query(ge=0, le=2**63 - 1)]
+MAX_PAGE = 499
+Most = Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")]
+Position = Annotated[int, Query(ge=0, le=MAX_NUMBER)]
 
 
-@router.get("/api/sessions")
+@router.get("/api/sessions", response_model=list[SessionOut])
 async def listing(
     here: Here,
     caller: Caller,
     status: Literal["active", "archived", "all"] = "active",
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     limit: Most = 100,
-    offset: Annotated[int, Query(ge=0, le=10_000)] = 0,
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    cursor: CursorParam = None,
 ) -> Response:
     """Sessions, most recently used first."""
-    agents = caller.agents
+    most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
+    agents = frozenset[str]() if caller.spaces is not None else caller.agents
     if agent_id is not None:
         agents = frozenset((agent_id,)) if agents is None else agents & {agent_id}
 
@@ -39,49 +46,55 @@ async def listing(
                 tx,
                 status=None if status == "all" else SessionStatus(status),
                 agent_ids=agents,
-                limit=limit,
-                offset=offset,
+                limit=most + 1,
+                offset=skip,
             )
 
-    return json_response([session_json(s) for s in await here.hold.threads(read)])
+    rows = await here.hold.threads(read)
+    more = len(rows) > most and skip + most <= MAX_OFFSET
+    return page([session_json(s) for s in rows[:most]], skip + most if more else None)
 
 
-@router.get("/api/sessions/{key:path}/turns")
+@router.get("/api/sessions/{key:path}/turns", response_model=list[TurnOut])
 async def turn_list(
     here: Here,
     caller: Caller,
     key: str,
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: Most = 50,
+    cursor: CursorParam = None,
 ) -> Response:
-    """The turns of a session, newest first."""
+    """The turns of a session, newest first; X-Next-Cursor will do as `cursor` or as `before`."""
+    most = min(limit, MAX_PAGE)
+    end = before if cursor is None else number(cursor, 0, most=2**31 - 1)
 
-    def read() -> list[Turn]:
+    def read() -> tuple[Session, list[Turn]]:
         with here.hold.store.read() as tx:
-            return turns.listing(tx, _session(tx, caller, key).id, before=before, limit=limit)
+            session = _session(tx, caller, key)
+            return session, turns.listing(tx, session.id, before=end, limit=most + 1)
 
-    return json_response([turn_json(t) for t in await here.hold.threads(read)])
+    session, rows = await here.hold.threads(read)
+    shown = [turn_json(t, session.agent_id) for t in rows[:most]]
+    return page(shown, rows[most - 1].number if len(rows) > most else None)
 
 
-@router.get("/api/sessions/{key:path}/transcript")
+@router.get("/api/sessions/{key:path}/transcript", response_model=list[LineOut])
 async def transcript(
-    here: Here, caller: Caller, key: str, after: Position = 0, limit: Most = 100
+    here: Here, caller: Caller, key: str, after: Position = 0, limit: Most = 100, cursor: CursorParam = None
 ) -> Response:
-    """What was said and done in a session, in order; X-Next-Cursor is the `after` of the next page."""
-    most = min(limit, 500)
+    """What was said and done in a session, in order; X-Next-Cursor will do as `cursor` or as `after`."""
+    most, start = min(limit, MAX_PAGE), number(cursor, after)
 
     def read() -> list[Entry]:
         with here.hold.store.read() as tx:
-            return entries.transcript(tx, _session(tx, caller, key).id, after=after, limit=most)
+            return entries.transcript(tx, _session(tx, caller, key).id, after=start, limit=most + 1)
 
     rows = await here.hold.threads(read)
-    headers = {"X-Next-Cursor": str(rows[-1].position)} if len(rows) == most else {}
-    return json_response(
-        [entry_json(e) | {"role": e.role, "turnId": e.turn_id} for e in rows], headers=headers
-    )
+    shown = [entry_json(e) | {"role": e.role, "turnId": e.turn_id} for e in rows[:most]]
+    return page(shown, rows[most - 1].position if len(rows) > most else None)
 
 
-@router.post("/api/sessions/{key:path}/reset")
+@router.post("/api/sessions/{key:path}/reset", response_model=SessionOut)
 async def reset(here: Here, caller: Caller, key: str) -> Response:
     """Archive the session and begin its successor."""
 
@@ -92,7 +105,7 @@ async def reset(here: Here, caller: Caller, key: str) -> Response:
     return json_response(session_json(await here.hold.threads(write)))
 
 
-@router.post("/api/sessions/{key:path}/archive")
+@router.post("/api/sessions/{key:path}/archive", response_model=SessionOut)
 async def archive(here: Here, caller: Caller, key: str) -> Response:
     """End the session; the next message to its key begins a new one."""
 
@@ -103,7 +116,7 @@ async def archive(here: Here, caller: Caller, key: str) -> Response:
     return json_response(session_json(await here.hold.threads(write)))
 
 
-@router.get("/api/sessions/{key:path}")
+@router.get("/api/sessions/{key:path}", response_model=SessionOut)
 async def get(here: Here, caller: Caller, key: str) -> Response:
     """One session, by its key or its id."""
 
@@ -116,6 +129,6 @@ async def get(here: Here, caller: Caller, key: str) -> Response:
 
 def _session(tx: Tx, caller: Principal, key: str) -> Session:
     found = sessions.find(tx, key)
-    if not caller.may_see_agent(found.agent_id):
+    if not sees_session(caller, found):
         raise NotFound(f"no session {key[:80]!r}", code="unknown_session")
     return found

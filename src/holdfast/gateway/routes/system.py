@@ -6,40 +6,46 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from holdfast import __version__
+from holdfast.clock import iso
 from holdfast.config import public_dump
-from holdfast.gateway.context import Admin, Caller, Here
+from holdfast.errors import Unavailable
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Admin, Caller, Here, Unlimited
+from holdfast.gateway.contract import AgendaOut, CallerOut, ConfigOut, HealthOut, LoginOut, OkOut
 from holdfast.gateway.cookies import COOKIE
 from holdfast.gateway.metrics import exposition
 from holdfast.gateway.wire import json_response
-from holdfast.log import agenda, changes
+from holdfast.log import agenda
 
-router = APIRouter(tags=["system"])
+router = APIRouter(tags=["system"], route_class=StrictRoute)
 
 
 class Login(BaseModel):
     token: Annotated[str, Field(min_length=1, max_length=512)]
 
 
-@router.get("/healthz")
+@router.get("/healthz", response_model=HealthOut)
 async def health(
     here: Here, ready: Annotated[bool, Query(description="Ask the store too.")] = False
 ) -> Response:
     """Whether the process lives; with `ready`, whether it can work."""
     if ready:
+        if here.services is None or here.services.stopping.is_set():
+            raise Unavailable("the gateway is starting or stopping", code="stopping")
         await here.hold.threads(here.hold.store.probe)
     return json_response({"status": "ok", "version": __version__})
 
 
-@router.get("/metrics")
-async def metrics(here: Here) -> Response:
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(here: Here, caller: Unlimited) -> Response:
     """Prometheus' text format."""
     return await here.hold.threads(exposition, here)
 
 
-@router.post("/api/login")
+@router.post("/api/login", response_model=LoginOut)
 async def login(here: Here, body: Login) -> Response:
     """Trade a token for the cookie that keeps a page logged in."""
     principal = await here.hold.threads(here.book.principal, body.token)
@@ -55,7 +61,7 @@ async def login(here: Here, body: Login) -> Response:
     return response
 
 
-@router.post("/api/logout")
+@router.post("/api/logout", response_model=OkOut)
 async def logout(caller: Caller) -> Response:
     """Forget the cookie."""
     response = json_response({"ok": True})
@@ -63,7 +69,7 @@ async def logout(caller: Caller) -> Response:
     return response
 
 
-@router.get("/api/whoami")
+@router.get("/api/whoami", response_model=CallerOut)
 async def whoami(caller: Caller) -> Response:
     """Who the token speaks for, and what it may do."""
     return json_response(
@@ -76,7 +82,7 @@ async def whoami(caller: Caller) -> Response:
     )
 
 
-@router.get("/api/config")
+@router.get("/api/config", response_model=ConfigOut)
 async def config(here: Here, caller: Admin) -> Response:
     """The config in force, secrets masked; and what is wrong with the file, if it could not be taken over."""
     error = here.hold.config.last_error
@@ -85,20 +91,14 @@ async def config(here: Here, caller: Admin) -> Response:
     )
 
 
-@router.patch("/api/config")
+@router.patch("/api/config", response_model=ConfigOut)
 async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any], Body()]) -> Response:
     """Merge into the config file (RFC 7396); nothing is written unless the whole is valid."""
     new = await here.hold.threads(here.hold.config.patch, body)
-
-    def announce() -> None:
-        with here.hold.store.write() as tx:
-            changes.emit(tx, "config.updated", "config", {})
-
-    await here.hold.threads(announce)
     return json_response({"config": public_dump(new), "error": None})
 
 
-@router.get("/api/agenda")
+@router.get("/api/agenda", response_model=list[AgendaOut])
 async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=1)] = 100) -> Response:
     """What is due and what runs."""
 
@@ -110,8 +110,6 @@ async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=
 
 
 def _item(item: agenda.Item) -> dict[str, Any]:
-    from holdfast.clock import iso
-
     return {
         "id": item.id,
         "kind": item.kind,

@@ -1,0 +1,25 @@
+"""Durable approvals of tool calls: asked for, decided by a person, used once, accounted for.
+
+with store.write() as tx:
+    admission = admit(tx, ExecCall(agent_id="main", command="make", workspace=folder), settings)
+"""
+
+from holdfast.agents.approvals import allowlist, audit, requests
+from holdfast.agents.approvals.allowlist import AllowedCommand
+from holdfast.agents.approvals.gate import Admission, ExecCall, admit, redeem
+from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalRequest, ApprovalStatus
+
+__all__ = [
+    "SIGNAL",
+    "Admission",
+    "AllowedCommand",
+    "Approval",
+    "ApprovalRequest",
+    "ApprovalStatus",
+    "ExecCall",
+    "admit",
+    "allowlist",
+    "audit",
+    "redeem",
+    "requests",
+]

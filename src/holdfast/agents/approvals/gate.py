@@ -1,0 +1,81 @@
+"""The gate before every command: judges it, keeps the account, and asks a person where it must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.approvals import allowlist, audit, requests
+from holdfast.agents.approvals.requests import Approval, ApprovalRequest
+from holdfast.agents.policy import ExecDecision, ExecPolicy, inside_folder, judge
+
+if TYPE_CHECKING:
+    from holdfast.config.tools import Exec
+    from holdfast.log import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecCall:
+    """One command that an agent wants to run, and where."""
+
+    agent_id: str
+    command: str
+    workspace: Path
+    cwd: Path | None = None
+    session_key: str | None = None
+    turn_id: str | None = None
+    elevated: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.workspace if self.cwd is None else self.workspace / self.cwd
+
+    @property
+    def account(self) -> audit.Call:
+        return audit.Call(
+            agent_id=self.agent_id, tool="exec", text=self.command, session_key=self.session_key
+        )
+
+    def request(self, reason: str) -> ApprovalRequest:
+        arguments: dict[str, Any] = {"command": self.command, "cwd": str(self.folder)}
+        return ApprovalRequest(
+            agent_id=self.agent_id,
+            tool="exec",
+            command=self.command,
+            arguments=arguments | ({"elevated": True} if self.elevated else {}),
+            reason=reason,
+            session_key=self.session_key,
+            turn_id=self.turn_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What came of it: `decision.verdict` says run, block or ask; asked, there is an approval to wait for."""
+
+    decision: ExecDecision
+    approval: Approval | None = None
+
+
+def admit(tx: Tx, call: ExecCall, settings: Exec) -> Admission:
+    """Judge a command, stamp the patterns it used, write the account; ask where a person must decide."""
+    policy = ExecPolicy(
+        security=settings.security,
+        ask=settings.ask,
+        safe_bins=frozenset(settings.safe_bins),
+        allowlist=allowlist.patterns(tx, call.agent_id, settings.allowlist),
+    )
+    decision = judge(call.command, policy, inside_folder(str(call.workspace), str(call.folder)))
+    if decision.verdict == "ask":
+        lasts = settings.ask_timeout_seconds * 1000
+        return Admission(decision, requests.request(tx, call.request(decision.reason), lasts_ms=lasts))
+    audit.record(tx, decision.verdict, call.account, rule=decision.rule, reason=decision.reason)
+    if decision.verdict == "run":
+        allowlist.stamp(tx, call.agent_id, decision.patterns, call.command)
+    return Admission(decision)
+
+
+def redeem(tx: Tx, call: ExecCall, approval_id: str) -> Approval:
+    """Spend the approval of this very command; an error if it was not given, ran out or was spent."""
+    return requests.use(tx, approval_id, call.request(""))

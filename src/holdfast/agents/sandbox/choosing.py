@@ -1,0 +1,86 @@
+"""Whether a session is sandboxed, by what, and which folder its sandbox keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.agents.sandbox.backend import Backend
+from holdfast.agents.sandbox.bubblewrap import Bubblewrap
+from holdfast.agents.sandbox.docker import Docker
+from holdfast.agents.sandbox.host import Host
+from holdfast.errors import InvalidInput, Unavailable
+from holdfast.keys import MainKey, parse_key
+
+if TYPE_CHECKING:
+    from holdfast.config.agents import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the commands of a session run. `sandboxed` is what the tool policy must be told."""
+
+    backend: Backend
+    scratch: Path
+    sandboxed: bool
+
+
+def is_sandboxed(settings: Sandbox, session_key: str) -> bool:
+    """By the mode: no session, all but the agent's main one, or every one."""
+    if settings.mode == "off":
+        return False
+    return settings.mode == "all" or not _is_main(session_key)
+
+
+def place_of(settings: Sandbox, root: Path, *, agent_id: str, session_key: str) -> Place:
+    """The backend and the folder of a session; made here, readable by its owner only.
+
+    A sandbox that is asked for and cannot be had is an error, never a command on the open machine.
+    """
+    sandboxed = is_sandboxed(settings, session_key)
+    scratch = root / scope_name(settings, agent_id=agent_id, session_key=session_key)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Place(_backend(settings) if sandboxed else Host(), scratch, sandboxed)
+
+
+def scope_name(settings: Sandbox, *, agent_id: str, session_key: str) -> str:
+    """What shares one sandbox, as the name of a folder."""
+    if settings.scope == "shared":
+        return "shared"
+    kind, what = ("agent", agent_id) if settings.scope == "agent" else ("session", session_key)
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", what)[:40].strip("-")
+    return f"{kind}-{readable}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+
+
+def _backend(settings: Sandbox) -> Backend:
+    wanted: dict[str, list[Backend]] = {
+        "auto": [Bubblewrap(), _docker(settings)],
+        "bubblewrap": [Bubblewrap()],
+        "docker": [_docker(settings)],
+    }
+    tried = [(backend, backend.missing()) for backend in wanted[settings.backend]]
+    for backend, reason in tried:
+        if reason is None:
+            return backend
+    raise Unavailable(
+        f"there is no sandbox: {'; '.join(reason or '' for _, reason in tried)}",
+        code="no_sandbox",
+        hint="Install one, or set agents.defaults.sandbox.mode to off.",
+    )
+
+
+def _docker(settings: Sandbox) -> Docker:
+    own = settings.docker
+    env = {name: secret.reveal(os.environ) for name, secret in own.env.items()}
+    return Docker(own.image, own.network, own.memory, own.cpus, env)
+
+
+def _is_main(session_key: str) -> bool:
+    try:
+        return isinstance(parse_key(session_key), MainKey)
+    except InvalidInput:
+        return False

@@ -1,0 +1,135 @@
+"""Running a job to its end: bounded in time, output, processes and memory, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from holdfast.agents.sandbox.backend import Backend, End, Job, Limits, Outcome, Start
+from holdfast.agents.sandbox.census import Census, census
+from holdfast.errors import Unavailable
+
+_READ: Final = 65_536
+_LOOK_SECONDS: Final = 0.05
+_FAR_PAST: Final = 64
+_KILL_SECONDS: Final = 10
+
+
+def run(backend: Backend, job: Job, *, cancelled: Callable[[], bool] = lambda: False) -> Outcome:
+    """Run a job and wait for it. Blocks; call it in a thread. `cancelled` is looked at while it runs."""
+    start = backend.start(job)
+    began = time.monotonic()
+    with _begun(start, job.stdin) as process:
+        watch = _Watch(process, job.limits, began, cancelled)
+        try:
+            end = watch.until_over()
+        finally:
+            _end(process, start)
+    code = process.returncode if end == "exited" else None
+    return Outcome(end, code, bytes(watch.kept), watch.seen - len(watch.kept), time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def _begun(start: Start, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
+    """What it reads comes from a file, so that one that does not read cannot hold us up."""
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                start.argv,
+                env=dict(start.env),
+                cwd=start.cwd,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"the command cannot be started: {error.strerror}: {error.filename or start.argv[0]}",
+                code="exec_failed",
+                hint="Check that the program is installed and the folder is there.",
+            ) from error
+        with process:
+            yield process
+
+
+class _Watch:
+    """Reads what a process says and looks after it, in one thread."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], limits: Limits, began: float, cancelled: Callable[[], bool]
+    ) -> None:
+        self._process = process
+        self._limits = limits
+        self._deadline = began + limits.seconds
+        self._cancelled = cancelled
+        self._next_look = began + _LOOK_SECONDS
+        self.kept = bytearray()
+        self.seen = 0
+
+    def until_over(self) -> End:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                for _ in selector.select(_LOOK_SECONDS):
+                    if not self._take(os.read(self._process.stdout.fileno(), _READ)):
+                        return self._after_output()
+                over = self._past_limit()
+                if over is not None:
+                    return over
+                if self._process.poll() is not None and not selector.select(0):
+                    return "exited"
+
+    def _after_output(self) -> End:
+        """The streams are closed; the process itself may go on for a while."""
+        while self._process.poll() is None:
+            over = self._past_limit()
+            if over is not None:
+                return over
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_SECONDS)
+        return "exited"
+
+    def _take(self, data: bytes) -> bool:
+        self.seen += len(data)
+        room = self._limits.output_bytes - len(self.kept)
+        if room > 0:
+            self.kept += data[:room]
+        return bool(data)
+
+    def _past_limit(self) -> End | None:
+        now = time.monotonic()
+        if now >= self._deadline or self._cancelled():
+            return "timeout"
+        if self.seen > self._limits.output_bytes * _FAR_PAST:
+            return "output"
+        if now < self._next_look:
+            return None
+        self._next_look = now + _LOOK_SECONDS
+        return self._too_many(census(self._process.pid, self._limits.processes))
+
+    def _too_many(self, found: Census) -> End | None:
+        if found.processes > self._limits.processes:
+            return "processes"
+        return "memory" if found.memory_bytes > self._limits.memory_bytes else None
+
+
+def _end(process: subprocess.Popen[bytes], start: Start) -> None:
+    """Whatever is left of the job goes: its process group, and with it the sandbox's own processes."""
+    running = process.poll() is None
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if running and start.kill is not None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(start.kill, capture_output=True, timeout=_KILL_SECONDS, check=False)
+    process.wait()

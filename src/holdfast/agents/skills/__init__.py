@@ -1,0 +1,62 @@
+"""Skills: instructions for particular jobs, found in four tiers, offered when what they need is there.
+
+room = SkillRoom(home, settings=lambda: config.current, workspace=hold.workspace)
+room.prompt("main").text
+"""
+
+from holdfast.agents.skills.catalogue import Broken, Catalogue, Found, Root, roots
+from holdfast.agents.skills.commands import Invocation, SlashCommand, invoked, slash_commands
+from holdfast.agents.skills.gating import Checked, Reason, Surroundings, check
+from holdfast.agents.skills.installed import (
+    Installed,
+    Update,
+    install,
+    installed,
+    mark_of,
+    update,
+    update_all,
+)
+from holdfast.agents.skills.prompt import SkillList, skill_list
+from holdfast.agents.skills.publishing import publish
+from holdfast.agents.skills.registry import Registry, Release
+from holdfast.agents.skills.room import SkillRoom, surroundings
+from holdfast.agents.skills.setup import InstallPlan, carry_out, plan
+from holdfast.agents.skills.skill import InstallSpec, Requirements, Skill, Tier, parse_skill
+
+__all__ = [
+    "Broken",
+    "Catalogue",
+    "Checked",
+    "Found",
+    "InstallPlan",
+    "InstallSpec",
+    "Installed",
+    "Invocation",
+    "Reason",
+    "Registry",
+    "Release",
+    "Requirements",
+    "Root",
+    "Skill",
+    "SkillList",
+    "SkillRoom",
+    "SlashCommand",
+    "Surroundings",
+    "Tier",
+    "Update",
+    "carry_out",
+    "check",
+    "install",
+    "installed",
+    "invoked",
+    "mark_of",
+    "parse_skill",
+    "plan",
+    "publish",
+    "roots",
+    "skill_list",
+    "slash_commands",
+    "surroundings",
+    "update",
+    "update_all",
+]

@@ -1,0 +1,136 @@
+"""All skills of an agent: found in their tiers, overridden by name, read again when a file changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.agents.skills.skill import FILE, MAX_BYTES, Skill, Tier, parse_skill
+from holdfast.errors import HoldfastError, InvalidInput, NotFound
+
+MAX_FOLDERS: Final = 1_000
+_BUNDLED: Final = Path(__file__).parents[2] / "skills_bundled"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder of skills and the tier that it stands for."""
+
+    tier: Tier
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A SKILL.md that could not be read, and why."""
+
+    path: Path
+    tier: Tier
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The skills in force by name, those that they hide, and what is broken."""
+
+    skills: tuple[Skill, ...]
+    hidden: tuple[Skill, ...] = ()
+    broken: tuple[Broken, ...] = ()
+
+    def get(self, name: str) -> Skill:
+        for skill in self.skills:
+            if skill.name == name:
+                return skill
+        raise NotFound(f"no skill {name[:64]!r}", code="unknown_skill", hint="See `holdfast skills list`.")
+
+
+def roots(
+    *, workspace: Path | None, managed: Path, plugins: Iterable[Path] = (), extra: Iterable[Path] = ()
+) -> tuple[Root, ...]:
+    """The folders in which an agent's skills lie, highest tier first."""
+    own = () if workspace is None else (Root(Tier.WORKSPACE, workspace / "skills"),)
+    return (
+        *own,
+        Root(Tier.MANAGED, managed),
+        *(Root(Tier.PLUGIN, path) for path in plugins),
+        Root(Tier.BUNDLED, _BUNDLED),
+        *(Root(Tier.EXTRA, path) for path in extra),
+    )
+
+
+class Catalogue:
+    """Reads skills and keeps what it read for as long as the file is the same. Safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read: dict[Path, tuple[tuple[int, int, int], Skill | Broken]] = {}
+
+    def load(self, places: Iterable[Root]) -> Found:
+        """What there is now. A skill of a higher tier hides one of the same name; equals go by order."""
+        chosen: dict[str, Skill] = {}
+        hidden: list[Skill] = []
+        broken: list[Broken] = []
+        ordered = sorted(places, key=lambda root: -root.tier)
+        for found in (each for root in ordered for each in self._in_root(root)):
+            if isinstance(found, Broken):
+                broken.append(found)
+            elif found.name in chosen:
+                hidden.append(found)
+            else:
+                chosen[found.name] = found
+        by_name = sorted(chosen.values(), key=lambda skill: skill.name)
+        return Found(tuple(by_name), tuple(hidden), tuple(broken))
+
+    def _in_root(self, root: Root) -> Iterator[Skill | Broken]:
+        for path in _files(root.path):
+            found = self._file(path, root)
+            if found is not None:
+                yield found
+
+    def _file(self, path: Path, root: Root) -> Skill | Broken | None:
+        try:
+            stat = path.stat()
+        except OSError:
+            return None
+        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        with self._lock:
+            known = self._read.get(path)
+        if known is not None and known[0] == stamp and known[1].tier is root.tier:
+            return known[1]
+        found = _parsed(path, root)
+        with self._lock:
+            self._read[path] = (stamp, found)
+        return found
+
+
+def _files(root: Path) -> list[Path]:
+    """`<root>/<skill>/SKILL.md`, in the order of their names, or the root itself if it is a skill."""
+    if (root / FILE).is_file():
+        return [root / FILE]
+    try:
+        folders = sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []
+    return [folder / FILE for folder in folders[:MAX_FOLDERS] if (folder / FILE).is_file()]
+
+
+def _parsed(path: Path, root: Root) -> Skill | Broken:
+    try:
+        return parse_skill(_text(path, root), path, root.tier)
+    except HoldfastError as error:
+        return Broken(path, root.tier, error.message)
+
+
+def _text(path: Path, root: Root) -> str:
+    """A link out of the folder of skills would let a workspace show any file as a skill."""
+    try:
+        if not path.resolve().is_relative_to(root.path.resolve()):
+            raise InvalidInput("it is a link to outside its folder")
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidInput(f"it is larger than {MAX_BYTES} bytes")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"it cannot be read: {error}") from error

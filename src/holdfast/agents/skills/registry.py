@@ -1,0 +1,208 @@
+"""A registry of skills: one `index.json` and the archives it names, on any web server.
+
+    {"format": 1, "skills": {"notes": {"description": "…", "versions": {
+        "1.0.0": {"archive": "archives/notes-1.0.0.zip", "sha256": "…", "size": 1234, "publishedAt": "…"}}}}}
+
+An archive's address is taken from the index on; its bytes must have the size and the checksum stated there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin, urlsplit
+
+from holdfast.errors import InvalidInput, NotFound, TooLarge, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
+
+INDEX: Final = "index.json"
+FORMAT: Final = 1
+MAX_INDEX: Final = 16 * 1024**2
+MAX_ARCHIVE: Final = 20 * 1024**2
+MAX_FOUND: Final = 50
+_TIMEOUT: Final = 30.0
+_VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-([0-9A-Za-z.-]{1,40}))?")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One version of a skill, as the index has it."""
+
+    name: str
+    version: str
+    archive: str
+    sha256: str
+    size: int
+    description: str = ""
+
+
+class Registry:
+    """Reads a registry over HTTP. Nothing that it fetches is run."""
+
+    def __init__(self, url: str) -> None:
+        self.url = _checked_url(url)
+
+    def search(self, words: str = "", *, limit: int = MAX_FOUND) -> list[Release]:
+        """The newest release of each skill whose name or description has all the words."""
+        wanted = words.casefold().split()
+        found = [
+            newest(releases)
+            for releases in self.index().values()
+            if all(word in f"{releases[0].name} {releases[0].description}".casefold() for word in wanted)
+        ]
+        return sorted(found, key=lambda release: release.name)[: max(1, min(limit, MAX_FOUND))]
+
+    def find(self, name: str, version: str | None = None) -> Release:
+        """A release by name and version; without one the newest that is no pre-release."""
+        releases = self.index().get(name, [])
+        if not releases:
+            raise NotFound(f"the registry has no skill {name[:64]!r}", hint="See `holdfast skills search`.")
+        if version is None:
+            return newest(releases)
+        for release in releases:
+            if release.version == version:
+                return release
+        known = ", ".join(sorted((each.version for each in releases), key=version_order)[-5:])
+        raise NotFound(f"{name} has no version {version[:40]!r}", hint=f"There are: {known}.")
+
+    def index(self) -> dict[str, list[Release]]:
+        """Every release by the name of its skill."""
+        data = self._get(urljoin(self.url, INDEX), MAX_INDEX)
+        try:
+            return read_index(json.loads(data))
+        except (ValueError, RecursionError) as error:
+            raise Unavailable(f"the index at {self.url} is not JSON", code="bad_registry") from error
+
+    def download(self, release: Release) -> bytes:
+        """The archive of a release, held to its size and checksum."""
+        if release.size > MAX_ARCHIVE:
+            raise TooLarge(f"the archive of {release.name} is larger than {MAX_ARCHIVE} bytes")
+        data = self._get(_checked_url(urljoin(self.url, release.archive), file=True), release.size)
+        found = hashlib.sha256(data).hexdigest()
+        if len(data) != release.size or not hmac.compare_digest(found, release.sha256):
+            raise InvalidInput(
+                f"the archive of {release.name} {release.version} is not the one that the index names",
+                code="bad_checksum",
+                hint="Do not use it; tell whoever keeps the registry.",
+            )
+        return data
+
+    def _get(self, url: str, most: int) -> bytes:
+        import httpx
+
+        try:
+            with (
+                httpx.Client(
+                    timeout=_TIMEOUT,
+                    follow_redirects=True,
+                    max_redirects=3,
+                    trust_env=not _is_loopback(url),
+                    event_hooks={"request": [_refuse_plain]},
+                ) as client,
+                client.stream("GET", url) as response,
+            ):
+                response.raise_for_status()
+                return _bounded(response, most)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(
+                f"the registry did not give {url}: {error}",
+                code="registry_unreachable",
+                hint="Check skills.registry.url in the config.",
+            ) from error
+
+
+def read_index(value: Any) -> dict[str, list[Release]]:
+    """The releases of an index; an entry that is not whole is left out, an unknown format is an error."""
+    if (
+        not isinstance(value, dict)
+        or value.get("format") != FORMAT
+        or not isinstance(value.get("skills"), dict)
+    ):
+        raise Unavailable(
+            f"this is no registry index of format {FORMAT}", code="bad_registry", hint="Check its address."
+        )
+    found: dict[str, list[Release]] = {}
+    for name, entry in value["skills"].items():
+        versions = entry.get("versions") if isinstance(entry, dict) else None
+        if not _NAME.fullmatch(name) or not isinstance(versions, dict):
+            continue
+        about = str(entry.get("description", ""))[:1024]
+        releases = [_release(name, about, version, body) for version, body in versions.items()]
+        whole = [release for release in releases if release is not None]
+        if whole:
+            found[name] = whole
+    return found
+
+
+def newest(releases: list[Release]) -> Release:
+    """The highest version; a pre-release only where there is nothing else."""
+    final = [release for release in releases if "-" not in release.version]
+    return max(final or releases, key=lambda release: version_order(release.version))
+
+
+def version_order(version: str) -> tuple[Any, ...]:
+    """Versions in their order: numbers by value, a pre-release before its release."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (-1,)
+    pre = tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in (match[4] or "").split(".") if p)
+    return (int(match[1]), int(match[2]), int(match[3]), not pre, pre)
+
+
+def check_version(text: str) -> str:
+    if not _VERSION.fullmatch(text):
+        raise InvalidInput(f"not a version: {text[:40]!r}", hint="Use three numbers, such as 1.2.0.")
+    return text
+
+
+def _release(name: str, about: str, version: str, body: Any) -> Release | None:
+    if not isinstance(body, Mapping) or not _VERSION.fullmatch(version):
+        return None
+    archive, sha256, size = body.get("archive"), body.get("sha256"), body.get("size")
+    if not isinstance(archive, str) or not isinstance(sha256, str) or not isinstance(size, int):
+        return None
+    whole = _SHA256.fullmatch(sha256) and size > 0
+    return Release(name, version, archive, sha256, size, about) if whole else None
+
+
+def _bounded(response: httpx.Response, most: int) -> bytes:
+    data = bytearray()
+    for chunk in response.iter_bytes():
+        data += chunk
+        if len(data) > most:
+            raise TooLarge(f"{response.url} is larger than {most} bytes", code="bad_registry")
+    return bytes(data)
+
+
+def _refuse_plain(request: httpx.Request) -> None:
+    """Also where a redirect leads."""
+    _checked_url(str(request.url), file=True)
+
+
+def _checked_url(url: str, *, file: bool = False) -> str:
+    parts = urlsplit(url)
+    safe = parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(url))
+    if not safe or not parts.hostname or parts.username is not None:
+        raise InvalidInput(
+            f"not the address of a registry: {url[:120]}",
+            hint="Use https://…; http is for this machine only.",
+        )
+    return url if file or url.endswith("/") else f"{url}/"
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,82 @@
+"""Why an entry lies where it lies: every decision is kept with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+
+from holdfast.board.ingest import as_draft, gather
+from holdfast.board.pending import enqueue
+from holdfast.board.rules import decide
+from holdfast.board.tables import decisions as table
+from holdfast.clock import Millis
+from holdfast.config.board import Classifier
+from holdfast.log import Classification, Tx, entries
+from holdfast.text import clean_json
+
+MAX_REPLAY: Final = 200
+Method = Literal["lock", "reply", "continuity", "session", "model", "heuristic", "rule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One decision about one entry."""
+
+    entry_id: str
+    method: Method
+    reasons: Mapping[str, Any]
+    decided_at: Millis
+    topic_id: str | None = None
+    task_id: str | None = None
+    confidence: float | None = None
+    attempt: int = 1
+
+
+def record(tx: Tx, made: Made) -> None:
+    """Keep a decision; a later one about the same entry takes its place."""
+    row = {name: getattr(made, name) for name in Made.__slots__} | {"reasons": clean_json(made.reasons)}
+    values = {name: value for name, value in row.items() if name != "entry_id"}
+    statement = sa.update(table).where(table.c.entry_id == made.entry_id).values(values)
+    if tx.conn.execute(statement).rowcount == 0:
+        tx.conn.execute(sa.insert(table), row)
+
+
+def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
+    """Sort again what the classifier sorted in a session, from an entry on; how many entries that is.
+
+    What is bound to its topic stays bound, and what was never sorted but sent as it is stays so.
+    """
+    anchor = entries.get(tx, anchor_id)
+    found = [anchor] if anchor.session_key is None else entries.around(tx, anchor, before=0, after=MAX_REPLAY)
+    query = sa.select(table.c.entry_id, table.c.method).where(table.c.entry_id.in_([e.id for e in found]))
+    methods = {row.entry_id: row.method for row in tx.conn.execute(query)}
+    again = [entry for entry in found if entry.id in methods and entry.status is not Classification.PENDING]
+    for entry in again:
+        fields: dict[str, Any] = {"status": Classification.PENDING, "code": None}
+        if methods[entry.id] != "lock":
+            fields |= {"topic_id": None, "task_id": None}
+        entries.annotate(tx, entry.id, fields)
+    if again:
+        enqueue(tx, anchor.session_key, options)
+    return len(again)
+
+
+def explain(tx: Tx, entry_id: str) -> Made:
+    """How an entry was sorted; one that a rule settled as it came in is explained by that rule."""
+    entry = entries.get(tx, entry_id)
+    row = tx.conn.execute(sa.select(table).where(table.c.entry_id == entry_id)).mappings().first()
+    if row is not None:
+        return Made(**row)
+    ruled = decide(as_draft(entry), gather(tx, as_draft(entry)))
+    reason = ruled.reason or ("waits to be sorted" if entry.status == "pending" else "as it was sent")
+    return Made(
+        entry_id=entry_id,
+        method="rule",
+        topic_id=entry.topic_id,
+        task_id=entry.task_id,
+        reasons={"text": reason, "code": entry.code},
+        decided_at=entry.created_at,
+    )

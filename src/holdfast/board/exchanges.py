@@ -1,0 +1,66 @@
+"""Exchanges: what a person said and what was answered, which is the unit that is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from holdfast.board.semantic import semantic_text
+from holdfast.log import Cursor, Entry, EntryFilter, EntryType, Tx, entries
+from holdfast.log.tables import entries as table
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Entries in the order of the log. `reply` says that it begins with an answer to something earlier."""
+
+    entries: tuple[Entry, ...]
+    reply: bool = False
+
+    @property
+    def text(self) -> str:
+        return "\n".join(text for entry in self.entries if (text := semantic_text(entry)))
+
+    @property
+    def asked(self) -> str:
+        """What the person said; all of it when none of it is a person's."""
+        return "\n".join(semantic_text(e) for e in self.entries if is_person(e)) or self.text
+
+
+def is_person(entry: Entry) -> bool:
+    """Whether a person said it: by its role, else by its agent id; without either it counts as one's."""
+    if entry.type is not EntryType.CONVERSATION:
+        return False
+    if entry.role is not None:
+        return entry.role == "user"
+    return entry.agent_id in (None, "user")
+
+
+def split(found: Sequence[Entry]) -> list[Exchange]:
+    """Cut wherever a person speaks: what is not about the same is then free to part."""
+    groups: list[list[Entry]] = []
+    for entry in found:
+        if not groups or is_person(entry):
+            groups.append([])
+        groups[-1].append(entry)
+    return [Exchange(tuple(group), reply=not is_person(group[0])) for group in groups]
+
+
+def pending(tx: Tx, session_key: str | None, *, limit: int) -> list[Entry]:
+    """The oldest pending entries of a session, in the order of the log."""
+    of_session = table.c.session_key.is_(None) if session_key is None else table.c.session_key == session_key
+    waiting: sa.ColumnElement[str] = sa.literal_column("'pending'")
+    query = sa.select(table.c.id).where(of_session, table.c.status == waiting, table.c.deleted_at.is_(None))
+    ids = tx.conn.execute(query.order_by(table.c.position).limit(limit)).scalars().all()
+    return entries.get_many(tx, ids)
+
+
+def before(tx: Tx, entry: Entry, *, limit: int) -> list[Entry]:
+    """What the session said before an entry, oldest first; nothing for an entry without a session."""
+    if entry.session_key is None:
+        return []
+    where = EntryFilter(session_key=entry.session_key)
+    page = entries.listing(tx, where, limit=limit, cursor=Cursor(entry.created_at, entry.position))
+    return page.entries[::-1]

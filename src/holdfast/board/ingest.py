@@ -1,0 +1,154 @@
+"""The one way into the log for everything that the board may sort: clean the text, settle the scope, filter.
+
+Whoever appends an entry calls `prepare` first, in the same transaction, and appends what it returns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+import sqlalchemy as sa
+
+from holdfast.board import lineage, noise, spaces
+from holdfast.board.pending import enqueue
+from holdfast.board.rules import Decision, Facts, Scope, decide, normalised_source
+from holdfast.board.tables import tasks, topics
+from holdfast.config.board import BoardConfig
+from holdfast.errors import InvalidInput
+from holdfast.keys import BoardTaskKey, board_key_of
+from holdfast.log import Classification, Entry, EntryDraft, Tx, entries
+
+MAX_ID: Final = 256
+_DEFAULTS: Final = BoardConfig()
+
+
+def prepare(tx: Tx, draft: EntryDraft, options: BoardConfig = _DEFAULTS) -> EntryDraft:
+    """The draft as it is to be stored; what is left to sort is put on the agenda.
+
+    The text as it was sent is kept in `raw` when cleaning changed it. Besides the agenda's, six small queries
+    at most.
+    """
+    decision = decide(draft, gather(tx, draft, options))
+    prepared = apply(draft, decision)
+    if prepared.status is Classification.PENDING and options.classifier.enabled:
+        enqueue(tx, prepared.session_key, options.classifier)
+    return prepared
+
+
+def apply(draft: EntryDraft, decision: Decision) -> EntryDraft:
+    changed = decision.content != draft.content
+    return replace(
+        draft,
+        content=decision.content,
+        raw=draft.content if changed and draft.raw is None else draft.raw,
+        topic_id=decision.scope.topic_id,
+        task_id=decision.scope.task_id,
+        space_id=decision.scope.space_id,
+        status=decision.status,
+        code=decision.code,
+        source=normalised_source(draft.source, decision.scope),
+        idempotency_key=draft.idempotency_key or identity(draft),
+    )
+
+
+def identity(draft: EntryDraft) -> str | None:
+    """The key of a message whose sender gave none but named it: delivered twice, it is still one entry.
+
+    The text is part of it, since hosts give one message id to a message and to what follows from it.
+    """
+    source = draft.source or {}
+    named = next((n for n in ("eventId", "messageId") if isinstance(source.get(n), str) and source[n]), None)
+    if named is None:
+        return None
+    parts = (
+        source[named],
+        source.get("channel"),
+        draft.session_key,
+        draft.agent_id,
+        draft.type,
+        draft.content,
+    )
+    return f"{named}:{sha256(json.dumps(parts).encode()).hexdigest()}"
+
+
+def gather(tx: Tx, draft: EntryDraft, options: BoardConfig = _DEFAULTS) -> Facts:
+    """Look up what the draft names."""
+    source = draft.source or {}
+    found = lineage.find(tx, draft.session_key) if draft.session_key and _is_child(draft) else None
+    link = None if found is None else found.scope
+    related = _related(tx, draft.related_id)
+    places = [one for one in (link, related) if one is not None]
+    task_ids = [draft.task_id, source.get("boardScopeTaskId"), *(one.task_id for one in places)]
+    topic_ids = [draft.topic_id, source.get("boardScopeTopicId"), *(one.topic_id for one in places)]
+    board = _board_ids(draft.session_key)
+    known_tasks = _tasks(tx, _ids([*task_ids, board[1]]))
+    space_ids = _ids([draft.space_id, source.get("boardScopeSpaceId"), *(one.space_id for one in places)])
+    return Facts(
+        topics=_topics(tx, _ids([*topic_ids, board[0], *known_tasks.values()])),
+        tasks=known_tasks,
+        spaces=spaces.known(tx, space_ids) if space_ids else frozenset(),
+        link=link,
+        awaits_link=found is not None and link is None,
+        related=related,
+        ignored_prefixes=tuple(options.ignore_session_prefixes),
+    )
+
+
+def as_draft(entry: Entry) -> EntryDraft:
+    """A stored entry as it would come in now: how old rows are held to the same rules."""
+    return EntryDraft(
+        content=entry.content,
+        type=entry.type,
+        role=entry.role,
+        session_key=entry.session_key,
+        agent_id=entry.agent_id,
+        space_id=entry.space_id,
+        topic_id=entry.topic_id,
+        task_id=entry.task_id,
+        related_id=entry.related_id,
+        status=entry.status,
+        code=entry.code,
+        source=entry.source,
+    )
+
+
+def _board_ids(session_key: str | None) -> tuple[str | None, str | None]:
+    try:
+        key = board_key_of(session_key)
+    except InvalidInput:
+        return None, None
+    if key is None:
+        return None, None
+    return key.topic_id, key.task_id if isinstance(key, BoardTaskKey) else None
+
+
+def _related(tx: Tx, related_id: str | None) -> Scope | None:
+    found = entries.get_many(tx, [related_id]) if related_id else []
+    return Scope(found[0].topic_id, found[0].task_id, found[0].space_id, "related") if found else None
+
+
+def _ids(values: Iterable[object]) -> list[str]:
+    return sorted({one.strip() for one in values if isinstance(one, str) and 0 < len(one) <= MAX_ID} - {""})
+
+
+def _topics(tx: Tx, ids: list[str]) -> dict[str, str]:
+    return {row.id: row.space_id for row in tx.conn.execute(_TOPICS, {"ids": ids})} if ids else {}
+
+
+def _tasks(tx: Tx, ids: list[str]) -> dict[str, str]:
+    return {row.id: row.topic_id for row in tx.conn.execute(_TASKS, {"ids": ids})} if ids else {}
+
+
+def _is_child(draft: EntryDraft) -> bool:
+    """Only sessions of subagents are linked, so that all others cost no look-up."""
+    key = noise.key_of(draft.session_key)
+    return key is not None and key.is_subagent
+
+
+_WANTED: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
+_TOPICS = sa.select(topics.c.id, topics.c.space_id).where(topics.c.id.in_(_WANTED))
+_TASKS = sa.select(tasks.c.id, tasks.c.topic_id).where(tasks.c.id.in_(_WANTED))

@@ -1,0 +1,131 @@
+"""What is no part of anyone's request: heartbeats, cron, scaffolds, tool traces, commands. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.board.words import FILLER, terms
+from holdfast.errors import InvalidInput
+from holdfast.keys import AgentKey, ParsedKey, parse_key
+
+CONTROL_CHANNELS: Final = frozenset(("heartbeat", "control-plane", "maintenance", "backup", "watchdog"))
+CRON_CHANNELS: Final = frozenset(("cron-event", "cron"))
+SCAFFOLD: Final = "[Subagent Context]"
+CLASSIFIER_MARK: Final = "[HOLDFAST_CLASSIFIER]"
+
+_SILENT = re.compile(r"[*_`\"'\s]*(?:HEARTBEAT_OK|NO_REPLY)[*_`\"'.!\s]*")
+_HEARTBEAT = re.compile(
+    r"(?:Read HEARTBEAT\.md (?:if it exists|and)\b|\[heartbeat\]|Heartbeat (?:poll|wake):)", re.I
+)
+_CRON = re.compile(r"\[cron:[^\]\n]{1,200}\]", re.I)
+_TRACE = re.compile(r"\s*Tool (?:call|result|error)\b[:\s]*(?P<tool>[\w.-]{0,64})", re.I)
+_MEMORY_TOOLS = re.compile(r"(?:memory|clawboard|context)_\w{1,40}", re.I)
+_COMMAND = re.compile(r"/(?P<name>[a-z][a-z0-9_-]{0,31})(?P<rest>[ :][^\n]{0,200})?", re.I)
+_PAYLOAD = re.compile(r'"candidate(?:Topics|Tasks)"\s*:')
+_CUES = re.compile(
+    r"""\b(?: new\ (?:topic|thread|subject|question)
+      | (?:different|another|separate|unrelated)\ (?:topic|question|subject|matter|thing|issue)
+      | unrelated(?=[:,]|\ to\ (?:this|that)) | on\ another\ note
+      | (?:switch|chang)(?:e|ing)\ (?:topics?|subjects?|gears) | something\ (?:else|different|new)
+      | by\ the\ way | btw | neues\ thema | (?:andere|neue)\ frage | übrigens | etwas\ anderes )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_REQUEST = re.compile(
+    r"""\W*(?:(?:hi|hey|hello|ok|okay|also|now|then|next|please|bitte)\W+){0,3}
+    (?: (?:can|could|would|will)\ (?:you|we|someone)\b | help\ me\b | (?:i|we)\ (?:need|want|would\ like)\b
+      | i'd\ like\b | let's\b | remind\ me\b | what(?:'s|\ is|\ are)\b | how\ (?:do|can|to|much|many)\b
+      | kannst\ du\b | könntest\ du\b | ich\ (?:brauche|möchte|will)\b | wie\ (?:kann|viel)\b
+      | (?:add|analy[sz]e|arrange|book|build|buy|calculate|call|cancel|check|clean|compare|configure|convert
+        |create|debug|delete|deploy|design|draft|edit|email|explain|find|fix|generate|implement|install
+        |investigate|list|make|migrate|order|organi[sz]e|pay|plan|prepare|print|read|refactor|remove|rename
+        |replace|research|review|rewrite|schedule|search|send|set\ up|show|sort|start|summari[sz]e|test
+        |translate|update|upgrade|upload|write)\ (?!it\b|this\b|that\b|them\b) )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_POINTS_BACK = re.compile(
+    r"\b(?:it|its|this|that|these|those|them|same|again|instead|above|also|too|es|das|dies[ems]?|dazu|davon)\b",
+    re.IGNORECASE,
+)
+_COMMANDS = """
+abort activation agents allowlist approve bash commands compact config context debug deny elevated export
+help kill model models new ping queue reasoning reset restart resume sessions skill status steer stop
+subagents think thinking tokens tts undo usage verbose version whoami
+"""
+COMMANDS: Final = frozenset(_COMMANDS.split())
+_CUE_REACH: Final = 200
+_OWN_WORDS: Final = 3
+
+
+def key_of(text: str | None) -> ParsedKey | None:
+    """The session key, or None when it is none that can be read: then it says nothing."""
+    try:
+        return parse_key(text) if text else None
+    except InvalidInput:
+        return None
+
+
+def is_cron(channel: str, key: ParsedKey | None, text: str) -> bool:
+    from_job = isinstance(key, AgentKey) and key.rest.split(":")[0] == "cron"
+    return channel in CRON_CHANNELS or from_job or _CRON.match(text) is not None
+
+
+def is_control_plane(channel: str, text: str) -> bool:
+    """Heartbeats and upkeep: by their channel, or by text that is such a prompt or answer as a whole."""
+    return channel in CONTROL_CHANNELS or bool(_SILENT.fullmatch(text[:64]) or _HEARTBEAT.match(text))
+
+
+def is_scaffold(text: str) -> bool:
+    return text.startswith(SCAFFOLD)
+
+
+def is_classifier_payload(text: str) -> bool:
+    """What a classifier sends to its model, or a payload of that shape."""
+    return text.startswith(CLASSIFIER_MARK) or (text[:1] == "{" and _PAYLOAD.search(text[:4000]) is not None)
+
+
+def tool_of(text: str, source: Mapping[str, Any], role: str | None) -> str | None:
+    """The tool that an action is a trace of, "" when it is not named; None when it is no trace."""
+    named = source.get("toolName") or source.get("tool")
+    if isinstance(named, str):
+        return named
+    match = _TRACE.match(text)
+    if match is not None:
+        return match["tool"]
+    return "" if role == "tool" else None
+
+
+def is_memory_tool(tool: str) -> bool:
+    return _MEMORY_TOOLS.fullmatch(tool) is not None
+
+
+def is_command(text: str) -> bool:
+    """A slash command to the host. A path or a sentence that begins with a slash is none."""
+    match = _COMMAND.fullmatch(text.strip())
+    return match is not None and (match["rest"] is None or match["name"].lower() in COMMANDS)
+
+
+def is_low_signal(text: str) -> bool:
+    """Whether nothing in it says what it is about: "yes", "ok do it", "continue", a thumbs-up."""
+    return all(term in FILLER or term in _GOING_ON for term in terms(text))
+
+
+def is_fresh_request(text: str) -> bool:
+    """A request that stands on its own: it names what it is about and points back at nothing."""
+    head = text[:_CUE_REACH]
+    if _REQUEST.match(head) is None or _POINTS_BACK.search(head):
+        return False
+    return len({term for term in terms(text) if term not in FILLER}) >= _OWN_WORDS
+
+
+def announces_new_thread(text: str) -> bool:
+    return _CUES.search(text[:_CUE_REACH]) is not None
+
+
+_GOING_ON: Final = frozenset(
+    terms(
+        """proceed continue resume again sure agreed approved confirm correct done finish ship merge retry
+        redo repeat yup nope ack roger k sounds lgtm weiter mach bestätigt stimmt einverstanden fertig"""
+    )
+)

@@ -1,0 +1,143 @@
+"""Writing down where an exchange belongs: its entries, the topic, the session's memory, the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.board import decisions, digests, routing, tasks, topics
+from holdfast.board.decisions import Made, Method
+from holdfast.board.exchanges import Exchange
+from holdfast.board.semantic import semantic_text
+from holdfast.board.summaries import chip
+from holdfast.board.tables import tasks as task_table
+from holdfast.board.tables import topics as topic_table
+from holdfast.board.topics import Topic
+from holdfast.board.words import is_filler, terms
+from holdfast.board.work import CreatedBy, TaskStatus, TopicStatus
+from holdfast.config.board import BoardConfig
+from holdfast.log import Classification, Entry, Tx, changes, entries
+
+MAX_TASKS: Final = 50
+_TITLE_SHARE: Final = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Where an exchange goes: a topic that there is, or one to be made by name."""
+
+    method: Method
+    topic_id: str | None = None
+    name: str | None = None
+    task_id: str | None = None
+    space_id: str | None = None
+    summary: str = ""
+    confidence: float | None = None
+    reasons: Mapping[str, Any] = field(default_factory=dict)
+
+
+def place(
+    tx: Tx, exchange: Exchange, outcome: Outcome, options: BoardConfig, *, attempt: int
+) -> Topic | None:
+    """Write an outcome down. None when its topic was deleted meanwhile: then the exchange stays pending."""
+    topic = _topic(tx, outcome)
+    if topic is None:
+        return None
+    task = outcome.task_id or fitting_task(tx, topic.id, exchange.text)
+    for entry in exchange.entries:
+        _annotate(tx, entry, topic, task, outcome, options)
+        made = Made(
+            entry_id=entry.id,
+            method=outcome.method,
+            topic_id=topic.id,
+            task_id=task,
+            confidence=outcome.confidence,
+            reasons=outcome.reasons,
+            decided_at=tx.now,
+            attempt=attempt,
+        )
+        decisions.record(tx, made)
+    _awaken(tx, topic, task, max(entry.created_at for entry in exchange.entries))
+    _remember(tx, exchange, topic, task, options)
+    if options.digests.enabled:
+        digests.enqueue(tx, due_at=int(tx.now) + digests.MINUTE_MS)
+    return topic
+
+
+def reject(tx: Tx, found: Sequence[Entry], code: str, reason: str) -> None:
+    """End entries that belong to no topic; their words stay in the log."""
+    for entry in found:
+        fields = {"status": Classification.FAILED, "code": code, "topic_id": None, "task_id": None}
+        entries.annotate(tx, entry.id, fields)
+        made = Made(entry_id=entry.id, method="rule", reasons={"text": reason}, decided_at=tx.now)
+        decisions.record(tx, made)
+
+
+def fitting_task(tx: Tx, topic_id: str, text: str) -> str | None:
+    """The one open task of the topic whose title the text is plainly about; None when in doubt."""
+    said = set(terms(text))
+    best: list[tuple[float, str]] = []
+    for task in tasks.listing(tx, topic_id=topic_id, limit=MAX_TASKS).tasks:
+        title = {term for term in terms(task.title) if not is_filler(term)}
+        shared = title & said
+        if task.status is TaskStatus.DONE or not title or len(shared) < min(2, len(title)):
+            continue
+        if len(shared) / len(title) >= _TITLE_SHARE:
+            best.append((len(shared) / len(title) + 0.01 * len(shared), task.id))
+    best.sort(reverse=True)
+    clear = len(best) == 1 or (len(best) > 1 and best[0][0] > best[1][0])
+    return best[0][1] if clear else None
+
+
+def _topic(tx: Tx, outcome: Outcome) -> Topic | None:
+    if outcome.topic_id is not None:
+        return next(iter(topics.get_many(tx, [outcome.topic_id])), None)
+    assert outcome.name is not None
+    found = topics.find(tx, outcome.name, space_id=outcome.space_id)
+    if found is not None:
+        return found
+    return topics.upsert(tx, outcome.name, created_by=CreatedBy.CLASSIFIER, space_id=outcome.space_id).topic
+
+
+def _annotate(
+    tx: Tx, entry: Entry, topic: Topic, task: str | None, outcome: Outcome, options: BoardConfig
+) -> None:
+    limit = options.classifier.summary_max_chars
+    short = entry.summary or (outcome.summary if len(outcome.summary) <= limit else "")
+    fields = {
+        "topic_id": topic.id,
+        "task_id": task,
+        "space_id": entry.space_id if entry.space_id in topic.space_ids else topic.space_id,
+        "status": Classification.CLASSIFIED,
+        "code": None,
+        "summary": short or chip(semantic_text(entry) or entry.content, limit) or None,
+    }
+    entries.annotate(tx, entry.id, fields)
+
+
+def _awaken(tx: Tx, topic: Topic, task: str | None, at: int) -> None:
+    """New words bring a topic and a task to the front, and a topic back from the archive or its snooze."""
+    values: dict[str, Any] = {}
+    if topic.status in (TopicStatus.ARCHIVED, TopicStatus.SNOOZED):
+        values |= {"status": TopicStatus.ACTIVE, "snoozed_until": None}
+    if at > topic.updated_at:
+        values["updated_at"] = at
+    if values:
+        tx.conn.execute(sa.update(topic_table).where(topic_table.c.id == topic.id).values(values))
+        changes.emit(tx, "topic.upserted", topic.id)
+    older = sa.and_(task_table.c.id == task, task_table.c.updated_at < at)
+    if (
+        task is not None
+        and tx.conn.execute(sa.update(task_table).where(older).values(updated_at=at)).rowcount
+    ):
+        changes.emit(tx, "task.upserted", task)
+
+
+def _remember(tx: Tx, exchange: Exchange, topic: Topic, task: str | None, options: BoardConfig) -> None:
+    last = exchange.entries[-1]
+    if last.session_key is not None:
+        item = routing.Routed(int(tx.now), topic.id, topic.name, exchange.asked, task)
+        routing.remember(tx, last.session_key, item, options.routing_memory)

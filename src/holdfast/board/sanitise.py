@@ -1,0 +1,269 @@
+"""What people and models said, without what machines wrapped around it.
+
+Before a turn the continuity block and other carriers are put into the prompt, and transports decorate
+messages. When such text comes back, echoed by a model or logged by a host, it must not be taken for
+content: it would be found by the next search and injected again.
+
+`sanitise` is pure, takes time in proportion to the text, and applied twice gives the same as once. Words
+outside a marked region are only removed when they are machine text to the letter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_MARK = re.compile(
+    r"""\\?\[(?:CLAWBOARD|HOLDFAST)_CONTEXT_(?P<block>BEGIN|END)\\?\]
+      | <<<(?P<carrier>BEGIN|END)_(?:OPENCLAW|HOLDFAST)_INTERNAL_CONTEXT>>>""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SUSPECT = re.compile(
+    r"_CONTEXT_(?:BEGIN|END)|_INTERNAL_CONTEXT|Clawboard |Current user intent:|Working set t", re.IGNORECASE
+)
+_QUOTE = r"[ \t>]*"
+_PREAMBLE = re.compile(
+    r"(?:Clawboard continuity hook is active\b|Use this Clawboard retrieval context merged with\b)",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(
+    r"""Clawboard\ context\ \(layered\):
+      | Current\ user\ intent: | Mode:\ (?:auto|cheap|full|patient)\b
+      | (?:Active\ board\ location | Working\ set\ (?:topics|tasks) | Session\ routing\ memory
+         | Recent\ session\ timeline | Semantic\ recall(?:\ [a-z/ ]{1,40})? | Curated\ notes)
+        (?:\ \([^()\n]{1,40}\))?:""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_TITLES: Final = (
+    "Clawboard context (layered):",
+    "Current user intent:",
+    "Active board location:",
+    "Working set topics:",
+    "Working set tasks:",
+    "Session routing memory (newest last):",
+    "Recent session timeline:",
+    "Semantic recall topics/tasks/logs:",
+    "Curated notes:",
+)
+_BULLET = re.compile(r"[-*•] ")
+_FENCE = re.compile(rf"{_QUOTE}(?:`{{3,16}}|~{{3,16}})[A-Za-z]{{0,20}}[ \t]*")
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},?"
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2})?(?:\ ?[AaPp][Mm])?"
+_ZONE = r"(?:[A-Z]{2,5}(?:[+-]\d{1,2}(?::?\d{2})?)?|[+-]\d{2}:?\d{2}|[A-Z][A-Za-z_]+/[A-Za-z_/]+)"
+_STAMP = rf"(?:{_DAY}\ {_DATE}|{_DATE}|{_DAY})[T\ ]{_CLOCK}(?:\ ?{_ZONE})?"
+_CHANNELS = "Discord|Slack|Telegram|WhatsApp|Signal|iMessage|WebChat|Matrix|Teams"
+_TRANSPORT = rf"(?=[^\[\]\n]{{0,200}}(?:\b(?:id|user|channel|guild):|\#|{_DATE}|\+\d+[smhd]\b))"
+_TAG = re.compile(r"[ \t]?<(?:@[!&]?|#|a?:\w{1,32}:)\d{5,25}>[ \t]?")
+_PREFIX = re.compile(
+    rf"""\s*(?:
+        \[{_STAMP}\]
+      | \[(?:{_CHANNELS})\ {_TRANSPORT}[^\[\]\n]{{1,200}}\]
+      | \[(?:message_id|messageId|msg_id|reply_to):\ ?[\w.:@/+=-]{{1,120}}\]
+      | \(local\ time:?\ {_STAMP}\)
+      | Local\ time:\ {_STAMP}(?=[ \t]*(?:\n|\Z))
+    )\s*""",
+    re.VERBOSE,
+)
+_SUFFIX = re.compile(r"\[(?:message_id|messageId|msg_id): ?[\w.:@/+=-]{1,120}\]\Z")
+_BLANKS = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
+_SUFFIX_REACH: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A text without machine wrapping, and whether an injected block or carrier was in it."""
+
+    text: str
+    injected: bool
+
+
+def sanitise(text: str) -> str:
+    """The words of a message alone: no injected blocks, preambles, carriers or transport decorations."""
+    return clean(text).text
+
+
+def clean(text: str) -> Cleaned:
+    """Like `sanitise`, and says whether injected context was found."""
+    plain = text.replace("\r\n", "\n")
+    plain = _TAG.sub(" ", plain).strip() if _TAG.search(plain) else plain
+    injected = False
+    if _SUSPECT.search(plain):
+        without = _without_blocks(plain)
+        injected = without != plain
+        plain = _BLANKS.sub("\n\n", without).strip() if injected else without
+    return Cleaned(_undecorated(plain), injected)
+
+
+def _undecorated(text: str) -> str:
+    """Take decorations off both ends, however many there are; each is anchored, so the way is short."""
+    start = 0
+    while match := _PREFIX.match(text, start):
+        start = match.end()
+    end = _stripped(text, len(text))
+    found = False
+    while match := _SUFFIX.search(text, max(start, end - _SUFFIX_REACH), end):
+        found = True
+        end = _stripped(text, match.start())
+    return text[start:end].strip() if start or found else text
+
+
+def _stripped(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+@dataclass(slots=True)
+class _Line:
+    """One line of the text after marked regions are cut out of it."""
+
+    text: str
+    cut: bool = False
+    opens: bool = False
+    closes: bool = False
+
+    @property
+    def core(self) -> str:
+        return self.text.lstrip(" \t>")
+
+    @property
+    def blank(self) -> bool:
+        return not self.core.strip()
+
+    @property
+    def heading(self) -> bool:
+        core = _bare(self.core)
+        return bool(_HEADING.match(core) or _PREAMBLE.match(core))
+
+    @property
+    def clipped(self) -> bool:
+        """Whether this is the beginning of a heading that was cut off."""
+        core = self.core.rstrip("….\n ")
+        return len(core) >= 8 and any(title.startswith(core) for title in _TITLES)
+
+    @property
+    def of_block(self) -> bool:
+        return self.blank or self.heading or bool(_BULLET.match(self.core))
+
+
+def _bare(core: str) -> str:
+    start = 0
+    while match := _PREFIX.match(core, start):
+        start = match.end()
+    return core[start:]
+
+
+def _without_blocks(text: str) -> str:
+    lines = _cut_regions(text)
+    _drop_torn(lines, forward=True)
+    _drop_torn(lines, forward=False)
+    kept: list[_Line] = []
+    for line in lines:
+        if _PREAMBLE.match(_bare(line.core)):
+            line = _Line("", cut=True)
+        kept.append(line)
+    return "\n".join(_unfenced(kept))
+
+
+def _cut_regions(text: str) -> list[_Line]:
+    """Cut every closed region, nested ones with the outermost; torn marks are noted where they stood."""
+    closed, torn = _pair(text)
+    lines: list[_Line] = [_Line("")]
+    at = 0
+    for start, end, opens in sorted([*closed, *torn]):
+        if start < at:
+            continue
+        _extend(lines, text[at:start])
+        lines[-1].cut = True
+        if opens is not None:
+            lines[-1].opens |= opens
+            lines[-1].closes |= not opens
+        lines.append(_Line("", cut=True))
+        at = end
+    _extend(lines, text[at:])
+    return lines
+
+
+def _extend(lines: list[_Line], text: str) -> None:
+    first, *rest = text.split("\n")
+    lines[-1].text += first
+    lines += [_Line(line) for line in rest]
+
+
+_Span = tuple[int, int, bool | None]
+
+
+def _pair(text: str) -> tuple[list[_Span], list[_Span]]:
+    """Regions from an opening mark to its closing one, and the marks that have no partner."""
+    closed: list[_Span] = []
+    torn: list[_Span] = []
+    open_marks: dict[str, list[re.Match[str]]] = {"block": [], "carrier": []}
+    for mark in _MARK.finditer(text):
+        kind = mark.lastgroup or "block"
+        if mark[kind].upper() == "BEGIN":
+            open_marks[kind].append(mark)
+        elif open_marks[kind]:
+            closed.append((open_marks[kind].pop().start(), mark.end(), None))
+        else:
+            torn.append((mark.start(), mark.end(), False))
+    for left in (mark for marks in open_marks.values() for mark in marks):
+        torn.append((left.start(), left.end(), True))
+    return closed, torn
+
+
+def _drop_torn(lines: list[_Line], *, forward: bool) -> None:
+    """A block of which one mark was cut off: drop what beside the other one is block text to the letter.
+
+    Bullets before the first heading are dropped only when the block reaches to the end of the text.
+    """
+    ordered = lines if forward else lines[::-1]
+    inside: list[_Line] | None = None
+    for line in ordered:
+        if inside is not None:
+            if line.of_block:
+                inside.append(line)
+                if forward:
+                    _blank(line)
+            else:
+                _settle(inside, whole=forward)
+                inside = None
+        if (line.opens if forward else line.closes) and inside is None:
+            inside = []
+    if inside is not None:
+        _settle(inside, whole=True)
+    elif forward and lines[-1].clipped and any(line.opens for line in lines):
+        _blank(lines[-1])
+
+
+def _settle(inside: list[_Line], *, whole: bool) -> None:
+    last = len(inside) if whole else max((i + 1 for i, one in enumerate(inside) if one.heading), default=0)
+    for line in inside[:last]:
+        _blank(line)
+
+
+def _blank(line: _Line) -> None:
+    line.cut = line.cut or not line.blank
+    line.text = ""
+
+
+def _unfenced(lines: list[_Line]) -> list[str]:
+    """Drop quote marks and code fences that held nothing but what was cut."""
+    out: list[_Line] = []
+    fence: int | None = None
+    cut = False
+    for line in lines:
+        if line.blank and (line.cut or (out and out[-1].cut and ">" in line.text)):
+            line = _Line("", cut=True)
+        if not _FENCE.fullmatch(line.text):
+            out.append(line)
+            cut = cut or line.cut
+            fence = fence if line.blank else None
+        elif fence is not None and cut:
+            out[fence:] = [_Line("", cut=True)]
+            fence = None
+        else:
+            out.append(line)
+            fence, cut = len(out) - 1, False
+    return [line.text for line in out]

@@ -1,0 +1,49 @@
+"""The text by which an entry or a topic may be found: what was said, and nothing that a machine added.
+
+The search index, the classifier and the continuity block all read texts through these functions. Digests and
+reserved tags are shown as context but never found, so that nothing feeds on itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.board import noise
+from holdfast.board.rules import MEMORY_ACTION, NOT_SEMANTIC, TOOL_ACTIVITY, UNANCHORED_TOOL_ACTIVITY
+from holdfast.board.sanitise import sanitise
+from holdfast.log import Entry, EntryType
+
+_TRACES = frozenset((TOOL_ACTIVITY, UNANCHORED_TOOL_ACTIVITY, MEMORY_ACTION))
+
+
+def semantic_text(entry: Entry, *, tool_traces: bool = False) -> str:
+    """What an entry says, or "" when it is none that should be found.
+
+    Rows from before the rules are judged by their text, so that they read as if they had been filtered.
+    """
+    if entry.code in NOT_SEMANTIC and not (tool_traces and entry.code in _TRACES):
+        return ""
+    if entry.type in (EntryType.SYSTEM, EntryType.IMPORT):
+        return ""
+    if entry.type is EntryType.ACTION:
+        trace = noise.tool_of(entry.content, entry.source or {}, entry.role) is not None
+        return entry.content if tool_traces or not trace else ""
+    text = sanitise(entry.content).strip()
+    return "" if _is_noise(entry, text) else text
+
+
+def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
+    """The text of a topic or a task for the index; its digest and its reserved tags are left out."""
+    plain = [tag for tag in tags if not tag.strip().lower().startswith("system:")]
+    return "\n".join(part for part in (name, description or "", " ".join(plain)) if part)
+
+
+def _is_noise(entry: Entry, text: str) -> bool:
+    channel = str((entry.source or {}).get("channel") or "").lower()
+    key = noise.key_of(entry.session_key)
+    return entry.type is EntryType.CONVERSATION and (
+        noise.is_scaffold(text)
+        or noise.is_control_plane(channel, text)
+        or noise.is_cron(channel, key, text)
+        or noise.is_classifier_payload(text)
+    )

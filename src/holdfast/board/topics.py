@@ -1,0 +1,316 @@
+"""Topics: what the log is about. One name is one topic within the space that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.board import spaces, tasks
+from holdfast.board.tables import topic_spaces
+from holdfast.board.tables import topics as table
+from holdfast.board.tags import (
+    DEFAULT_NAME,
+    DEFAULT_SPACE,
+    Label,
+    membership,
+    merge_tags,
+    name_key,
+    owner_of,
+    spaces_of_tags,
+)
+from holdfast.board.visibility import EVERYTHING, View
+from holdfast.board.work import (
+    MAX_OFFSET,
+    CreatedBy,
+    Keyset,
+    Priority,
+    TopicStatus,
+    check_id,
+    chosen,
+    clean_fields,
+    clean_title,
+    is_snoozed,
+    only_digest,
+    page_size,
+)
+from holdfast.clock import Millis
+from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.ids import uuid7
+from holdfast.log import Tx, changes
+
+MAX_REORDER: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic. A snooze that is over reads as `active`: it ends by itself, with nothing to run."""
+
+    id: str
+    space_id: str
+    name: str
+    created_by: CreatedBy = CreatedBy.USER
+    sort_index: int = 0
+    color: str | None = None
+    description: str | None = None
+    priority: Priority = Priority.MEDIUM
+    status: TopicStatus = TopicStatus.ACTIVE
+    snoozed_until: Millis | None = None
+    due_at: Millis | None = None
+    pinned: bool = False
+    tags: tuple[str, ...] = ()
+    digest: str | None = None
+    digest_updated_at: Millis | None = None
+    created_at: Millis
+    updated_at: Millis
+
+    @property
+    def space_ids(self) -> frozenset[str]:
+        """Every space that it lies in."""
+        return membership(self.space_id, self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    topic: Topic
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    topics: list[Topic]
+    next: Keyset | None = None
+
+
+_NAMES = frozenset(f.name for f in fields(Topic))
+_MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by"}
+
+
+def upsert(
+    tx: Tx,
+    name: str,
+    *,
+    id_: str | None = None,
+    created_by: CreatedBy = CreatedBy.USER,
+    **values: Any,
+) -> Upserted:
+    """The topic of this id, or of this name in its space, brought up to date; made if there is none.
+
+    Tags are added to those of a topic that was there, never taken away.
+    """
+    found = find(tx, name, id_=id_, space_id=values.get("space_id"), tags=values.get("tags") or ())
+    if found is not None:
+        changed = {key: value for key, value in values.items() if value is not None}
+        if "tags" in changed:
+            changed["tags"] = merge_tags(found.tags, changed["tags"])
+            changed.setdefault("space_id", found.space_id)
+        if id_ is not None:
+            changed["name"] = name
+        return Upserted(update(tx, found.id, changed), created=False)
+    return Upserted(_create(tx, id_ or f"topic-{uuid7()}", name, created_by, values), created=True)
+
+
+def find(
+    tx: Tx, name: str, *, id_: str | None = None, space_id: str | None = None, tags: Sequence[str] = ()
+) -> Topic | None:
+    """The topic that `upsert` would change."""
+    if id_ is not None:
+        return next(iter(get_many(tx, [id_])), None)
+    key = name_key(clean_title(name, "name"))
+    where = sa.and_(table.c.space_id == owner_of(space_id, tags), table.c.name_key == key)
+    row = tx.conn.execute(sa.select(table).where(where)).mappings().first()
+    return None if row is None else _topic(row, tx.now)
+
+
+def get(tx: Tx, id_: str, view: View = EVERYTHING) -> Topic:
+    """The topic, unless it is not there or the view does not show it: both look the same."""
+    row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
+    topic = None if row is None else _topic(row, tx.now)
+    if topic is None or not view.sees(topic.space_ids):
+        raise NotFound(f"no topic {id_[:80]!r}", code="unknown_topic")
+    return topic
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Topic]:
+    query = sa.select(table).where(table.c.id.in_(sorted(set(ids))))
+    return [_topic(row, tx.now) for row in tx.conn.execute(query).mappings()]
+
+
+def listing(
+    tx: Tx,
+    view: View = EVERYTHING,
+    *,
+    status: TopicStatus | None = None,
+    limit: int = 100,
+    cursor: Keyset | None = None,
+    offset: int = 0,
+) -> Page:
+    """In the order that the user gave them; a new topic comes first."""
+    query = sa.select(table).where(*view.topics()).order_by(table.c.sort_index, table.c.id)
+    if status is not None:
+        query = query.where(_has_status(status, tx.now))
+    if cursor is not None:
+        query = query.where(cursor.before(table.c.sort_index, table.c.id))
+    size = page_size(limit)
+    query = query.limit(size + 1).offset(max(0, min(offset, MAX_OFFSET)))
+    found = [_topic(row, tx.now) for row in tx.conn.execute(query).mappings()]
+    more = len(found) > size
+    found = found[:size]
+    return Page(found, Keyset(found[-1].sort_index, found[-1].id) if more else None)
+
+
+def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Topic:
+    """Change fields of a topic. New tags without a space move it to the first space that they name."""
+    old = get(tx, id_)
+    new = _with_status(old, _owned(old, clean_fields(values, _MUTABLE)), tx.now)
+    if "name" in new:
+        new["name"] = clean_title(new["name"], "name")
+    changed = {key: value for key, value in new.items() if getattr(old, key) != value}
+    if not changed:
+        return old
+    if not only_digest(changed):
+        changed["updated_at"] = tx.now
+    topic = replace(old, **changed)
+    _make_spaces(tx, topic, explicit="space_id" in values)
+    _require_free_name(tx, topic)
+    row = changed | {"name_key": name_key(topic.name)}
+    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**row))
+    if topic.space_ids != old.space_ids or topic.space_id != old.space_id:
+        _write_membership(tx, topic)
+        tasks.follow_topic(tx, id_, topic.space_ids, moved=(old.space_id, topic.space_id))
+    changes.emit(tx, "topic.upserted", id_)
+    return topic
+
+
+def set_digest(tx: Tx, id_: str, digest: str | None) -> Topic:
+    """Write the digest; nothing that a user sees moves."""
+    return update(tx, id_, {"digest": digest, "digest_updated_at": tx.now})
+
+
+def delete(tx: Tx, id_: str) -> Topic:
+    """Remove a topic with its tasks. What was logged under it stays in the log."""
+    topic = get(tx, id_)
+    tasks.delete_of_topic(tx, id_)
+    tx.conn.execute(sa.delete(topic_spaces).where(topic_spaces.c.topic_id == id_))
+    tx.conn.execute(sa.delete(table).where(table.c.id == id_))
+    payload = {"id": id_, "spaceId": topic.space_id, "spaceIds": sorted(topic.space_ids)}
+    changes.emit(tx, "topic.deleted", id_, payload)
+    return topic
+
+
+def reorder(tx: Tx, ids: Sequence[str], view: View = EVERYTHING) -> list[Topic]:
+    """Put these topics into this order, in the places that they hold among all others."""
+    if not ids or len(ids) > MAX_REORDER or len(set(ids)) != len(ids):
+        raise InvalidInput(f"expected 1 to {MAX_REORDER} different ids", code="bad_order")
+    known = {topic.id: topic for topic in get_many(tx, ids) if view.sees(topic.space_ids)}
+    missing = next((id_ for id_ in ids if id_ not in known), None)
+    if missing is not None:
+        raise NotFound(f"no topic {missing[:80]!r}", code="unknown_topic")
+    places = _rising(sorted(topic.sort_index for topic in known.values()))
+    for id_, place in zip(ids, places, strict=True):
+        if known[id_].sort_index != place:
+            tx.conn.execute(sa.update(table).where(table.c.id == id_).values(sort_index=place))
+            known[id_] = replace(known[id_], sort_index=place)
+            changes.emit(tx, "topic.upserted", id_)
+    return [known[id_] for id_ in ids]
+
+
+def _create(tx: Tx, id_: str, name: str, created_by: CreatedBy, values: Mapping[str, Any]) -> Topic:
+    given = clean_fields({k: v for k, v in values.items() if v is not None}, _MUTABLE)
+    topic = Topic(
+        id=check_id(id_),
+        space_id=owner_of(given.pop("space_id", None), given.get("tags", ())),
+        name=clean_title(name, "name"),
+        created_by=chosen(CreatedBy, created_by),
+        created_at=tx.now,
+        updated_at=tx.now,
+    )
+    given.setdefault("sort_index", _top(tx) - 1)
+    topic = replace(topic, **_with_status(topic, given, tx.now))
+    _make_spaces(tx, topic, explicit=values.get("space_id") is not None)
+    _require_free_name(tx, topic)
+    row = {name: getattr(topic, name) for name in _NAMES} | {"name_key": name_key(topic.name)}
+    tx.conn.execute(sa.insert(table), row | {"tags": list(topic.tags)})
+    _write_membership(tx, topic)
+    changes.emit(tx, "topic.upserted", id_)
+    return topic
+
+
+def _owned(old: Topic, new: dict[str, Any]) -> dict[str, Any]:
+    if new.get("space_id", ...) is None:
+        raise InvalidInput("a topic needs a space", code="bad_space", hint="Leave spaceId out to keep it.")
+    if "tags" in new and "space_id" not in new:
+        new["space_id"] = owner_of(None, new["tags"], fallback=old.space_id)
+    return new
+
+
+def _with_status(old: Topic, new: dict[str, Any], now: Millis) -> dict[str, Any]:
+    """A time to snooze until snoozes; any other status ends a snooze."""
+    if is_snoozed(new.get("snoozed_until"), now):
+        new.setdefault("status", TopicStatus.SNOOZED)
+    if new.get("snoozed_until", ...) is None and old.status is TopicStatus.SNOOZED:
+        new.setdefault("status", TopicStatus.ACTIVE)
+    if "status" in new:
+        new["status"] = chosen(TopicStatus, new["status"] or TopicStatus.ACTIVE)
+        if new["status"] is not TopicStatus.SNOOZED:
+            new["snoozed_until"] = None
+    return new
+
+
+def _make_spaces(tx: Tx, topic: Topic, *, explicit: bool) -> None:
+    """Spaces that tags name are made; one that was given by its id must be there."""
+    if explicit:
+        spaces.require(tx, topic.space_id)
+    default = [Label(DEFAULT_SPACE, DEFAULT_NAME)] if topic.space_id == DEFAULT_SPACE else []
+    spaces.ensure(tx, [*default, *spaces_of_tags(topic.tags)])
+
+
+def _require_free_name(tx: Tx, topic: Topic) -> None:
+    same = sa.and_(table.c.space_id == topic.space_id, table.c.name_key == name_key(topic.name))
+    other = tx.conn.execute(sa.select(table.c.id).where(same, table.c.id != topic.id)).scalar()
+    if other is not None:
+        raise Conflict(
+            f"{topic.space_id} has a topic {topic.name[:80]!r} already: {other}",
+            code="name_taken",
+            hint="Choose another name, or change that topic.",
+        )
+
+
+def _write_membership(tx: Tx, topic: Topic) -> None:
+    tx.conn.execute(sa.delete(topic_spaces).where(topic_spaces.c.topic_id == topic.id))
+    rows = [{"topic_id": topic.id, "space_id": one} for one in sorted(topic.space_ids)]
+    tx.conn.execute(sa.insert(topic_spaces), rows)
+
+
+def _has_status(status: TopicStatus, now: Millis) -> sa.ColumnElement[bool]:
+    asleep = sa.or_(table.c.snoozed_until.is_(None), table.c.snoozed_until > now)
+    if status is TopicStatus.SNOOZED:
+        return sa.and_(table.c.status == status, asleep)
+    if status is TopicStatus.ACTIVE:
+        return sa.or_(table.c.status == status, sa.and_(table.c.status == TopicStatus.SNOOZED, ~asleep))
+    return table.c.status == status
+
+
+def _top(tx: Tx) -> int:
+    return int(tx.conn.execute(sa.select(sa.func.min(table.c.sort_index))).scalar() or 0)
+
+
+def _rising(places: Sequence[int]) -> list[int]:
+    rising: list[int] = []
+    for place in places:
+        rising.append(max(place, rising[-1] + 1) if rising else place)
+    return rising
+
+
+def _topic(row: Mapping[Any, Any], now: Millis) -> Topic:
+    values = {name: row[name] for name in _NAMES}
+    values["created_by"] = CreatedBy(values["created_by"])
+    values["priority"] = Priority(values["priority"])
+    values["status"] = TopicStatus(values["status"])
+    values["tags"] = tuple(values["tags"])
+    until = values["snoozed_until"]
+    if values["status"] is TopicStatus.SNOOZED and until is not None and until <= now:
+        values |= {"status": TopicStatus.ACTIVE, "snoozed_until": None}
+    return Topic(**values)

@@ -1,0 +1,221 @@
+"""Who sees what, decided in one place for every endpoint: from a caller's words to a `View`, and from a
+`View` to SQL conditions and to the filter of the search index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.board import spaces
+from holdfast.board.tables import session_routing, task_spaces, tasks, topic_spaces, topics
+from holdfast.errors import InvalidInput
+from holdfast.keys import BoardTaskKey, board_key_of
+from holdfast.log import Entry, EntryFilter, Tx, entries
+from holdfast.log.tables import entries as entry_table
+
+MAX_ALLOWED: Final = 500
+MAX_FILTER_IDS: Final = 50_000
+RECENT_ENTRIES: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFilter:
+    """The view as the search index applies it: in one of the spaces, or of one of these topics or tasks.
+
+    None is no limit. `complete` is False when there were more topics or tasks than are handed over, the most
+    recently made first; what is left out stays hidden.
+    """
+
+    space_ids: frozenset[str] | None = None
+    topic_ids: frozenset[str] = frozenset()
+    task_ids: frozenset[str] = frozenset()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one request may see: everything (None), or what lies in at least one of the spaces."""
+
+    spaces: frozenset[str] | None = None
+    source: str | None = None
+
+    def sees(self, space_ids: Iterable[str]) -> bool:
+        return self.spaces is None or not self.spaces.isdisjoint(space_ids)
+
+    def topics(self) -> list[sa.ColumnElement[bool]]:
+        """Conditions on the table of topics."""
+        return self._exists(topic_spaces.c.topic_id, topics.c.id, topic_spaces.c.space_id)
+
+    def tasks(self) -> list[sa.ColumnElement[bool]]:
+        """Conditions on the table of tasks."""
+        return self._exists(task_spaces.c.task_id, tasks.c.id, task_spaces.c.space_id)
+
+    def index_filter(self, tx: Tx) -> IndexFilter:
+        """The same view for the search index, which knows spaces, topics and tasks by their ids."""
+        if self.spaces is None:
+            return IndexFilter()
+        topic_ids = self._members(tx, topic_spaces.c.topic_id, topic_spaces.c.space_id)
+        task_ids = self._members(tx, task_spaces.c.task_id, task_spaces.c.space_id)
+        complete = len(topic_ids) < MAX_FILTER_IDS and len(task_ids) < MAX_FILTER_IDS
+        return IndexFilter(self.spaces, topic_ids, task_ids, complete)
+
+    def _exists(
+        self, key: sa.Column[str], id_: sa.Column[str], space: sa.Column[str]
+    ) -> list[sa.ColumnElement[bool]]:
+        if self.spaces is None:
+            return []
+        return [sa.exists().where(key == id_, space.in_(sorted(self.spaces)))]
+
+    def _members(self, tx: Tx, id_: sa.Column[str], space: sa.Column[str]) -> frozenset[str]:
+        query = sa.select(id_).distinct().where(space.in_(sorted(self.spaces or ())))
+        return frozenset(tx.conn.execute(query.order_by(id_.desc()).limit(MAX_FILTER_IDS)).scalars())
+
+
+EVERYTHING: Final = View()
+
+
+def resolve(
+    tx: Tx,
+    *,
+    space_id: str | None = None,
+    session_key: str | None = None,
+    allowed_ids: frozenset[str] | None = None,
+    principal_spaces: frozenset[str] | None = None,
+) -> View:
+    """The view of a request. A space that is not there, or not the caller's to see, is an unknown one."""
+    if space_id is not None and principal_spaces is not None and space_id not in principal_spaces:
+        raise spaces.unknown(space_id)
+    source = source_space(tx, space_id, session_key)
+    return View(allowed(tx, source, allowed_ids, principal_spaces), source)
+
+
+def source_space(tx: Tx, space_id: str | None, session_key: str | None) -> str | None:
+    """The space that a request looks from; None when nothing tells.
+
+    In this order: the one given, the session's recent entries, the topic of a board key, routing memory.
+    """
+    if space_id is not None:
+        return space_id if _is_in_use(tx, space_id) else spaces.require(tx, space_id)
+    if not session_key:
+        return None
+    steps = (_from_entries, _from_board_key, _from_routing)
+    return next((found for step in steps if (found := step(tx, session_key)) is not None), None)
+
+
+def allowed(
+    tx: Tx,
+    source: str | None,
+    requested: frozenset[str] | None,
+    principal_spaces: frozenset[str] | None,
+) -> frozenset[str] | None:
+    """The spaces within sight; None is no limit."""
+    baseline = None if source is None else spaces.baseline(tx, source)
+    return narrowed(baseline, requested, principal_spaces)
+
+
+def narrowed(*limits: frozenset[str] | None) -> frozenset[str] | None:
+    """What all limits leave; None is no limit."""
+    given = [limit for limit in limits if limit is not None]
+    return frozenset.intersection(*given) if given else None
+
+
+def parse_allowed(text: str | None) -> frozenset[str] | None:
+    """Ids by comma. An empty list is a list: nothing is within sight."""
+    if text is None:
+        return None
+    ids = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if len(ids) > MAX_ALLOWED:
+        raise InvalidInput(f"at most {MAX_ALLOWED} spaces can be listed", code="too_many_spaces")
+    return ids
+
+
+def spaces_of_topics(tx: Tx, ids: Iterable[str | None]) -> dict[str, frozenset[str]]:
+    return _memberships(tx, topic_spaces.c.topic_id, topic_spaces.c.space_id, ids)
+
+
+def spaces_of_tasks(tx: Tx, ids: Iterable[str | None]) -> dict[str, frozenset[str]]:
+    return _memberships(tx, task_spaces.c.task_id, task_spaces.c.space_id, ids)
+
+
+def spaces_of_entries(tx: Tx, rows: Sequence[Entry]) -> dict[str, frozenset[str]]:
+    """The spaces of each entry: its own, and those of its topic and its task; two queries for all."""
+    by_topic = spaces_of_topics(tx, (row.topic_id for row in rows))
+    by_task = spaces_of_tasks(tx, (row.task_id for row in rows))
+    none: frozenset[str] = frozenset()
+    return {
+        row.id: frozenset(() if row.space_id is None else (row.space_id,))
+        | by_topic.get(row.topic_id or "", none)
+        | by_task.get(row.task_id or "", none)
+        for row in rows
+    }
+
+
+def seen_entries(tx: Tx, view: View, rows: Sequence[Entry]) -> list[Entry]:
+    """Those of the entries that the view shows."""
+    if view.spaces is None or not rows:
+        return list(rows)
+    members = spaces_of_entries(tx, rows)
+    return [row for row in rows if view.sees(members[row.id])]
+
+
+def _memberships(
+    tx: Tx, id_: sa.Column[str], space: sa.Column[str], ids: Iterable[str | None]
+) -> dict[str, frozenset[str]]:
+    wanted = sorted({one for one in ids if one is not None})
+    found: dict[str, set[str]] = {}
+    for start in range(0, len(wanted), MAX_ALLOWED):
+        chunk = wanted[start : start + MAX_ALLOWED]
+        for one, member in tx.conn.execute(sa.select(id_, space).where(id_.in_(chunk))):
+            found.setdefault(one, set()).add(member)
+    return {one: frozenset(members) for one, members in found.items()}
+
+
+def _is_in_use(tx: Tx, space_id: str) -> bool:
+    """Whether anything was logged in this space, which an older or foreign log may name without a row."""
+    query = sa.select(sa.literal(1)).select_from(entry_table).where(entry_table.c.space_id == space_id)
+    return tx.conn.execute(query.limit(1)).first() is not None
+
+
+def _from_entries(tx: Tx, session_key: str) -> str | None:
+    """The newest entry that names a space, by the board's scope on it or by its own."""
+    page = entries.listing(tx, EntryFilter(session_key=session_key), limit=RECENT_ENTRIES)
+    named = [
+        one
+        for entry in page.entries
+        for one in ((entry.source or {}).get("boardScopeSpaceId"), entry.space_id)
+        if isinstance(one, str) and one
+    ]
+    there = spaces.known(tx, named) if named else frozenset()
+    return next((one for one in named if one in there), None)
+
+
+def _from_board_key(tx: Tx, session_key: str) -> str | None:
+    key = board_key_of(session_key)
+    if key is None:
+        return None
+    if isinstance(key, BoardTaskKey):
+        of_task = sa.select(tasks.c.space_id).where(
+            tasks.c.id == key.task_id, tasks.c.topic_id == key.topic_id
+        )
+        found = tx.conn.execute(of_task).scalar()
+        if found is not None:
+            return str(found)
+    return _space_of_topic(tx, key.topic_id)
+
+
+def _from_routing(tx: Tx, session_key: str) -> str | None:
+    query = sa.select(session_routing.c["items"]).where(session_routing.c.session_key == session_key)
+    items: Sequence[Mapping[str, Any]] = tx.conn.execute(query).scalar() or ()
+    for item in reversed(items):
+        found = _space_of_topic(tx, str(item.get("topicId") or ""))
+        if found is not None:
+            return found
+    return None
+
+
+def _space_of_topic(tx: Tx, topic_id: str) -> str | None:
+    return tx.conn.execute(sa.select(topics.c.space_id).where(topics.c.id == topic_id)).scalar()

@@ -1,0 +1,72 @@
+"""The account of a context: its sections in order, with what each weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.context.manifest import Place, Section
+from holdfast.context.messages import Message, SummaryMessage, Trust, text_digest
+from holdfast.context.request import Text
+from holdfast.context.tokens import Estimator
+
+
+def sections_of(
+    estimate: Estimator,
+    *,
+    tools: str | None,
+    tool_count: int,
+    system: Iterable[Text],
+    head: Sequence[Message],
+    carrier: Iterable[Section],
+    tail: Sequence[Message],
+    has_input: bool,
+) -> tuple[Section, ...]:
+    """Every part of a context, in the order in which the model reads it."""
+    found: list[Section] = []
+    if tools is not None:
+        spec = Text("tools", tools, Trust.OPERATOR, "tools")
+        found.append(section(spec, "tools", estimate, count=tool_count))
+    found += [section(part, "system", estimate) for part in system]
+    found += _grouped("summary", "summary", [m for m in head if isinstance(m, SummaryMessage)], estimate)
+    spoken = [m for m in head if not isinstance(m, SummaryMessage)]
+    found += _grouped("history", "history", spoken, estimate)
+    found += carrier
+    if has_input:
+        found += _grouped("input", "input", tail[:1], estimate)
+        tail = tail[1:]
+    return (*found, *_grouped("this turn", "pending", tail, estimate))
+
+
+def section(part: Text, place: Place, estimate: Estimator, count: int = 1) -> Section:
+    return Section(
+        name=part.name,
+        place=place,
+        source=part.source or part.name,
+        trust=part.trust.label,
+        chars=len(part.text),
+        tokens=estimate.text(part.text),
+        stable=place in ("tools", "system"),
+        hash=text_digest(part.text),
+        count=count,
+    )
+
+
+def _grouped(name: str, place: Place, messages: Sequence[Message], estimate: Estimator) -> list[Section]:
+    """One section for a run of messages; its trust is that of the least trusted among them."""
+    if not messages:
+        return []
+    only = messages[0] if len(messages) == 1 else None
+    values: dict[str, Any] = {"source": "log" if only is None else only.source}
+    return [
+        Section(
+            name=name,
+            place=place,
+            trust=min(m.trust for m in messages).label,
+            chars=sum(len(m.text) for m in messages),
+            tokens=estimate.messages(messages),
+            stable=place in ("summary", "history"),
+            count=len(messages),
+            **values,
+        )
+    ]

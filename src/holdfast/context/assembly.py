@@ -1,0 +1,369 @@
+"""Building a context: read what there is, let the engine choose, lay it out, account for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.context import blobs, calibration, manifest, pruning, states
+from holdfast.context.account import section, sections_of
+from holdfast.context.compaction import fit
+from holdfast.context.engine import AssembleParams, AssembleResult, EngineInfo
+from holdfast.context.fence import safe
+from holdfast.context.history import MOST_MESSAGES, History
+from holdfast.context.layout import Stable, carrier, stable_parts
+from holdfast.context.manifest import JOINT, Manifest, Section
+from holdfast.context.messages import (
+    CarrierMessage,
+    Message,
+    SummaryMessage,
+    SystemMessage,
+    Trust,
+    text_digest,
+)
+from holdfast.context.opening import Opening, opening_of
+from holdfast.context.pressure import Pressure, needs_compaction, prompt_budget
+from holdfast.context.replay import context_digest
+from holdfast.context.request import BuildRequest, Built, Text, tools_text
+from holdfast.context.states import State
+from holdfast.context.tokens import PER_MESSAGE, Estimator
+from holdfast.context.transcript import message_of, whole_pairs
+from holdfast.context.workspace import FileReader, Workspace
+from holdfast.errors import TooLarge
+from holdfast.log import Session, Store, Tx, entries
+from holdfast.log.tables import turns as turn_table
+
+_CARRIER_ALLOWANCE = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """All that was read for a build, in one look at the store."""
+
+    state: State
+    estimator: Estimator
+    stable: Stable
+    tools: str | None
+    summary: SummaryMessage | None
+    history: tuple[Message, ...] = field(repr=False)
+    forms: Mapping[str, tuple[int, str]]
+    cut: int
+    input: Message | None
+    pending: tuple[Message, ...]
+    skip: frozenset[str]
+    budget: int
+    carrier_tokens: int
+    opening: Opening | None
+    now: Millis
+
+
+class Assembly:
+    """The synchronous halves of a build, before and after the engine's own say."""
+
+    def __init__(self, store: Store, history: History, reader: FileReader) -> None:
+        self._store = store
+        self._history = history
+        self._reader = reader
+        self._blobs = blobs.Blobs()
+
+    def prepare(self, request: BuildRequest, info: EngineInfo) -> Prepared:
+        with self._store.read() as tx:
+            state = states.of(tx, request.session, info.id)
+            estimator = calibration.get(tx, request.model.name).estimator
+            opening = opening_of(tx, request.turn_id) if request.call else None
+            stable = self._stable(tx, request, state) if opening is None else opening.stable
+            tools = tools_text(request.tools)
+            said = _input(tx, request)
+            pending = tuple(_safe(m) for m in request.pending)
+            wants = info.wants_messages
+            summary = self._history.summary(tx, state) if wants else None
+            moving = _carrier_tokens(estimator, stable, request, opening)
+            fixed = moving + _fixed(estimator, stable, tools, [summary, said, *pending])
+            budget = max(0, prompt_budget(request.settings.compaction, request.model.window) - fixed)
+            skip = _not_yet(tx, request)
+            plan = self._read(tx, request, state, estimator, budget, fixed, skip) if wants else None
+            found, forms, cut = plan or ((), {}, state.cut)
+            return Prepared(
+                state=state,
+                estimator=estimator,
+                stable=stable,
+                tools=tools,
+                summary=summary,
+                history=found,
+                forms=forms,
+                cut=cut,
+                input=said,
+                pending=pending,
+                skip=skip,
+                budget=budget,
+                carrier_tokens=moving,
+                opening=opening,
+                now=tx.now,
+            )
+
+    def _stable(self, tx: Tx, request: BuildRequest, state: State) -> Stable:
+        pinned = None if state.daily is None else _pinned(tx, state.daily)
+        workspace = Workspace(request.workspace, self._reader)
+        return stable_parts(request, state, workspace, pinned, tx.now)
+
+    def project(
+        self, session: Session, info: EngineInfo, *, budget: int, model: str
+    ) -> tuple[tuple[Message, ...], Estimator]:
+        """The history of a session for a host that lays out its own prompts; a cut is kept like any other."""
+        with self._store.read() as tx:
+            state = states.of(tx, session, info.id)
+            estimator = calibration.get(tx, model).estimator
+            summary = self._history.summary(tx, state) if info.wants_messages else None
+            first = () if summary is None else (summary,)
+            room = max(0, budget - estimator.messages(first))
+            shown = states.forms_of(tx, session.id, since=state.shown_from)
+            most = int(room / estimator.factor)
+            found = self._history.newest(tx, state, shown, budget=most) if info.wants_messages else []
+        kept = found[fit(found, estimator.message, budget=room) :]
+        whole = len(kept) == len(found) and sum(m.mark.tokens for m in found if m.mark) <= most
+        cut = state.cut if whole else min((m.mark.position for m in kept if m.mark), default=state.cut)
+        if cut != state.cut or state.called_at is None:
+            with self._store.write(ordered=False) as tx:
+                states.save(tx, state, cut=cut, called_at=tx.now)
+        return (*first, *kept), estimator
+
+    def params(self, request: BuildRequest, prepared: Prepared) -> AssembleParams:
+        first = [] if prepared.summary is None else [prepared.summary]
+        return AssembleParams(
+            session_id=request.session.id,
+            session_key=request.session.key,
+            messages=(*first, *prepared.history),
+            token_budget=prepared.budget,
+            estimate=prepared.estimator.message,
+            available_tools=frozenset(tool.name for tool in request.tools),
+            citations_mode=request.citations_mode,
+            model=request.model.name,
+            prompt=None if prepared.input is None else prepared.input.text,
+            skip=prepared.skip,
+        )
+
+    def finish(
+        self, request: BuildRequest, prepared: Prepared, result: AssembleResult, info: EngineInfo
+    ) -> Built:
+        """Lay out, check the size, and store the account of it together with what was decided."""
+        chosen = _within(prepared, [_safe(m) for m in result.messages])
+        system = [part for part in prepared.stable.system if part.text]
+        addition = result.system_prompt_addition
+        if addition and prepared.opening is None:
+            system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}"))
+        built = self._laid_out(request, prepared, chosen, system, info)
+        if request.record:
+            with self._store.write(ordered=False) as tx:
+                built = self._record(tx, request, prepared, built, [part.text for part in system])
+        return replace(built, notes=dict(result.notes))
+
+    def _read(
+        self,
+        tx: Tx,
+        request: BuildRequest,
+        state: State,
+        estimator: Estimator,
+        budget: int,
+        fixed: int,
+        skip: frozenset[str],
+    ) -> tuple[tuple[Message, ...], Mapping[str, tuple[int, str]], int]:
+        """History that fits: pruned if the cache is cold, cut if it is still too long."""
+        shown = states.forms_of(tx, request.session.id, since=state.shown_from)
+        most = int(budget / estimator.factor * 1.25)
+        found = self._history.newest(tx, state, shown, budget=most, skip=skip)
+        truncated = sum(m.mark.tokens for m in found if m.mark) > most or len(found) >= MOST_MESSAGES
+        found, new = self._pruned(tx, request, state, found, fixed, estimator)
+        start = fit(found, estimator.message, budget=budget)
+        kept = found[start:]
+        moved = bool(start) or truncated
+        cut = min((m.mark.position for m in kept if m.mark), default=state.cut) if moved else state.cut
+        return tuple(kept), new, cut
+
+    def _pruned(
+        self,
+        tx: Tx,
+        request: BuildRequest,
+        state: State,
+        found: list[Message],
+        fixed: int,
+        estimator: Estimator,
+    ) -> tuple[list[Message], Mapping[str, tuple[int, str]]]:
+        settings = request.settings.context_pruning
+        if not pruning.is_cold(settings, now=tx.now, called_at=state.called_at):
+            return found, {}
+        used = fixed + estimator.messages(found)
+        forms = pruning.plan(found, settings, used=used, window=request.model.window)
+        if not forms:
+            return found, {}
+        sources = {str(e.id): e for e in entries.get_many(tx, list(forms))}
+        shorter = {id_: message_of(sources[id_], form) for id_, form in forms.items()}
+        new = {id_: (sources[id_].position, form) for id_, form in forms.items()}
+        shown = [(m.mark and shorter.get(m.mark.entry_id)) or m for m in found]
+        return shown, new
+
+    def _laid_out(
+        self,
+        request: BuildRequest,
+        prepared: Prepared,
+        chosen: Sequence[Message],
+        system: Sequence[Text],
+        info: EngineInfo,
+    ) -> Built:
+        window = request.model.window
+        estimate = prepared.estimator
+        first = SystemMessage(text=JOINT.join(part.text for part in system))
+        ending = [*([] if prepared.input is None else [prepared.input]), *prepared.pending]
+        body = whole_pairs([*chosen, *ending])
+        head, tail = _split(body, ending)
+        used = estimate.messages([first, *body]) + estimate.text(prepared.tools or "")
+        used += prepared.carrier_tokens
+        if used > window:
+            raise TooLarge(
+                f"the context needs {used:,} tokens and the window has {window:,}",
+                code="context_overflow",
+                hint="Compact the session, shorten the workspace files, or use a model with a larger window.",
+            )
+        pressure = Pressure(used, window)
+        moving, parts = _moving(request, prepared, pressure)
+        messages = (first, *head, moving, *tail)
+        sections = sections_of(
+            estimate,
+            tools=prepared.tools,
+            tool_count=len(request.tools),
+            system=system,
+            head=head,
+            carrier=parts,
+            tail=tail,
+            has_input=prepared.input is not None,
+        )
+        full = needs_compaction(request.settings.compaction, used=used, window=window)
+        return Built(
+            messages=messages,
+            tools=tuple(sorted(request.tools, key=lambda t: t.name)),
+            manifest=_manifest(request, prepared, info, messages, sections, used),
+            pressure=pressure,
+            needs_compaction=not info.owns_compaction and (full or prepared.cut > prepared.state.cut),
+        )
+
+    def _record(
+        self, tx: Tx, request: BuildRequest, prepared: Prepared, built: Built, system: Sequence[str]
+    ) -> Built:
+        changes: dict[str, Any] = {"cut": prepared.cut, "called_at": prepared.now}
+        if prepared.opening is None:
+            daily = prepared.stable.daily
+            self._blobs.put(tx, {text_digest(text): text for text in daily.values()})
+            changes["daily"] = {name: text_digest(text) for name, text in daily.items()}
+        state = states.save(tx, prepared.state, **changes)
+        state = states.record_forms(tx, state, prepared.forms)
+        account = replace(built.manifest, revision=state.revision)
+        manifest.save(tx, self._blobs, account, built.messages, tools=prepared.tools, system=system)
+        return replace(built, manifest=account)
+
+
+def _pinned(tx: Tx, daily: Mapping[str, str]) -> dict[str, str]:
+    contents = blobs.get_many(tx, list(daily.values()))
+    return {name: contents[hash_] for name, hash_ in daily.items()}
+
+
+def _input(tx: Tx, request: BuildRequest) -> Message | None:
+    if request.input_id is None:
+        return None if request.input is None else _safe(request.input)
+    return message_of(entries.get(tx, request.input_id))
+
+
+def _not_yet(tx: Tx, request: BuildRequest) -> frozenset[str]:
+    """This turn's input, which stands at the end, and those of turns that still wait for theirs."""
+    query = sa.select(turn_table.c.input_id).where(
+        turn_table.c.session_id == request.session.id, turn_table.c.number >= request.number
+    )
+    later = (row.input_id for row in tx.conn.execute(query.limit(500)))
+    return frozenset(id_ for id_ in (*later, request.input_id) if id_ is not None)
+
+
+def _within(prepared: Prepared, chosen: list[Message]) -> list[Message]:
+    """What an engine chose, without what stands elsewhere anyway, and within the budget it was given."""
+    chosen = [m for m in chosen if m.mark is None or m.mark.entry_id not in prepared.skip]
+    estimate = prepared.estimator
+    if estimate.messages(chosen) <= prepared.budget:
+        return chosen
+    summaries = [m for m in chosen if isinstance(m, SummaryMessage)]
+    spoken = [m for m in chosen if not isinstance(m, SummaryMessage)]
+    room = max(0, prepared.budget - estimate.messages(summaries))
+    return [*summaries, *spoken[fit(spoken, estimate.message, budget=room) :]]
+
+
+def _safe(message: Message) -> Message:
+    """A message that did not come from the log is made safe here; one that did is so already."""
+    if message.mark is not None or message.kind in ("system", "summary", "carrier"):
+        return message
+    text = safe(message.text, message.trust, message.source)
+    return message if text == message.text else replace(message, text=text)
+
+
+def _fixed(
+    estimator: Estimator, stable: Stable, tools: str | None, messages: Sequence[Message | None]
+) -> int:
+    """Tokens that are spent before any history, the carrier aside."""
+    count = sum(estimator.text(part.text) for part in stable.system) + estimator.text(tools or "")
+    return count + estimator.messages(m for m in messages if m is not None) + 2 * PER_MESSAGE
+
+
+def _carrier_tokens(
+    estimator: Estimator, stable: Stable, request: BuildRequest, opening: Opening | None
+) -> int:
+    """What the carrier costs, before it is written: it tells of the pressure that it is a part of."""
+    if opening is not None:
+        return estimator.message(opening.carrier)
+    texts = (*stable.occasional, *request.volatile)
+    return sum(estimator.text(part.text) for part in texts) + _CARRIER_ALLOWANCE
+
+
+def _moving(
+    request: BuildRequest, prepared: Prepared, pressure: Pressure
+) -> tuple[CarrierMessage, tuple[Section, ...]]:
+    """The carrier and its sections: new for the first call of a turn, and then as it was."""
+    if prepared.opening is not None:
+        return prepared.opening.carrier, prepared.opening.sections
+    left_out = prepared.cut > prepared.state.floor
+    message, parts = carrier(request, prepared.stable, pressure, prepared.now, left_out)
+    return message, tuple(section(part, "carrier", prepared.estimator) for part in parts if part.text)
+
+
+def _split(body: Sequence[Message], ending: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Where the carrier goes: right before what this turn began with."""
+    if not ending:
+        return list(body), []
+    start = next((i for i in range(len(body) - 1, -1, -1) if body[i] is ending[0]), len(body))
+    return list(body[:start]), list(body[start:])
+
+
+def _manifest(
+    request: BuildRequest,
+    prepared: Prepared,
+    info: EngineInfo,
+    messages: Sequence[Message],
+    sections: tuple[Section, ...],
+    used: int,
+) -> Manifest:
+    return Manifest(
+        turn_id=request.turn_id,
+        call=request.call,
+        session_id=request.session.id,
+        session_key=request.session.key,
+        number=request.number,
+        engine=info.id,
+        model=request.model.name,
+        window=request.model.window,
+        budget=prompt_budget(request.settings.compaction, request.model.window),
+        used=used,
+        raw_tokens=round(used / prepared.estimator.factor),
+        revision=prepared.state.revision,
+        digest=context_digest(messages, prepared.tools),
+        sections=sections,
+        warnings=prepared.stable.warnings,
+        created_at=prepared.now,
+    )

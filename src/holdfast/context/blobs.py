@@ -1,0 +1,68 @@
+"""Contents by hash: a text that many turns share is stored once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from holdfast.context.messages import text_digest
+from holdfast.context.tables import blobs as table
+from holdfast.errors import NotFound
+from holdfast.log import Tx
+
+_MOST_KNOWN: Final = 100_000
+_CHUNK: Final = 500
+
+
+class Blobs:
+    """Remembers what it has written, so that the unchanged bulk of a context costs no statement."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def put(self, tx: Tx, contents: Mapping[str, str]) -> None:
+        """Write contents under their hashes; those that are there stay."""
+        new = {hash_: text for hash_, text in contents.items() if hash_ not in self._known}
+        if not new:
+            return
+        rows = [{"hash": h, "content": text, "created_at": tx.now} for h, text in new.items()]
+        tx.conn.execute(_insert(tx), rows)
+        tx.on_commit(lambda: self._remember(new))
+
+    def _remember(self, hashes: Iterable[str]) -> None:
+        with self._lock:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            self._known.update(hashes)
+
+
+def put_text(contents: dict[str, str], text: str) -> str:
+    """Add a text to those to be written; gives its hash."""
+    hash_ = text_digest(text)
+    contents[hash_] = text
+    return hash_
+
+
+def get_many(tx: Tx, hashes: Sequence[str]) -> dict[str, str]:
+    """The contents of all these hashes; `NotFound` if one is not there."""
+    found: dict[str, str] = {}
+    wanted = list(dict.fromkeys(hashes))
+    for start in range(0, len(wanted), _CHUNK):
+        query = sa.select(table.c.hash, table.c.content).where(
+            table.c.hash.in_(wanted[start : start + _CHUNK])
+        )
+        found |= {row.hash: row.content for row in tx.conn.execute(query)}
+    if len(found) != len(wanted):
+        raise NotFound("a part of this context is no longer stored", code="erased_blob")
+    return found
+
+
+def _insert(tx: Tx) -> Any:
+    if tx.postgres:
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()

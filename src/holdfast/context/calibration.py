@@ -1,0 +1,81 @@
+"""What a model's reported usage teaches about our estimates: one factor per model, kept in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from holdfast.context.tables import calibrations as table
+from holdfast.context.tokens import Estimator
+from holdfast.log import Tx
+
+LOWEST: Final = 0.5
+HIGHEST: Final = 2.0
+FEWEST_TOKENS: Final = 200
+_STEP: Final = 0.25
+_SLOWEST: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The factor of a model, how far off its last estimates were (a running mean), and from how many."""
+
+    factor: float = 1.0
+    error: float = 0.0
+    samples: int = 0
+    rejected: int = 0
+
+    @property
+    def estimator(self) -> Estimator:
+        return Estimator(self.factor)
+
+
+def learn(known: Calibration, *, estimated_raw: int, reported: int) -> Calibration:
+    """Take in one reported figure. One strange report moves the factor little, an absurd one not at all."""
+    if estimated_raw < FEWEST_TOKENS or reported < FEWEST_TOKENS:
+        return known
+    ratio = reported / estimated_raw
+    if not LOWEST / 2 <= ratio <= HIGHEST * 2:
+        return Calibration(known.factor, known.error, known.samples, known.rejected + 1)
+    off = abs(estimated_raw * known.factor - reported) / reported
+    weight = max(_SLOWEST, 1 / (known.samples + 1))
+    near = min(max(ratio, known.factor * (1 - _STEP)), known.factor * (1 + _STEP)) if known.samples else ratio
+    factor = known.factor + (near - known.factor) * weight
+    return Calibration(
+        min(max(factor, LOWEST), HIGHEST),
+        known.error + (off - known.error) * weight,
+        known.samples + 1,
+        known.rejected,
+    )
+
+
+def get(tx: Tx, model: str) -> Calibration:
+    row = tx.conn.execute(sa.select(table).where(table.c.model == model)).first()
+    return Calibration() if row is None else Calibration(row.factor, row.error, row.samples, row.rejected)
+
+
+def observe(tx: Tx, model: str, *, estimated_raw: int, reported: int) -> Calibration:
+    """Learn from one call of a model, for good."""
+    known = get(tx, model)
+    now = learn(known, estimated_raw=estimated_raw, reported=reported)
+    values = {
+        "factor": now.factor,
+        "error": now.error,
+        "samples": now.samples,
+        "rejected": now.rejected,
+        "updated_at": tx.now,
+    }
+    if now == known:
+        return known
+    changed = tx.conn.execute(sa.update(table).where(table.c.model == model).values(**values)).rowcount
+    if not changed:
+        tx.conn.execute(sa.insert(table), {"model": model, **values})
+    return now
+
+
+def listing(tx: Tx, *, limit: int = 100) -> dict[str, Calibration]:
+    """By model, the most used first."""
+    query = sa.select(table).order_by(table.c.samples.desc()).limit(limit)
+    return {r.model: Calibration(r.factor, r.error, r.samples, r.rejected) for r in tx.conn.execute(query)}

@@ -1,0 +1,257 @@
+"""The protocol of a context engine: what builds a session's context, and what the runtime owes it.
+
+The log is the runtime's: an engine is told of what was written, never asked to guess what it has seen.
+`ingest` and `commit_turn` carry keys that make a repeat harmless, `assemble` may be called any number of
+times for one turn and gives the same answer for the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from holdfast.clock import Clock
+from holdfast.context.messages import Message
+from holdfast.log import Store, Threads
+
+Rollback: TypeAlias = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """`owns_compaction`: the runtime leaves the decision when to compact to the engine. An engine that
+    reads the log itself sets `wants_messages` to False and is given none."""
+
+    id: str
+    name: str
+    version: str = ""
+    owns_compaction: bool = False
+    wants_messages: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionParams:
+    session_id: str
+    session_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapParams(SessionParams):
+    """The engine sees this session for the first time; `messages` is its history so far, bounded."""
+
+    messages: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestParams(SessionParams):
+    message: Message
+    key: str | None = None
+    is_heartbeat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestBatchParams(SessionParams):
+    messages: Sequence[Message]
+    key: str | None = None
+    is_heartbeat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    ingested: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssembleParams(SessionParams):
+    """`messages` is the session's history as the runtime projects it, pruned and oldest first. Entries in
+    `skip` (this turn's input, and what waits behind it) are the runtime's to place."""
+
+    messages: Sequence[Message] = field(repr=False)
+    token_budget: int
+    estimate: Callable[[Message], int]
+    available_tools: frozenset[str] = frozenset()
+    citations_mode: str = "auto"
+    model: str | None = None
+    prompt: str | None = None
+    skip: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssembleResult:
+    """`system_prompt_addition` is put before the system prompt: keep it stable, it heads the cache."""
+
+    messages: Sequence[Message] = field(repr=False)
+    estimated_tokens: int
+    system_prompt_addition: str | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CompactOutcome(StrEnum):
+    COMPACTED = "compacted"
+    NOTHING_TO_DO = "nothing_to_do"
+    NO_PROGRESS = "no_progress"
+    FAILED = "failed"
+
+
+CompactReason = Literal["threshold", "overflow", "manual", "request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactParams(SessionParams):
+    """`token_budget` is what a prompt may hold, `current_tokens` what the last one held."""
+
+    token_budget: int
+    current_tokens: int | None = None
+    reason: CompactReason = "threshold"
+    force: bool = False
+    instructions: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactResult:
+    """What became of a compaction. Where it rotated the transcript, the successor is what comes next."""
+
+    outcome: CompactOutcome
+    reason: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    summary_id: str | None = None
+    first_kept_id: str | None = None
+    extractive: bool = False
+    successor_session_id: str | None = None
+    successor_session_key: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is not CompactOutcome.FAILED
+
+    @property
+    def compacted(self) -> bool:
+        return self.outcome is CompactOutcome.COMPACTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AfterTurnParams(SessionParams):
+    turn_id: str
+    messages: Sequence[Message] = ()
+    prompt_tokens: int | None = None
+    token_budget: int | None = None
+    is_heartbeat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitParams(SessionParams):
+    """All that one accepted turn adds, under the key that makes it count once."""
+
+    advancement_key: str
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    status: Literal["committed", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnParams:
+    parent_session_id: str
+    parent_session_key: str
+    child_session_id: str
+    child_session_key: str
+    context_mode: Literal["isolated", "fork"] = "isolated"
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentEndedParams:
+    child_session_id: str
+    child_session_key: str
+    reason: Literal["completed", "deleted", "swept", "released"] = "completed"
+
+
+@runtime_checkable
+class ContextEngine(Protocol):
+    """Subclass `BaseEngine` and write the three that matter: `info`, `assemble` and `compact`."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    async def bootstrap(self, params: BootstrapParams) -> None: ...
+
+    async def ingest(self, params: IngestParams) -> IngestResult: ...
+
+    async def ingest_batch(self, params: IngestBatchParams) -> IngestResult: ...
+
+    async def assemble(self, params: AssembleParams) -> AssembleResult: ...
+
+    async def compact(self, params: CompactParams) -> CompactResult: ...
+
+    async def commit_turn(self, params: CommitParams) -> CommitResult: ...
+
+    async def after_turn(self, params: AfterTurnParams) -> None: ...
+
+    async def prepare_subagent_spawn(self, params: SpawnParams) -> Rollback | None: ...
+
+    async def on_subagent_ended(self, params: SubagentEndedParams) -> None: ...
+
+    async def dispose(self) -> None: ...
+
+
+class CompactionRuntime(Protocol):
+    """The built-in compaction, for engines that do not bring their own."""
+
+    async def compact(self, params: CompactParams) -> CompactResult: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What a factory is given. `config` is the plugin's own settings and nothing else of the config."""
+
+    store: Store
+    threads: Threads
+    clock: Clock
+    runtime: CompactionRuntime
+    agent_id: str
+    workspace_dir: Path
+    agent_dir: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+EngineFactory: TypeAlias = Callable[[EngineContext], ContextEngine]
+
+
+class BaseEngine:
+    """The optional members, doing nothing."""
+
+    async def bootstrap(self, params: BootstrapParams) -> None:
+        return None
+
+    async def ingest(self, params: IngestParams) -> IngestResult:
+        return IngestResult(0)
+
+    async def ingest_batch(self, params: IngestBatchParams) -> IngestResult:
+        return IngestResult(0)
+
+    async def commit_turn(self, params: CommitParams) -> CommitResult:
+        return CommitResult("committed")
+
+    async def after_turn(self, params: AfterTurnParams) -> None:
+        return None
+
+    async def prepare_subagent_spawn(self, params: SpawnParams) -> Rollback | None:
+        return None
+
+    async def on_subagent_ended(self, params: SubagentEndedParams) -> None:
+        return None
+
+    async def dispose(self) -> None:
+        return None
+
+
+async def delegate_compaction_to_runtime(context: EngineContext, params: CompactParams) -> CompactResult:
+    """Compact as the `legacy` engine does; for engines with `owns_compaction=False`."""
+    return await context.runtime.compact(params)

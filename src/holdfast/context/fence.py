@@ -1,0 +1,93 @@
+"""Text that is not the operator's is data: it cannot close its fence, nor pass for a marker of ours.
+
+A role is a fence of its own for what a person, the model or a tool says in its own message; there only
+look-alike markers are defused. Words from other sessions and from outside, and everything that is placed
+into another message (summaries, recall, notes), stand in an explicit fence. Its id is a hash of what it
+holds, so no text can know the id of the fence around it, and equal text gives equal bytes every turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from holdfast.context.messages import Trust
+from holdfast.errors import InvalidInput
+
+_HIDDEN: Final = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+_GAP: Final = rf"[{_HIDDEN}\s]*"
+_ANGLE: Final = "[<＜﹤]"
+
+
+def _word(text: str) -> str:
+    """The letters of a word with anything invisible between them."""
+    return rf"[{_HIDDEN}]*".join(map(re.escape, text))
+
+
+_OURS: Final = "|".join(map(_word, ("holdfast", "im_start", "im_end", "begin_openclaw", "end_openclaw")))
+_ROLE: Final = (
+    rf"(?:{_word('system')}|{_word('developer')})(?:[-_](?:reminder|prompt|message|instructions?))?"
+)
+_INTERNAL: Final = rf"{_word('internal')}{_GAP}(?:{_word('task')}|{_word('context')}|{_word('event')})"
+# Markers that a program would take for its own, and nothing that source code or prose commonly holds:
+# what a tool read from a file must come back from the model unchanged.
+_MARKER: Final = re.compile(
+    rf"(?P<tag>{_ANGLE})(?={_GAP}(?:{_ANGLE}{_GAP}){{0,2}}[/|!]?{_GAP}(?:{_OURS}|{_ROLE}{_GAP}[>＞]))"
+    rf"|(?P<pipe>{_ANGLE})(?={_GAP}\|)"
+    rf"|(?P<sys>{_ANGLE})(?={_ANGLE}{_GAP}/?{_GAP}{_word('sys')}{_GAP}[>＞])"
+    rf"|(?P<square>\[)(?={_GAP}/?{_GAP}(?:{_word('inst')}{_GAP}\]|{_INTERNAL}))",
+    re.IGNORECASE,
+)
+_FENCED: Final = re.compile(r'<holdfast:data id="([0-9a-f]{12})" trust="([a-z_]+)" source="([^"<>\n]*)">\n')
+_SUSPECT: Final = re.compile(r"[<＜﹤\[]")
+
+
+def neutralise(text: str) -> str:
+    """The text with every look-alike of a marker defused; all else is left as it is. Idempotent."""
+    if _SUSPECT.search(text) is None:
+        return text
+    return _MARKER.sub(_defused, text)
+
+
+def has_marker(text: str) -> bool:
+    return _MARKER.search(text) is not None
+
+
+def fence(text: str, trust: Trust, source: str) -> str:
+    """The text between an opening and a closing line that carry a hash of it."""
+    inner = neutralise(text)
+    label = re.sub(r'["<>\s]', "_", source)[:200]
+    id_ = hashlib.sha256(f"{trust.label}\n{label}\n{inner}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return (
+        f'<holdfast:data id="{id_}" trust="{trust.label}" source="{label}">\n{inner}\n</holdfast:data {id_}>'
+    )
+
+
+def unfence(text: str) -> str | None:
+    """What a fence of ours holds; None for anything that `fence` would not have written."""
+    head = _FENCED.match(text)
+    if head is None:
+        return None
+    inner = text[head.end() : -len(f"\n</holdfast:data {head[1]}>")]
+    try:
+        trust = Trust.parse(head[2])
+    except InvalidInput:
+        return None
+    return inner if fence(inner, trust, head[3]) == text else None
+
+
+def safe(text: str, trust: Trust, source: str) -> str:
+    """The text as it may stand in a message of its own. Idempotent for the same trust and source."""
+    if trust is Trust.OPERATOR:
+        return text
+    if trust >= Trust.TOOL:
+        return neutralise(text)
+    inner = unfence(text)
+    if inner is not None and fence(inner, trust, source) == text:
+        return text
+    return fence(text, trust, source)
+
+
+def _defused(match: re.Match[str]) -> str:
+    return "⁅" if match.lastgroup == "square" else "‹"

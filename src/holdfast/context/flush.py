@@ -1,0 +1,60 @@
+"""The memory flush: a silent turn that writes lasting notes before a compaction makes them hard to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.clock import Millis
+from holdfast.config import Compaction
+from holdfast.context.pressure import reserve
+from holdfast.context.workspace import daily_path
+from holdfast.log import Session, Tx, sessions
+
+NO_REPLY: Final = "NO_REPLY"
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """The turn to run: what the agent is told, and the file that it is about."""
+
+    prompt: str
+    system_prompt: str | None
+    path: str
+
+
+def flush_due(
+    session: Session, settings: Compaction, *, used: int, window: int, transcript_bytes: int = 0
+) -> bool:
+    """Whether the session is near its compaction line and has not been flushed in this cycle."""
+    flush = settings.memory_flush
+    if not (settings.enabled and flush.enabled):
+        return False
+    if session.memory_flush_compaction_count == session.compaction_count:
+        return False
+    line = window - reserve(settings, window) - flush.soft_threshold_tokens
+    forced = flush.force_bytes and transcript_bytes >= flush.force_bytes
+    return used >= max(line, 1) or bool(forced)
+
+
+def flush_plan(settings: Compaction, now: Millis, zone: str) -> FlushPlan:
+    """The flush turn of today; the file is named by the user's own date."""
+    flush = settings.memory_flush
+    path = daily_path(now, zone)
+    prompt = flush.prompt.replace("memory/YYYY-MM-DD.md", path)
+    if NO_REPLY not in prompt:
+        prompt += f" Reply {NO_REPLY} if there is nothing to write."
+    return FlushPlan(prompt, flush.system_prompt, path)
+
+
+def mark_flushed(tx: Tx, session: Session) -> Session:
+    """Note that this compaction cycle had its flush; whatever came of it, it is not tried again."""
+    return sessions.update(
+        tx, session, memory_flush_at=tx.now, memory_flush_compaction_count=session.compaction_count
+    )
+
+
+def is_silent(reply: str) -> bool:
+    """Whether a reply is not for the user: it begins or ends with the word alone on its side."""
+    words = reply.strip().strip("`*_.\"' \n").split()
+    return not words or NO_REPLY in (words[0].strip("`*_.\"':,"), words[-1].strip("`*_.\"':,"))

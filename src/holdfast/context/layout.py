@@ -1,0 +1,129 @@
+"""The order of a context, so that providers can cache it: what is stable first, what changes last.
+
+    tools · instructions · workspace files · daily notes · summary · history
+    ── carrier · the user's words · this turn
+
+Nothing before the carrier depends on the clock, the pressure or the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.clock import Millis
+from holdfast.context.fence import fence
+from holdfast.context.messages import CarrierMessage, Trust
+from holdfast.context.pressure import Pressure
+from holdfast.context.request import BuildRequest, Text
+from holdfast.context.states import State
+from holdfast.context.workspace import (
+    OCCASIONAL,
+    Fitted,
+    Occasion,
+    SessionKind,
+    Workspace,
+    kind_of,
+    local_time,
+    names_for,
+    trust_of,
+)
+from holdfast.text import clean_text
+
+_CHARS_PER_TOKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """The parts of the system message, those for the carrier, and what there is to warn of."""
+
+    system: tuple[Text, ...]
+    occasional: tuple[Text, ...]
+    daily: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def stable_parts(
+    request: BuildRequest, state: State, workspace: Workspace, pinned: Mapping[str, str] | None, now: Millis
+) -> Stable:
+    """Instructions, workspace files and the daily notes as they were when the session began."""
+    kind = kind_of(request.session.key)
+    files, limited = _files(request, state, workspace, kind)
+    daily = pinned if pinned is not None else _daily(request, workspace, kind, now)
+    system = [_instruction(text) for text in request.instructions]
+    system += [_file_text(f) for f in files if f.text and f.name not in OCCASIONAL]
+    system += [
+        Text(name, _noted(name, text), Trust.MODEL, f"workspace/{name}") for name, text in daily.items()
+    ]
+    occasional = tuple(_file_text(f) for f in files if f.text and f.name in OCCASIONAL)
+    warnings = [f.warning for f in files if f.warning is not None]
+    return Stable(tuple(system), occasional, daily, (*warnings, *limited))
+
+
+def carrier(
+    request: BuildRequest, stable: Stable, pressure: Pressure, now: Millis, left_out: bool
+) -> tuple[CarrierMessage, tuple[Text, ...]]:
+    """The one message that changes every turn, and the parts it is made of."""
+    when = local_time(now, request.settings.user_timezone)
+    facts = [f"Now: {when:%A %Y-%m-%d %H:%M} ({when.tzname()})", f"Context: {pressure}"]
+    if left_out:
+        facts.append("Earlier messages are left out here until they are summarised; the log has them.")
+    parts = (*stable.occasional, Text("now", "\n".join(facts)), *map(_volatile, request.volatile))
+    body = "\n\n".join(part.text for part in parts if part.text)
+    return CarrierMessage(text=f"<holdfast:now>\n{body}\n</holdfast:now>"), parts
+
+
+def _files(
+    request: BuildRequest, state: State, workspace: Workspace, kind: SessionKind
+) -> tuple[list[Fitted], list[str]]:
+    """At most half of a small window goes to files, whatever the config says."""
+    total = request.settings.bootstrap_total_max_chars
+    most = request.model.window // 2 * _CHARS_PER_TOKEN
+    names = names_for(
+        kind,
+        request.occasion,
+        first_session=state.first_session,
+        subagent_persona=request.subagent_persona,
+    )
+    files = workspace.files(
+        names,
+        per_file=request.settings.bootstrap_max_chars,
+        total=min(total, most),
+        extra=request.extra_files,
+    )
+    if most >= total or sum(f.chars for f in files) <= most:
+        return files, []
+    return files, [f"The model's window is small: workspace files have {most:,} characters, not {total:,}."]
+
+
+def _daily(request: BuildRequest, workspace: Workspace, kind: SessionKind, now: Millis) -> Mapping[str, str]:
+    """Daily notes are as private as MEMORY.md."""
+    if kind not in (SessionKind.MAIN, SessionKind.PRIVATE) or request.occasion is Occasion.BOOT:
+        return {}
+    return workspace.daily(now, request.settings.user_timezone)
+
+
+def _instruction(text: Text) -> Text:
+    source = text.source or f"instructions/{text.name}"
+    body = clean_text(text.text)
+    if text.trust is not Trust.OPERATOR:
+        body = fence(body, text.trust, source)
+    return Text(text.name, body, text.trust, source)
+
+
+def _file_text(file: Fitted) -> Text:
+    trust, source = trust_of(file.name), f"workspace/{file.name}"
+    body = file.text if trust is Trust.OPERATOR else fence(file.text, trust, source)
+    return Text(file.name, f"# {file.name}\n\n{body}", trust, source)
+
+
+def _noted(name: str, text: str) -> str:
+    return f"# {name}\n\n{fence(text, Trust.MODEL, f'workspace/{name}')}"
+
+
+def _volatile(text: Text) -> Text:
+    source = text.source or text.name
+    body = clean_text(text.text)
+    if body and text.trust is not Trust.OPERATOR:
+        body = fence(body, text.trust, source)
+    return Text(text.name, body, text.trust, source)

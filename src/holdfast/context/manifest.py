@@ -1,0 +1,196 @@
+"""The account of one built context: every section with its source, trust and size, and the way back to
+its exact bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.context import blobs
+from holdfast.context.blobs import Blobs
+from holdfast.context.messages import CarrierMessage, Message, SystemMessage, digest, encode
+from holdfast.context.tables import manifests as table
+from holdfast.errors import NotFound
+from holdfast.log import Tx
+from holdfast.text import clean_json
+
+Place = Literal["tools", "system", "summary", "history", "carrier", "input", "pending"]
+
+FANOUT: Final = 64
+JOINT: Final = "\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part of a context. `stable` parts stand before the carrier and are meant to repeat."""
+
+    name: str
+    place: Place
+    source: str
+    trust: str
+    chars: int
+    tokens: int
+    stable: bool
+    hash: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    turn_id: str
+    call: int
+    session_id: str
+    session_key: str
+    number: int
+    engine: str
+    model: str
+    window: int
+    budget: int
+    used: int
+    raw_tokens: int
+    revision: int
+    digest: str
+    sections: tuple[Section, ...]
+    warnings: tuple[str, ...] = ()
+    created_at: Millis
+
+    @property
+    def stable_tokens(self) -> int:
+        return sum(s.tokens for s in self.sections if s.stable)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A manifest as it was stored, with the references from which its messages are made again."""
+
+    manifest: Manifest
+    tools: str | None
+    system: tuple[str, ...]
+    refs: tuple[str, ...]
+    carrier: str | None = None
+
+
+def save(
+    tx: Tx,
+    store: Blobs,
+    manifest: Manifest,
+    messages: Sequence[Message],
+    *,
+    tools: str | None,
+    system: Sequence[str],
+) -> None:
+    """Store a manifest: texts by hash, log entries by reference, long lists in shared pieces."""
+    contents: dict[str, str] = {}
+    hashes = [blobs.put_text(contents, text) for text in system]
+    refs = [_ref(m, contents) for m in messages if not isinstance(m, SystemMessage)]
+    body = {
+        "manifest": asdict(manifest),
+        "tools": None if tools is None else blobs.put_text(contents, tools),
+        "system": hashes,
+        "refs": pack(refs, contents),
+        "carrier": next((digest(m) for m in messages if isinstance(m, CarrierMessage)), None),
+    }
+    store.put(tx, contents)
+    where = (table.c.turn_id == manifest.turn_id, table.c.call == manifest.call)
+    tx.conn.execute(sa.delete(table).where(*where))
+    row = {
+        "turn_id": manifest.turn_id,
+        "call": manifest.call,
+        "session_id": manifest.session_id,
+        "number": manifest.number,
+        "digest": manifest.digest,
+        "body": clean_json(body),
+        "created_at": manifest.created_at,
+    }
+    tx.conn.execute(sa.insert(table), row)
+
+
+def load(tx: Tx, session_id: str, number: int | None = None, call: int | None = None) -> Stored:
+    """The manifest of a turn's last call (or of one of its calls); without a number the newest turn's."""
+    query = sa.select(table.c.body).where(table.c.session_id == session_id)
+    if number is not None:
+        query = query.where(table.c.number == number)
+    if call is not None:
+        query = query.where(table.c.call == call)
+    body = tx.conn.execute(query.order_by(table.c.number.desc(), table.c.call.desc()).limit(1)).scalar()
+    if body is None:
+        what = "no turn" if number is None else f"no turn {number}"
+        raise NotFound(f"{what} of this session has a stored context", code="unknown_manifest")
+    return _stored(body)
+
+
+def first_of_turn(tx: Tx, turn_id: str) -> Stored | None:
+    """The manifest of a turn's first call."""
+    query = sa.select(table.c.body).where(table.c.turn_id == turn_id, table.c.call == 0)
+    body = tx.conn.execute(query).scalar()
+    return None if body is None else _stored(body)
+
+
+def pack(refs: Sequence[str], contents: dict[str, str]) -> list[str]:
+    """A list of references in shared pieces of `FANOUT`: an appended list reuses all its full pieces."""
+    if len(refs) <= FANOUT:
+        return list(refs)
+    whole = len(refs) - len(refs) % FANOUT
+    groups = [
+        "g:" + blobs.put_text(contents, json.dumps(refs[start : start + FANOUT], ensure_ascii=False))
+        for start in range(0, whole, FANOUT)
+    ]
+    return pack(groups, contents) + list(refs[whole:])
+
+
+def unpack(tx: Tx, packed: Sequence[str]) -> list[str]:
+    """The list again; one query for each level of pieces."""
+    refs = list(packed)
+    while groups := [ref[2:] for ref in refs if ref.startswith("g:")]:
+        found = blobs.get_many(tx, groups)
+        refs = [
+            one for ref in refs for one in (json.loads(found[ref[2:]]) if ref.startswith("g:") else [ref])
+        ]
+    return refs
+
+
+def as_json(manifest: Manifest) -> dict[str, Any]:
+    """For the wire: camelCase, with the sums that readers want."""
+    from holdfast.clock import iso
+
+    return {
+        "turnId": manifest.turn_id,
+        "call": manifest.call,
+        "sessionId": manifest.session_id,
+        "sessionKey": manifest.session_key,
+        "number": manifest.number,
+        "engine": manifest.engine,
+        "model": manifest.model,
+        "window": manifest.window,
+        "budget": manifest.budget,
+        "used": manifest.used,
+        "stableTokens": manifest.stable_tokens,
+        "revision": manifest.revision,
+        "digest": manifest.digest,
+        "sections": [asdict(section) for section in manifest.sections],
+        "warnings": list(manifest.warnings),
+        "createdAt": iso(manifest.created_at),
+    }
+
+
+def _ref(message: Message, contents: dict[str, str]) -> str:
+    if message.mark is not None:
+        return "e:" + message.mark.ref
+    text = encode(message)
+    hash_ = digest(message)
+    contents[hash_] = text
+    return "b:" + hash_
+
+
+def _stored(body: Mapping[str, Any]) -> Stored:
+    found = dict(body["manifest"])
+    found["sections"] = tuple(Section(**section) for section in found["sections"])
+    found["warnings"] = tuple(found["warnings"])
+    return Stored(
+        Manifest(**found), body["tools"], tuple(body["system"]), tuple(body["refs"]), body["carrier"]
+    )

@@ -1,0 +1,89 @@
+"""What a build is asked for, and what it gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.config import AgentSettings
+from holdfast.context.manifest import Manifest
+from holdfast.context.messages import Message, Trust
+from holdfast.context.pressure import Pressure
+from holdfast.context.workspace import Occasion
+from holdfast.log import Session
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model is told of it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A named piece of text with its trust: stable instructions, or something for the carrier."""
+
+    name: str
+    text: str
+    trust: Trust = Trust.OPERATOR
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    name: str
+    window: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """One model call of a turn. `input_id` is the entry of the user's words; `input` stands in for it where
+    there is none (a heartbeat); `pending` is what this turn has said and done so far, not yet in the log."""
+
+    session: Session
+    turn_id: str
+    number: int
+    model: ModelFacts
+    settings: AgentSettings
+    workspace: Path
+    call: int = 0
+    occasion: Occasion = Occasion.MESSAGE
+    tools: Sequence[ToolSpec] = ()
+    instructions: Sequence[Text] = ()
+    volatile: Sequence[Text] = ()
+    input_id: str | None = None
+    input: Message | None = None
+    pending: Sequence[Message] = ()
+    extra_files: Sequence[str] = ()
+    subagent_persona: bool = False
+    citations_mode: str = "auto"
+    record: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A context, ready to be sent, and the account of it."""
+
+    messages: tuple[Message, ...] = field(repr=False)
+    tools: tuple[ToolSpec, ...]
+    manifest: Manifest
+    pressure: Pressure
+    needs_compaction: bool
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def tools_text(tools: Sequence[ToolSpec]) -> str | None:
+    """The tools in one fixed form, sorted by name, so that equal tools give equal bytes."""
+    if not tools:
+        return None
+    listed = [
+        {"name": t.name, "description": t.description, "parameters": t.parameters}
+        for t in sorted(tools, key=lambda t: t.name)
+    ]
+    return json.dumps(listed, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,95 @@
+"""The workspace's files as a session is given them: chosen by its kind, read live, within budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from holdfast.clock import Millis
+from holdfast.context.workspace.budget import Fitted, cut, fit
+from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
+from holdfast.context.workspace.files import FileReader, FileText
+from holdfast.context.workspace.identity import AgentIdentity, frontmatter, identity_of
+from holdfast.context.workspace.rules import (
+    OCCASIONAL,
+    ORDER,
+    REQUIRED,
+    Occasion,
+    SessionKind,
+    kind_of,
+    names_for,
+    trust_of,
+)
+
+__all__ = [
+    "OCCASIONAL",
+    "ORDER",
+    "REQUIRED",
+    "AgentIdentity",
+    "FileReader",
+    "Fitted",
+    "Occasion",
+    "SessionKind",
+    "Workspace",
+    "daily_path",
+    "frontmatter",
+    "identity_of",
+    "kind_of",
+    "local_time",
+    "names_for",
+    "trust_of",
+]
+
+MOST_EXTRA: Final = 20
+DAILY_CHARS: Final = 2_800
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One agent's workspace folder, read through a shared cache."""
+
+    path: Path
+    reader: FileReader
+
+    def files(
+        self, names: Iterable[str], *, per_file: int, total: int, extra: Iterable[str] = ()
+    ) -> list[Fitted]:
+        """These files within their budgets, then any extra ones; each with a warning if it was cut."""
+        texts = [self.reader.read(self.path, name) for name in names]
+        more, refused = self._extra(extra)
+        return [*fit([*texts, *more], per_file=per_file, total=total), *refused]
+
+    def identity(self) -> AgentIdentity:
+        return identity_of(self.reader.read(self.path, "IDENTITY.md").text)
+
+    def daily(self, now: Millis, zone: str, *, most: int = DAILY_CHARS) -> Mapping[str, str]:
+        """Yesterday's and today's notes, each cut to `most` characters; those that are there."""
+        found = {name: self.reader.read(self.path, name) for name in startup_paths(now, zone)}
+        return {name: cut(f.text, most, name) for name, f in found.items() if f.text.strip()}
+
+    def _extra(self, patterns: Iterable[str]) -> tuple[list[FileText], list[Fitted]]:
+        """Files of the `bootstrap-extra-files` hook: only recognised base names, only from within."""
+        found: dict[str, FileText] = {}
+        refused: list[Fitted] = []
+        for name in self._matches(patterns):
+            if PurePosixPath(name).name not in ORDER:
+                words = f"{name} is not a recognised workspace file and was left out."
+                refused.append(Fitted(name, "", 0, words))
+            elif len(found) < MOST_EXTRA and name not in ORDER:
+                found[name] = self.reader.read(self.path, name)
+        return list(found.values()), refused[:MOST_EXTRA]
+
+    def _matches(self, patterns: Iterable[str]) -> list[str]:
+        names: list[str] = []
+        for pattern in patterns:
+            if pattern.startswith("/") or ".." in PurePosixPath(pattern).parts:
+                names.append(pattern)
+            elif any(c in pattern for c in "*?["):
+                found = islice(self.path.glob(pattern), 200)
+                names += sorted(p.relative_to(self.path).as_posix() for p in found)
+            else:
+                names.append(pattern)
+        return names[:200]

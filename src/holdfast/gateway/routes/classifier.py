@@ -1,0 +1,159 @@
+"""`/api/classifier`: what waits to be sorted, what a session is about, why an entry lies where it does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from holdfast.board import decisions, log_view, routing, topics
+from holdfast.clock import iso
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.contract import Answer, EntryOut, Iso
+from holdfast.gateway.pages import CursorParam, page
+from holdfast.gateway.scope import Placed, own_view, seen_entry
+from holdfast.gateway.wire import Id, Wire, entry_json, json_response
+from holdfast.log import Classification, Cursor, EntryFilter, entries
+
+router = APIRouter(tags=["classifier"], route_class=StrictRoute)
+
+SessionKeyParam = Annotated[str, Query(alias="sessionKey", min_length=1, max_length=1024)]
+SessionKeyField = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class RoutedOut(Answer):
+    ts: Iso
+    topic_id: str
+    topic_name: str
+    anchor: str
+    task_id: str | None
+
+
+class RoutingOut(Answer):
+    session_key: str
+    items: list[RoutedOut] = Field(description="Newest last.")
+
+
+class RoutingIn(Wire):
+    """A topic that a session is now about."""
+
+    session_key: SessionKeyField
+    topic_id: Id
+    task_id: Id | None = None
+    anchor: Annotated[str, Field(max_length=20_000)] = ""
+
+
+class ReplayIn(Wire):
+    """From which entry on a session is to be sorted again."""
+
+    anchor_log_id: Id
+
+
+class ReplayOut(Answer):
+    ok: bool
+    count: int = Field(description="Entries that are sorted again, at most 200 after the anchor.")
+
+
+class DecisionOut(Answer):
+    entry_id: str
+    method: str
+    topic_id: str | None
+    task_id: str | None
+    confidence: float | None
+    reasons: dict[str, Any] | None
+    attempt: int
+    decided_at: Iso
+
+
+@router.get("/api/classifier/pending", response_model=list[EntryOut])
+async def pending(
+    here: Here,
+    caller: Caller,
+    ask: Placed,
+    limit: Annotated[int, Query(ge=1, description="At most 1,000 come at once.")] = 100,
+    cursor: CursorParam = None,
+) -> Response:
+    """Entries that wait to be sorted, newest first."""
+    where = EntryFilter(status=Classification.PENDING, agent_ids=caller.agents)
+    start = None if cursor is None else Cursor.parse(cursor)
+
+    def read() -> entries.Page:
+        with here.hold.store.read() as tx:
+            return log_view.listing(tx, ask.view(tx, caller), where, limit=limit, cursor=start)
+
+    found = await here.hold.threads(read)
+    return page([entry_json(entry) for entry in found.entries], found.next)
+
+
+@router.get("/api/classifier/session-routing", response_model=RoutingOut)
+async def remembered(here: Here, caller: Caller, ask: Placed, session_key: SessionKeyParam) -> Response:
+    """What a session has lately been about, as far as the caller may see it."""
+    options = here.hold.settings.board.routing_memory
+
+    def read() -> list[routing.Routed]:
+        with here.hold.store.read() as tx:
+            return routing.recall(tx, session_key, options, ask.view(tx, caller))
+
+    return json_response(_routing_json(session_key, await here.hold.threads(read)))
+
+
+@router.post("/api/classifier/session-routing", response_model=RoutingOut)
+async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
+    """Say what a session is now about, so that terse words find their place."""
+    options = here.hold.settings.board.routing_memory
+
+    def write() -> list[routing.Routed]:
+        with here.hold.store.write() as tx:
+            topic = topics.get(tx, body.topic_id, own_view(caller))
+            item = routing.Routed(int(tx.now), topic.id, topic.name, body.anchor, body.task_id)
+            routing.remember(tx, body.session_key, item, options)
+            return routing.recall(tx, body.session_key, options, own_view(caller))
+
+    return json_response(_routing_json(body.session_key, await here.hold.threads(write)))
+
+
+@router.post("/api/classifier/replay", response_model=ReplayOut)
+async def replay(here: Here, caller: Caller, body: ReplayIn) -> Response:
+    """Sort a session again from an entry on."""
+
+    def write() -> int:
+        with here.hold.store.write() as tx:
+            seen_entry(tx, caller, body.anchor_log_id)
+            return decisions.replay(tx, body.anchor_log_id, here.hold.settings.board.classifier)
+
+    return json_response({"ok": True, "count": await here.hold.threads(write)})
+
+
+@router.get("/api/classifier/decisions/{id}", response_model=DecisionOut)
+async def explain(
+    here: Here, caller: Caller, id_: Annotated[str, Path(alias="id", max_length=256)]
+) -> Response:
+    """Why an entry lies where it lies."""
+
+    def read() -> decisions.Made:
+        with here.hold.store.read() as tx:
+            seen_entry(tx, caller, id_)
+            return decisions.explain(tx, id_)
+
+    return json_response(_decision_json(await here.hold.threads(read)))
+
+
+def _routing_json(session_key: str, items: list[routing.Routed]) -> dict[str, Any]:
+    rows = [{**one.plain(), "ts": iso(one.ts), "taskId": one.task_id} for one in items]
+    return {"sessionKey": session_key, "items": rows}
+
+
+def _decision_json(made: decisions.Made) -> dict[str, Any]:
+    return {
+        "entryId": made.entry_id,
+        "method": made.method,
+        "topicId": made.topic_id,
+        "taskId": made.task_id,
+        "confidence": made.confidence,
+        "reasons": made.reasons,
+        "attempt": made.attempt,
+        "decidedAt": iso(made.decided_at),
+    }

@@ -1,0 +1,371 @@
+"""`/api/engine`: the context engine for hosts that are not Python; each call is about one session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
+
+from fastapi import APIRouter
+from pydantic import Field, StrictBool, StrictInt
+from starlette.responses import Response
+
+from holdfast.context import (
+    AssistantMessage,
+    CompactResult,
+    ContextRoom,
+    Message,
+    SpawnParams,
+    SubagentEndedParams,
+    ToolCall,
+    ToolResult,
+    Trust,
+    UserMessage,
+    wire,
+)
+from holdfast.errors import NotFound
+from holdfast.gateway.access import sees_session
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Caller, Gateway, Here
+from holdfast.gateway.contract import Answer
+from holdfast.gateway.tokens import Principal
+from holdfast.gateway.wire import Id, Text, Wire, json_response
+from holdfast.log import Session, sessions
+from holdfast.runtime import Holdfast
+
+router = APIRouter(tags=["engine"], prefix="/api/engine", route_class=StrictRoute)
+
+Key = Annotated[Text, Field(min_length=1, max_length=512)]
+Tokens = Annotated[StrictInt, Field(ge=1, le=100_000_000)]
+Many = 2_000
+
+_rooms: WeakKeyDictionary[Holdfast, ContextRoom] = WeakKeyDictionary()
+
+
+def room_of(here: Gateway) -> ContextRoom:
+    """The context room of the open home."""
+    hold = here.hold
+    shared = getattr(hold, "context", None)
+    if isinstance(shared, ContextRoom):
+        return shared
+    if hold not in _rooms:
+        _rooms[hold] = ContextRoom(hold.store, hold.threads, hold.home, lambda: hold.settings)
+    return _rooms[hold]
+
+
+class CallIn(Wire):
+    id: Id
+    name: Id
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class MessageIn(Wire):
+    """A message of the host. `trust` may say that it is from elsewhere; nobody is the operator here."""
+
+    role: Literal["user", "assistant", "toolResult"]
+    content: Text = ""
+    tool_calls: Annotated[tuple[CallIn, ...], Field(max_length=200)] = ()
+    tool_call_id: Id | None = None
+    tool_name: Id | None = None
+    is_error: StrictBool = False
+    trust: Literal["user", "model", "tool", "other_session", "outside"] | None = None
+
+    def message(self) -> Message:
+        own = {"user": Trust.USER, "assistant": Trust.MODEL, "toolResult": Trust.TOOL}[self.role]
+        trust = own if self.trust is None else min(own, Trust.parse(self.trust))
+        if self.role == "assistant":
+            calls = tuple(ToolCall(c.id, c.name, c.arguments) for c in self.tool_calls)
+            return AssistantMessage(text=self.content, trust=trust, calls=calls)
+        if self.role == "toolResult":
+            name = self.tool_name or "unknown"
+            return ToolResult(
+                text=self.content,
+                trust=trust,
+                call_id=self.tool_call_id or "unknown",
+                name=name,
+                is_error=self.is_error,
+            )
+        return UserMessage(text=self.content, trust=trust)
+
+
+Messages = Annotated[tuple[MessageIn, ...], Field(max_length=Many)]
+
+
+class SessionIn(Wire):
+    session_key: Key
+
+
+class BootstrapIn(SessionIn):
+    messages: Messages = ()
+
+
+class IngestIn(SessionIn):
+    message: MessageIn
+    key: Id | None = None
+    is_heartbeat: StrictBool = False
+
+
+class IngestBatchIn(SessionIn):
+    """With `advancementKey` the batch is one turn, which counts once whatever is repeated."""
+
+    messages: Messages
+    key: Id | None = None
+    advancement_key: Id | None = None
+    is_heartbeat: StrictBool = False
+
+
+class AssembleIn(SessionIn):
+    """`messages` is all that the host has; `pending` is what is new for certain."""
+
+    token_budget: Tokens
+    messages: Messages = ()
+    pending: Messages = ()
+    available_tools: Annotated[tuple[Id, ...], Field(max_length=1000)] = ()
+    citations_mode: Literal["auto", "on", "off"] = "auto"
+    model: Annotated[Text, Field(max_length=256)] = ""
+    prompt: Text | None = None
+
+
+class CompactIn(SessionIn):
+    token_budget: Tokens
+    force: StrictBool = False
+    current_token_count: Tokens | None = None
+    reason: Literal["threshold", "overflow", "manual", "request"] = "manual"
+    instructions: Annotated[Text, Field(max_length=10_000)] | None = None
+
+
+class AfterTurnIn(SessionIn):
+    turn_id: Id
+    token_budget: Tokens
+    prompt_tokens: Annotated[StrictInt, Field(ge=0, le=100_000_000)] = 0
+    messages: Messages = ()
+
+
+class SpawnIn(Wire):
+    parent_session_key: Key
+    child_session_key: Key
+    context_mode: Literal["isolated", "fork"] = "isolated"
+    ttl_ms: Annotated[StrictInt, Field(ge=1, le=31_536_000_000)] | None = None
+
+
+class EndedIn(Wire):
+    child_session_key: Key
+    reason: Literal["completed", "deleted", "swept", "released"] = "completed"
+
+
+class BootstrapOut(Answer):
+    session_id: str
+    session_key: str
+    engine: dict[str, Any]
+
+
+class IngestOut(Answer):
+    ingested: int
+    duplicate: bool
+    status: Literal["committed", "duplicate"]
+
+
+class AssembleOut(Answer):
+    messages: list[dict[str, Any]]
+    estimated_tokens: int
+    system_prompt_addition: str | None
+
+
+class CompactOut(Answer):
+    ok: bool
+    compacted: bool
+    outcome: Literal["compacted", "nothing_to_do", "no_progress", "failed"]
+    reason: str
+    result: dict[str, Any]
+
+
+class AfterTurnOut(Answer):
+    used: int
+    window: int
+    band: str
+    flush_due: bool
+    compaction_due: bool
+
+
+class SpawnOut(Answer):
+    prepared: Literal[True]
+    child_session_id: str
+    rollback: dict[str, Any] = Field(description="Send this to onSubagentEnded if the spawn fails.")
+
+
+class EndedOut(Answer):
+    ok: Literal[True]
+
+
+@router.post("/bootstrap", response_model=BootstrapOut)
+async def bootstrap(here: Here, caller: Caller, body: BootstrapIn) -> Response:
+    """Let the engine meet a session; history that is sent along is taken in once."""
+    session = await _session(here, caller, body.session_key, create=True)
+    room = room_of(here)
+    await room.bootstrap(session, _messages(body.messages))
+    info = room.engine(session.agent_id).info
+    engine = {"id": info.id, "name": info.name, "ownsCompaction": info.owns_compaction}
+    return json_response({"sessionId": session.id, "sessionKey": session.key, "engine": engine})
+
+
+@router.post("/ingest", response_model=IngestOut)
+async def ingest(here: Here, caller: Caller, body: IngestIn) -> Response:
+    """Store one message; with a `key` a repeat changes nothing."""
+    session = await _session(here, caller, body.session_key, create=True)
+    done = await room_of(here).ingest(
+        session, body.message.message(), key=body.key, is_heartbeat=body.is_heartbeat
+    )
+    return json_response(_ingested(done.ingested, done.duplicate))
+
+
+@router.post("/ingestBatch", response_model=IngestOut)
+async def ingest_batch(here: Here, caller: Caller, body: IngestBatchIn) -> Response:
+    """Store the messages of a turn."""
+    session = await _session(here, caller, body.session_key, create=True)
+    found = _messages(body.messages)
+    room = room_of(here)
+    if body.advancement_key is not None:
+        status = (await room.commit_turn(session, body.advancement_key, found)).status
+        duplicate = status == "duplicate"
+        return json_response(_ingested(0 if duplicate else len(found), duplicate))
+    done = await room.ingest_batch(session, found, key=body.key, is_heartbeat=body.is_heartbeat)
+    return json_response(_ingested(done.ingested, done.duplicate))
+
+
+@router.post("/assemble", response_model=AssembleOut)
+async def assemble(here: Here, caller: Caller, body: AssembleIn) -> Response:
+    """The messages that fit the budget; calling again with what came back changes nothing."""
+    session = await _session(here, caller, body.session_key)
+    result = await room_of(here).assemble(
+        session,
+        token_budget=body.token_budget,
+        model=body.model,
+        available_tools=frozenset(body.available_tools),
+        citations_mode=body.citations_mode,
+        prompt=body.prompt,
+        transcript=_messages(body.messages),
+        live=_messages(body.pending),
+    )
+    return json_response(
+        {
+            "messages": [_shown(m) for m in result.messages],
+            "estimatedTokens": result.estimated_tokens,
+            "systemPromptAddition": result.system_prompt_addition,
+        }
+    )
+
+
+@router.post("/compact", response_model=CompactOut)
+async def compact(here: Here, caller: Caller, body: CompactIn) -> Response:
+    """Have older history summarised. `outcome` tells what became of it; only `failed` is not ok."""
+    session = await _session(here, caller, body.session_key)
+    result = await room_of(here).compact(
+        session,
+        window=body.token_budget,
+        reason=body.reason,
+        force=body.force,
+        current_tokens=body.current_token_count,
+        instructions=body.instructions,
+    )
+    return json_response(_compacted(result))
+
+
+@router.post("/afterTurn", response_model=AfterTurnOut)
+async def after_turn(here: Here, caller: Caller, body: AfterTurnIn) -> Response:
+    """Tell the engine that a turn is over, and learn what is due."""
+    session = await _session(here, caller, body.session_key)
+    found = await room_of(here).host_after_turn(
+        session,
+        turn_id=body.turn_id,
+        messages=_messages(body.messages),
+        used=body.prompt_tokens,
+        window=body.token_budget,
+    )
+    return json_response(
+        {
+            "used": found.pressure.used,
+            "window": found.pressure.window,
+            "band": found.pressure.band,
+            "flushDue": found.flush_due,
+            "compactionDue": found.compaction_due,
+        }
+    )
+
+
+@router.post("/prepareSubagentSpawn", response_model=SpawnOut)
+async def prepare_subagent_spawn(here: Here, caller: Caller, body: SpawnIn) -> Response:
+    """Ready the child's context; the answer says how to take it back."""
+    parent = await _session(here, caller, body.parent_session_key)
+    child = await _session(here, caller, body.child_session_key, create=True)
+    params = SpawnParams(
+        parent_session_id=parent.id,
+        parent_session_key=parent.key,
+        child_session_id=child.id,
+        child_session_key=child.key,
+        context_mode=body.context_mode,
+        ttl_ms=body.ttl_ms,
+    )
+    await room_of(here).prepare_subagent_spawn(params)
+    rollback = {"childSessionKey": child.key, "reason": "deleted"}
+    return json_response({"prepared": True, "childSessionId": child.id, "rollback": rollback})
+
+
+@router.post("/onSubagentEnded", response_model=EndedOut)
+async def on_subagent_ended(here: Here, caller: Caller, body: EndedIn) -> Response:
+    """Clean up behind a child session."""
+    child = await _session(here, caller, body.child_session_key)
+    await room_of(here).on_subagent_ended(
+        SubagentEndedParams(child_session_id=child.id, child_session_key=child.key, reason=body.reason)
+    )
+    return json_response({"ok": True})
+
+
+async def _session(here: Gateway, caller: Principal, key: str, *, create: bool = False) -> Session:
+    """The session of a key, if the caller may see it; made only within what the caller may see."""
+
+    def find() -> Session:
+        with here.hold.store.read() as tx:
+            known = sessions.active(tx, key)
+            if known is not None or not create:
+                return _visible(caller, known if known is not None else sessions.find(tx, key), key)
+        with here.hold.store.write() as tx:
+            return _visible(caller, sessions.ensure(tx, key), key)
+
+    return await here.hold.threads(find)
+
+
+def _visible(caller: Principal, session: Session, key: str) -> Session:
+    if not sees_session(caller, session):
+        raise NotFound(f"no session {key[:80]!r}", code="unknown_session")
+    return session
+
+
+def _messages(found: Sequence[MessageIn]) -> list[Message]:
+    return [message.message() for message in found]
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    entry_id = None if message.mark is None else message.mark.entry_id
+    return {**wire(message), "trust": message.trust.label, "entryId": entry_id}
+
+
+def _ingested(count: int, duplicate: bool) -> dict[str, Any]:
+    return {"ingested": count, "duplicate": duplicate, "status": "duplicate" if duplicate else "committed"}
+
+
+def _compacted(result: CompactResult) -> dict[str, Any]:
+    return {
+        "ok": result.ok,
+        "compacted": result.compacted,
+        "outcome": result.outcome,
+        "reason": result.reason,
+        "result": {
+            "summaryId": result.summary_id,
+            "firstKeptEntryId": result.first_kept_id,
+            "tokensBefore": result.tokens_before,
+            "tokensAfter": result.tokens_after,
+            "extractive": result.extractive,
+            "sessionId": result.successor_session_id,
+            "sessionKey": result.successor_session_key,
+        },
+    }

@@ -1,0 +1,93 @@
+"""`/api/spaces`: the places of the board, and which of them sees which."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from holdfast.board import Space, View, spaces
+from holdfast.errors import InvalidInput
+from holdfast.gateway.board_wire import AllowedOut, ConnectivityIn, SpaceIn, SpaceOut, space_json
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.pages import CursorParam, page
+from holdfast.gateway.scope import Asked, Placed, require_spaces
+from holdfast.gateway.wire import json_response
+
+router = APIRouter(tags=["board"], route_class=StrictRoute)
+
+
+@router.get("/api/spaces", response_model=list[SpaceOut])
+async def listing(
+    here: Here,
+    caller: Caller,
+    ask: Placed,
+    limit: Annotated[int, Query(ge=1, description="At most 1,000 come at once.")] = 1000,
+    cursor: CursorParam = None,
+) -> Response:
+    """Spaces, by id."""
+    most = min(limit, spaces.MAX_SPACES)
+
+    def read() -> list[Space]:
+        with here.hold.store.read() as tx:
+            ids = ask.view(tx, caller).spaces
+            return spaces.listing(tx, ids=ids, after=cursor or "", limit=most + 1)
+
+    found = await here.hold.threads(read)
+    after = found[most - 1].id if len(found) > most else None
+    return page([space_json(space, caller) for space in found[:most]], after)
+
+
+@router.post(
+    "/api/spaces",
+    status_code=201,
+    response_model=SpaceOut,
+    responses={200: {"description": "It was there already.", "model": SpaceOut}},
+)
+async def upsert(here: Here, caller: Caller, body: SpaceIn) -> Response:
+    """Make the space of this name, or change the one there is: one space for each slug."""
+    require_spaces(caller, [spaces.id_of(body.name, body.id)])
+
+    def write() -> spaces.Upserted:
+        with here.hold.store.write() as tx:
+            return spaces.upsert(
+                tx, body.name, id_=body.id, color=body.color, default_visible=body.default_visible
+            )
+
+    done = await here.hold.threads(write)
+    return json_response(space_json(done.space, caller), 201 if done.created else 200)
+
+
+@router.get("/api/spaces/allowed", response_model=AllowedOut)
+async def allowed(here: Here, caller: Caller, ask: Asked) -> Response:
+    """The spaces that are within sight of a space, given by its id or told by a session."""
+
+    def read() -> View:
+        with here.hold.store.read() as tx:
+            return ask.view(tx, caller)
+
+    view = await here.hold.threads(read)
+    if view.source is None:
+        raise InvalidInput("no space to look from", code="no_space", hint="Send spaceId.")
+    return json_response({"spaceId": view.source, "allowedSpaceIds": sorted(view.spaces or ())})
+
+
+@router.patch("/api/spaces/{id}/connectivity", response_model=SpaceOut)
+async def connect(
+    here: Here,
+    caller: Caller,
+    id_: Annotated[str, Path(alias="id", max_length=256)],
+    body: ConnectivityIn,
+) -> Response:
+    """Say which spaces this one sees. `defaultVisible` counts only for spaces that are made later."""
+    if not caller.may_see_space(id_):
+        raise spaces.unknown(id_)
+    require_spaces(caller, body.connectivity)
+
+    def write() -> Space:
+        with here.hold.store.write() as tx:
+            return spaces.connect(tx, id_, body.connectivity, default_visible=body.default_visible)
+
+    return json_response(space_json(await here.hold.threads(write), caller))

@@ -1,0 +1,163 @@
+"""The program's own log: text on stderr for people, JSON lines in `logs/gateway.jsonl` for programs.
+
+Secrets are masked in both, by what is known to be one and by what looks like one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from logging.handlers import RotatingFileHandler
+from typing import Any, Final, TextIO
+
+from holdfast.clock import iso
+from holdfast.config.runtime import LoggingConfig
+from holdfast.errors import ConfigError
+from holdfast.home import Home
+
+FILE: Final = "gateway.jsonl"
+MASK: Final = "***"
+MAX_TEXT: Final = 32_000
+_MIN_SECRET: Final = 8
+_KNOWN_SECRETS: Final = ("token", "cookie_key")
+_PATTERNS: Final = (
+    (r"\bhf_[\w-]{16,}", MASK),
+    (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}", rf"\1 {MASK}"),
+    (r"\bsk-[\w-]{8,}", MASK),
+    (r"\b(gh[pousr]_|github_pat_|xox[abeprs]-|AKIA|AIza)[\w-]{8,}", MASK),
+    (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", MASK),
+    (r"(\b[a-z][a-z0-9+.-]*://[^/\s:@]*):[^/\s]*@", rf"\1:{MASK}@"),
+    (
+        r"(?i)([\w-]*(?:api_?key|token|secret|password|passwd|authorization|cookie)[\"']?\s*[=:]\s*[\"']?)"
+        r"(?!\*\*\*|bearer\b|basic\b)[^\s\"'&,;]{6,}",
+        rf"\1{MASK}",
+    ),
+)
+
+Redact = Callable[[str], str]
+
+
+def redactor(patterns: Sequence[str] = (), known: Iterable[str] = ()) -> Redact:
+    """A function that masks these secrets, and all that looks like one, in a text."""
+    exact = sorted({text for text in known if len(text) >= _MIN_SECRET}, key=len, reverse=True)
+    rules = [(re.compile(pattern), mask) for pattern, mask in _PATTERNS]
+    rules += [(_compiled(pattern), MASK) for pattern in patterns]
+    if exact:
+        rules.insert(0, (re.compile("|".join(map(re.escape, exact))), MASK))
+
+    def redact(text: str) -> str:
+        for rule, mask in rules:
+            text = rule.sub(mask, text)
+        return text
+
+    return redact
+
+
+def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = None) -> None:
+    """Write the log as the config says from now on; again for another config."""
+    redact = redactor(options.redact_patterns, _secrets(home)) if options.redact else str
+    screen = logging.StreamHandler(stream or sys.stderr)
+    screen.setFormatter(JsonLines(redact) if options.format == "json" else Text(redact))
+    file = _File(
+        home.logs / FILE,
+        maxBytes=options.max_bytes,
+        backupCount=options.keep_files,
+        encoding="utf-8",
+        delay=True,
+    )
+    file.setFormatter(JsonLines(redact))
+    with _lock:
+        root = logging.getLogger()
+        _remove(root)
+        for handler in (screen, file):
+            root.addHandler(handler)
+            _installed.append(handler)
+        root.setLevel(options.level.upper())
+        for noisy in ("httpx", "httpcore", "watchfiles"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def close() -> None:
+    """Write what is left and give the files back."""
+    with _lock:
+        _remove(logging.getLogger())
+
+
+class Text(logging.Formatter):
+    """One line for a person; a traceback follows it."""
+
+    def __init__(self, redact: Redact) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+        self._redact = redact
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        return iso(int(record.created * 1000))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record)[:MAX_TEXT])
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line; `extra={"data": {...}}` adds fields."""
+
+    def __init__(self, redact: Redact) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        body: dict[str, Any] = {
+            "ts": iso(int(record.created * 1000)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage()[:MAX_TEXT],
+            **_trace(),
+            **getattr(record, "data", {}),
+        }
+        if record.exc_info:
+            body["exception"] = self.formatException(record.exc_info)[-MAX_TEXT:]
+        told = {name: self._redact(v) if isinstance(v, str) else v for name, v in body.items()}
+        return json.dumps(told, ensure_ascii=True, default=lambda value: self._redact(str(value)))
+
+
+class _File(RotatingFileHandler):
+    """A full disk must not stop the program, nor fill the screen with its complaints."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+
+_lock = threading.Lock()
+_installed: list[logging.Handler] = []
+
+
+def _remove(root: logging.Logger) -> None:
+    while _installed:
+        handler = _installed.pop()
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _secrets(home: Home) -> list[str]:
+    return [home.secret(name) for name in _KNOWN_SECRETS] + [os.environ.get("HOLDFAST_TOKEN", "")]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"logging.redactPatterns: {pattern[:60]!r} is not a regular expression: {error}",
+            hint="Correct it in the config.",
+        ) from error
+
+
+def _trace() -> dict[str, str]:
+    from opentelemetry import trace
+
+    context = trace.get_current_span().get_span_context()
+    return {"traceId": f"{context.trace_id:032x}"} if context.is_valid else {}

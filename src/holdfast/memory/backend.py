@@ -1,0 +1,68 @@
+"""What the gateway, the command line, the tools and the cycles ask of memory, whoever serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from holdfast.config.memory import CollectionPath, MemoryConfig
+from holdfast.memory.catalogue import Catalogue
+from holdfast.memory.collections import Collection
+from holdfast.memory.embedding import EmbedderChain
+from holdfast.memory.engine.protocol import Index
+from holdfast.memory.indexing import Progress, Update
+from holdfast.memory.results import Found
+from holdfast.memory.scope import PRIVATE, Chat
+from holdfast.memory.service import Ask
+
+
+class MemoryService(Protocol):
+    """Memory as its users see it. `index`, `catalogue` and `chain` are those of the built-in one."""
+
+    @property
+    def index(self) -> Index: ...
+
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    @property
+    def chain(self) -> EmbedderChain: ...
+
+    def search(self, ask: Ask) -> Found: ...
+
+    def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found: ...
+
+    def read(
+        self, agent: str, path: str, *, start: int = 1, lines: int | None = None, chat: Chat = PRIVATE
+    ) -> dict[str, Any]: ...
+
+    def write(self, agent: str, text: str, *, path: str | None = None) -> dict[str, Any]: ...
+
+    def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update: ...
+
+    def follow(self, limit: int = 50_000) -> int: ...
+
+    def refine(
+        self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
+    ) -> int: ...
+
+    def collections(self, agent: str) -> Sequence[Collection]: ...
+
+    def status(self, agent: str) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
+
+
+def rules_of(config: MemoryConfig) -> MemoryConfig:
+    """The rules that hold, in `search`: with the `qmd` backend those of `qmd`, whoever serves in the end."""
+    if config.backend != "qmd":
+        return config
+    shared = ("scope", "limits", "sessions", "update", "include_default_memory", "vector_weight", "text_weight")
+    values: dict[str, Any] = {name: getattr(config.qmd, name) for name in shared}
+    values["paths"] = _joined(config.search.paths, config.qmd.paths)
+    return config.model_copy(update={"search": config.search.model_copy(update=values)})
+
+
+def _joined(*lists: Sequence[CollectionPath]) -> tuple[CollectionPath, ...]:
+    """One of each name; the later wins."""
+    return tuple({one.name: one for paths in lists for one in paths}.values())

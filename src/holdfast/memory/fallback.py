@@ -1,0 +1,181 @@
+"""Memory that asks `qmd` where that is configured, and the built-in index whenever `qmd` has no answer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from holdfast.clock import Clock
+from holdfast.config.memory import MemoryConfig
+from holdfast.errors import HoldfastError
+from holdfast.memory.catalogue import Catalogue
+from holdfast.memory.collections import Collection
+from holdfast.memory.embedding import EmbedderChain
+from holdfast.memory.engine.protocol import Index
+from holdfast.memory.indexing import Progress, Update
+from holdfast.memory.qmd import QmdFailed, QmdMemory
+from holdfast.memory.results import Found
+from holdfast.memory.scope import PRIVATE, Chat, may_search
+from holdfast.memory.service import Ask, Memory
+
+log = logging.getLogger(__name__)
+
+NOT_READY: Final = "it has not indexed this agent's files yet"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    failures: int
+    until: int
+    why: str
+
+
+class Breaker:
+    """After a failure nothing is tried for a while, longer each time, so that no question waits in vain."""
+
+    def __init__(self, clock: Clock, *, first_ms: int = 30_000, longest_ms: int = 600_000) -> None:
+        self._clock = clock
+        self._first = first_ms
+        self._longest = longest_ms
+        self._lock = threading.Lock()
+        self._troubles: dict[str, _Trouble] = {}
+
+    def why_not(self, name: str) -> str | None:
+        """Why it is not tried now; None: try."""
+        with self._lock:
+            trouble = self._troubles.get(name)
+        return None if trouble is None or trouble.until <= self._clock.now() else trouble.why
+
+    def failed(self, name: str, why: str) -> None:
+        with self._lock:
+            before = self._troubles.get(name)
+            count = 1 if before is None else before.failures + 1
+            pause = min(self._first * 2 ** min(count - 1, 30), self._longest)
+            self._troubles[name] = _Trouble(count, self._clock.now() + pause, why)
+
+    def worked(self, name: str) -> None:
+        with self._lock:
+            self._troubles.pop(name, None)
+
+
+class FallbackMemory:
+    """One memory of two: `qmd` for agents that are configured so, the built-in one for all else."""
+
+    def __init__(
+        self, builtin: Memory, qmd: QmdMemory, *, config: Callable[[str], MemoryConfig], clock: Clock
+    ) -> None:
+        self.builtin = builtin
+        self.qmd = qmd
+        self._config = config
+        self._breaker = Breaker(clock)
+
+    @property
+    def index(self) -> Index:
+        return self.builtin.index
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.builtin.catalogue
+
+    @property
+    def chain(self) -> EmbedderChain:
+        return self.builtin.chain
+
+    def search(self, ask: Ask) -> Found:
+        """What memory has on a question; `fallback` tells why `qmd` did not serve."""
+        if not self._asks_qmd(ask):
+            return self.builtin.search(ask)
+        why = self._why_not(ask.agent)
+        if why is None:
+            try:
+                found = self.qmd.search(ask)
+                self._breaker.worked(ask.agent)
+                return found
+            except QmdFailed as error:
+                why = error.message
+                self._breaker.failed(ask.agent, why)
+                log.warning("qmd of agent %s: %s; the built-in index serves", ask.agent, why)
+        found = self.builtin.search(ask)
+        return replace(found, fallback="; ".join(filter(None, (f"qmd: {why}", found.fallback))))
+
+    def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
+        """`search` for a program: one question, asked in private."""
+        return self.search(Ask(query, agent, max_results=limit))
+
+    def read(
+        self, agent: str, path: str, *, start: int = 1, lines: int | None = None, chat: Chat = PRIVATE
+    ) -> dict[str, Any]:
+        return self.builtin.read(agent, path, start=start, lines=lines, chat=chat)
+
+    def write(self, agent: str, text: str, *, path: str | None = None) -> dict[str, Any]:
+        return self.builtin.write(agent, text, path=path)
+
+    def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:
+        """Bring the files into both: the built-in index must be able to take over at any moment."""
+        done = self.builtin.update(agent, progress=progress, force=force)
+        if self._uses_qmd(agent):
+            try:
+                self.qmd.update(agent)
+                self._breaker.worked(agent)
+            except (HoldfastError, OSError) as error:
+                done.problems.append(self._told(agent, error))
+        return done
+
+    def follow(self, limit: int = 50_000) -> int:
+        return self.builtin.follow(limit)
+
+    def refine(
+        self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
+    ) -> int:
+        """Let the better embedders catch up, and `qmd` its own; that it cannot is no reason to fail."""
+        if agent is not None and self._uses_qmd(agent):
+            try:
+                self.qmd.embed(agent)
+            except (HoldfastError, OSError) as error:
+                log.warning("qmd of agent %s made no vectors: %s", agent, error)
+        return self.builtin.refine(agent, limit=limit, progress=progress)
+
+    def collections(self, agent: str) -> Sequence[Collection]:
+        return self.builtin.collections(agent)
+
+    def status(self, agent: str) -> dict[str, Any]:
+        """As the built-in one's, with who would serve a question now, and why it is not the configured one."""
+        told = self.builtin.status(agent)
+        if not self._uses_qmd(agent):
+            return told
+        why = self._why_not(agent)
+        return {
+            **told,
+            "backend": "qmd" if why is None else "builtin",
+            "configured": "qmd",
+            "fallback": None if why is None else f"qmd: {why}",
+            "qmd": self.qmd.status(agent),
+        }
+
+    def close(self) -> None:
+        self.builtin.close()
+
+    def __enter__(self) -> FallbackMemory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _uses_qmd(self, agent: str) -> bool:
+        return self._config(agent).backend == "qmd"
+
+    def _asks_qmd(self, ask: Ask) -> bool:
+        config = self._config(ask.agent)
+        return config.backend == "qmd" and may_search(ask.chat, config.search.scope).allowed
+
+    def _why_not(self, agent: str) -> str | None:
+        why = self._breaker.why_not(agent)
+        return why if why is not None else None if self.qmd.ready(agent) else NOT_READY
+
+    def _told(self, agent: str, error: Exception) -> str:
+        why = error.message if isinstance(error, HoldfastError) else str(error)
+        self._breaker.failed(agent, why)
+        return f"qmd: {why}"

@@ -1,0 +1,137 @@
+"""Calling `qmd`: each call is a process of its own, in its own folders, within a time and a size."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from holdfast.errors import Unavailable
+
+MAX_OUTPUT: Final = 4 * 1024 * 1024
+_TAIL: Final = 2_000
+_READ: Final = 65_536
+_INHERITED: Final = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "LD_LIBRARY_PATH"})
+_INHERITED_STARTS: Final = ("LC_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "NODE_EXTRA_CA", "HF_HOME")
+
+
+class QmdFailed(Unavailable):
+    """`qmd` is not there, ended badly, took too long or gave something that is no answer."""
+
+    code = "qmd_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class QmdProgram:
+    """One agent's `qmd`: its config and index lie in `folder` and nowhere else."""
+
+    command: str
+    folder: Path
+
+    def run(self, *args: str, timeout: float) -> str:
+        """What the command prints. Whatever goes wrong is `QmdFailed`, and then nothing of it still runs."""
+        self._prepare()
+        process = self._start(args)
+        try:
+            out, told = _collect(process, time.monotonic() + timeout, f"qmd {args[0]}", timeout)
+        finally:
+            _end(process)
+        if process.returncode != 0:
+            raise QmdFailed(f"qmd {args[0]} ended with {process.returncode}{_last_line(told)}")
+        return out.decode("utf-8", "replace")
+
+    def environment(self, env: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Own folders, no colours, and none of the secrets that this process may have in its own."""
+        kept = {k: v for k, v in env.items() if k in _INHERITED or k.upper().startswith(_INHERITED_STARTS)}
+        own = {"XDG_CONFIG_HOME": str(self._config), "XDG_CACHE_HOME": str(self._cache), "NO_COLOR": "1"}
+        return {**kept, **own}
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "xdg-config"
+
+    @property
+    def _cache(self) -> Path:
+        return self.folder / "xdg-cache"
+
+    def _prepare(self) -> None:
+        """Make the folders; models that the user has already are shared, not fetched once an agent."""
+        try:
+            for place in (self._config, self._cache / "qmd"):
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            models, ours = Path.home() / ".cache" / "qmd" / "models", self._cache / "qmd" / "models"
+            if models.is_dir():
+                with contextlib.suppress(FileExistsError):
+                    ours.symlink_to(models)
+        except OSError as error:
+            raise QmdFailed(f"the folder of qmd cannot be used: {error.strerror}") from error
+
+    def _start(self, args: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [os.path.expanduser(self.command), *args],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment(),
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise QmdFailed(
+                f"the program {self.command!r} cannot be run: {getattr(error, 'strerror', None) or error}",
+                hint="Install qmd (npm, @tobilu/qmd), or set memory.qmd.command to where it is.",
+            ) from error
+
+
+def _collect(
+    process: subprocess.Popen[bytes], deadline: float, name: str, timeout: float
+) -> tuple[bytes, bytes]:
+    """What it prints until it ends, and the end of what it says beside it."""
+    out, told = bytearray(), bytearray()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with selectors.DefaultSelector() as pipes:
+        pipes.register(process.stdout, selectors.EVENT_READ, out)
+        pipes.register(process.stderr, selectors.EVENT_READ, told)
+        while pipes.get_map():
+            left = deadline - time.monotonic()
+            ready = pipes.select(left) if left > 0 else []
+            if not ready:
+                raise QmdFailed(f"{name} did not end within {round(timeout * 1000)} ms")
+            for key, _ in ready:
+                piece = os.read(key.fd, _READ)
+                key.data.extend(piece)
+                if not piece:
+                    pipes.unregister(key.fileobj)
+            if len(out) > MAX_OUTPUT:
+                raise QmdFailed(f"{name} printed more than {MAX_OUTPUT} bytes")
+            del told[:-_TAIL]
+    try:
+        process.wait(max(deadline - time.monotonic(), 0.05))
+    except subprocess.TimeoutExpired as error:
+        raise QmdFailed(f"{name} did not end within {round(timeout * 1000)} ms") from error
+    return bytes(out), bytes(told)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Leave nothing behind: what still runs of its group is killed, with all that it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    streams: tuple[IO[bytes] | None, ...] = (process.stdout, process.stderr)
+    for stream in streams:
+        if stream is not None:
+            stream.close()
+
+
+def _last_line(told: bytes) -> str:
+    lines = [line.strip() for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
+    return f": {lines[-1][:200]}" if lines else ""

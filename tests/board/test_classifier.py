@@ -1,0 +1,391 @@
+"""The classifier as a whole: log, run the agenda, look where things lie and why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from holdfast.board import decisions, ingest, lineage, pending, routing, tasks, topics
+from holdfast.board.classifier import Classifier
+from holdfast.board.judge import Judge, Question
+from holdfast.board.topics import Topic
+from holdfast.board.work import TopicStatus
+from holdfast.clock import ManualClock
+from holdfast.config.board import BoardConfig
+from holdfast.errors import Unavailable
+from holdfast.log import Classification, Entry, EntryDraft, EntryType, Store, Threads, agenda, entries
+
+MAIN = "agent:main:main"
+FENCE = "The oak fence post by the quokka enclosure is rotten, we must replace the fence post with concrete"
+FENCE_REPLY = "A concrete fence post lasts longer than oak; I will order concrete for the enclosure fence."
+DENTIST = "Book a dentist appointment for Anna, her molar aches and the dentist opens on Tuesday"
+DENTIST_REPLY = "The dentist has an appointment on Tuesday at nine for the molar."
+
+
+class Board:
+    """A store with its classifier; `say` logs, `run` sorts what is due."""
+
+    def __init__(self, store: Store, threads: Threads, clock: ManualClock) -> None:
+        self.store, self.threads, self.clock = store, threads, clock
+        self.options = BoardConfig()
+        self.judge: Judge | None = None
+        self.found: Sequence[str] = ()
+
+    def say(self, text: str, role: str = "user", **fields: Any) -> str:
+        self.clock.advance(seconds=10)
+        draft = EntryDraft(content=text, role=role, **{"session_key": MAIN} | fields)
+        with self.store.write() as tx:
+            return entries.append(tx, ingest.prepare(tx, draft, self.options)).entry.id
+
+    def run(self) -> None:
+        async def work() -> None:
+            runner = agenda.Runner(self.store, self.threads)
+            room = Classifier(
+                self.store, self.threads, lambda: self.options, judge=lambda: self.judge, candidates=self
+            )
+            runner.register(pending.KIND, room.kind())
+            await runner.drain()
+
+        self.clock.advance(seconds=20)
+        asyncio.run(work())
+
+    def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
+        return self.found[:limit]
+
+    def entry(self, id_: str) -> Entry:
+        with self.store.read() as tx:
+            return entries.get(tx, id_)
+
+    def topic(self, id_: str) -> Topic:
+        with self.store.read() as tx:
+            return topics.get(tx, self.entry(id_).topic_id or "")
+
+    def made(self, name: str, **values: Any) -> Topic:
+        with self.store.write() as tx:
+            return topics.upsert(tx, name, **values).topic
+
+    def why(self, id_: str) -> decisions.Made:
+        with self.store.read() as tx:
+            return decisions.explain(tx, id_)
+
+
+@pytest.fixture
+def board(store: Store, threads: Threads, clock: ManualClock) -> Iterator[Board]:
+    return Board(store, threads, clock)
+
+
+def test_an_exchange_gets_a_topic_with_a_readable_name_and_chips(board: Board) -> None:
+    asked, answered = board.say(FENCE), board.say(FENCE_REPLY, "assistant")
+    board.run()
+    first, second = board.entry(asked), board.entry(answered)
+    assert first.status is second.status is Classification.CLASSIFIED
+    assert first.topic_id == second.topic_id
+    assert "fence" in board.topic(asked).name.lower()
+    assert board.topic(asked).created_by == "classifier"
+    for entry in (first, second):
+        assert entry.summary
+        assert len(entry.summary) <= 56
+        assert entry.space_id == board.topic(asked).space_id
+
+
+def test_other_matters_get_other_topics_and_one_can_come_back(board: Board) -> None:
+    fence = [board.say(FENCE), board.say(FENCE_REPLY, "assistant")]
+    dentist = [board.say(DENTIST), board.say(DENTIST_REPLY, "assistant")]
+    board.run()
+    again = board.say("Did the concrete for the quokka enclosure fence post arrive?")
+    board.run()
+    assert board.entry(fence[0]).topic_id == board.entry(fence[1]).topic_id
+    assert board.entry(dentist[0]).topic_id == board.entry(dentist[1]).topic_id
+    assert board.entry(fence[0]).topic_id != board.entry(dentist[0]).topic_id
+    assert board.entry(again).topic_id == board.entry(fence[0]).topic_id
+    assert "fence" in board.why(again).reasons["evidence"]
+
+
+@pytest.mark.parametrize("terse", ["yes", "ok do it", "continue", "👍", "Thanks, sounds great!"])
+def test_words_that_say_nothing_stay_in_the_thread(board: Board, terse: str) -> None:
+    board.say(DENTIST)
+    fence = board.say(FENCE)
+    board.run()
+    short = board.say(terse)
+    board.run()
+    assert board.entry(short).topic_id == board.entry(fence).topic_id
+    assert board.why(short).method == "continuity"
+
+
+def test_a_terse_start_joins_what_follows_and_alone_it_is_noise(board: Board) -> None:
+    hello, asked = board.say("hello there"), board.say(FENCE)
+    alone = board.say("ok", session_key="agent:main:discord:dm:7")
+    board.run()
+    assert board.entry(hello).topic_id == board.entry(asked).topic_id is not None
+    assert (board.entry(alone).status, board.entry(alone).code) == (
+        Classification.FAILED,
+        "conversation_noise",
+    )
+    with board.store.read() as tx:
+        assert len(topics.listing(tx).topics) == 1
+
+
+@pytest.mark.parametrize(
+    "follow_up", ["Can you make it cheaper with recycled plastic?", "Make the slats wider"]
+)
+def test_a_request_that_points_back_stays_in_the_thread(board: Board, follow_up: str) -> None:
+    fence = board.say(FENCE)
+    board.run()
+    more = board.say(follow_up)
+    board.run()
+    assert board.entry(more).topic_id == board.entry(fence).topic_id
+
+
+def test_messages_in_a_row_may_be_about_different_matters(board: Board) -> None:
+    fence, dentist = board.say(FENCE), board.say(DENTIST)
+    board.run()
+    assert board.entry(fence).topic_id != board.entry(dentist).topic_id
+
+
+def test_a_new_thread_cue_ends_the_thread(board: Board) -> None:
+    fence = board.say(FENCE)
+    board.run()
+    other = board.say("New topic: the fence of our tax return, tax office deadline and receipts")
+    board.run()
+    assert board.entry(other).topic_id != board.entry(fence).topic_id
+
+
+def test_board_chats_are_sorted_without_a_model_and_never_leave_their_topic(board: Board) -> None:
+    asked: list[Question] = []
+    board.judge = Scripted(asked.append, [])
+    topic = board.made("Garden")
+    with board.store.write() as tx:
+        task = tasks.upsert(tx, "Water the roses", topic_id=topic.id).task
+    in_topic = board.say(DENTIST, session_key=f"clawboard:topic:{topic.id}")
+    in_task = board.say(DENTIST, session_key=f"clawboard:task:{topic.id}:{task.id}")
+    promoted = board.say("I have to water all the roses", session_key=f"clawboard:topic:{topic.id}")
+    board.run()
+    assert [board.entry(one).topic_id for one in (in_topic, in_task, promoted)] == [topic.id] * 3
+    assert [board.entry(one).task_id for one in (in_topic, in_task, promoted)] == [None, task.id, task.id]
+    assert board.why(in_task).method == "lock"
+    assert asked == []
+
+
+def test_pending_rows_from_before_the_rules_converge(board: Board) -> None:
+    with board.store.write() as tx:
+        old = [
+            entries.append(tx, EntryDraft(content=text, session_key=MAIN, type=kind)).entry.id
+            for text, kind in (
+                ("HEARTBEAT_OK", EntryType.CONVERSATION),
+                ("Tool call: exec ls", EntryType.ACTION),
+                ("booted", EntryType.SYSTEM),
+                (FENCE, EntryType.CONVERSATION),
+            )
+        ]
+        assert pending.backlog(tx, board.options.classifier) == 1
+    board.run()
+    found = [board.entry(id_) for id_ in old]
+    assert [(e.status, e.code) for e in found] == [
+        (Classification.FAILED, "filtered_control_plane"),
+        (Classification.FAILED, "filtered_unanchored_tool_activity"),
+        (Classification.CLASSIFIED, "filtered_non_semantic"),
+        (Classification.CLASSIFIED, None),
+    ]
+    assert board.why(old[0]).reasons["text"]
+
+
+def test_a_long_backlog_is_worked_off_to_the_end(board: Board) -> None:
+    board.options = BoardConfig.model_validate({"classifier": {"window": 4}})
+    ids = [board.say(FENCE if n % 2 else DENTIST) for n in range(15)]
+    board.run()
+    with board.store.read() as tx:
+        assert pending.listing(tx) == []
+    assert {board.entry(id_).status for id_ in ids} == {Classification.CLASSIFIED}
+
+
+def test_entries_without_a_session_are_sorted_each_by_itself(board: Board) -> None:
+    one, two, short = (board.say(t, session_key=None) for t in (FENCE, DENTIST, "yes"))
+    board.run()
+    assert board.entry(one).topic_id != board.entry(two).topic_id
+    assert board.entry(short).code == "conversation_noise"
+
+
+def test_no_topic_is_taken_that_nothing_speaks_for(board: Board) -> None:
+    first = board.made("Completely different matters")
+    asked = board.say(FENCE)
+    board.run()
+    assert board.entry(asked).topic_id != first.id
+
+
+def test_topics_of_spaces_out_of_sight_are_no_candidates(board: Board) -> None:
+    with board.store.write() as tx:
+        from holdfast.board import spaces
+
+        spaces.upsert(tx, "Alpha", default_visible=False)
+        spaces.upsert(tx, "Beta", default_visible=False)
+    hidden = board.made("Quokka fence post", space_id="space-beta")
+    board.found = [hidden.id]
+    asked = board.say(FENCE, space_id="space-alpha")
+    board.run()
+    assert board.entry(asked).topic_id != hidden.id
+    assert board.topic(asked).space_id == "space-alpha"
+
+
+def test_what_the_index_finds_is_weighed_too(board: Board) -> None:
+    far = board.made("Quokka fence post", space_id=None)
+    board.found = [far.id]
+    asked = board.say(FENCE)
+    board.run()
+    assert board.entry(asked).topic_id == far.id
+
+
+def test_new_words_wake_an_archived_topic(board: Board) -> None:
+    fence = board.say(FENCE)
+    board.run()
+    with board.store.write() as tx:
+        topics.update(tx, board.topic(fence).id, {"status": TopicStatus.ARCHIVED})
+    board.say("The oak fence post of the quokka enclosure fell over, order concrete")
+    board.run()
+    assert board.topic(fence).status is TopicStatus.ACTIVE
+
+
+def test_a_child_is_sorted_once_its_request_is(board: Board) -> None:
+    child = "agent:main:subagent:11111111-1111-1111-1111-111111111111"
+    request = board.say(FENCE)
+    with board.store.write() as tx:
+        lineage.link_spawn(tx, MAIN, child, request_id=request)
+    work = board.say("Measuring the posts", "assistant", session_key=child)
+    board.run()
+    board.run()
+    assert board.entry(work).topic_id == board.entry(request).topic_id is not None
+
+
+def test_a_child_whose_request_never_gets_a_topic_ends_as_failed(board: Board) -> None:
+    child = "agent:main:subagent:11111111-1111-1111-1111-111111111111"
+    request = board.say("ok")
+    with board.store.write() as tx:
+        lineage.link_spawn(tx, MAIN, child, request_id=request)
+    work = board.say("Measuring the posts", "assistant", session_key=child)
+    board.run()
+    assert board.entry(work).status is Classification.PENDING
+    board.clock.advance(hours=2)
+    board.run()
+    assert board.entry(work).code == "filtered_unlinked_subagent"
+
+
+def test_replay_sorts_again_but_leaves_what_is_bound(board: Board) -> None:
+    topic = board.made("Garden")
+    bound, free = board.say(FENCE, topic_id=topic.id), board.say(DENTIST)
+    board.run()
+    with board.store.write() as tx:
+        assert decisions.replay(tx, bound, board.options.classifier) == 2
+        assert entries.get(tx, free).status is Classification.PENDING
+    board.run()
+    assert board.entry(bound).topic_id == topic.id
+    assert board.entry(free).status is Classification.CLASSIFIED
+
+
+def test_the_session_remembers_what_it_was_about(board: Board) -> None:
+    fence = board.say(FENCE)
+    board.run()
+    with board.store.read() as tx:
+        items = routing.recall(tx, MAIN, board.options.routing_memory)
+    assert [item.topic_id for item in items] == [board.entry(fence).topic_id]
+    assert items[0].anchor == FENCE
+
+
+def test_terse_words_follow_what_the_session_was_told_that_it_is_about(board: Board) -> None:
+    fence, garden = board.say(FENCE), board.made("Garden")
+    board.run()
+    with board.store.write() as tx:
+        item = routing.Routed(int(tx.now), garden.id, garden.name)
+        routing.remember(tx, MAIN, item, board.options.routing_memory)
+    short = board.say("ok, go on")
+    board.run()
+    assert board.entry(short).topic_id == garden.id != board.entry(fence).topic_id
+
+
+def test_a_replay_does_not_know_what_came_later(board: Board) -> None:
+    hello, fence = board.say("hello"), board.say(FENCE)
+    board.run()
+    board.say(DENTIST)
+    board.run()
+    with board.store.write() as tx:
+        decisions.replay(tx, hello, board.options.classifier)
+    board.run()
+    assert board.entry(hello).topic_id == board.entry(fence).topic_id
+
+
+class Scripted:
+    """A judge that answers from a list; an exception in it is raised."""
+
+    def __init__(self, note: Callable[[Question], None], answers: Sequence[Any]) -> None:
+        self.note, self.answers = note, list(answers)
+
+    async def ask(self, question: Question) -> str:
+        self.note(question)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, str) else json.dumps(answer)
+
+
+def test_a_model_decides_and_names(board: Board) -> None:
+    asked: list[Question] = []
+    answer = {"choice": "new", "name": "Enclosure repairs", "summary": "Replace the rotten post"}
+    board.judge = Scripted(asked.append, [f"```json\n{json.dumps(answer)}\n```"])
+    entry = board.say(FENCE)
+    board.run()
+    assert (board.topic(entry).name, board.entry(entry).summary) == (
+        "Enclosure repairs",
+        "Replace the rotten post",
+    )
+    assert board.why(entry).method == "model"
+    assert FENCE in json.loads(asked[0].text)["exchange"]
+
+
+def test_an_answer_that_cannot_be_used_is_mended_once(board: Board) -> None:
+    asked: list[Question] = []
+    wrong = {"choice": "existing", "topicId": "made-up"}
+    board.judge = Scripted(asked.append, [wrong, {"choice": "new", "name": "Fence"}])
+    entry = board.say(FENCE)
+    board.run()
+    assert board.topic(entry).name == "Fence"
+    assert len(asked) == 2
+    assert "topicId" in asked[1].text
+
+
+def test_a_model_that_fails_every_time_leaves_it_to_the_words(board: Board) -> None:
+    asked: list[Question] = []
+    board.judge = Scripted(
+        asked.append, [Unavailable("no model"), "nonsense", "{}", Unavailable("still none")]
+    )
+    entry = board.say(FENCE)
+    for _ in range(4):
+        board.run()
+    assert board.entry(entry).status is Classification.CLASSIFIED
+    assert (board.why(entry).method, board.why(entry).attempt) == ("heuristic", 3)
+    assert len(asked) == 4
+
+
+def test_a_model_that_never_answers_does_not_hold_up_the_sorting(board: Board) -> None:
+    class Mute:
+        async def ask(self, question: Question) -> str:
+            await asyncio.Event().wait()
+            raise AssertionError("unreachable")
+
+    board.options = BoardConfig.model_validate({"classifier": {"sessionBudgetSeconds": 1, "maxAttempts": 1}})
+    board.judge = Mute()
+    entry = board.say(FENCE)
+    board.run()
+    assert board.why(entry).method == "heuristic"
+
+
+def test_an_error_that_no_attempt_survives_ends_the_entry_as_failed(board: Board) -> None:
+    board.judge = Scripted(lambda _: None, [ValueError("broken")] * 9)
+    entry = board.say(FENCE)
+    for _ in range(4):
+        board.run()
+    assert (board.entry(entry).status, board.entry(entry).code) == (
+        Classification.FAILED,
+        "classifier_error",
+    )

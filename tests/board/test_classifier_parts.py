@@ -1,0 +1,146 @@
+"""The parts of the classifier that decide without a store: words, names, weighing, answers, the audit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.board import noise
+from holdfast.board.audit import Audit
+from holdfast.board.candidates import bm25
+from holdfast.board.heuristic import Background, decide, profile
+from holdfast.board.judge import BadAnswer, checked
+from holdfast.board.summaries import CHIP_CHARS, NAME_CHARS, chip, topic_name
+from holdfast.board.words import terms
+from holdfast.clock import ManualClock
+from holdfast.config.board import Audit as AuditOptions
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Hey, can you please fix the PostgreSQL backup script on the server?", "PostgreSQL backup script"),
+        ("By the way, I need to book a dentist appointment for Anna", "Dentist appointment"),
+        ("Thanks! Let's plan the trip to Lisbon in May", "Plan the trip to Lisbon in May"),
+        ("ok great", None),
+        ("👍", None),
+        ("", None),
+    ],
+)
+def test_a_topic_is_named_by_what_it_is_about(text: str, name: str | None) -> None:
+    assert topic_name(text) == name
+
+
+@given(st.text(max_size=500))
+def test_chips_and_names_keep_to_one_short_line(text: str) -> None:
+    short = chip(text)
+    assert len(short) <= CHIP_CHARS
+    assert "\n" not in short
+    name = topic_name(text)
+    assert name is None or (0 < len(name) <= NAME_CHARS and name == " ".join(name.split()))
+
+
+def test_words_are_compared_without_their_endings_and_small_words() -> None:
+    assert terms("The posts are posted; posting a post") == ["post"] * 4
+    assert terms("it is what it is") == []
+    assert terms("修理围栏") == ["修理", "理围", "围栏"]
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "OK, do it!", "continue please", "sounds good, thanks", "ja, weiter"]
+)
+def test_terse_words_say_nothing(text: str) -> None:
+    assert noise.is_low_signal(text)
+
+
+def test_words_of_meaning_say_something() -> None:
+    assert not noise.is_low_signal("yes, but with concrete")
+
+
+FENCE = profile("fence", "Fence", ["replace the rotten fence post", "order concrete for the post"])
+DENTIST = profile("dentist", "Dentist", ["molar hurts", "dentist appointment on tuesday"])
+TALK = Background([terms("replace the rotten fence post"), terms("dentist appointment on tuesday")])
+
+
+def weigh(text: str, current: str | None, **more: Any) -> str | None:
+    return decide(terms(text), [FENCE, DENTIST], TALK, current=current, **more).best.id
+
+
+def test_words_find_their_topic_from_wherever_the_talk_is() -> None:
+    assert weigh("is the concrete for the fence post here", "dentist") == "fence"
+    assert weigh("does the molar still hurt, what says the dentist", "fence") == "dentist"
+    assert weigh("does the molar still hurt, what says the dentist", None) == "dentist"
+
+
+def test_words_without_meaning_stay_and_strange_ones_begin_a_topic() -> None:
+    assert weigh("yes great thanks", "fence") == "fence"
+    assert weigh("compile kernel modules with clang for riscv boards", "fence", cue="request") is None
+    assert weigh("compile kernel modules", None) is None
+
+
+SOME = st.sampled_from(["fence", "post", "molar", "dentist", "kernel", "clang", "yes", "ok"])
+
+
+@given(st.lists(SOME, max_size=12))
+def test_the_same_words_are_always_sorted_alike(words: list[str]) -> None:
+    first = decide(words, [FENCE, DENTIST], TALK, current="fence")
+    assert first == decide(words, [FENCE, DENTIST], TALK, current="fence")
+    assert first.best.score >= max((way.score for way in first.others), default=first.best.score)
+    assert 0.5 <= first.confidence <= 1
+
+
+def test_a_topic_that_shares_no_word_is_no_candidate() -> None:
+    documents = {"fence": terms("oak fence post"), "dentist": terms("molar dentist")}
+    assert list(bm25(terms("a post of oak"), documents)) == ["fence"]
+    assert bm25(terms("yes thanks"), documents) == {}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "no json at all",
+        "[]",
+        "{}",
+        '{"choice": "maybe"}',
+        '{"choice": "existing"}',
+        '{"choice": "existing", "topicId": "made-up"}',
+        '{"choice": "new", "name": "  "}',
+        '{"choice": "new", "name": "x", "extra": 1}',
+        '{"choice": "new", "name": 7}',
+    ],
+)
+def test_answers_that_do_not_fit_are_refused(reply: str) -> None:
+    with pytest.raises(BadAnswer):
+        checked(reply, [], [])
+
+
+def test_a_good_answer_is_trimmed_to_size() -> None:
+    reply = (
+        f"Sure: {json.dumps({'choice': 'new', 'name': 'a  b ' * 40, 'summary': 'word ' * 30, 'taskId': 'x'})}"
+    )
+    found = checked(reply, [], [])
+    assert found.name is not None
+    assert len(found.name) <= NAME_CHARS
+    assert len(found.summary) <= CHIP_CHARS
+    assert (found.topicId, found.taskId) == (None, None)
+
+
+def test_the_audit_is_off_by_default(tmp_path: Path) -> None:
+    Audit(tmp_path / "audit.jsonl", AuditOptions, ManualClock()).write("classify", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_audit_is_rotated_and_bounded_when_it_is_on(tmp_path: Path) -> None:
+    options = AuditOptions.model_validate({"enabled": True, "maxBytes": 1024, "keepFiles": 2})
+    audit = Audit(tmp_path / "logs" / "audit.jsonl", lambda: options, ManualClock())
+    for number in range(200):
+        audit.write("classify", {"number": number, "text": "x" * 50})
+    files = sorted((tmp_path / "logs").iterdir())
+    assert [file.name for file in files] == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    assert all(file.stat().st_size <= 1024 for file in files)
+    assert json.loads(files[0].read_text().splitlines()[-1])["number"] == 199

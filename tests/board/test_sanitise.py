@@ -1,0 +1,156 @@
+"""Sanitising: machine wrapping goes, words stay, and nothing injected comes round again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.board.sanitise import clean, sanitise
+
+BODY = (
+    "Clawboard continuity hook is active for this turn. Do not answer it.\n"
+    "Use this Clawboard retrieval context merged with existing OpenClaw memory/turn context.\n"
+    "Clawboard context (layered):\n"
+    "Current user intent: repair the quokka fence\n"
+    "Mode: auto\n"
+    "Working set topics:\n"
+    "- Quokka fence (active)\n"
+    "Session routing memory (newest last):\n"
+    "- Quokka fence\n"
+    "Semantic recall topics/tasks/logs:\n"
+    "- the fence post is loose"
+)
+BLOCK = f"[CLAWBOARD_CONTEXT_BEGIN]\n{BODY}\n[CLAWBOARD_CONTEXT_END]"
+CARRIER = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\ntime: now\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+MINE = "Please mend the gate by Friday."
+
+
+def quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{BLOCK}\n\n{MINE}",
+        f"{MINE}\n{BLOCK}",
+        f"{quoted(BLOCK)}\n{MINE}",
+        f"```text\n{BLOCK}\n```\n{MINE}",
+        f"~~~\n{BLOCK}\n~~~\n{MINE}",
+        f"> ```\n{quoted(BLOCK)}\n> ```\n{MINE}",
+        f"[CLAWBOARD_CONTEXT_BEGIN]\n{BLOCK}\nmore\n[CLAWBOARD_CONTEXT_END]\n{MINE}",
+        f"[CLAWBOARD_CONTEXT_BEGIN]\n- x\n{BLOCK}\n{MINE}",
+        f"{BLOCK.replace('[', chr(92) + '[').replace(']', chr(92) + ']')}\n{MINE}",
+        f"{BLOCK.lower()}\n{MINE}",
+        f"{BLOCK}{MINE}{BLOCK}",
+        f"{BODY[BODY.index('Mode') :]}\n[CLAWBOARD_CONTEXT_END]\n{MINE}",
+        f"{MINE}\n[CLAWBOARD_CONTEXT_BEGIN]\n{BODY[:-40]}",
+        f"{CARRIER}\n{MINE}",
+        f"{MINE}\n{CARRIER}",
+        f"Clawboard continuity hook is active for this turn...\n{MINE}",
+        f"[Mon 2026-02-03 10:11 UTC] {MINE}",
+        f"[2026-02-03 10:11:59 GMT+1] {MINE}",
+        f"[Discord Guild #general channel id:123456 +2m 2026-02-03 10:11 UTC] {MINE}",
+        f"[Telegram Ada id:77 2026-02-03 10:11 UTC] {MINE}\n[message_id: 4711]",
+        f"<@!123456789> {MINE}",
+        f"{MINE} [messageId: ab-12] [message_id: 9]",
+        f"Local time: Mon 2026-02-03 10:11 UTC\n{MINE}",
+        f"[Mon 2026-02-03 10:11 UTC] {BLOCK}\n[Mon 2026-02-03 10:11 UTC] {MINE}",
+    ],
+)
+def test_only_the_words_of_the_message_are_left(text: str) -> None:
+    assert sanitise(text) == MINE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Working set topics: what do you call them?",
+        "- one\n- two\n\n\n\n- three",
+        "The markers are called CLAWBOARD_CONTEXT_BEGIN and so on.",
+        "[Slack export] is broken since Monday",
+        "[todo] call the bank at 10:11",
+        "[Monday] we meet at 10:11",
+        "I said: [message_id: 4] is a strange decoration, is it not?",
+        "    indented = True\n",
+        "```python\nprint('hi')\n```",
+        "> a quotation\n\nand my answer",
+        "Mode: full steam ahead",
+        "Is the Clawboard context any good?",
+    ],
+)
+def test_a_persons_own_words_are_left_alone(text: str) -> None:
+    assert sanitise(text) == text
+
+
+def test_words_around_torn_blocks_are_kept() -> None:
+    torn_head = f"My list:\n- milk\n- bread\nand this:\n{BODY}\n[CLAWBOARD_CONTEXT_END]\n{MINE}"
+    assert sanitise(torn_head) == f"My list:\n- milk\n- bread\nand this:\n\n{MINE}"
+    assert sanitise(f"[CLAWBOARD_CONTEXT_BEGIN]\n{BODY}\n\n{MINE}\n- a bullet of mine") == (
+        f"{MINE}\n- a bullet of mine"
+    )
+    assert sanitise("What does [CLAWBOARD_CONTEXT_BEGIN] mean?").split() == ["What", "does", "mean?"]
+
+
+def test_it_says_whether_context_was_injected() -> None:
+    assert clean(BLOCK).injected
+    assert clean(BLOCK).text == ""
+    assert clean(CARRIER).injected
+    assert not clean(f"[Mon 2026-02-03 10:11 UTC] {MINE}").injected
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            "[CLAWBOARD_CONTEXT_BEGIN]", "[CLAWBOARD_CONTEXT_END]", "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>",
+            "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>", "\n", " ", "> ", "```", "~~~", "- item", "words", "\n\n",
+            "[Mon 2026-02-03 10:11 UTC]", "[message_id: 1]", "<@12345>", "Working set topics:", "Mode: auto",
+            "Clawboard continuity hook is active", "Clawboard", "continuity hook is active", "[", "]", "\\",
+            "[CLAWBOARD_CONTEXT_", "BEGIN]", "[Discord #a]", "Local time: 2026-02-03 10:11", "\t", "\r\n",
+        ]
+    ) | st.text(max_size=6),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(PIECES)
+def test_twice_is_the_same_as_once_and_no_mark_survives(pieces: list[str]) -> None:
+    once = sanitise("".join(pieces))
+    assert sanitise(once) == once
+    assert "[CLAWBOARD_CONTEXT_BEGIN]" not in once
+    assert "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>" not in once
+
+
+SENTENCE = st.from_regex(r"[a-z]{1,8}(?: [a-z]{1,8}){0,4}[.?!]", fullmatch=True)
+WORDS = st.lists(SENTENCE, min_size=1, max_size=5)
+
+
+@given(WORDS, st.sampled_from(["", "> ", "```\n"]), st.booleans())
+def test_every_sentence_outside_a_block_survives(lines: list[str], wrap: str, closing: bool) -> None:
+    block = quoted(BLOCK) if wrap == "> " else BLOCK
+    if wrap.startswith("`"):
+        block = f"```\n{BLOCK}" + ("\n```" if closing else "")
+    text = f"\n{block}\n".join(lines)
+    left = sanitise(text)
+    assert [line for line in left.split("\n") if line.strip("` ")] == lines
+
+
+@given(st.text(max_size=200))
+def test_text_without_marks_is_not_touched_in_the_middle(text: str) -> None:
+    assert sanitise(f"first {text.replace('<', '')} last".replace("\r\n", "\n")) == (
+        f"first {text.replace('<', '')} last".replace("\r\n", "\n")
+    )
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "[CLAWBOARD_CONTEXT_BEGIN]", "[CLAWBOARD_CONTEXT_END]", "[CLAWBOARD_CONTEXT_BEGIN]\n- a\n",
+        "- a\n[CLAWBOARD_CONTEXT_END]\n", "```\n", "```\n[CLAWBOARD_CONTEXT_END]\n", "> \n", " ", "\n",
+        "[message_id: 1] ", "[Mon 2026-02-03 10:11 UTC] ", "[Discord ", "<@12345>", "[CLAWBOARD_CONTEXT_",
+    ],
+)  # fmt: skip
+def test_a_great_many_marks_are_no_more_trouble_than_a_few(piece: str) -> None:
+    """Work in proportion to the square of this text would not end within the patience of any test run."""
+    assert len(sanitise(f"{piece * 20_000} Clawboard x")) <= 20_000 * len(piece) + 12

@@ -1,0 +1,36 @@
+"""Gateway fixtures: an open home, a gateway over it that listens, and a client that may do everything."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from serving import Running, running
+
+from holdfast.clock import ManualClock
+from holdfast.log import sqlite_url
+from holdfast.runtime import Holdfast, open_home
+
+
+@pytest.fixture
+def hold(tmp_path: Path, sqlite_template: Path, clock: ManualClock) -> Iterator[Holdfast]:
+    home = tmp_path / "home"
+    home.mkdir()
+    with open_home(home, store_url=sqlite_url(shutil.copy(sqlite_template, home)), clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def gateway(hold: Holdfast) -> Iterator[Running]:
+    with running(hold) as found:
+        yield found
+
+
+@pytest.fixture
+def api(gateway: Running) -> Iterator[httpx.Client]:
+    """A client that may do everything."""
+    with gateway.client(gateway.admin) as client:
+        yield client

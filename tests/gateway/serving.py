@@ -1,0 +1,121 @@
+"""A gateway that really listens, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from builders import PATIENCE
+from holdfast.gateway import listen, tokens
+from holdfast.gateway.server import server_for
+from holdfast.gateway.tokens import Scope
+from holdfast.log import Store
+from holdfast.runtime import Holdfast, Services
+
+
+def wait_for(holds: Any) -> None:
+    """Wait for a state to come about; a test that waits in vain fails instead of hanging."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+@dataclass
+class Running:
+    """A gateway on a free port of this machine, in a thread."""
+
+    hold: Holdfast
+    app: Any
+    server: Any
+    url: str
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def services(self) -> Services:
+        found: Services = self.app.state.gateway.services
+        return found
+
+    @property
+    def admin(self) -> str:
+        return self.hold.home.admin_token()
+
+    def client(self, token: str | None = None, **headers: str) -> httpx.Client:
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE, verify=False)
+
+    def on_loop(self, work: Any) -> None:
+        """Call something on the server's own thread."""
+        self.loop.call_soon_threadsafe(work)
+
+
+@contextmanager
+def running(hold: Holdfast) -> Iterator[Running]:
+    sock = listen("127.0.0.1", 0)
+    server = server_for(hold)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_serve, args=(loop, server.serve(sockets=[sock])))
+    thread.start()
+    wait_for(lambda: server.started or not thread.is_alive())
+    assert server.started
+    try:
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        yield Running(hold, server.config.app, server, url, loop)
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def _serve(loop: asyncio.AbstractEventLoop, serving: Any) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(serving)
+
+
+@contextmanager
+def streaming(client: httpx.Client, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """The events of the live stream, from behind `ready` on; each with its `id` when it has one."""
+    with client.stream("GET", "/api/stream", headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found = events(response)
+        assert next(found)["event"] == "ready"
+        yield found
+
+
+def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    event: dict[str, Any] = {}
+    for line in response.iter_lines():
+        name, _, value = line.partition(": ")
+        if name == "data":
+            event |= json.loads(value)
+        elif name:
+            event[name] = value
+        else:
+            yield event
+            event = {}
+
+
+def make_token(store: Store, name: str, scope: Scope = Scope.WRITE, **limits: Any) -> str:
+    with store.write() as tx:
+        return tokens.add(tx, name, scope=scope, **limits)[1]
+
+
+def assert_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert (body["status"], body["code"]) == (status, code)
+    assert body["title"]
+    assert body["detail"]
+    assert "Traceback" not in response.text
+    return body
