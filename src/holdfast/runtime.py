@@ -33,7 +33,7 @@ from holdfast.memory.cycles import MemoryCycles
 
 if TYPE_CHECKING:
     from holdfast.config.memory import MemoryConfig
-    from holdfast.memory import Memory
+    from holdfast.memory import MemoryService
     from holdfast.memory.collections import Collection
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Holdfast:
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
         self._lock = threading.Lock()
-        self._memory: Memory | None = None
+        self._memory: MemoryService | None = None
 
     @property
     def settings(self) -> Config:
@@ -65,7 +65,10 @@ class Holdfast:
         return self.config.current
 
     def settings_for_memory(self, agent_id: str) -> MemoryConfig:
-        return self.settings.memory_for(agent_id)
+        """The rules of an agent's memory as they hold, whichever backend serves."""
+        from holdfast.memory.backend import rules_of
+
+        return rules_of(self.settings.memory_for(agent_id))
 
     def workspace(self, agent_id: str) -> Path:
         """Where an agent's files are: as configured, else `workspace` in the home, or one of its own."""
@@ -75,7 +78,7 @@ class Holdfast:
         return self.home.workspace(agent_id, default=agent_id == self.settings.default_agent_id)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryService:
         """The memory room, opened when it is first used; one process at a time has its index open."""
         with self._lock:
             if self._memory is None:
@@ -86,7 +89,7 @@ class Holdfast:
         """The collections of an agent, without opening the index."""
         from holdfast.memory.collections import configured_collections
 
-        return configured_collections(self.settings.memory_for(agent_id).search, self.workspace(agent_id))
+        return configured_collections(self.settings_for_memory(agent_id).search, self.workspace(agent_id))
 
     def close(self) -> None:
         self.threads.close()
@@ -190,12 +193,22 @@ class Services:
             agenda.enqueue(tx, RETENTION, {}, lane=RETENTION, key=RETENTION, due_at=due, max_attempts=5)
 
 
-def _open_memory(hold: Holdfast) -> Memory:
+def _open_memory(hold: Holdfast) -> MemoryService:
+    """The built-in index, with `qmd` before it for the agents that are configured so."""
     from holdfast.memory import LogFollower, open_memory
     from holdfast.memory.embedding import chain_from
+    from holdfast.memory.fallback import FallbackMemory
+    from holdfast.memory.qmd import QmdMemory
 
     chain = chain_from(hold.settings.memory.search.embedding, os.environ)
-    return open_memory(
+    qmd = QmdMemory(
+        lambda agent: hold.home.path / "agents" / agent / "qmd",
+        config=hold.settings_for_memory,
+        collections=hold.collections,
+        store=hold.store,
+        clock=hold.clock,
+    )
+    builtin = open_memory(
         hold.home.index,
         chain=chain,
         workspace=hold.workspace,
@@ -203,7 +216,9 @@ def _open_memory(hold: Holdfast) -> Memory:
         follow=lambda index, catalogue: LogFollower(hold.store, index, catalogue, chain.base),
         store=hold.store,
         clock=hold.clock,
+        readable=qmd.exported,
     )
+    return FallbackMemory(builtin, qmd, config=hold.settings_for_memory, clock=hold.clock)
 
 
 def open_home(

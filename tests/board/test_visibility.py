@@ -178,6 +178,22 @@ def test_a_filter_under_a_view_stops_at_its_bound_and_says_where_to_go_on(
     assert 1 < pages < 6
 
 
+def test_entries_of_one_moment_come_in_the_order_of_writing_whatever_their_topics(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "GROUP", 1)
+    with store.write() as tx:
+        places = [topics.upsert(tx, f"t{n}", tags=["Beta"]).topic.id for n in range(4)]
+    made = [append(store, topic_id=places[n], created_at=1).id for n in (2, 0, 3, 1, 0, 2)]
+    found, cursor = [], None
+    with store.read() as tx:
+        for _ in made:
+            page = log_view.listing(tx, View(frozenset(("space-beta",))), limit=1, cursor=cursor)
+            found += [entry.id for entry in page.entries]
+            cursor = page.next
+    assert found == made[::-1]
+
+
 def test_the_log_is_read_from_indexes_whatever_its_size(store: Store, board: dict[str, str]) -> None:
     append(store, "x", topic_id=board["beta"], space_id="space-beta")
     view = View(frozenset(("space-alpha", "space-beta")))

@@ -17,6 +17,12 @@ from holdfast.errors import NotFound
 from holdfast.log import Cursor, EntryFilter, EntryType, Store, Tx, sqlite_url
 
 
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So small that even these boards are merged in several steps."""
+    monkeypatch.setattr(log_view, "GROUP", 2)
+
+
 @given(plan=plans, questions=st.lists(asks, min_size=1, max_size=4))
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_reading_agrees_with_the_model_on_sqlite(

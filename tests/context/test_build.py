@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from context_builders import Stage, texts, used_tool, users
 
-from builders import append
+from builders import append, in_threads
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage, Occasion, Text, ToolResult, Trust, UserMessage
 from holdfast.errors import TooLarge
@@ -200,3 +200,22 @@ def test_a_message_keeps_its_images_and_calls_through_the_log(stage: Stage) -> N
     said = next(m for m in built.messages if isinstance(m, AssistantMessage))
     assert said.calls == call.calls  # type: ignore[union-attr]
     assert isinstance(built.messages[-1], UserMessage)
+
+
+def test_many_sessions_build_at_once_and_share_what_they_store(stage: Stage, threads: Threads) -> None:
+    """Same workspace, same model, first build of each: nobody trips over another's rows."""
+    home = stage.workspace.parent
+    peers = [Stage(stage.store, threads, home, key=f"agent:main:telegram:dm:{n}") for n in range(6)]
+
+    def one(number: int) -> bool:
+        peer = peers[number]
+
+        async def run() -> bool:
+            built = await peer.build(peer.accept(f"from {number}"))
+            await peer.room.after_turn(peer.session, built, reported_input_tokens=500)
+            await asyncio.gather(*(peer.room.assemble(peer.session, token_budget=9_000) for _ in range(3)))
+            return peer.room.replay(peer.session).identical
+
+        return asyncio.run(run())
+
+    assert in_threads(6, one) == [True] * 6

@@ -84,6 +84,8 @@ def test_what_is_left_of_a_long_history_fits_unless_it_is_the_newest_turn_alone(
     assert not _splits_a_pair(messages, start)
     kept = messages[start:]
     spoken = [i for i, m in enumerate(messages) if isinstance(m, UserMessage)]
+    free = fit(messages, message_tokens, budget=budget, keep_newest=False)
+    assert sum(map(message_tokens, messages[free:])) <= budget
     if sum(map(message_tokens, kept)) > budget:
         assert spoken
         assert start == max(i for i in boundaries(messages) if i <= spoken[-1])

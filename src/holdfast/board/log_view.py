@@ -22,7 +22,7 @@ from holdfast.log.entries import MAX_PAGE, Page
 from holdfast.log.tables import entries as table
 
 MAX_SCAN: Final = 5_000
-_GROUP: Final = 32
+GROUP: Final = 32
 _NEVER: Final = -(1 << 62)
 _MOST_TERMS: Final = 400
 
@@ -117,8 +117,8 @@ def _merge(
     tx: Tx, streams: Sequence[_Stream], wanted: int, cursor: Cursor | None, *, floor: int
 ) -> list[_Key]:
     keys: list[_Key] = []
-    for start in range(0, len(streams), _GROUP):
-        group = streams[start : start + _GROUP]
+    for start in range(0, len(streams), GROUP):
+        group = streams[start : start + GROUP]
         if group[0].newest < floor:
             break
         keys = sorted({*keys, *_group_keys(tx, group, wanted, cursor, floor)}, reverse=True)[:wanted]

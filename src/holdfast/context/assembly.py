@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +34,7 @@ from holdfast.context.states import State
 from holdfast.context.tokens import PER_MESSAGE, Estimator
 from holdfast.context.transcript import message_of, whole_pairs
 from holdfast.context.workspace import FileReader, Workspace
-from holdfast.errors import TooLarge
+from holdfast.errors import Conflict, TooLarge
 from holdfast.log import Session, Store, Tx, entries
 from holdfast.log.tables import turns as turn_table
 
@@ -123,13 +124,14 @@ class Assembly:
             shown = states.forms_of(tx, session.id, since=state.shown_from)
             most = int(room / estimator.factor)
             found = self._history.newest(tx, state, shown, budget=most) if info.wants_messages else []
-        kept = found[fit(found, estimator.message, budget=room) :]
-        whole = len(kept) == len(found) and sum(m.mark.tokens for m in found if m.mark) <= most
-        cut = state.cut if whole else min((m.mark.position for m in kept if m.mark), default=state.cut)
+        start = fit(found, estimator.message, budget=room)
+        whole = start == 0 and sum(m.mark.tokens for m in found if m.mark) <= most
+        cut = state.cut if whole else _cut_before(found, start)
         if cut != state.cut or state.called_at is None:
-            with self._store.write(ordered=False) as tx:
+            # Two calls at once for one session: either's cut will do.
+            with suppress(Conflict), self._store.write(ordered=False) as tx:
                 states.save(tx, state, cut=cut, called_at=tx.now)
-        return (*first, *kept), estimator
+        return (*first, *found[start:]), estimator
 
     def params(self, request: BuildRequest, prepared: Prepared) -> AssembleParams:
         first = [] if prepared.summary is None else [prepared.summary]
@@ -177,11 +179,10 @@ class Assembly:
         found = self._history.newest(tx, state, shown, budget=most, skip=skip)
         truncated = sum(m.mark.tokens for m in found if m.mark) > most or len(found) >= MOST_MESSAGES
         found, new = self._pruned(tx, request, state, found, fixed, estimator)
-        start = fit(found, estimator.message, budget=budget)
-        kept = found[start:]
-        moved = bool(start) or truncated
-        cut = min((m.mark.position for m in kept if m.mark), default=state.cut) if moved else state.cut
-        return tuple(kept), new, cut
+        answering = bool(request.input_id or request.input)
+        start = fit(found, estimator.message, budget=budget, keep_newest=not answering)
+        cut = _cut_before(found, start) if start or truncated else state.cut
+        return tuple(found[start:]), new, cut
 
     def _pruned(
         self,
@@ -293,7 +294,14 @@ def _within(prepared: Prepared, chosen: list[Message]) -> list[Message]:
     summaries = [m for m in chosen if isinstance(m, SummaryMessage)]
     spoken = [m for m in chosen if not isinstance(m, SummaryMessage)]
     room = max(0, prepared.budget - estimate.messages(summaries))
-    return [*summaries, *spoken[fit(spoken, estimate.message, budget=room) :]]
+    start = fit(spoken, estimate.message, budget=room, keep_newest=prepared.input is None)
+    return [*summaries, *spoken[start:]]
+
+
+def _cut_before(found: Sequence[Message], start: int) -> int:
+    """The position from which on all is shown that is kept from `start`."""
+    places = [m.mark.position for m in found if m.mark]
+    return min((m.mark.position for m in found[start:] if m.mark), default=max(places, default=-1) + 1)
 
 
 def _safe(message: Message) -> Message:

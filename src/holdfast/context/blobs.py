@@ -30,8 +30,9 @@ class Blobs:
         new = {hash_: text for hash_, text in contents.items() if hash_ not in self._known}
         if not new:
             return
-        rows = [{"hash": h, "content": text, "created_at": tx.now} for h, text in new.items()]
-        tx.conn.execute(_insert(tx), rows)
+        rows = [{"hash": h, "content": text, "created_at": tx.now} for h, text in sorted(new.items())]
+        # In one order everywhere, so that two writers of the same texts never wait for each other.
+        tx.conn.execute(insert_new(tx, table), rows)
         tx.on_commit(lambda: self._remember(new))
 
     def _remember(self, hashes: Iterable[str]) -> None:
@@ -62,7 +63,7 @@ def get_many(tx: Tx, hashes: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _insert(tx: Tx) -> Any:
-    if tx.postgres:
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+def insert_new(tx: Tx, into: sa.Table) -> Any:
+    """An insert that leaves a row alone that is there already."""
+    dialect = postgresql if tx.postgres else sqlite
+    return dialect.insert(into).on_conflict_do_nothing()

@@ -7,6 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from holdfast.context.blobs import insert_new
 from holdfast.context.tables import calibrations as table
 from holdfast.context.tokens import Estimator
 from holdfast.log import Tx
@@ -69,9 +70,9 @@ def observe(tx: Tx, model: str, *, estimated_raw: int, reported: int) -> Calibra
     }
     if now == known:
         return known
-    changed = tx.conn.execute(sa.update(table).where(table.c.model == model).values(**values)).rowcount
-    if not changed:
-        tx.conn.execute(sa.insert(table), {"model": model, **values})
+    insert = insert_new(tx, table).returning(table.c.model)
+    if tx.conn.execute(insert, {"model": model, **values}).first() is None:
+        tx.conn.execute(sa.update(table).where(table.c.model == model).values(**values))
     return now
 
 

@@ -52,17 +52,24 @@ def first_kept(
     return wider[-1] if wider else cut
 
 
-def fit(messages: Sequence[Message], tokens: Callable[[Message], int], *, budget: int) -> int:
+def fit(
+    messages: Sequence[Message],
+    tokens: Callable[[Message], int],
+    *,
+    budget: int,
+    keep_newest: bool = True,
+) -> int:
     """The index from which messages fit a budget when they do not all: cut once and by a good piece.
 
     Leaves a quarter of the budget free, so that the next turns can append without moving the cut again.
-    The newest user message stays, whatever it costs.
+    The newest user message stays, whatever it costs, unless the turn's own words stand elsewhere
+    (`keep_newest=False`).
     """
     behind = _suffix_sums([tokens(m) for m in messages])
     if behind[0] <= budget:
         return 0
     users = [i for i, m in enumerate(messages) if isinstance(m, UserMessage)]
-    latest = users[-1] if users else len(messages)
+    latest = users[-1] if users and keep_newest else len(messages)
     allowed = [i for i in boundaries(messages) if i <= latest]
     roomy = [i for i in allowed if behind[i] <= budget * 3 // 4]
     if roomy:

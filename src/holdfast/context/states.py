@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
+from holdfast.context.blobs import insert_new
 from holdfast.context.tables import prunings, states
 from holdfast.errors import Conflict
 from holdfast.log import Session, Tx
@@ -73,10 +74,9 @@ def save(tx: Tx, state: State, **values: Any) -> State:
     where = (states.c.session_id == state.session_id, states.c.revision == state.revision)
     if tx.conn.execute(sa.update(states).where(*where).values(**row)).rowcount == 1:
         return new
-    if find(tx, state.session_id) is not None:
-        raise Conflict("the context changed meanwhile", code="stale_context", hint="Build it again.")
-    tx.conn.execute(sa.insert(states), row)
-    return new
+    if tx.conn.execute(insert_new(tx, states).returning(states.c.revision), row).first() is not None:
+        return new
+    raise Conflict("the context changed meanwhile", code="stale_context", hint="Build it again.")
 
 
 def drop(tx: Tx, session_id: str) -> None:

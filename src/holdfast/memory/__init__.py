@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.memory.backend import MemoryService, rules_of
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine.protocol import Index
@@ -35,11 +36,13 @@ __all__ = [
     "Index",
     "LogFollower",
     "Memory",
+    "MemoryService",
     "SpacesOf",
     "TextOf",
     "open_folder",
     "open_memory",
     "plain_text",
+    "rules_of",
 ]
 
 

@@ -57,7 +57,15 @@ def rules_of(config: MemoryConfig) -> MemoryConfig:
     """The rules that hold, in `search`: with the `qmd` backend those of `qmd`, whoever serves in the end."""
     if config.backend != "qmd":
         return config
-    shared = ("scope", "limits", "sessions", "update", "include_default_memory", "vector_weight", "text_weight")
+    shared = (
+        "scope",
+        "limits",
+        "sessions",
+        "update",
+        "include_default_memory",
+        "vector_weight",
+        "text_weight",
+    )
     values: dict[str, Any] = {name: getattr(config.qmd, name) for name in shared}
     values["paths"] = _joined(config.search.paths, config.qmd.paths)
     return config.model_copy(update={"search": config.search.model_copy(update=values)})

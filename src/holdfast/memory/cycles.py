@@ -9,21 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import Store, Threads, Tx, agenda, changes
-from holdfast.memory.service import Memory
+from holdfast.memory.backend import MemoryService
+from holdfast.memory.collections import SUFFIXES, configured_collections
+from holdfast.memory.indexing import Update
 
 log = logging.getLogger(__name__)
 
 UPDATE: Final = "memory.update"
 EMBED: Final = "memory.embed"
-_PAUSE_SECONDS: Final = 0.3
-_MOST_PAUSES: Final = 10
+UPDATED: Final = "memory.updated"
+PROGRESS: Final = "memory.progress"
+_PAUSE_SECONDS: Final = 0.2
+_TELL_SECONDS: Final = 1.0
+_LOOK_AGAIN_MS: Final = 30_000
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -35,12 +41,13 @@ class MemoryCycles:
         self,
         store: Store,
         threads: Threads,
-        memory: Callable[[], Memory],
+        memory: Callable[[], MemoryService],
         agents: Callable[[], Sequence[str]],
         config: Callable[[str], MemoryConfig],
         workspace: Callable[[str], Path],
         *,
         sleep: Sleep = asyncio.sleep,
+        look_again_ms: int = _LOOK_AGAIN_MS,
     ) -> None:
         self._store = store
         self._threads = threads
@@ -49,10 +56,11 @@ class MemoryCycles:
         self._config = config
         self._workspace = workspace
         self._sleep = sleep
+        self._look_again_ms = look_again_ms
 
     def register(self, runner: agenda.Runner) -> None:
-        runner.register(UPDATE, agenda.Kind(self._update, limit=1))
-        runner.register(EMBED, agenda.Kind(self._embed, limit=1))
+        runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
+        runner.register(EMBED, agenda.Kind(self._embed, limit=1, on_interrupt=self._not_the_last))
 
     def schedule_boot(self) -> None:
         """Put the first round on the agenda: now where the config says so, else after the interval."""
@@ -77,66 +85,133 @@ class MemoryCycles:
         try:
             while True:
                 await bell.wait()
-                await self._until_quiet(bell)
+                bell.clear()
                 try:
                     await self._threads(lambda: self._memory().follow())
                 except HoldfastError:
                     log.exception("the log could not be taken into the index; trying again")
                     bell.set()
+                await self._sleep(_PAUSE_SECONDS)
         finally:
             unsubscribe()
 
-    async def _until_quiet(self, bell: asyncio.Event) -> None:
-        """Let those who write go first; a search that comes meanwhile takes in what it needs itself."""
-        for _ in range(_MOST_PAUSES):
-            bell.clear()
-            await self._sleep(_PAUSE_SECONDS)
-            if not bell.is_set():
-                return
-
     async def watch_files(self, stop: asyncio.Event) -> None:
-        """Bring an agent's update forward when one of its memory files changes."""
+        """Bring an agent's update forward when one of its files changes.
+
+        What is to be watched is looked at again from time to time: agents, collections and folders come
+        and go.
+        """
+        while not stop.is_set():
+            watched = self._watched()
+            folders = sorted({folder for places in watched.values() for folder in places})
+            if folders:
+                await self._watch(folders, watched, stop)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), self._look_again_ms / 1000)
+
+    async def _watch(
+        self, folders: list[Path], watched: Mapping[str, list[Path]], stop: asyncio.Event
+    ) -> None:
         from watchfiles import awatch
 
-        cycles = {agent: self._config(agent).search.update for agent in self._agents()}
-        folders = {agent: self._workspace(agent) for agent, cycle in cycles.items() if cycle.watch}
-        present = [folder for folder in folders.values() if folder.is_dir()]
-        if not present:
-            return
-        quiet = max((cycles[agent].watch_debounce_ms for agent in folders), default=1500)
-        async for batch in awatch(*present, stop_event=stop, debounce=quiet, step=200):
-            touched = {Path(path) for _, path in batch if path.endswith((".md", ".markdown"))}
-            for agent, folder in folders.items():
-                if any(path.is_relative_to(folder) for path in touched):
-                    await self._threads(self._bring_forward, agent, cycles[agent].debounce_ms)
+        quiet = max(self._config(agent).search.update.watch_debounce_ms for agent in watched)
+        changed = awatch(
+            *folders,
+            stop_event=stop,
+            debounce=quiet,
+            step=min(200, max(quiet, 1)),
+            rust_timeout=self._look_again_ms,
+            yield_on_timeout=True,
+        )
+        async with contextlib.aclosing(changed) as batches:
+            async for batch in batches:
+                touched = [Path(path) for _, path in batch if path.lower().endswith(SUFFIXES)]
+                for agent, places in watched.items():
+                    if any(path.is_relative_to(place) for path in touched for place in places):
+                        await self._threads(self._bring_forward, agent)
+                if self._watched() != watched:
+                    return
 
-    def _bring_forward(self, agent: str, wait_ms: int) -> None:
-        with self._store.write(ordered=False) as tx:
-            _enqueue(tx, UPDATE, agent, tx.now + wait_ms)
+    def _watched(self) -> dict[str, list[Path]]:
+        """The folders of each agent whose files are watched, as far as they are there."""
+        found: dict[str, list[Path]] = {}
+        for agent in self._agents():
+            search = self._config(agent).search
+            if search.update.watch:
+                roots = {c.root for c in configured_collections(search, self._workspace(agent))}
+                found[agent] = sorted(root.resolve() for root in roots if root.is_dir())
+        return {agent: places for agent, places in found.items() if places}
+
+    def _bring_forward(self, agent: str) -> None:
+        if agent in self._agents():
+            with self._store.write(ordered=False) as tx:
+                _enqueue(tx, UPDATE, agent, tx.now + self._config(agent).search.update.debounce_ms)
 
     async def _update(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
         if agent in self._agents():
-            done = await self._threads(lambda: self._memory().update(agent))
+            told = _Teller(self._store, agent)
+            done = await self._threads(lambda: self._memory().update(agent, progress=told.progress))
             for problem in done.problems:
                 log.warning("memory of agent %s: %s", agent, problem)
-            await self._again(job, int(self._config(agent).search.update.interval))
+            await self._again(job, int(self._config(agent).search.update.interval), done)
 
     async def _embed(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
         if agent in self._agents():
-            await self._threads(lambda: self._memory().refine())
+            told = _Teller(self._store, agent)
+            await self._threads(lambda: self._memory().refine(agent, progress=told.progress))
             await self._again(job, int(self._config(agent).search.update.embed_interval))
 
-    async def _again(self, job: agenda.Job, wait_ms: int) -> None:
+    async def _again(self, job: agenda.Job, wait_ms: int, done: Update | None = None) -> None:
         """End this round and put the next on the agenda, in one transaction."""
 
         def write() -> None:
-            with self._store.write(ordered=False) as tx:
+            agent = str(job.item.payload["agent"])
+            told = _summary(done) if done is not None and done.changed else None
+            with self._store.write(ordered=told is not None) as tx:
                 job.settle(tx)
-                _enqueue(tx, job.item.kind, str(job.item.payload["agent"]), tx.now + wait_ms)
+                _enqueue(tx, job.item.kind, agent, tx.now + wait_ms)
+                if told is not None:
+                    changes.emit(tx, UPDATED, agent, {"agentId": agent, **told})
 
         await self._threads(write)
+
+    def _not_the_last(self, tx: Tx, item: agenda.Item) -> None:
+        """A round that failed for good stays on the agenda to be seen; the next comes after the interval."""
+        agent = str(item.payload["agent"])
+        if item.status is agenda.Status.FAILED and agent in self._agents():
+            cycle = self._config(agent).search.update
+            wait = cycle.interval if item.kind == UPDATE else cycle.embed_interval
+            _enqueue(tx, item.kind, agent, tx.now + int(wait))
+
+
+class _Teller:
+    """Tells pages how far long work has come, at most once a second; short work says nothing."""
+
+    def __init__(self, store: Store, agent: str) -> None:
+        self._store = store
+        self._agent = agent
+        self._next = time.monotonic() + _TELL_SECONDS
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _TELL_SECONDS
+        told = {"agentId": self._agent, "stage": stage, "done": done, "total": total}
+        with self._store.write() as tx:
+            changes.emit(tx, PROGRESS, self._agent, told)
+
+
+def _summary(done: Update) -> dict[str, Any]:
+    return {
+        "files": done.seen,
+        "indexed": done.indexed,
+        "removed": done.removed,
+        "chunks": done.chunks,
+        "problems": done.problems[:10],
+    }
 
 
 def _enqueue(tx: Tx, kind: str, agent: str, due_at: int) -> None:

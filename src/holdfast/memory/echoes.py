@@ -17,11 +17,13 @@ def without_echoes(text: str) -> str:
     if "Source: " not in text:
         return text
     kept: list[str] = []
+    open_ = False
     for paragraph in _GAP.split(text):
         lines = paragraph.strip("\n").split("\n")
         cited = [bool(_CITED.fullmatch(line)) for line in lines]
         if not any(cited):
             kept.append(paragraph)
-        elif all(cited) and kept:
+        elif all(cited) and open_:
             kept.pop()
+        open_ = not any(cited)
     return "\n\n".join(kept).strip()

@@ -7,18 +7,22 @@ of its own, and serves searches once it has covered nearly all there is. When it
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from holdfast.config.memory import Embedding, EmbeddingProvider
 from holdfast.errors import HoldfastError
 from holdfast.memory.embedders.base import Embedder, Vectors
+from holdfast.memory.hurry import Hurry
 
 log = logging.getLogger(__name__)
 
 ENOUGH: Final = 0.9
+PATIENCE: Final = 2.0
 _KEYS: Final = {"openai": ("OPENAI_API_KEY",), "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
 
 
@@ -37,18 +41,26 @@ class EmbedderChain:
     def __init__(self, preferred: list[Embedder], base: Embedder) -> None:
         self.preferred = preferred
         self.base = base
+        self._hurry = Hurry()
 
-    def question(self, text: str, covered: Mapping[str, float]) -> Embedded:
-        """Embed a question with the first that works and whose vectors cover the scope."""
+    def question(self, text: str, covered: Mapping[str, float], seconds: float = PATIENCE) -> Embedded:
+        """Embed a question with the first that works, and whose vectors cover the scope, within the time.
+
+        Those that may serve share the time; one that was too slow is not asked again for a while.
+        """
         reasons: list[str] = []
+        deadline = time.monotonic() + seconds
+        able = [e for e in self.preferred if covered.get(e.id.fingerprint, 0.0) >= ENOUGH]
         for embedder in self.preferred:
             name = f"{embedder.id.provider}/{embedder.id.model}"
-            share = covered.get(embedder.id.fingerprint, 0.0)
-            if share < ENOUGH:
+            if embedder not in able:
+                share = covered.get(embedder.id.fingerprint, 0.0)
                 reasons.append(f"{name} has embedded {share:.0%} of what is searched")
                 continue
+            left = (deadline - time.monotonic()) / (len(able) - able.index(embedder))
             try:
-                return Embedded(embedder.embed_query(text), embedder, "; ".join(reasons) or None)
+                vector = self._hurry.within(name, left, partial(embedder.embed_query, text))
+                return Embedded(vector, embedder, "; ".join(reasons) or None)
             except HoldfastError as error:
                 reasons.append(f"{name}: {error.message}")
         return Embedded(self.base.embed_query(text), self.base, "; ".join(reasons) or None)

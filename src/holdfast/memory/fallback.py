@@ -142,7 +142,7 @@ class FallbackMemory:
         return self.builtin.collections(agent)
 
     def status(self, agent: str) -> dict[str, Any]:
-        """As the built-in one's, with who would serve a question now, and why it is not the configured one."""
+        """What the built-in one tells, with who would serve a question now, and why that is not `qmd`."""
         told = self.builtin.status(agent)
         if not self._uses_qmd(agent):
             return told

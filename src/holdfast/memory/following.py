@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from holdfast.keys import parse_key
 from holdfast.log import Change, Entry, EntryType, Store, Tx, changes, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter, Source
+from holdfast.memory.echoes import without_echoes
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.engine.protocol import Index
 
 SEQ: Final = "change_seq"
 _BATCH: Final = 500
+_PLACES: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _NOISE: Final = ("filtered_", "context_injection_noise", "classifier_payload_noise", "conversation_noise")
 
 TextOf = Callable[[Entry], str | None]
@@ -26,14 +28,32 @@ SpacesOf = Callable[[Tx, Sequence[Entry]], Mapping[str, frozenset[str]]]
 
 
 def plain_text(entry: Entry) -> str | None:
-    """What of an entry can be recalled: what was said or noted, not traces of tools or the system's talk."""
+    """What of an entry can be recalled: what was said or noted, not traces of tools or the system's talk.
+
+    What an agent quoted from memory is left out: it is found where it stands, not once more each time.
+    """
     said = entry.type in (EntryType.CONVERSATION, EntryType.NOTE, EntryType.IMPORT)
     noise = (entry.code or "").startswith(_NOISE)
-    return entry.content if said and not noise and entry.content.strip() else None
+    if not said or noise:
+        return None
+    text = without_echoes(entry.content) if entry.role == "assistant" else entry.content
+    return text if text.strip() else None
 
 
 def own_space(_: Tx, batch: Sequence[Entry]) -> Mapping[str, frozenset[str]]:
     return {e.id: frozenset(() if e.space_id is None else (e.space_id,)) for e in batch}
+
+
+class Places(Protocol):
+    """What else the feed tells of and can be found: the board's topics and tasks, as documents."""
+
+    def changed(self, tx: Tx, batch: Sequence[Change]) -> Mapping[str, Document | None]:
+        """The documents that these changes are about; None for one that is gone."""
+        ...
+
+    def all(self, tx: Tx) -> Sequence[Document]:
+        """Every one that should be found."""
+        ...
 
 
 @dataclass(slots=True)
@@ -55,7 +75,9 @@ class LogFollower:
         *,
         text_of: TextOf = plain_text,
         spaces_of: SpacesOf = own_space,
+        places: Places | None = None,
     ) -> None:
+        self._places = places
         self._store = store
         self._index = index
         self._catalogue = catalogue
@@ -81,9 +103,11 @@ class LogFollower:
             low, high = changes.bounds(tx)
         known = self._catalogue.fact(SEQ)
         if known is None or self._index.position == 0:
+            self._compare_places()
             self._catalogue.put_fact(SEQ, str(high))
         elif int(known) < low - 1 or int(known) > high:
             self._compare_all()
+            self._compare_places()
             self._catalogue.put_fact(SEQ, str(high))
 
     def _compare_all(self) -> None:
@@ -97,6 +121,27 @@ class LogFollower:
                 return
             self._settle(documents)
             position = batch[-1].position
+
+    def _compare_places(self) -> None:
+        """Hold the topics and tasks in the index against those of the board."""
+        if self._places is None:
+            return
+        with self._store.read() as tx:
+            present: dict[str, Document | None] = {d.id: d for d in self._places.all(tx)}
+        view = self._index.view(Filter(sources=_PLACES))
+        known = {d.id for d in view.documents(view.recent(view.count)) if d is not None}
+        self._settle_places({id_: None for id_ in known} | present)
+
+    def _settle_places(self, documents: Mapping[str, Document | None]) -> None:
+        """Put in what changed; one that lies in other spaces than before takes its entries along."""
+        known = self._index.get(list(documents))
+        fresh = {id_: one for id_, one in documents.items() if not _same(known.get(id_), one)}
+        for id_, one in fresh.items():
+            old = known.get(id_)
+            if old is not None and (one is None or one.spaces != old.spaces):
+                self._move(Filter(topics=frozenset((id_,))))
+                self._move(Filter(tasks=frozenset((id_,))))
+        self._settle(fresh)
 
     def _take_new(self) -> int:
         with self._store.read() as tx:
@@ -113,8 +158,12 @@ class LogFollower:
             batch = changes.since(tx, seq, limit=_BATCH)
             touched = _ids(batch, ("log.patched", "log.deleted"))
             documents = self._documents(tx, entries.get_many(tx, touched)) if touched else {}
-        for topic in _ids(batch, ("topic.upserted", "topic.deleted")):
-            self._move_topic(topic)
+            places = None if self._places is None else self._places.changed(tx, batch)
+        if places:
+            self._settle_places(places)
+        if places is None:
+            for topic in _ids(batch, ("topic.upserted", "topic.deleted")):
+                self._move(Filter(topics=frozenset((topic,))))
         self._settle({id_: documents.get(id_) for id_ in touched})
         if batch:
             self._catalogue.put_fact(SEQ, str(batch[-1].seq))
@@ -129,9 +178,9 @@ class LogFollower:
         if gone:
             self._index.delete(gone)
 
-    def _move_topic(self, topic: str) -> None:
-        """A topic that changed its spaces takes its documents along."""
-        view = self._index.view(Filter(topics=frozenset((topic,))))
+    def _move(self, wanted: Filter) -> None:
+        """A topic or task that changed its spaces takes its documents along."""
+        view = self._index.view(wanted)
         ids = [d.id for d in view.documents(view.recent(view.count)) if d is not None]
         for start in range(0, len(ids), _BATCH):
             with self._store.read() as tx:
@@ -201,6 +250,13 @@ def _source(entry: Entry) -> Source:
 
 def _ids(batch: Sequence[Change], types: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(c.entity_id for c in batch if c.type in types))
+
+
+def _same(old: Document | None, new: Document | None) -> bool:
+    """Whether the index would find it alike; when it was changed last does not matter."""
+    if old is None or new is None:
+        return old is new
+    return (old.text, old.spaces, old.topic, old.task) == (new.text, new.spaces, new.topic, new.task)
 
 
 def _day(at: int) -> str:

@@ -33,6 +33,11 @@ class Update:
     embedded: int = 0
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to tell of."""
+        return bool(self.indexed or self.removed or self.problems)
+
 
 class FileIndexer:
     """Brings the collections of an agent into the index, and what has gone out of it."""

@@ -35,6 +35,7 @@ SESSIONS: Final = "sessions/"
 _INLINE: Final = 2_000
 _AROUND: Final = 10
 _DAY_MS: Final = 86_400_000
+_EMBED_SHARE: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,10 @@ class Ask:
     max_results: int | None = None
     min_score: float | None = None
     sources: frozenset[str] | None = None
+
+
+def _nothing_more(_: str) -> Sequence[Collection]:
+    return ()
 
 
 class Workspaces(Protocol):
@@ -71,6 +76,7 @@ class Memory:
         clock: Clock | None = None,
         zone: tzinfo = UTC,
         reranker: Reranker | None = None,
+        readable: Callable[[str], Sequence[Collection]] = _nothing_more,
     ) -> None:
         self.index = index
         self.catalogue = catalogue
@@ -82,19 +88,20 @@ class Memory:
         self._clock = clock or SystemClock()
         self._zone = zone
         self._reranker = reranker
+        self._readable = readable
 
     def search(self, ask: Ask) -> Found:
         """What memory has on a question; an answer without results says why it may be empty."""
         config = self._config(ask.agent)
-        _check_query(ask.query)
+        check_query(ask.query)
         verdict = may_search(ask.chat, config.search.scope)
         if not verdict.allowed:
             return _refused(f"this chat may not search memory ({verdict.why})")
         began = time.monotonic()
         behind = self._follow_a_little()
         view = self.index.view(self._filter(ask, config))
-        query, provider, model, fallback = self._prepare(ask.query, view)
         limits = config.search.limits
+        query, provider, model, fallback = self._prepare(ask.query, view, limits.timeout_ms)
         wanted = min(ask.max_results or limits.max_results, 100)
         scored = rank(query, view, self._scoring(config), limit=wanted, reranker=self._reranker)
         least = limits.min_score if ask.min_score is None else ask.min_score
@@ -169,8 +176,13 @@ class Memory:
         """Take in what is new in the log; returns how far behind the index still is."""
         return 0 if self._follower is None else self._follower.catch_up(limit).behind
 
-    def refine(self, *, limit: int = 10_000, progress: Progress | None = None) -> int:
-        """Let the better embedders, as far as they are there, catch up; newest documents first."""
+    def refine(
+        self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
+    ) -> int:
+        """Let the better embedders, as far as they are there, catch up; newest documents first.
+
+        `agent` is for backends that keep agents apart; this index has all of them in one.
+        """
         return sum(
             refine(self.index, embedder, self.catalogue, self._clock, limit=limit, progress=progress)
             for embedder in self.chain.preferred
@@ -225,12 +237,13 @@ class Memory:
             chatter_since=since if keep else None,
         )
 
-    def _prepare(self, question: str, view: View) -> tuple[Query, str, str, str | None]:
+    def _prepare(self, question: str, view: View, timeout_ms: int) -> tuple[Query, str, str, str | None]:
+        """The question with its vector, for which at most three quarters of the time are spent."""
         query = understand(question, self._clock.now(), speakers_in(view, question), self._zone)
         if not view.count:
             return query, "none", "none", None
         covered = {e.id.fingerprint: share for e, share in self._coverage(view)}
-        made = self.chain.question(query.dense_text, covered)
+        made = self.chain.question(query.dense_text, covered, timeout_ms * _EMBED_SHARE / 1000)
         who = made.embedder.id
         return query.with_vector(made.vector, who.fingerprint), who.provider, who.model, made.fallback
 
@@ -266,7 +279,7 @@ class Memory:
     def _text_of(self, agent: str, path: str) -> str:
         if path.startswith(SESSIONS) and self._store is not None:
             return self._conversation(agent, path.removeprefix(SESSIONS).removesuffix(".md"))
-        collection, relative = locate(self.collections(agent), path)
+        collection, relative = locate([*self.collections(agent), *self._readable(agent)], path)
         return read_within(collection.root, relative).decode("utf-8", "replace")
 
     def _conversation(self, agent: str, entry_id: str) -> str:
@@ -302,7 +315,8 @@ def _said(entry: Entry) -> str:
     return f"**{speaker_of(entry)}** ({iso(entry.created_at)}):\n{entry.content}"
 
 
-def _check_query(query: str) -> None:
+def check_query(query: str) -> None:
+    """Refuse what is no question, or is too long for one."""
     if not query.strip():
         raise InvalidInput("there is no question", hint="Say what to look for.")
     if len(query) > MAX_QUERY:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import InvalidInput
+from holdfast.memory.backend import MemoryService
 from holdfast.memory.scope import Chat
-from holdfast.memory.service import MAX_QUERY, Ask, Memory
+from holdfast.memory.service import MAX_QUERY, Ask
 
 
 class SearchInput(BaseModel):
@@ -56,7 +57,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def call(
-    memory: Memory, name: str, arguments: Mapping[str, Any], *, agent: str, chat: Chat
+    memory: MemoryService, name: str, arguments: Mapping[str, Any], *, agent: str, chat: Chat
 ) -> dict[str, Any]:
     """Run one of the tools for an agent in a chat. What it reads is data, never an instruction."""
     if name not in INPUTS:

@@ -1,136 +1,38 @@
-"""Any history of writes, crashes and rebuilds leaves an index that answers like the plain model."""
+"""Any history of writes, crashes and rebuilds leaves an embedded index that answers like the plain model."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from index_model import FINGERPRINT, Model, assert_same, vector_of
+from hypothesis.stateful import rule
+from index_machine import IndexMachine
+from index_model import FINGERPRINT
 
-from holdfast.memory.documents import SOURCES, Document, Filter
 from holdfast.memory.engine.embedded import EmbeddedIndex
-from holdfast.memory.text import terms
-
-WORDS = ("kelp", "tide", "anchor", "harbour", "Straße", "parse_json", "the", "running", "zebra")
-IDS = tuple(f"d{n}" for n in range(14))
-NAMES = ("red", "green", "blue")
-
-names = st.one_of(st.none(), st.sampled_from(NAMES))
-spaces = st.frozensets(st.sampled_from(NAMES), max_size=2)
-ids = st.lists(st.sampled_from(IDS), max_size=5)
 
 
-@st.composite
-def documents(draw: st.DrawFn) -> Document:
-    id_ = draw(st.sampled_from(IDS))
-    return Document(
-        id=id_,
-        text=" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=6))),
-        source=draw(st.sampled_from(SOURCES)),
-        agent=draw(names),
-        spaces=draw(spaces),
-        collection=draw(names),
-        topic=draw(names),
-        task=draw(names),
-        session=draw(names),
-        speaker=draw(names),
-        at=draw(st.integers(0, 5)),
-        curated=draw(st.booleans()),
-        thread=draw(names),
-        ordinal=int(id_[1:]),
-        position=draw(st.one_of(st.none(), st.integers(1, 100))),
-        payload=draw(st.dictionaries(st.sampled_from(NAMES), st.integers(), max_size=1)),
-    )
+class EmbeddedMachine(IndexMachine):
+    """A crash opens the files as they lie there."""
 
+    index: EmbeddedIndex
 
-def some(values: tuple[Any, ...]) -> st.SearchStrategy[Any]:
-    return st.frozensets(st.sampled_from(values), max_size=2)
-
-
-FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    **{field: some(NAMES) for field in ("agents", "spaces", "collections", "topics", "tasks")},
-    **{field: some(NAMES) for field in ("sessions", "speakers")},
-    "sources": some(SOURCES),
-    "curated": st.booleans(),
-    "since": st.integers(0, 5),
-    "until": st.integers(0, 6),
-    "exclude": st.frozensets(st.sampled_from(IDS), max_size=2),
-}
-filters = st.lists(st.sampled_from(sorted(FIELDS)), max_size=2, unique=True).flatmap(
-    lambda fields: st.builds(Filter, **{field: FIELDS[field] for field in fields})
-)
-ALWAYS = (
-    Filter(),
-    Filter(spaces=frozenset({"red"})),
-    Filter(topics=frozenset({"green"}), exclude=frozenset({"d1", "d2"})),
-)
-
-
-class IndexMachine(RuleBasedStateMachine):
-    """Writes go to the index and to the model; a crash opens the files as they lie there."""
-
-    @initialize()
-    def start(self) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="holdfast-index-"))
         self.generation = 0
-        self.index = self._open()
-        self.model = Model()
 
-    def _open(self) -> EmbeddedIndex:
+    def opened(self) -> EmbeddedIndex:
         return EmbeddedIndex(self.root / str(self.generation), seal_rows=8)
 
-    @rule(batch=st.lists(documents(), min_size=1, max_size=6), embedded=st.booleans())
-    def upsert(self, batch: list[Document], embedded: bool) -> None:
-        vectors = {FINGERPRINT: np.array([vector_of(d.text) for d in batch])} if embedded else None
-        self.index.upsert(batch, vectors)
-        self.model.upsert(batch, embedded=embedded)
-
-    @rule(chosen=ids)
-    def delete(self, chosen: list[str]) -> None:
-        self.index.delete(chosen)
-        self.model.delete(chosen)
-
-    @rule(chosen=ids, to=spaces, topic=names)
-    def move(self, chosen: list[str], to: frozenset[str], topic: str | None) -> None:
-        self.index.update_scope(chosen, spaces=to, topic=topic)
-        self.model.move(chosen, spaces=to, topic=topic)
-
-    @rule(chosen=ids, task=names)
-    def change_task(self, chosen: list[str], task: str | None) -> None:
-        self.index.update_scope(chosen, task=task)
-        self.model.move(chosen, task=task)
-
-    @rule(limit=st.integers(1, 4))
-    def embed_what_lacks_a_vector(self, limit: int) -> None:
-        lacking = self.index.without_vector(FINGERPRINT, limit)
-        assert len(lacking) == min(limit, len(self.model.documents) - len(self.model.vectors))
-        if lacking:
-            vectors = np.array([vector_of(document.text) for document in lacking])
-            self.index.put_vectors(FINGERPRINT, [d.id for d in lacking], vectors)
-        self.model.vectors.update({d.id: vector_of(d.text) for d in lacking})
-
-    @rule()
-    def flush(self) -> None:
-        self.index.flush()
+    def cleared(self) -> None:
+        shutil.rmtree(self.root)
 
     @rule()
     def compact(self) -> None:
         self.index.compact()
-
-    @rule()
-    def rebuild(self) -> None:
-        self.index.rebuild()
-
-    @rule()
-    def reopen(self) -> None:
-        self.index.close()
-        self.index = self._open()
 
     @rule()
     def crash(self) -> None:
@@ -140,7 +42,7 @@ class IndexMachine(RuleBasedStateMachine):
         shutil.copytree(old, self.root / str(self.generation))
         self.index.close()
         shutil.rmtree(old)
-        self.index = self._open()
+        self.index = self.opened()
 
     @rule()
     def lose_a_segment(self) -> None:
@@ -148,34 +50,16 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.close()
         for path in sorted((self.root / str(self.generation)).glob("*.seg"))[:1]:
             path.write_bytes(path.read_bytes()[:-1])
-        self.index = self._open()
+        self.index = self.opened()
         lacking = {d.id for d in self.index.without_vector(FINGERPRINT, 1_000)}
         for id_ in lacking:
             self.model.vectors.pop(id_, None)
 
-    @rule(wanted=filters, words=st.lists(st.sampled_from(WORDS), max_size=3))
-    def ask(self, wanted: Filter, words: list[str]) -> None:
-        assert_same(self.index, self.model, wanted, terms(" ".join(words)))
 
-    @invariant()
-    def all_is_there(self) -> None:
-        if not hasattr(self, "index"):
-            return
-        assert self.index.count == len(self.model.documents)
-        assert self.index.position == self.model.position
-        for wanted in ALWAYS:
-            assert_same(self.index, self.model, wanted, ["kelp", "tide"])
-
-    def teardown(self) -> None:
-        if hasattr(self, "index"):
-            self.index.close()
-            shutil.rmtree(self.root)
-
-
-IndexMachine.TestCase.settings = settings(
+EmbeddedMachine.TestCase.settings = settings(
     max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-TestAnyHistory = IndexMachine.TestCase
+TestAnyHistory = EmbeddedMachine.TestCase

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.approvals import allowlist, audit, requests
 from holdfast.agents.approvals.requests import Approval, ApprovalRequest
-from holdfast.agents.policy import ExecDecision, ExecPolicy, inside_folder, judge
+from holdfast.agents.policy import (
+    ExecDecision,
+    ExecPolicy,
+    Refusal,
+    check_pattern,
+    inside_folder,
+    judge,
+    matches,
+    parse,
+)
+from holdfast.errors import InvalidInput
 
 if TYPE_CHECKING:
     from holdfast.config.tools import Exec
@@ -79,3 +89,27 @@ def admit(tx: Tx, call: ExecCall, settings: Exec) -> Admission:
 def redeem(tx: Tx, call: ExecCall, approval_id: str) -> Approval:
     """Spend the approval of this very command; an error if it was not given, ran out or was spent."""
     return requests.use(tx, approval_id, call.request(""))
+
+
+def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = None) -> Approval:
+    """Approve a command and let its like run unasked from now on: by a pattern, else by its own words."""
+    approval = requests.get(tx, approval_id)
+    if approval.tool != "exec":
+        raise InvalidInput(f"{approval.tool} has no allowlist", hint="Approve this one call instead.")
+    chosen = exact_pattern(approval.command) if pattern is None else check_pattern(pattern)
+    parsed = parse(approval.command)
+    if isinstance(parsed, Refusal) or not any(matches(words, chosen) for words in parsed.commands):
+        raise InvalidInput(f"the pattern {chosen[:80]!r} does not fit the command", code="pattern_misses")
+    done = requests.approve(tx, approval_id, by=by)
+    allowlist.allow(tx, approval.agent_id, chosen, by=by)
+    return done
+
+
+def exact_pattern(command: str) -> str:
+    """The pattern that fits this command alone; `InvalidInput` where its words do not say it all."""
+    parsed = parse(command)
+    plain = not isinstance(parsed, Refusal) and len(parsed.commands) == 1
+    words = parsed.commands[0] if plain and not isinstance(parsed, Refusal) else ()
+    if not words or any(not word or set(word) & set(" \t*?[") for word in words):
+        raise InvalidInput("this command is no pattern by itself", hint="Give one, such as `git diff *`.")
+    return check_pattern(" ".join(words))

@@ -128,10 +128,14 @@ def use(tx: Tx, id_: str, asked: ApprovalRequest) -> Approval:
 def get(tx: Tx, id_: str) -> Approval:
     found = get_many(tx, [id_])
     if not found:
-        raise NotFound(
-            f"no approval {id_[:80]!r}", code="unknown_approval", hint="See `holdfast approvals list`."
-        )
+        raise unknown(id_)
     return found[0]
+
+
+def unknown(id_: str) -> NotFound:
+    return NotFound(
+        f"no approval {id_[:80]!r}", code="unknown_approval", hint="See `holdfast approvals list`."
+    )
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Approval]:

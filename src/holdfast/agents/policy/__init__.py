@@ -3,7 +3,7 @@
 from holdfast.agents.policy.configured import exec_settings, policy_of
 from holdfast.agents.policy.exec_policy import ExecDecision, ExecPolicy, inside_folder, judge
 from holdfast.agents.policy.groups import CATALOGUE, GROUPS, PROFILES, expand
-from holdfast.agents.policy.patterns import check_pattern
+from holdfast.agents.policy.patterns import check_pattern, matches
 from holdfast.agents.policy.tools import (
     LAYERS,
     Decision,
@@ -44,6 +44,7 @@ __all__ = [
     "explain",
     "inside_folder",
     "judge",
+    "matches",
     "parse",
     "policy_of",
     "unknown_names",

@@ -36,7 +36,7 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(data: bytes, target: Path) -> None:
-    """Write the archive's files under a new folder. Refuses whatever could reach out of it, before writing."""
+    """Write the archive's files under a new folder; whatever could reach out of it is refused before that."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = _checked(archive.infolist())

@@ -123,16 +123,13 @@ class Registry:
 
 def read_index(value: Any) -> dict[str, list[Release]]:
     """The releases of an index; an entry that is not whole is left out, an unknown format is an error."""
-    if (
-        not isinstance(value, dict)
-        or value.get("format") != FORMAT
-        or not isinstance(value.get("skills"), dict)
-    ):
+    skills = value.get("skills") if isinstance(value, dict) and value.get("format") == FORMAT else None
+    if not isinstance(skills, dict):
         raise Unavailable(
             f"this is no registry index of format {FORMAT}", code="bad_registry", hint="Check its address."
         )
     found: dict[str, list[Release]] = {}
-    for name, entry in value["skills"].items():
+    for name, entry in skills.items():
         versions = entry.get("versions") if isinstance(entry, dict) else None
         if not _NAME.fullmatch(name) or not isinstance(versions, dict):
             continue

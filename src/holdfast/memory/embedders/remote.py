@@ -54,9 +54,12 @@ class RemoteEmbedder:
 
     @property
     def id(self) -> EmbedderId:
-        dims = self._dims or len(self.embed_query("dimensions"))
-        model = self._endpoint.model
-        return EmbedderId(self._wire.provider, model, dims, f"{self._wire.provider}:{model}:{dims}")
+        """Known without asking the provider: a search must not wait to learn whose vectors it has.
+
+        `dims` is 0 until the first vectors have come; vectors of another length are refused by the index.
+        """
+        provider, model, asked = self._wire.provider, self._endpoint.model, self._endpoint.dims
+        return EmbedderId(provider, model, self._dims or 0, f"{provider}:{model}:{asked or 'own'}")
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         return self._embed(texts, query=False)

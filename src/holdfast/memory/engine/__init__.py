@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
+from holdfast.errors import InvalidInput
+from holdfast.log import Store
 from holdfast.memory.engine.protocol import UNCHANGED, Index, Metadata, Top, Unchanged, View
 
-__all__ = ["UNCHANGED", "Index", "Metadata", "Top", "Unchanged", "View", "open_index"]
+__all__ = ["UNCHANGED", "Engine", "Index", "Metadata", "Top", "Unchanged", "View", "open_index"]
+
+Engine = Literal["auto", "embedded", "postgres"]
 
 
-def open_index(folder: Path) -> Index:
-    """Open the embedded index in a folder, made if it is not there."""
-    from holdfast.memory.engine.embedded import EmbeddedIndex
+def open_index(folder: Path, store: Store | None = None, engine: Engine = "auto") -> Index:
+    """The index in a folder, or the one in the store's PostgreSQL; made if it is not there.
 
-    return EmbeddedIndex(folder)
+    `auto` is the embedded one, the faster of the two; that in PostgreSQL is shared between processes.
+    """
+    if engine != "postgres":
+        from holdfast.memory.engine.embedded import EmbeddedIndex
+
+        return EmbeddedIndex(folder)
+    if store is None:
+        raise InvalidInput(
+            "an index in PostgreSQL needs a store",
+            hint="Set memory.search.engine to embedded, or open a home.",
+        )
+    from holdfast.memory.engine.postgres import PostgresIndex
+
+    return PostgresIndex(store)

@@ -8,10 +8,9 @@ take the current tuple of segments and never wait for the writer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import InvalidInput
+from holdfast.ids import uuid7
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import files, parts, store
 from holdfast.memory.engine import segment as seg
+from holdfast.memory.engine.analysis import Analyse, stamp_of
 from holdfast.memory.engine.claim import Claim
 from holdfast.memory.engine.parts import Part
 from holdfast.memory.engine.protocol import UNCHANGED, Unchanged
 from holdfast.memory.engine.segment import COLUMNS, MOVING, Columns
 from holdfast.memory.engine.selection import fine_part, select
 from holdfast.memory.engine.symbols import group_of
-from holdfast.memory.engine.vectors import Quantised, decoded, encoded, quantise
+from holdfast.memory.engine.vectors import Quantised, decoded, encoded, quantised
 from holdfast.memory.engine.view import EmbeddedView
 from holdfast.memory.text import terms as text_terms
 
@@ -36,9 +37,6 @@ FORMAT = 1
 SEAL_ROWS = 16_384
 _BATCH = 4_096
 _MOST_PENDING_VECTORS = 16_384
-_PROBE = "The Café's parse_json v1.2.3 für die Straße ran 10 times: 東京 /usr/lib running"
-
-Analyse = Callable[[str], list[str]]
 
 
 class EmbeddedIndex:
@@ -59,6 +57,10 @@ class EmbeddedIndex:
         except BaseException:
             self._claim.close()
             raise
+
+    @property
+    def identity(self) -> str:
+        return self._identity
 
     @property
     def position(self) -> int:
@@ -95,7 +97,7 @@ class EmbeddedIndex:
         chosen = sorted(last.values())
         batch = [documents[index] for index in chosen]
         blocks = {
-            fingerprint: _quantised(matrix, len(documents)).rows(np.array(chosen, np.int64))
+            fingerprint: quantised(matrix, len(documents)).rows(np.array(chosen, np.int64))
             for fingerprint, matrix in (vectors or {}).items()
         }
         analysed = [self._analyse(document.text) for document in batch]
@@ -145,7 +147,7 @@ class EmbeddedIndex:
             return len(moved)
 
     def put_vectors(self, fingerprint: str, ids: Sequence[str], vectors: NDArray[Any]) -> int:
-        block = _quantised(vectors, len(ids))
+        block = quantised(vectors, len(ids))
         rows = {id_: row for row, id_ in enumerate(ids)}
         with self._lock:
             known = self._store.numbers(rows)
@@ -226,8 +228,10 @@ class EmbeddedIndex:
         for space, numbers, block in self._pending():
             parts.place_vectors(self._parts, self._folder, space, numbers, block)
             self._pending_vectors += len(numbers)
+        self._identity = str(self._store.meta("identity", "")) or uuid7()
         with self._transaction(0) as connection:
             store.set_meta(connection, "stamp", self._stamp)
+            store.set_meta(connection, "identity", self._identity)
 
     def _open(self, name: str) -> Part | None:
         try:
@@ -238,8 +242,7 @@ class EmbeddedIndex:
     @property
     def _stamp(self) -> str:
         """Names the layout of the files and the way of cutting text into terms."""
-        probe = " ".join(self._analyse(_PROBE))
-        return f"{FORMAT}:{blake2b(probe.encode(), digest_size=8).hexdigest()}"
+        return f"{FORMAT}:{stamp_of(self._analyse)}"
 
     def _pending(self) -> Iterator[tuple[int, NDArray[np.int64], Quantised]]:
         """Vectors that stand in the store and perhaps not yet in a segment's file."""
@@ -381,12 +384,3 @@ class EmbeddedIndex:
         there = np.flatnonzero(block.scales > 0)
         chosen = [nums[row] for row in there.tolist()]
         store.put_vectors(connection, space, chosen, encoded(block.rows(there)))
-
-
-def _quantised(matrix: NDArray[Any], rows: int) -> Quantised:
-    found = np.asarray(matrix)
-    if found.ndim != 2 or len(found) != rows:
-        raise InvalidInput(
-            f"vectors of shape {found.shape} for {rows} documents", hint="Give one row per document."
-        )
-    return quantise(found)

@@ -1,4 +1,4 @@
-"""Connections of the PostgreSQL index: each serves one transaction at a time and is then kept for the next."""
+"""Connections of the PostgreSQL index: each serves one transaction and is then kept for the next."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.errors import Unavailable
-from holdfast.ids import new_id
+from holdfast.errors import Conflict, Unavailable
+from holdfast.ids import uuid7
 
 FORMAT = "1"
 _TABLES = """
@@ -43,15 +43,27 @@ create table vectors (
 
 def prepare(connection: Any, schema: str) -> None:
     """Make the tables, or make them anew if another version of Holdfast laid them out."""
-    known = connection.execute("select to_regclass(%s)", (f"{schema}.meta",)).fetchone()[0]
-    if known is not None and meta(connection, "format") == FORMAT:
+    if _is_ours(connection, schema) and meta(connection, "format") == FORMAT:
         return
     connection.execute(f"drop schema if exists {schema} cascade")
     connection.execute(f"create schema {schema}")
     connection.execute(_TABLES)
-    facts = {"format": FORMAT, "identity": new_id("idx"), "position": "0", "stamp": ""}
+    facts = {"format": FORMAT, "identity": uuid7(), "position": "0", "stamp": ""}
     for key, value in facts.items():
         connection.execute("insert into meta values (%s, %s)", (key, value))
+
+
+def _is_ours(connection: Any, schema: str) -> bool:
+    """Whether an index lies in the schema; one in which someone else keeps tables is refused."""
+    find = "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where nspname = %s"
+    names = {name for (name,) in connection.execute(find, (schema,))}
+    if names and not {"meta", "groups", "docs", "counts", "vectors"} <= names:
+        raise Conflict(
+            f"the schema {schema} holds tables that are not a search index",
+            code="index_in_use",
+            hint="Give the index a schema of its own.",
+        )
+    return bool(names)
 
 
 def extension_schema(connection: Any) -> str:

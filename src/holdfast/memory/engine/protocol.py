@@ -89,6 +89,11 @@ class Index(Protocol):
     """A derived, searchable copy of log and files. Writes are findable when the call returns."""
 
     @property
+    def identity(self) -> str:
+        """Minted when the index was made: under another one, nothing put in before is there."""
+        ...
+
+    @property
     def position(self) -> int:
         """The highest log position taken in; 0 when nothing was."""
         ...

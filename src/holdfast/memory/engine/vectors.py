@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.errors import InvalidInput
+
 EXACT_ROWS = 12_000
 _BLOCK = 32_768
 _SAMPLE = 4_096
@@ -63,6 +65,16 @@ def quantise(matrix: NDArray[Any]) -> Quantised:
     scales = (np.abs(unit).max(axis=1, initial=0) / 127).astype(np.float32)
     codes = np.rint(unit / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
     return Quantised(codes, scales, signs(codes))
+
+
+def quantised(matrix: NDArray[Any], rows: int) -> Quantised:
+    """`quantise` for what a caller gave as one row per document."""
+    found = np.asarray(matrix)
+    if found.ndim != 2 or len(found) != rows:
+        raise InvalidInput(
+            f"vectors of shape {found.shape} for {rows} documents", hint="Give one row per document."
+        )
+    return quantise(found)
 
 
 def signs(codes: NDArray[Any]) -> NDArray[np.uint64]:

@@ -55,7 +55,12 @@ def collections_from(output: str) -> frozenset[str]:
 def _hit(row: Mapping[str, Any]) -> QmdHit:
     place = _PLACE.fullmatch(_text(row, "file", needed=True))
     score = row.get("score")
-    if place is None or isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+    if (
+        place is None
+        or isinstance(score, bool)
+        or not isinstance(score, int | float)
+        or not math.isfinite(score)
+    ):
         raise QmdFailed(f"qmd query printed a result without its file or score: {str(dict(row))[:80]}")
     return QmdHit(
         docid=_text(row, "docid"),

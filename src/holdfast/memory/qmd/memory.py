@@ -62,7 +62,9 @@ class QmdMemory:
         wanted = min(ask.max_results or limits.max_results, 100)
         asked = query_document(ask.query, vectors=bool(notes.get("embeddedAt")))
         names = [c.name for c in self._searched(ask) if c.name in notes.get("collections", {})]
-        rows = self._query(ask.agent, asked, wanted, names, limits.timeout_ms / 1000) if asked and names else []
+        rows = (
+            self._query(ask.agent, asked, wanted, names, limits.timeout_ms / 1000) if asked and names else []
+        )
         least = limits.min_score if ask.min_score is None else ask.min_score
         good = [row for row in rows if row.score >= least]
         hits = self._hits(ask, good[:wanted], limits)
@@ -75,7 +77,9 @@ class QmdMemory:
             note="" if hits else _why_empty(rows, names),
             left_out=len(good) - len(hits),
         )
-        return Found(hits, "qmd", config.qmd.command, None, shows_citations(config.citations, ask.chat), diagnostics)
+        return Found(
+            hits, "qmd", config.qmd.command, None, shows_citations(config.citations, ask.chat), diagnostics
+        )
 
     def update(self, agent: str) -> int:
         """Export conversations, register what is configured, and let `qmd` read what changed; the files."""
@@ -87,7 +91,9 @@ class QmdMemory:
             notes["collections"] = self._register(program, self.all_collections(agent), notes, wait)
             program.run("update", timeout=wait)
             files = sum(1 for c in self.all_collections(agent) for _ in c.files())
-            self._put_notes(agent, {**notes, "files": files, "sessions": exported, "updatedAt": self._clock.now()})
+            self._put_notes(
+                agent, {**notes, "files": files, "sessions": exported, "updatedAt": self._clock.now()}
+            )
             return files
 
     def embed(self, agent: str) -> None:

@@ -19,7 +19,15 @@ MAX_OUTPUT: Final = 4 * 1024 * 1024
 _TAIL: Final = 2_000
 _READ: Final = 65_536
 _INHERITED: Final = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "LD_LIBRARY_PATH"})
-_INHERITED_STARTS: Final = ("LC_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "NODE_EXTRA_CA", "HF_HOME")
+_INHERITED_STARTS: Final = (
+    "LC_",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "SSL_CERT",
+    "NODE_EXTRA_CA",
+    "HF_HOME",
+)
 
 
 class QmdFailed(Unavailable):

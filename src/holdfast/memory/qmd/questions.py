@@ -7,6 +7,7 @@ its telling words, and further ones with fewer, which it joins by rank.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from holdfast.memory.folding import fold
@@ -31,7 +32,7 @@ def keywords(question: str) -> list[str]:
 def query_document(question: str, *, vectors: bool = False) -> str:
     """Lines for `qmd query`; the one for meaning only where there are vectors to compare with."""
     words = [_quoted(word) for word in keywords(question)[:_MAX_WORDS]]
-    pairs = [f"{one} {two}" for one, two in zip(words, words[1:], strict=False)]
+    pairs = [f"{one} {two}" for one, two in pairwise(words)]
     longest_first = sorted(words, key=len, reverse=True)
     lines = list(dict.fromkeys([" ".join(words), *longest_first, *pairs]))
     meaning = [f"vec: {_plain(question)}"] if vectors and _plain(question) else []

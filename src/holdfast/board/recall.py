@@ -1,0 +1,61 @@
+"""What the board asks of the search index. The index is another room's: it is handed in at start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Kind = Literal["topic", "task", "log", "note"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One question to the index, and within which spaces and topic it may find anything.
+
+    `seq` is the newest change that the asker knows of: what was written until then must be findable.
+    """
+
+    question: str
+    spaces: frozenset[str] | None = None
+    topic_id: str | None = None
+    logs: int = 36
+    places: int = 24
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """One find. `parts` add up to `score`, which lies between 0 and 1."""
+
+    id: str
+    kind: Kind
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    topic_id: str | None = None
+    task_id: str | None = None
+    session_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What was found, best first within logs and within places; `behind` counts what is not indexed yet."""
+
+    logs: Sequence[Recalled] = ()
+    places: Sequence[Recalled] = ()
+    mode: str = "none"
+    behind: int = 0
+    embed_ms: float = 0.0
+
+
+class Recall(Protocol):
+    def search(self, wanted: Wanted) -> Recollection:
+        """The best of the whole history for a question. Called in a thread, outside any transaction."""
+        ...
+
+
+class NoRecall:
+    """A board without an index: it finds nothing and says so."""
+
+    def search(self, wanted: Wanted) -> Recollection:
+        return Recollection()

@@ -1,0 +1,279 @@
+"""Searching the board: entries, notes, topics and tasks of the whole history, within one view.
+
+The index finds, filtered by the view's spaces; what it found is read from the store again and held against
+the view, so that a row which was hidden a moment ago is not shown. Entries lend to their topic and task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import sqlalchemy as sa
+
+from holdfast.board import routing, tasks, topics
+from holdfast.board.audit import Audit
+from holdfast.board.context_cache import ShortCache, Stamp, stamp
+from holdfast.board.context_sight import Sight
+from holdfast.board.gate import Gate
+from holdfast.board.noise import is_low_signal
+from holdfast.board.recall import Recall, Recollection, Wanted
+from holdfast.board.sanitise import sanitise
+from holdfast.board.search_ranking import Score, Session, by_place, name_part, rank_entries, rank_places
+from holdfast.board.semantic import semantic_text
+from holdfast.board.tasks import Task
+from holdfast.board.timeline import SHORT, short_entry
+from holdfast.board.topics import Topic
+from holdfast.board.visibility import View, seen_entries
+from holdfast.config.board import BoardConfig
+from holdfast.errors import InvalidInput
+from holdfast.keys import BoardTaskKey, board_key_of
+from holdfast.log import Classification, Entry, EntryType, Store, Tx
+from holdfast.log.tables import entries as table
+
+MAX_QUESTION: Final = 1_000
+EXPANDED: Final = 500
+_CHUNK: Final = 500
+
+
+T = TypeVar("T", Topic, Task, Entry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAsk:
+    """One search: what for, from where, and how much at most."""
+
+    q: str
+    sight: Sight
+    topic_id: str | None = None
+    include_pending: bool = True
+    topics: int = 24
+    tasks: int = 24
+    logs: int = 360
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """A hit: the thing as it is now, what it says if it is an entry, and how its score came about."""
+
+    item: T
+    score: float
+    parts: dict[str, float]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFound:
+    """Best first in each list; `mode` says how was searched, `behind` what was not indexed yet."""
+
+    topics: Sequence[Found[Topic]] = ()
+    tasks: Sequence[Found[Task]] = ()
+    logs: Sequence[Found[Entry]] = ()
+    notes: Sequence[Found[Entry]] = ()
+    mode: str = "none"
+    behind: int = 0
+    took_ms: int = 0
+    embed_ms: float = field(default=0.0, compare=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.tasks or self.logs or self.notes)
+
+
+class Search:
+    """Searches of one board. `gate` stands before those that people type."""
+
+    def __init__(
+        self,
+        store: Store,
+        recall: Recall,
+        options: Callable[[], BoardConfig],
+        *,
+        audit: Audit | None = None,
+    ) -> None:
+        self._store = store
+        self._recall = recall
+        self._options = options
+        self._audit = audit
+        self._cache: ShortCache[SearchFound] = ShortCache()
+        self.gate = Gate(lambda: options().search.concurrency, lambda: options().search.wait_ms)
+
+    def run(self, ask: SearchAsk) -> SearchFound:
+        """What the board has on a question. An answer is given again while nothing was written since."""
+        began = time.monotonic()
+        with self._store.read() as tx:
+            now = stamp(tx, ask.sight.session_key)
+            kept = self._cache.get(ask, now)
+            if kept is not None:
+                return kept
+            view = ask.sight.view(tx)
+            session = self._session(tx, ask.sight.session_key, view)
+            question = self._question(tx, ask, view)
+        found = self.find(ask, question, view, session, now)
+        took = round((time.monotonic() - began) * 1000)
+        answer = SearchFound(
+            found.topics,
+            found.tasks,
+            found.logs,
+            found.notes,
+            found.mode,
+            found.behind,
+            took,
+            found.embed_ms,
+        )
+        if not answer.behind:
+            self._cache.put(ask, now, answer)
+        self._note(ask, answer)
+        return answer
+
+    def find(self, ask: SearchAsk, question: str, view: View, session: Session, now: Stamp) -> SearchFound:
+        """The search itself, when view and question are known already; neither gated nor kept."""
+        if not question or view.spaces == frozenset():
+            return SearchFound(mode="empty")
+        wanted = Wanted(
+            question=question,
+            spaces=view.spaces,
+            topic_id=ask.topic_id,
+            logs=ask.logs,
+            places=max(ask.topics, ask.tasks),
+            seq=now.seq,
+        )
+        recalled = self._recall.search(wanted)
+        with self._store.read() as tx:
+            return self._read(tx, ask, view, session, recalled, question)
+
+    def _read(
+        self,
+        tx: Tx,
+        ask: SearchAsk,
+        view: View,
+        session: Session,
+        recalled: Recollection,
+        question: str,
+    ) -> SearchFound:
+        scores = rank_entries(recalled.logs, session)
+        said = self._entries(tx, ask, view, scores)
+        of_topics = rank_places(
+            [one for one in recalled.places if one.kind == "topic"],
+            by_place((one.item.topic_id, one.score) for one in said),
+            session.topic_ids,
+        )
+        of_tasks = rank_places(
+            [one for one in recalled.places if one.kind == "task"],
+            by_place((one.item.task_id, one.score) for one in said),
+            session.task_ids,
+        )
+        seen_topics = [t for t in _chunked(tx, topics.get_many, of_topics) if view.sees(t.space_ids)]
+        seen_tasks = [t for t in _chunked(tx, tasks.get_many, of_tasks) if view.sees(t.space_ids)]
+        for topic in seen_topics:
+            of_topics[topic.id].add("name", name_part(question, topic.name))
+        for task in seen_tasks:
+            of_tasks[task.id].add("name", name_part(question, task.title))
+        return SearchFound(
+            _ranked(seen_topics, of_topics)[: ask.topics],
+            _ranked(seen_tasks, of_tasks)[: ask.tasks],
+            [one for one in said if one.item.type is not EntryType.NOTE][: ask.logs],
+            [one for one in said if one.item.type is EntryType.NOTE][: ask.logs],
+            recalled.mode,
+            recalled.behind,
+            embed_ms=recalled.embed_ms,
+        )
+
+    def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[str, Score]) -> list[Found[Entry]]:
+        """The entries that are there, within sight and say something, best first."""
+        found = seen_entries(tx, view, [e for e in _short(tx, list(scores)) if _asked_for(e, ask)])
+        traces = self._options().search.include_tool_call_logs
+        texts = {entry.id: semantic_text(entry, tool_traces=traces) for entry in found}
+        return [
+            Found(one.item, one.score, one.parts, texts[one.item.id])
+            for one in _ranked([entry for entry in found if texts[entry.id]], scores)
+        ]
+
+    def _session(self, tx: Tx, key: str | None, view: View) -> Session:
+        return session_of(tx, key, routing_of(tx, key, self._options(), view))
+
+    def _question(self, tx: Tx, ask: SearchAsk, view: View) -> str:
+        """What is looked for. Words that say nothing are filled up with what a board chat is about."""
+        asked = cleaned(ask.q)
+        if not asked or not is_low_signal(asked) or board_key(ask.sight.session_key) is None:
+            return asked
+        routed = routing_of(tx, ask.sight.session_key, self._options(), view)
+        return expanded(asked, [*about(tx, ask.sight.session_key, view), *(r.anchor for r in routed[::-1])])
+
+    def _note(self, ask: SearchAsk, answer: SearchFound) -> None:
+        if self._audit is not None:
+            facts = {"q": ask.q[:200], "sessionKey": ask.sight.session_key, "mode": answer.mode}
+            counts = {"logs": len(answer.logs), "topics": len(answer.topics), "tookMs": answer.took_ms}
+            self._audit.write("search", {**facts, **counts})
+
+
+def cleaned(q: str) -> str:
+    """A question without injected context and transport decorations, at a length that can be searched."""
+    return " ".join(sanitise(q[: 20 * MAX_QUESTION]).split())[:MAX_QUESTION].strip()
+
+
+def expanded(question: str, more: Sequence[str]) -> str:
+    """A question that says little, with what the conversation is about; bounded."""
+    parts = dict.fromkeys(part for part in (question, *(cleaned(text)[:200] for text in more)) if part)
+    return " ".join(parts)[:EXPANDED].strip()
+
+
+def board_key(session_key: str | None) -> tuple[str, str | None] | None:
+    """The topic, and the task if it is one's, of a board chat."""
+    try:
+        key = board_key_of(session_key)
+    except InvalidInput:
+        return None
+    if key is None:
+        return None
+    return key.topic_id, key.task_id if isinstance(key, BoardTaskKey) else None
+
+
+def about(tx: Tx, session_key: str | None, view: View) -> list[str]:
+    """The names of the task and the topic of a board chat, as far as the view shows them."""
+    key = board_key(session_key)
+    if key is None:
+        return []
+    found = [task.title for task in tasks.get_many(tx, [key[1] or ""]) if view.sees(task.space_ids)]
+    return found + [topic.name for topic in topics.get_many(tx, [key[0]]) if view.sees(topic.space_ids)]
+
+
+def routing_of(tx: Tx, key: str | None, options: BoardConfig, view: View) -> list[routing.Routed]:
+    return [] if key is None else routing.recall(tx, key, options.routing_memory, view)
+
+
+def session_of(tx: Tx, key: str | None, routed: Sequence[routing.Routed]) -> Session:
+    """What the session is about: its board chat, and what it was lately sorted into."""
+    board = board_key(key)
+    topic_ids = {one.topic_id for one in routed[-4:]} | ({board[0]} if board else set())
+    task_ids = {one.task_id for one in routed[-4:]} | ({board[1]} if board else set())
+    return Session(key, frozenset(topic_ids), frozenset(id_ for id_ in task_ids if id_ is not None))
+
+
+def _asked_for(entry: Entry, ask: SearchAsk) -> bool:
+    sorted_ = ask.include_pending or entry.status is Classification.CLASSIFIED
+    return sorted_ and ask.sight.sees_agent(entry.agent_id)
+
+
+def _short(tx: Tx, ids: Sequence[str]) -> list[Entry]:
+    found: list[Entry] = []
+    for start in range(0, len(ids), _CHUNK):
+        rows = tx.conn.execute(_BY_ID, {"ids": ids[start : start + _CHUNK]}).mappings()
+        found += map(short_entry, rows)
+    return found
+
+
+def _chunked(tx: Tx, read: Callable[[Tx, Sequence[str]], list[T]], scores: dict[str, Score]) -> list[T]:
+    """The best of a kind, at most so many as one query takes."""
+    best = sorted(scores, key=lambda id_: -scores[id_].total)[:_CHUNK]
+    return read(tx, best) if best else []
+
+
+def _ranked(items: Sequence[T], scores: dict[str, Score]) -> list[Found[T]]:
+    order = sorted(items, key=lambda item: (-scores[item.id].total, item.id))
+    return [Found(item, scores[item.id].total, scores[item.id].parts) for item in order]
+
+
+_WANTED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_BY_ID = sa.select(*SHORT).where(table.c.id.in_(_WANTED), table.c.deleted_at.is_(None))

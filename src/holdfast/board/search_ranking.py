@@ -1,0 +1,97 @@
+"""How finds become ranked topics, tasks and entries: pure. The parts of a hit add up to its score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.board.recall import Recalled
+from holdfast.board.tags import name_key
+from holdfast.board.words import terms
+
+PER_ENTRY: Final = 0.18
+MOST_ENTRIES: Final = 6
+MOST_LENT: Final = 0.42
+EXACT_NAME: Final = 0.38
+NAME_BEGINS: Final = 0.2
+NAME_COVERED: Final = 0.16
+SESSION_PLACE: Final = 0.12
+SESSION_ENTRY: Final = 0.08
+LEAST_SHARE: Final = 0.1
+
+
+@dataclass(slots=True)
+class Score:
+    """A score as the sum of its parts; parts that are nothing are not named."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+    def add(self, name: str, value: float) -> None:
+        if value:
+            self.parts[name] = self.parts.get(name, 0.0) + value
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the session that asks has to do with: its key, and the topics and tasks it was lately about."""
+
+    key: str | None = None
+    topic_ids: frozenset[str] = frozenset()
+    task_ids: frozenset[str] = frozenset()
+
+
+def rank_entries(found: Iterable[Recalled], session: Session) -> dict[str, Score]:
+    """Entries with what they score by themselves, and a little more for those of the session that asks."""
+    scores: dict[str, Score] = {}
+    for one in found:
+        score = Score(dict(one.parts))
+        if session.key is not None and one.session_key == session.key:
+            score.add("session", SESSION_ENTRY)
+        scores[one.id] = score
+    return _worth_showing(scores)
+
+
+def rank_places(
+    found: Iterable[Recalled],
+    lent: Mapping[str, Sequence[float]],
+    near: frozenset[str],
+) -> dict[str, Score]:
+    """Topics or tasks by their own words and by what the entries in them lend; `near` are the session's."""
+    scores = {one.id: Score(dict(one.parts)) for one in found}
+    for id_, values in lent.items():
+        best = sorted(values, reverse=True)[:MOST_ENTRIES]
+        score = scores.setdefault(id_, Score())
+        score.add("entries", min(MOST_LENT, sum(value * PER_ENTRY for value in best)))
+    for id_ in near & scores.keys():
+        scores[id_].add("session", SESSION_PLACE)
+    return scores
+
+
+def by_place(entries: Iterable[tuple[str | None, float]]) -> dict[str, list[float]]:
+    """The scores of entries, by the topic or the task that they lie in."""
+    lent: dict[str, list[float]] = {}
+    for place, score in entries:
+        if place is not None:
+            lent.setdefault(place, []).append(score)
+    return lent
+
+
+def name_part(question: str, name: str) -> float:
+    """What it counts that a question names a topic: wholly, by its beginning, or by all of its words."""
+    asked, own = name_key(question), name_key(name)
+    if asked == own:
+        return EXACT_NAME
+    if len(asked) >= 2 and own.startswith(asked):
+        return NAME_BEGINS
+    words = set(terms(name))
+    return NAME_COVERED if words and words <= set(terms(question)) else 0.0
+
+
+def _worth_showing(scores: dict[str, Score]) -> dict[str, Score]:
+    best = max((score.total for score in scores.values()), default=0.0)
+    return {id_: score for id_, score in scores.items() if score.total >= LEAST_SHARE * best}

@@ -1,0 +1,171 @@
+"""`holdfast approvals`: what agents ask a person for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.groups import App, Group, json_option, pass_app
+from holdfast.cli.output import print_json, print_table, when
+
+if TYPE_CHECKING:
+    from holdfast.agents.approvals import AllowedCommand, Approval
+
+PREFIX = "appr-"
+
+
+@click.group(cls=Group)
+def approvals() -> None:
+    """What agents ask for: list, approve, deny, allow."""
+
+
+@approvals.command("list")
+@click.option("--all", "every", is_flag=True, help="Also what is decided or ran out of time.")
+@click.option("--allowed", "patterns", is_flag=True, help="The command patterns that run unasked, instead.")
+@click.option("--agent", "agent_id", metavar="ID", help="Only of this agent.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@json_option
+@pass_app
+def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: int, as_json: bool) -> None:
+    """What waits for a decision, newest first."""
+    from holdfast.agents.approvals import ApprovalStatus, allowlist, requests
+
+    with app.open() as hold, hold.store.read() as tx:
+        if patterns:
+            _print_patterns(allowlist.listing(tx, agent_id), as_json)
+            return
+        found = requests.listing(
+            tx,
+            status=None if every else ApprovalStatus.PENDING,
+            agent_ids=None if agent_id is None else frozenset((agent_id,)),
+            limit=limit,
+        )
+    if as_json:
+        print_json([approval_json(each) for each in found])
+        return
+    rows = [(a.id, a.agent_id, a.status, a.command, a.reason, when(a.expires_at)) for a in found]
+    columns = ["id", "agent", "status", "command", "why", "expires"]
+    print_table(columns, rows, empty="Nothing waits for approval.")
+
+
+@approvals.command()
+@click.argument("id_", metavar="ID")
+@json_option
+@pass_app
+def approve(app: App, id_: str, as_json: bool) -> None:
+    """Let one call run, once."""
+    from holdfast.agents.approvals import requests
+
+    with app.open() as hold, hold.store.write() as tx:
+        done = requests.approve(tx, id_, by=_me())
+    _told(done, as_json)
+
+
+@approvals.command()
+@click.argument("id_", metavar="ID")
+@json_option
+@pass_app
+def deny(app: App, id_: str, as_json: bool) -> None:
+    """Refuse one call."""
+    from holdfast.agents.approvals import requests
+
+    with app.open() as hold, hold.store.write() as tx:
+        done = requests.deny(tx, id_, by=_me())
+    _told(done, as_json)
+
+
+@approvals.command()
+@click.argument("what", metavar="ID|PATTERN")
+@click.option("--agent", "agent_id", metavar="ID", help="For this agent; else the default one.")
+@click.option("--pattern", metavar="GLOB", help="With an approval's id: allow this pattern.")
+@click.option("--remove", is_flag=True, help="Take the pattern back.")
+@json_option
+@pass_app
+def allow(
+    app: App, what: str, agent_id: str | None, pattern: str | None, remove: bool, as_json: bool
+) -> None:
+    """Let commands run unasked from now on.
+
+    With the id of an approval: approve it and allow its like. Else: allow a pattern.
+
+    \b
+    Example:
+      holdfast approvals allow 'git diff *' --agent work
+    """
+    from holdfast.agents.approvals import allow_always, allowlist
+
+    with app.open() as hold, hold.store.write() as tx:
+        if what.startswith(PREFIX):
+            _told(allow_always(tx, what, pattern=pattern, by=_me()), as_json)
+            return
+        agent = hold.settings.agent(agent_id or hold.settings.default_agent_id).id
+        if remove:
+            allowlist.disallow(tx, agent, what, by=_me())
+        else:
+            what = allowlist.allow(tx, agent, what, by=_me()).pattern
+    if as_json:
+        print_json({"agentId": agent, "pattern": what, "allowed": not remove})
+    else:
+        click.echo(f"Agent {agent} {'must ask for' if remove else 'may run'}: {what}")
+
+
+def approval_json(approval: Approval) -> dict[str, Any]:
+    from holdfast.clock import iso
+
+    def time(at: int | None) -> str | None:
+        return None if at is None else iso(at)
+
+    return {
+        "id": approval.id,
+        "agentId": approval.agent_id,
+        "sessionKey": approval.session_key,
+        "turnId": approval.turn_id,
+        "tool": approval.tool,
+        "command": approval.command,
+        "arguments": dict(approval.arguments),
+        "reason": approval.reason,
+        "status": approval.status,
+        "decidedBy": approval.decided_by,
+        "decidedAt": time(approval.decided_at),
+        "usedAt": time(approval.used_at),
+        "expiresAt": iso(approval.expires_at),
+        "createdAt": iso(approval.created_at),
+    }
+
+
+def _print_patterns(found: list[AllowedCommand], as_json: bool) -> None:
+    from holdfast.clock import iso
+
+    if as_json:
+        rows = [
+            {
+                "agentId": each.agent_id,
+                "pattern": each.pattern,
+                "source": each.source,
+                "lastUsedAt": None if each.last_used_at is None else iso(each.last_used_at),
+                "lastUsedCommand": each.last_used_command,
+            }
+            for each in found
+        ]
+        print_json(rows)
+        return
+    cells = [(p.agent_id, p.pattern, p.source, when(p.last_used_at), p.last_used_command) for p in found]
+    columns = ["agent", "pattern", "by", "last used", "with"]
+    print_table(columns, cells, empty="No patterns but those of the config (tools.exec.allowlist).")
+
+
+def _told(done: Approval, as_json: bool) -> None:
+    if as_json:
+        print_json(approval_json(done))
+    else:
+        click.echo(f"{done.status}: {done.command}")
+
+
+def _me() -> str:
+    import getpass
+
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (OSError, KeyError):
+        return "cli"

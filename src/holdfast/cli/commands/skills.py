@@ -1,0 +1,238 @@
+"""`holdfast skills`: what agents know how to do, and where to get more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.groups import App, Group, json_option, pass_app
+from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.cli.workspaces import workspace_of
+from holdfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from holdfast.agents.skills import Checked, Registry, SkillRoom
+    from holdfast.config import Config
+
+agent_option = click.option("--agent", "agent_id", metavar="ID", help="Of this agent; else the default one.")
+registry_option = click.option("--registry", metavar="URL", help="Else skills.registry.url of the config.")
+
+
+@click.group(cls=Group)
+def skills() -> None:
+    """List, info, check, search, install, update, publish."""
+
+
+@skills.command("list")
+@click.option("--eligible", "only", is_flag=True, help="Only those that can be used now.")
+@agent_option
+@json_option
+@pass_app
+def list_(app: App, only: bool, agent_id: str | None, as_json: bool) -> None:
+    """The skills of an agent."""
+    room, agent, _ = _room(app, agent_id)
+    found = [each for each in room.checked(agent) if each.eligible or not only]
+    if as_json:
+        print_json([skill_json(each) for each in found])
+        return
+    rows = [(c.skill.name, c.skill.tier.label, c.eligible, c.skill.description[:70]) for c in found]
+    print_table(["skill", "from", "ready", "for"], rows, empty="No skills.")
+
+
+@skills.command()
+@click.argument("name")
+@agent_option
+@json_option
+@pass_app
+def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
+    """One skill, and what stands in its way."""
+    room, agent, _ = _room(app, agent_id)
+    skill = room.found(agent).get(name)
+    each = next(c for c in room.checked(agent) if c.skill.name == skill.name)
+    if as_json:
+        print_json(skill_json(each) | {"body": skill.body})
+        return
+    fields = {
+        "name": skill.name,
+        "for": skill.description,
+        "from": f"{skill.tier.label} ({skill.path})",
+        "homepage": skill.homepage,
+        "ready": "yes" if each.eligible else "; ".join(reason.text for reason in each.reasons),
+        "slash command": skill.user_invocable,
+        "in the prompt": skill.model_invocable,
+        "calls": skill.dispatch_tool,
+    }
+    print_fields(fields)
+
+
+@skills.command()
+@agent_option
+@json_option
+@pass_app
+def check(app: App, agent_id: str | None, as_json: bool) -> None:
+    """Why skills are not offered: what is missing, hidden or broken."""
+    room, agent, _ = _room(app, agent_id)
+    found, states = room.found(agent), room.checked(agent)
+    if as_json:
+        print_json(
+            {
+                "ready": [each.skill.name for each in states if each.eligible],
+                "waiting": [skill_json(each) for each in states if not each.eligible],
+                "hidden": [{"name": s.name, "tier": s.tier.label, "path": str(s.path)} for s in found.hidden],
+                "broken": [{"path": str(b.path), "reason": b.reason} for b in found.broken],
+            }
+        )
+        return
+    rows = [(c.skill.name, "waits", "; ".join(r.text for r in c.reasons)) for c in states if not c.eligible]
+    rows += [(s.name, "hidden", f"{s.path} lies below another of that name") for s in found.hidden]
+    rows += [(b.path.parent.name, "broken", b.reason) for b in found.broken]
+    ready = sum(each.eligible for each in states)
+    print_table(["skill", "state", "why"], rows, empty=f"All {ready} skills are ready.")
+
+
+@skills.command()
+@click.argument("words", nargs=-1)
+@registry_option
+@json_option
+@pass_app
+def search(app: App, words: tuple[str, ...], registry: str | None, as_json: bool) -> None:
+    """Look for skills in the registry."""
+    found = _registry(app, registry).search(" ".join(words))
+    if as_json:
+        print_json([{"name": r.name, "version": r.version, "description": r.description} for r in found])
+        return
+    rows = [(r.name, r.version, r.description[:80]) for r in found]
+    print_table(["skill", "version", "for"], rows, empty="The registry has nothing like it.")
+
+
+@skills.command()
+@click.argument("name")
+@click.option("--version", help="This version; else the newest.")
+@click.option("--deps", is_flag=True, help="Install the programs that the skill needs, instead.")
+@click.option("--yes", is_flag=True, help="With --deps: do not ask.")
+@click.option("--force", is_flag=True, help="Replace a skill that was edited or is not from a registry.")
+@registry_option
+@json_option
+@pass_app
+def install(
+    app: App,
+    name: str,
+    version: str | None,
+    deps: bool,
+    yes: bool,
+    force: bool,
+    registry: str | None,
+    as_json: bool,
+) -> None:
+    """Install a skill from the registry. Nothing of it is run.
+
+    \b
+    Examples:
+      holdfast skills install notes --version 1.2.0
+      holdfast skills install github --deps
+    """
+    from holdfast.agents.skills import install as put
+
+    if deps:
+        _install_programs(app, name, yes)
+        return
+    skill = put(_registry(app, registry), app.home.skills, name, version=version, force=force)
+    if as_json:
+        print_json({"name": skill.name, "path": str(skill.path)})
+        return
+    click.echo(f"Skill {skill.name} is in {skill.folder}.")
+    if skill.install:
+        click.echo(f"It may need programs: holdfast skills install {skill.name} --deps")
+
+
+@skills.command()
+@click.argument("name", required=False)
+@click.option("--all", "every", is_flag=True, help="Every skill that came from a registry.")
+@click.option("--force", is_flag=True, help="Lose edits made since.")
+@registry_option
+@json_option
+@pass_app
+def update(app: App, name: str | None, every: bool, force: bool, registry: str | None, as_json: bool) -> None:
+    """Bring skills to their newest version."""
+    from holdfast.agents.skills import update as renew
+    from holdfast.agents.skills import update_all
+
+    if every == (name is not None):
+        raise InvalidInput("give a name or --all")
+    source = _registry(app, registry)
+    managed = app.home.skills
+    done = [renew(source, managed, name, force=force)] if name else update_all(source, managed, force=force)
+    if as_json:
+        print_json([{"name": u.name, "before": u.before, "after": u.after, "error": u.error} for u in done])
+        return
+    rows = [(u.name, u.before, u.after, u.error) for u in done]
+    print_table(["skill", "was", "is", "error"], rows, empty="No skill came from a registry.")
+
+
+@skills.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--to", "into", required=True, metavar="DIR", help="The registry's folder, to be served.")
+@click.option("--version", help="Else the version in SKILL.md.")
+@json_option
+@pass_app
+def publish(app: App, folder: Path, into: str, version: str | None, as_json: bool) -> None:
+    """Write a skill's archive and its entry in the index into a folder that any web server can give out."""
+    from holdfast.agents.skills import publish as put
+    from holdfast.clock import SystemClock
+
+    release = put(folder, Path(into), SystemClock(), version=version)
+    if as_json:
+        print_json({"name": release.name, "version": release.version, "sha256": release.sha256})
+    else:
+        click.echo(f"{release.name} {release.version} is in {Path(into) / release.archive}.")
+
+
+def skill_json(each: Checked) -> dict[str, Any]:
+    skill = each.skill
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "tier": skill.tier.label,
+        "location": str(skill.path),
+        "homepage": skill.homepage,
+        "eligible": each.eligible,
+        "reasons": [{"kind": reason.kind, "text": reason.text} for reason in each.reasons],
+        "userInvocable": skill.user_invocable,
+        "modelInvocable": skill.model_invocable,
+    }
+
+
+def _room(app: App, agent_id: str | None) -> tuple[SkillRoom, str, Config]:
+    from holdfast.agents.skills import SkillRoom
+    from holdfast.config import load_config
+
+    config = load_config(app.home.config)
+    agent = config.agent(agent_id or config.default_agent_id).id
+    room = SkillRoom(app.home, lambda: config, lambda id_: workspace_of(app.home, config, id_))
+    return room, agent, config
+
+
+def _registry(app: App, given: str | None) -> Registry:
+    from holdfast.agents.skills import Registry
+    from holdfast.config import load_config
+
+    url = given or load_config(app.home.config).skills.registry.url
+    if url is None:
+        raise InvalidInput("no registry is set", hint="Set skills.registry.url in the config, or --registry.")
+    return Registry(url)
+
+
+def _install_programs(app: App, name: str, yes: bool) -> None:
+    """Shows the one command first; without a yes to it nothing is run."""
+    from holdfast.agents.skills import carry_out, plan, surroundings
+
+    room, agent, config = _room(app, None)
+    chosen = plan(room.found(agent).get(name), config.skills.install, surroundings(config))
+    click.echo(f"This would run: {chosen.text}")
+    if yes or click.confirm("Run it?", default=False):
+        carry_out(chosen, agreed=chosen.text)
+        click.echo("Done.")
+    else:
+        click.echo("Nothing was run.")

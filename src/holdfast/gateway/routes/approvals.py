@@ -1,0 +1,132 @@
+"""`/api/approvals`: what agents ask a person for, and the person's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
+from holdfast.clock import iso
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
+from holdfast.gateway.tokens import Principal, Scope
+from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.log import Tx
+
+router = APIRouter(tags=["agents"], route_class=StrictRoute)
+
+MAX_PAGE = 499
+
+
+class ApprovalOut(Answer):
+    id: str
+    agent_id: str
+    session_key: str | None
+    turn_id: str | None
+    tool: str
+    command: str = Field(description="Exactly what would run: a mask could hide what is approved.")
+    arguments: dict[str, Any]
+    reason: str
+    status: ApprovalStatus
+    decided_by: str | None
+    decided_at: Iso | None
+    used_at: Iso | None
+    expires_at: Iso
+    created_at: Iso
+
+
+class DecisionIn(Wire):
+    """`allow` approves the call and lets commands of the pattern, else this very one, run unasked."""
+
+    decision: Literal["approve", "deny", "allow"]
+    pattern: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
+
+
+@router.get("/api/approvals", response_model=list[ApprovalOut])
+async def listing(
+    here: Here,
+    caller: Caller,
+    status: Literal["pending", "approved", "denied", "expired", "all"] = "pending",
+    agent_id: Annotated[str | None, Query(alias="agentId", max_length=256)] = None,
+    limit: Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")] = 100,
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    cursor: CursorParam = None,
+) -> Response:
+    """Calls that wait for a decision, or were decided, newest first."""
+    most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
+    agents = _agents(caller, agent_id)
+
+    def read() -> list[Approval]:
+        with here.hold.store.read() as tx:
+            wanted = None if status == "all" else ApprovalStatus(status)
+            return requests.listing(tx, status=wanted, agent_ids=agents, limit=most + 1, offset=skip)
+
+    rows = await here.hold.threads(read)
+    more = len(rows) > most and skip + most <= MAX_OFFSET
+    return page([approval_json(row) for row in rows[:most]], skip + most if more else None)
+
+
+@router.post("/api/approvals/{id}", response_model=ApprovalOut)
+async def decide(
+    here: Here, caller: Caller, id_: Annotated[str, Path(alias="id", max_length=256)], body: DecisionIn
+) -> Response:
+    """Answer: only who may administer decides what an agent may run."""
+    caller.require(Scope.ADMIN)
+    by = f"token:{caller.name}"
+
+    def write() -> Approval:
+        with here.hold.store.write() as tx:
+            _require_visible(tx, caller, id_)
+            if body.decision == "allow":
+                return allow_always(tx, id_, pattern=body.pattern, by=by)
+            return (requests.approve if body.decision == "approve" else requests.deny)(tx, id_, by=by)
+
+    return json_response(approval_json(await here.hold.threads(write)))
+
+
+def look(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """What a change of kind `approval` is about."""
+    return {a.id: approval_json(requests.seen(a, tx.now)) for a in requests.get_many(tx, ids)}
+
+
+def approval_json(approval: Approval) -> dict[str, Any]:
+    return {
+        "id": approval.id,
+        "agentId": approval.agent_id,
+        "sessionKey": approval.session_key,
+        "turnId": approval.turn_id,
+        "tool": approval.tool,
+        "command": approval.command,
+        "arguments": dict(approval.arguments),
+        "reason": approval.reason,
+        "status": approval.status,
+        "decidedBy": approval.decided_by,
+        "decidedAt": _time(approval.decided_at),
+        "usedAt": _time(approval.used_at),
+        "expiresAt": iso(approval.expires_at),
+        "createdAt": iso(approval.created_at),
+    }
+
+
+def _agents(caller: Principal, agent_id: str | None) -> frozenset[str] | None:
+    """Whose approvals the caller sees; they lie in no space, so that one limited to spaces sees none."""
+    agents = frozenset[str]() if caller.spaces is not None else caller.agents
+    if agent_id is None:
+        return agents
+    return frozenset((agent_id,)) if agents is None else agents & {agent_id}
+
+
+def _require_visible(tx: Tx, caller: Principal, id_: str) -> None:
+    agents = _agents(caller, None)
+    if agents is not None and requests.get(tx, id_).agent_id not in agents:
+        raise requests.unknown(id_)
+
+
+def _time(at: int | None) -> str | None:
+    return None if at is None else iso(at)

@@ -1,0 +1,205 @@
+"""Where the board meets the search index: neither room knows the other, both are known here.
+
+The index holds what was said, and the board's topics and tasks; the board asks it through `IndexRecall`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import sqlalchemy as sa
+
+from holdfast.board import tasks, topics
+from holdfast.board.recall import Kind, Recalled, Recollection, Wanted
+from holdfast.board.semantic import semantic_text, topic_text
+from holdfast.board.tables import tasks as task_table
+from holdfast.board.tables import topics as topic_table
+from holdfast.clock import Clock
+from holdfast.config.board import BoardConfig
+from holdfast.log import Change, Entry, EntryType, Tx
+from holdfast.memory.documents import Document, Filter, Source
+from holdfast.memory.echoes import without_echoes
+from holdfast.memory.embedding import ENOUGH
+from holdfast.memory.following import plain_text
+from holdfast.memory.question import Query, understand
+from holdfast.memory.scoring import Scored, Scoring, rank
+
+if TYPE_CHECKING:
+    from holdfast.memory import MemoryService
+    from holdfast.memory.engine.protocol import View
+
+MAX_PLACES: Final = 20_000
+_SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
+_PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
+_KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
+_INLINE: Final = 2_000
+_CHUNK: Final = 500
+_OF_PLACES: Final = Scoring(passage=0.0, curated=0.0, statement=0.0, speaker=0.0, time=0.0, quotas={})
+
+
+def findable_text(options: Callable[[], BoardConfig]) -> Callable[[Entry], str | None]:
+    """What of an entry goes into the index: its words as the board reads them, without quoted memory."""
+
+    def text_of(entry: Entry) -> str | None:
+        if entry.type is EntryType.IMPORT:
+            return plain_text(entry)
+        text = semantic_text(entry, tool_traces=options().search.include_tool_call_logs)
+        return (without_echoes(text) if entry.role == "assistant" else text).strip() or None
+
+    return text_of
+
+
+class BoardPlaces:
+    """The board's topics and tasks as documents: name, description and plain tags; never a digest."""
+
+    def changed(self, tx: Tx, batch: Sequence[Change]) -> Mapping[str, Document | None]:
+        kinds = ("topic.", "task.")
+        ids = {c.entity_id for c in batch if c.type.startswith(kinds)}
+        found: dict[str, Document | None] = dict.fromkeys(sorted(ids))
+        return found | {d.id: d for d in _documents(tx, sorted(ids))}
+
+    def all(self, tx: Tx) -> Sequence[Document]:
+        found: list[Document] = []
+        for table in (topic_table, task_table):
+            query = sa.select(table.c.id).order_by(table.c.updated_at.desc()).limit(MAX_PLACES)
+            ids = list(tx.conn.execute(query).scalars())
+            for start in range(0, len(ids), _CHUNK):
+                found += _documents(tx, ids[start : start + _CHUNK])
+        return found
+
+
+def _documents(tx: Tx, ids: Sequence[str]) -> list[Document]:
+    if not ids:
+        return []
+    of_topics = [
+        Document(
+            id=one.id,
+            text=topic_text(one.name, one.description, one.tags),
+            source="topic",
+            spaces=one.space_ids,
+            topic=one.id,
+            at=one.created_at,
+        )
+        for one in topics.get_many(tx, ids)
+    ]
+    of_tasks = [
+        Document(
+            id=one.id,
+            text=topic_text(one.title, one.description, one.tags),
+            source="task",
+            spaces=one.space_ids,
+            topic=one.topic_id,
+            task=one.id,
+            at=one.created_at,
+        )
+        for one in tasks.get_many(tx, ids)
+    ]
+    return [*of_topics, *of_tasks]
+
+
+class IndexRecall:
+    """The board's questions, put to the one index of the home."""
+
+    def __init__(
+        self,
+        memory: Callable[[], MemoryService],
+        options: Callable[[], BoardConfig],
+        scoring: Callable[[], Scoring],
+        clock: Clock,
+    ) -> None:
+        self._memory = memory
+        self._options = options
+        self._scoring = scoring
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._followed = -1
+        self._kept = threading.Lock()
+        self._vectors: OrderedDict[tuple[str, frozenset[str]], tuple[Any, str]] = OrderedDict()
+
+    def search(self, wanted: Wanted) -> Recollection:
+        behind = self._follow(wanted.seq)
+        began = time.thread_time()
+        within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
+        said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within))
+        placed = self._view(Filter(sources=_PLACED, spaces=wanted.spaces, topics=within))
+        query = self._prepared(wanted.question, said)
+        embed_ms = (time.thread_time() - began) * 1000
+        scoring = replace(self._scoring(), quotas={})
+        logs = rank(query, said, scoring, limit=wanted.logs) if wanted.logs else []
+        near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
+        places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
+        mode = "hybrid" if query.vector is not None else "text"
+        return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
+
+    def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
+        """The topics that a text may belong to, as the classifier asks for them: by name or by what was said."""
+        found = self.search(Wanted(question=text, spaces=spaces, logs=24, places=limit, seq=-1))
+        named = [one.topic_id for one in found.places if one.topic_id is not None]
+        said = [one.topic_id for one in found.logs if one.topic_id is not None]
+        mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]
+        return list(dict.fromkeys([*mixed, *said, *named]))[:limit]
+
+    def _view(self, wanted: Filter) -> View:
+        return self._memory().index.view(wanted)
+
+    def _follow(self, seq: int) -> int:
+        """Read your own writes: take in what is new, once for all who ask at the same time."""
+        if 0 <= seq <= self._followed:
+            return 0
+        with self._lock:
+            if 0 <= seq <= self._followed:
+                return 0
+            behind = self._memory().follow(_INLINE)
+            if behind == 0 and seq >= 0:
+                self._followed = seq
+            return behind
+
+    def _prepared(self, question: str, view: View) -> Query:
+        query = understand(question, self._clock.now())
+        if not view.count:
+            return replace(query, vector=None)
+        vector, fingerprint = self._vector(query.dense_text, view)
+        return query.with_vector(vector, fingerprint)
+
+    def _vector(self, text: str, view: View) -> tuple[Any, str]:
+        """The question's vector; asked again soon, as it is typed or sent twice, it costs nothing."""
+        chain = self._memory().chain
+        covered = {
+            embedder.id.fingerprint: view.with_vector(embedder.id.fingerprint) / max(1, view.count)
+            for embedder in chain.preferred
+        }
+        key = (text, frozenset(name for name, share in covered.items() if share >= ENOUGH))
+        with self._kept:
+            if key in self._vectors:
+                self._vectors.move_to_end(key)
+                return self._vectors[key]
+        made = chain.question(text, covered)
+        found = (made.vector, made.embedder.id.fingerprint)
+        with self._kept:
+            self._vectors[key] = found
+            while len(self._vectors) > self._options().search.embed_query_cache_size:
+                self._vectors.popitem(last=False)
+        return found
+
+
+def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
+    documents = view.documents(np.array([one.number for one in scored], np.int64)) if scored else []
+    return [
+        Recalled(
+            id=document.id,
+            kind=_KINDS.get(document.source, "log"),
+            score=one.score,
+            parts=one.parts,
+            topic_id=document.topic,
+            task_id=document.task,
+            session_key=document.session,
+        )
+        for one, document in zip(scored, documents, strict=True)
+        if document is not None
+    ]
