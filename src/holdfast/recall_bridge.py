@@ -138,7 +138,7 @@ class IndexRecall:
         return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
 
     def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
-        """The topics that a text may belong to, as the classifier asks for them: by name or by what was said."""
+        """The topics that a text may belong to, as the classifier asks: by name, or by what was said."""
         found = self.search(Wanted(question=text, spaces=spaces, logs=24, places=limit, seq=-1))
         named = [one.topic_id for one in found.places if one.topic_id is not None]
         said = [one.topic_id for one in found.logs if one.topic_id is not None]

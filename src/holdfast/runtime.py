@@ -11,6 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.board import pending, routing, spaces_of_entries
+from holdfast.board.classifier import Classifier
+from holdfast.board.digests import KIND as DIGEST
+from holdfast.board.digests import Digester
+from holdfast.board.ingest import prepare
+from holdfast.board.pending import KIND as CLASSIFY
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config, ConfigStore
 from holdfast.home import Home
@@ -21,6 +27,7 @@ from holdfast.log import (
     Retention,
     Store,
     Threads,
+    Tx,
     agenda,
     entries,
     open_store,
@@ -32,9 +39,12 @@ from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.memory.cycles import MemoryCycles
 
 if TYPE_CHECKING:
+    from holdfast.board.context_room import Board
+    from holdfast.config.board import BoardConfig
     from holdfast.config.memory import MemoryConfig
     from holdfast.memory import MemoryService
     from holdfast.memory.collections import Collection
+    from holdfast.recall_bridge import IndexRecall
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +67,9 @@ class Holdfast:
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
         self._lock = threading.Lock()
+        self._board_lock = threading.Lock()
         self._memory: MemoryService | None = None
+        self._board: Board | None = None
 
     @property
     def settings(self) -> Config:
@@ -85,6 +97,14 @@ class Holdfast:
                 self._memory = _open_memory(self)
             return self._memory
 
+    @property
+    def board(self) -> Board:
+        """The board room, with the index of memory behind its search; that is opened when first searched."""
+        with self._board_lock:
+            if self._board is None:
+                self._board = _open_board(self)
+            return self._board
+
     def collections(self, agent_id: str) -> list[Collection]:
         """The collections of an agent, without opening the index."""
         from holdfast.memory.collections import configured_collections
@@ -93,6 +113,8 @@ class Holdfast:
 
     def close(self) -> None:
         self.threads.close()
+        if self._board is not None:
+            self._board.close()
         if self._memory is not None:
             self._memory.close()
         self.store.close()
@@ -134,6 +156,7 @@ class Services:
             hold.workspace,
         )
         self.cycles.register(self.runner)
+        self._register_board()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
@@ -142,6 +165,7 @@ class Services:
         bridge.start()
         await self.hold.threads(self._schedule_retention)
         await self.hold.threads(self.cycles.schedule_boot)
+        await self.hold.threads(self._schedule_backlog)
         tasks = [
             asyncio.create_task(self.feed.run(), name="feed"),
             asyncio.create_task(self.runner.run(), name="runner"),
@@ -166,13 +190,34 @@ class Services:
         self.stopping.set()
         self.feed.close()
 
+    def _register_board(self) -> None:
+        """Sorting and digests. A model that helps with them comes with the agents; rules alone serve."""
+        hold = self.hold
+
+        def options() -> BoardConfig:
+            return hold.settings.board
+
+        classifier = Classifier(hold.store, hold.threads, options, candidates=_index_recall(hold))
+        self.runner.register(CLASSIFY, classifier.kind())
+        self.runner.register(DIGEST, Digester(hold.store, hold.threads, options).kind())
+
+    def _schedule_backlog(self) -> None:
+        """What waits to be sorted, and was perhaps written by an older or another program."""
+        options = self.hold.settings.board.classifier
+        if options.enabled:
+            with self.hold.store.write(ordered=False) as tx:
+                pending.backlog(tx, options)
+
+    def _sweep_routing(self, tx: Tx) -> int:
+        return routing.sweep(tx, self.hold.settings.board.routing_memory)
+
     async def _ingest(self, job: agenda.Job) -> None:
         """Write what was accepted by `POST /api/ingest`, and finish its agenda item, in one transaction."""
         drafts = drafts_from(job.item.payload)
 
         def write() -> None:
             with self.hold.store.write() as tx:
-                entries.load(tx, drafts)
+                entries.load(tx, [prepare(tx, draft, self.hold.settings.board) for draft in drafts])
                 job.settle(tx)
 
         await self.hold.threads(write)
@@ -181,6 +226,7 @@ class Services:
         removed = await self.hold.threads(prune, self.hold.store, _retention(self.hold.settings))
         if any(removed.values()):
             log.info("retention removed %s", {k: v for k, v in removed.items() if v})
+        await self.hold.threads(self.hold.store.run, self._sweep_routing)
         await self.hold.threads(self._schedule_retention, after=job)
 
     def _schedule_retention(self, after: agenda.Job | None = None) -> None:
@@ -199,6 +245,7 @@ def _open_memory(hold: Holdfast) -> MemoryService:
     from holdfast.memory.embedding import chain_from
     from holdfast.memory.fallback import FallbackMemory
     from holdfast.memory.qmd import QmdMemory
+    from holdfast.recall_bridge import BoardPlaces, findable_text
 
     chain = chain_from(hold.settings.memory.search.embedding, os.environ)
     qmd = QmdMemory(
@@ -210,15 +257,43 @@ def _open_memory(hold: Holdfast) -> MemoryService:
     )
     builtin = open_memory(
         hold.home.index,
+        engine=hold.settings.memory.search.engine,
         chain=chain,
         workspace=hold.workspace,
         config=hold.settings_for_memory,
-        follow=lambda index, catalogue: LogFollower(hold.store, index, catalogue, chain.base),
+        follow=lambda index, catalogue: LogFollower(
+            hold.store,
+            index,
+            catalogue,
+            chain.base,
+            text_of=findable_text(lambda: hold.settings.board),
+            spaces_of=spaces_of_entries,
+            places=BoardPlaces(),
+        ),
         store=hold.store,
         clock=hold.clock,
         readable=qmd.exported,
     )
     return FallbackMemory(builtin, qmd, config=hold.settings_for_memory, clock=hold.clock)
+
+
+def _open_board(hold: Holdfast) -> Board:
+    from holdfast.board.audit import Audit
+    from holdfast.board.context_room import Board
+
+    audit = Audit(hold.home.path / "logs" / "board.jsonl", lambda: hold.settings.board.audit, hold.clock)
+    return Board(hold.store, lambda: hold.settings.board, recall=_index_recall(hold), audit=audit)
+
+
+def _index_recall(hold: Holdfast) -> IndexRecall:
+    from holdfast.memory.scoring import Scoring
+    from holdfast.recall_bridge import IndexRecall
+
+    def scoring() -> Scoring:
+        dense, lexical = hold.settings.memory.search.normalised
+        return Scoring(dense=dense, lexical=lexical)
+
+    return IndexRecall(lambda: hold.memory, lambda: hold.settings.board, scoring, hold.clock)
 
 
 def open_home(

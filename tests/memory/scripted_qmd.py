@@ -37,7 +37,7 @@ known = json.loads(book.read_text()) if book.exists() else {}
 def found(line, collections):
     words = [w.lower() for w in re.findall(r"\w+", line)]
     for name in collections:
-        for path in sorted(Path(known[name][0]).rglob("*.md")):
+        for path in sorted(Path(known[name][0]).glob(known[name][1])):
             text = path.read_text()
             if words and all(w in text.lower() for w in words):
                 yield name, path

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,8 @@ def test_the_pause_grows_with_each_failure_up_to_a_limit(clock: ManualClock) -> 
 def test_before_its_first_update_qmd_is_not_asked(bench: Bench) -> None:
     bench.memory.builtin.update("main")
     found = bench.ask("staging deploy")
-    assert (found.fallback, found.diagnostics.backend) == (f"qmd: {NOT_READY}", "builtin")
+    assert found.diagnostics.backend == "builtin"
+    assert (found.fallback or "").startswith(f"qmd: {NOT_READY}")
     assert bench.program.calls == []
 
 
@@ -364,7 +365,7 @@ def test_vectors_that_cannot_be_made_stop_nothing(bench: Bench) -> None:
     [
         ("What did Ines say about the boathouse?", ["Ines", "say", "boathouse"]),
         ("Wo ist der Schlüssel?", ["Schlüssel"]),
-        ('ERR_7F3A-22 -vpn "quoted', ["ERR", "7F3A-22", "vpn", "quoted"]),
+        ('ERR_7F3A-22 -vpn "quoted', ["ERR_7F3A-22", "vpn", "quoted"]),
         ("who is it?", ["who", "is", "it"]),
     ],
 )
@@ -392,10 +393,8 @@ def test_no_question_makes_lines_that_qmd_would_misread(question: str) -> None:
     )
 )
 def test_any_json_is_results_or_a_failure(value: object) -> None:
-    try:
+    with suppress(QmdFailed):
         assert isinstance(hits_from(json.dumps(value)), list)
-    except QmdFailed:
-        pass
 
 
 def test_nothing_of_a_process_is_left_when_it_ends(program: ScriptedQmd, tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def _word(text: str) -> str:
     return _GLUE.join(map(re.escape, text))
 
 
-_NAMES: Final = "|".join(map(_word, ("clawboard", "holdfast", "begin_", "end_", "internal", "system", "inst")))
+_NAMES: Final = "|".join(
+    map(_word, ("clawboard", "holdfast", "begin_", "end_", "internal", "system", "inst"))
+)
 _TAGS: Final = "|".join(
     map(_word, ("holdfast", "begin_", "end_", "system", "developer", "assistant", "im_start", "im_end"))
 )
@@ -53,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled list. `value` says how late it is cut, `floor` how many lines it keeps while others have more."""
+    """A titled list. `value` says how late it is cut, `floor` how many lines it keeps if others have more."""
 
     layer: str
     title: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from holdfast.board.visibility import View, resolve
 from holdfast.log import Tx
@@ -29,3 +30,6 @@ class Sight:
 
     def sees_agent(self, agent_id: str | None) -> bool:
         return self.agents is None or agent_id in self.agents
+
+
+EVERYWHERE: Final = Sight()

@@ -208,6 +208,11 @@ class MemorySearch(Weights):
     profile: Literal["builtin", "qmd"] = key(
         "builtin", "Usual weights: `builtin` 0.6/0.4, `qmd` 0.7/0.3; weights that are given win."
     )
+    engine: Literal["auto", "embedded", "postgres"] = key(
+        "auto",
+        "Where the index lies: `embedded` beside the home, exact and local, for one gateway; `postgres` in"
+        " the store's database, shared between gateways. `auto` is `embedded`.",
+    )
     chunking: Chunking = part("How files are cut.")
     embedding: Embedding = part("Where embeddings come from.")
     rerank: Rerank = part("A second look at the best results.")

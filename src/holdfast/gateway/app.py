@@ -17,11 +17,15 @@ from holdfast.gateway.guard import Draining, Guard, Limits
 from holdfast.gateway.metrics import Measured
 from holdfast.gateway.routes import (
     attachments,
+    classifier,
     context,
+    context_block,
     drafts,
     engine,
     feed,
+    graph,
     log,
+    search,
     sessions,
     spaces,
     system,
@@ -67,6 +71,8 @@ def create_app(hold: Holdfast) -> FastAPI:
     contract.install(app)
     for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks, attachments, drafts):
         app.include_router(part.router)
+    for board in (context_block, search, graph, classifier):
+        app.include_router(board.router)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
         Guard,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Query
 
 from holdfast.board import View, parse_allowed, resolve
+from holdfast.board.context_sight import Sight
 from holdfast.board.visibility import spaces_of_entries, spaces_of_tasks, spaces_of_topics
 from holdfast.errors import Forbidden, NotFound
 from holdfast.gateway.access import sees_change
@@ -59,6 +60,17 @@ EVERYWHERE: Final = Ask()
 
 Placed = Annotated[Ask, Depends(_placed)]
 Asked = Annotated[Ask, Depends(_asked)]
+
+
+def sight_of(ask: Ask, caller: Principal) -> Sight:
+    """The same for what is kept by where one looks from: a value, not yet a view."""
+    return Sight(
+        space_id=ask.space_id,
+        session_key=ask.session_key,
+        allowed_ids=parse_allowed(ask.allowed),
+        principal_spaces=caller.spaces,
+        agents=caller.agents,
+    )
 
 
 def own_view(caller: Principal) -> View:

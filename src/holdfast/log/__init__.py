@@ -11,6 +11,7 @@ from holdfast.log.bridge import Bridge
 from holdfast.log.changes import Change
 from holdfast.log.check import check
 from holdfast.log.copy import copy
+from holdfast.log.entering import Entered, enter
 from holdfast.log.entries import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
 from holdfast.log.feed import Feed, Ping, Reset, Waiter
 from holdfast.log.owner import this_process
@@ -26,6 +27,7 @@ __all__ = [
     "Change",
     "Classification",
     "Cursor",
+    "Entered",
     "Entry",
     "EntryDraft",
     "EntryFilter",
@@ -48,6 +50,7 @@ __all__ = [
     "changes",
     "check",
     "copy",
+    "enter",
     "entries",
     "ingest",
     "leases",

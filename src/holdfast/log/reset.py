@@ -72,6 +72,21 @@ def zone(name: str) -> ZoneInfo:
         ) from error
 
 
+def local_zone() -> ZoneInfo:
+    """The zone of this machine, as far as it tells one by name; else UTC."""
+    import os
+    from pathlib import Path
+
+    named = (
+        os.environ.get("TZ", "").lstrip(":")
+        or str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
+    )
+    try:
+        return ZoneInfo(named) if named else ZoneInfo("UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
 def expiry(last_activity_ms: int, policy: ResetPolicy, tz: ZoneInfo) -> Expiry | None:
     """When a session last used at that time goes stale; None if it never does."""
     ends: list[Expiry] = []

@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.memory.backend import MemoryService, rules_of
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter
-from holdfast.memory.engine.protocol import Index
+from holdfast.memory.engine import Engine, Index, open_index
 from holdfast.memory.following import LogFollower, SpacesOf, TextOf, plain_text
 from holdfast.memory.results import Diagnostics, Found, Hit
 from holdfast.memory.scope import PRIVATE, Chat
@@ -47,14 +47,19 @@ __all__ = [
 
 
 def open_memory(
-    folder: Path, *, follow: Callable[[Index, Catalogue], LogFollower] | None = None, **options: Any
+    folder: Path,
+    *,
+    follow: Callable[[Index, Catalogue], LogFollower] | None = None,
+    engine: Engine = "auto",
+    **options: Any,
 ) -> Memory:
     """Memory over the index in `folder`, made if it is not there; the other options are those of `Memory`."""
-    from holdfast.memory.engine.embedded import EmbeddedIndex
-
-    index = EmbeddedIndex(folder)
+    index = open_index(folder, options.get("store"), engine)
     try:
         catalogue = Catalogue(folder / "catalogue.db")
+        if catalogue.fact("index") != index.identity:
+            catalogue.forget_files()
+            catalogue.put_fact("index", index.identity)
         follower = None if follow is None else follow(index, catalogue)
         return Memory(index, catalogue, follower=follower, **options)
     except BaseException:

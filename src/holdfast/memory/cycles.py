@@ -151,7 +151,7 @@ class MemoryCycles:
     async def _update(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
         if agent in self._agents():
-            told = _Teller(self._store, agent)
+            told = Teller(self._store, agent)
             done = await self._threads(lambda: self._memory().update(agent, progress=told.progress))
             for problem in done.problems:
                 log.warning("memory of agent %s: %s", agent, problem)
@@ -160,7 +160,7 @@ class MemoryCycles:
     async def _embed(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
         if agent in self._agents():
-            told = _Teller(self._store, agent)
+            told = Teller(self._store, agent)
             await self._threads(lambda: self._memory().refine(agent, progress=told.progress))
             await self._again(job, int(self._config(agent).search.update.embed_interval))
 
@@ -187,18 +187,20 @@ class MemoryCycles:
             _enqueue(tx, item.kind, agent, tx.now + int(wait))
 
 
-class _Teller:
+class Teller:
     """Tells pages how far long work has come, at most once a second; short work says nothing."""
 
-    def __init__(self, store: Store, agent: str) -> None:
+    def __init__(self, store: Store, agent: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._agent = agent
-        self._next = time.monotonic() + _TELL_SECONDS
+        self._now = now
+        self._next = now() + _TELL_SECONDS
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        if time.monotonic() < self._next:
+        now = self._now()
+        if now < self._next:
             return
-        self._next = time.monotonic() + _TELL_SECONDS
+        self._next = now + _TELL_SECONDS
         told = {"agentId": self._agent, "stage": stage, "done": done, "total": total}
         with self._store.write() as tx:
             changes.emit(tx, PROGRESS, self._agent, told)

@@ -130,7 +130,7 @@ class LogFollower:
             present: dict[str, Document | None] = {d.id: d for d in self._places.all(tx)}
         view = self._index.view(Filter(sources=_PLACES))
         known = {d.id for d in view.documents(view.recent(view.count)) if d is not None}
-        self._settle_places({id_: None for id_ in known} | present)
+        self._settle_places(dict.fromkeys(known) | present)
 
     def _settle_places(self, documents: Mapping[str, Document | None]) -> None:
         """Put in what changed; one that lies in other spaces than before takes its entries along."""

@@ -57,6 +57,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "curated": st.booleans(),
     "since": st.integers(0, 5),
     "until": st.integers(0, 6),
+    "chatter_since": st.integers(0, 5),
     "exclude": st.frozensets(st.sampled_from(IDS), max_size=2),
 }
 filters = st.lists(st.sampled_from(sorted(FIELDS)), max_size=2, unique=True).flatmap(

@@ -210,8 +210,9 @@ def test_writers_in_two_processes_leave_every_count_right(index: PostgresIndex, 
         assert writer.stdout is not None
         assert writer.stdout.readline() == "open\n"
     for writer in writers:
-        writer.communicate("go\n")
-        assert writer.returncode == 0
+        assert writer.stdin is not None
+        print("go", file=writer.stdin, flush=True)
+    assert [writer.wait() for writer in writers] == [0, 0]
     view = index.view(Filter())
     before = view.lexical(["kelp", "tide", "ann"], 100)
     assert index.count == view.count == 45

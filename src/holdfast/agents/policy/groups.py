@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 GROUP: Final = "group:"
@@ -64,6 +65,11 @@ class Expansion:
 
 def expand(names: Iterable[str], known: frozenset[str]) -> Expansion:
     """Groups first, then globs over what is known; a name that finds nothing is told, never guessed."""
+    return _expanded(tuple(names), known)
+
+
+@lru_cache(maxsize=4096)
+def _expanded(names: tuple[str, ...], known: frozenset[str]) -> Expansion:
     tools: set[str] = set()
     unknown: list[str] = []
     for name in names:

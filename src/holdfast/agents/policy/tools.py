@@ -131,10 +131,10 @@ def _decide(tool: str, policy: Policy, situation: Situation, known: frozenset[st
 
 
 def _decisive(steps: tuple[Step, ...]) -> Step:
-    """The first refusal behind the allow lists, else the last word of profile and lists."""
+    """The word of profile and lists if it is no, else the first refusal behind them, else their yes."""
     base = next(step for step in reversed(steps[:2]) if step.says is not None)
     refusals = (step for step in steps[2:] if step.says is False)
-    return next(refusals, base)
+    return next(refusals, base) if base.says else base
 
 
 Said = tuple[bool | None, str]

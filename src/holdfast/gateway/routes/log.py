@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.responses import Response
 
 from holdfast.board import log_view
+from holdfast.board.ingest import prepare
 from holdfast.errors import InvalidInput, TooLarge
 from holdfast.gateway.access import repeated, require_write
 from holdfast.gateway.bodies import DirectRoute, StrictRoute
@@ -34,7 +35,7 @@ async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = 
     def write() -> entries.Appended:
         with here.hold.store.write() as tx:
             require_places(tx, caller, [draft])
-            done = entries.append(tx, draft)
+            done = entries.append(tx, prepare(tx, draft, here.hold.settings.board))
             if not done.created:
                 repeated(done.entry, shown=shows(tx, caller, own_view(caller), done.entry))
             return done

@@ -257,7 +257,7 @@ class Runner:
             event = Expire(owner_dead=True, retry=kind.retry)
         except HoldfastError as error:
             event = Fail(self.owner, error.message, kind.retry)
-        except Exception as error:
+        except Exception as error:  # a handler's bug must not end the runner: it is logged
             log.exception("agenda item %s (%s) failed", job.item.id, job.item.kind)
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
         try:

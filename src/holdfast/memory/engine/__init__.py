@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import InvalidInput
-from holdfast.log import Store
 from holdfast.memory.engine.protocol import UNCHANGED, Index, Metadata, Top, Unchanged, View
+
+if TYPE_CHECKING:
+    from holdfast.log import Store
 
 __all__ = ["UNCHANGED", "Engine", "Index", "Metadata", "Top", "Unchanged", "View", "open_index"]
 

@@ -27,7 +27,7 @@ create table docs (
     to_line integer, payload text not null, length integer not null, terms bigint[] not null,
     freqs smallint[] not null);
 create index docs_scope on docs (grp, at, curated, num);
-create index docs_place on docs (thread, ordinal);
+create index docs_place on docs (thread, ordinal, num);
 create index docs_at on docs (at);
 create index docs_terms on docs using gin (terms);
 create table counts (

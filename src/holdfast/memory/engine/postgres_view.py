@@ -34,12 +34,14 @@ class PostgresView:
         self._connection = connections.snapshot()
         weakref.finalize(self, connections.give_back, self._connection)
         condition, values = rows.coarse(wanted)
-        asked = f"select code, population, total_length from groups where {condition}"
+        asked = f"""select code, population, total_length, (select count(*) from groups)
+            from groups where {condition}"""
         groups = self._all(asked, values)
-        self._groups = [code for code, _, _ in groups]
-        self._population = sum(population for _, population, _ in groups)
-        self._length = sum(length for _, _, length in groups)
-        self._where, self._values = rows.fine(wanted, None if condition == "true" else self._groups)
+        self._groups = [code for code, *_ in groups]
+        self._population = sum(population for _, population, _, _ in groups)
+        self._length = sum(length for _, _, length, _ in groups)
+        everywhere = bool(groups) and len(groups) == groups[0][3]
+        self._where, self._values = rows.fine(wanted, None if everywhere else self._groups)
 
     def _all(self, query: str, values: Any) -> list[Any]:
         with told():
@@ -73,8 +75,8 @@ class PostgresView:
         if wanted is None:
             return np.zeros(len(numbers), np.float32)
         query = f"""select d.num, {_BM25} from docs d
-            where d.num = any(%(nums)s) and d.terms && %(terms)s::bigint[]"""
-        found = dict(self._all(query, {**wanted, "nums": numbers.tolist()}))
+            where d.num = any(%(nums)s::bigint[]) and d.terms && %(terms)s::bigint[]"""
+        found = dict(self._all(query, {**wanted, "nums": rows.listed(numbers.tolist())}))
         return np.array([found.get(number, 0.0) for number in numbers.tolist()], np.float32)
 
     def _weighed(self, terms: Sequence[str]) -> dict[str, Any] | None:
@@ -82,13 +84,17 @@ class PostgresView:
         keys = rows.signed_keys(dict.fromkeys(terms))
         counted = """select term, sum(documents)::bigint from counts
             where term = any(%s::bigint[]) and grp = any(%s::int[]) group by term"""
-        having = dict(self._all(counted, (keys, self._groups))) if keys and self._groups else {}
+        having = (
+            dict(self._all(counted, (rows.listed(keys), rows.listed(self._groups))))
+            if keys and self._groups
+            else {}
+        )
         known = [key for key in keys if having.get(key)]
         if not known:
             return None
         average = max(self._length / self._population, 1.0)
         return {
-            "terms": known,
+            "terms": rows.listed(known),
             "factors": [(K1 + 1) * idf(self._population, having[key]) for key in known],
             "flat": K1 * (1 - B),
             "steep": K1 * B / average,
@@ -109,8 +115,8 @@ class PostgresView:
         asked = self._asked(fingerprint, vector)
         if asked is None:
             return np.full(len(numbers), np.nan, np.float32)
-        query = f"select v.num, {_COSINE} from vectors v where v.space = %(space)s and v.num = any(%(nums)s)"
-        found = dict(self._all(query, {**asked, "nums": numbers.tolist()}))
+        query = f"select v.num, {_COSINE} from vectors v where v.space = %(space)s and v.num = any(%(nums)s::bigint[])"
+        found = dict(self._all(query, {**asked, "nums": rows.listed(numbers.tolist())}))
         return np.array([found.get(number, np.nan) for number in numbers.tolist()], np.float32)
 
     def _asked(self, fingerprint: str, vector: NDArray[Any]) -> dict[str, Any] | None:
@@ -129,14 +135,18 @@ class PostgresView:
         return {"space": space, "query": rows.literal(query / np.float32(norm))} if norm else None
 
     def neighbours(self, numbers: Numbers) -> Numbers:
+        """Read off the order of each thread; `+ 0` keeps the planner from reading the scope each time."""
         beside = "select d.num from docs d where d.thread = own.thread and"
+        where = self._where.replace("d.grp =", "d.grp + 0 =")
         query = f"""select own.num,
-            ({beside} d.ordinal < own.ordinal and {self._where} order by d.ordinal desc, d.num limit 1),
-            ({beside} d.ordinal > own.ordinal and {self._where} order by d.ordinal, d.num limit 1)
-            from docs own where own.num = any(%(nums)s) and own.thread is not null"""
+            ({beside} d.ordinal < own.ordinal and {where} order by d.ordinal desc, d.num desc limit 1),
+            ({beside} d.ordinal > own.ordinal and {where} order by d.ordinal, d.num limit 1)
+            from docs own where own.num = any(%(nums)s::bigint[]) and own.thread is not null"""
         found = {
             number: (-1 if before is None else before, -1 if after is None else after)
-            for number, before, after in self._all(query, {**self._values, "nums": numbers.tolist()})
+            for number, before, after in self._all(
+                query, {**self._values, "nums": rows.listed(numbers.tolist())}
+            )
         }
         pairs = [found.get(number, (-1, -1)) for number in numbers.tolist()]
         return np.array(pairs, np.int64).reshape(len(pairs), 2)
@@ -152,8 +162,8 @@ class PostgresView:
 
     def metadata(self, numbers: Numbers) -> Metadata:
         query = """select d.num, d.at, d.curated, d.length, g.source, d.speaker, d.topic, d.session
-            from docs d join groups g on g.code = d.grp where d.num = any(%s)"""
-        found = {number: columns for number, *columns in self._all(query, (numbers.tolist(),))}
+            from docs d join groups g on g.code = d.grp where d.num = any(%s::bigint[])"""
+        found = {number: columns for number, *columns in self._all(query, (rows.listed(numbers.tolist()),))}
         columns = [found[number] for number in numbers.tolist()]
         at, curated, length, source, speaker, topic, session = (
             zip(*columns, strict=True) if columns else [()] * 7
@@ -169,8 +179,8 @@ class PostgresView:
         )
 
     def documents(self, numbers: Numbers) -> list[Document | None]:
-        query = f"{rows.SELECT} where d.num = any(%s)"
-        found = {row[0]: rows.document(row[1:]) for row in self._all(query, (numbers.tolist(),))}
+        query = f"{rows.SELECT} where d.num = any(%s::bigint[])"
+        found = {row[0]: rows.document(row[1:]) for row in self._all(query, (rows.listed(numbers.tolist()),))}
         return [found.get(number) for number in numbers.tolist()]
 
 

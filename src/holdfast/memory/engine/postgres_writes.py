@@ -29,11 +29,11 @@ class Tally:
 
     def save(self, connection: Any) -> None:
         changed = {place: by for place, by in self._terms.items() if by}
-        terms, groups = [term for term, _ in changed], [group for _, group in changed]
+        terms, groups = rows.listed(t for t, _ in changed), rows.listed(g for _, g in changed)
         connection.execute(
             """insert into counts select * from unnest(%s::bigint[], %s::int[], %s::bigint[])
             on conflict (term, grp) do update set documents = counts.documents + excluded.documents""",
-            (terms, groups, list(changed.values())),
+            (terms, groups, rows.listed(changed.values())),
         )
         if min(changed.values(), default=0) < 0:
             connection.execute(
@@ -86,8 +86,8 @@ def remove(connection: Any, ids: Sequence[str], tally: Tally) -> int:
         tally.add(group, keys, length, by=-1)
     if gone:
         connection.execute(
-            "delete from vectors where space in (select code from spaces) and num = any(%s)",
-            ([num for num, *_ in gone],),
+            "delete from vectors where space in (select code from spaces) and num = any(%s::bigint[])",
+            (rows.listed(num for num, *_ in gone),),
         )
     return len(gone)
 
@@ -107,7 +107,7 @@ def move(connection: Any, ids: Sequence[str], spaces: frozenset[str]) -> int:
     connection.execute(
         "update docs d set grp = m.grp from unnest(%s::bigint[], %s::int[]) as m (num, grp)"
         " where d.num = m.num",
-        ([row[0] for row in found], groups),
+        (rows.listed(row[0] for row in found), rows.listed(groups)),
     )
     tally.save(connection)
     return len(found)
@@ -116,14 +116,16 @@ def move(connection: Any, ids: Sequence[str], spaces: frozenset[str]) -> int:
 def rewrite(connection: Any, num: int, words: Words) -> None:
     connection.execute(
         "update docs set terms = %s::bigint[], freqs = %s::smallint[], length = %s where num = %s",
-        (words.keys, words.frequencies, words.length, num),
+        (rows.listed(words.keys), rows.listed(words.frequencies), words.length, num),
     )
 
 
 def save_vectors(connection: Any, fingerprint: str, nums: Sequence[int], block: Quantised) -> None:
     """Replace the vectors of some documents; a zero vector takes away the one that was there."""
     space = _space(connection, fingerprint, block.dims)
-    connection.execute("delete from vectors where space = %s and num = any(%s)", (space, list(nums)))
+    connection.execute(
+        "delete from vectors where space = %s and num = any(%s::bigint[])", (space, rows.listed(nums))
+    )
     with connection.cursor().copy("copy vectors (space, num, scale, codes) from stdin") as copy:
         for num, scale, codes in zip(nums, block.scales.tolist(), block.codes, strict=True):
             if scale > 0:

@@ -1,0 +1,299 @@
+"""The continuity of a conversation, as `GET /api/context` gives it before each run of an agent.
+
+Layer A is always there and cheap: where one is, what is in work, what the session was about and what was said
+last. Layer B recalls from the whole history, when the question says something or the mode asks for it. If it
+takes too long, layer A goes out alone and says so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
+
+from holdfast.board import routing, tasks, topics
+from holdfast.board.audit import Audit
+from holdfast.board.block import render
+from holdfast.board.context_cache import ShortCache, Stamp, stamp
+from holdfast.board.context_layers import Gathered, Location, data, sections
+from holdfast.board.context_sight import EVERYWHERE, Sight
+from holdfast.board.noise import is_low_signal
+from holdfast.board.search import (
+    Found,
+    Search,
+    SearchAsk,
+    SearchFound,
+    board_key,
+    cleaned,
+    expanded,
+    routing_of,
+    session_of,
+)
+from holdfast.board.tasks import Task
+from holdfast.board.timeline import Said, Thread, timeline
+from holdfast.board.topics import Topic
+from holdfast.board.visibility import View
+from holdfast.board.working_set import working_set
+from holdfast.config.board import BoardConfig
+from holdfast.errors import Busy, HoldfastError
+from holdfast.log import Entry, Store, Tx
+from holdfast.text import clip
+
+T = TypeVar("T", Topic, Task, Entry)
+Mode = Literal["auto", "cheap", "full", "patient"]
+
+SHOWN_ROUTES: Final = 4
+LEAST_SIGNAL: Final = 4
+RECALLED: Final = 36
+RECALLED_PATIENT: Final = 60
+GOOD_SHARE: Final = 0.35
+MAX_SHOWN_Q: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextAsk:
+    """What a host says of the turn that comes, and how large an answer it takes."""
+
+    q: str = ""
+    sight: Sight = EVERYWHERE
+    mode: Mode = "auto"
+    include_pending: bool = True
+    max_chars: int = 2200
+    working_set_limit: int = 6
+    timeline_limit: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The block and what it was made from. `late` is set when recall was wanted but not there in time."""
+
+    ask: ContextAsk
+    layers: tuple[str, ...]
+    block: str
+    data: dict[str, Any]
+    late: bool = False
+
+    def json(self) -> dict[str, Any]:
+        given = {"sessionKey": self.ask.sight.session_key, "q": clip(self.ask.q, MAX_SHOWN_Q) or None}
+        known = {name: value for name, value in given.items() if value is not None}
+        answer = {"mode": self.ask.mode, "layers": list(self.layers), "block": self.block, "data": self.data}
+        return {"ok": True} | known | answer
+
+
+def wants_recall(mode: Mode, question: str, *, board: bool) -> bool:
+    """Whether the history is searched: as the mode says, or when there is something to search by.
+
+    In a board chat even words that say nothing ("go on") are: there it is known what they are about.
+    """
+    if mode == "cheap":
+        return False
+    if mode in ("full", "patient"):
+        return True
+    return has_signal(question) or (board and bool(question))
+
+
+def has_signal(question: str) -> bool:
+    return len(question) >= LEAST_SIGNAL and not is_low_signal(question)
+
+
+@dataclass(slots=True)
+class _Begun:
+    """Layer A, and the search that runs beside it."""
+
+    gathered: Gathered
+    stamp: Stamp
+    recall: Future[SearchFound] | None = None
+
+
+class Continuity:
+    """Builds contexts. Recall runs on threads of its own, so that a slow one keeps nobody waiting."""
+
+    def __init__(
+        self,
+        store: Store,
+        search: Search,
+        options: Callable[[], BoardConfig],
+        *,
+        audit: Audit | None = None,
+    ) -> None:
+        self._store = store
+        self._search = search
+        self._options = options
+        self._audit = audit
+        self._cache: ShortCache[Context] = ShortCache()
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._running = 0
+
+    def build(self, ask: ContextAsk) -> Context:
+        began = time.monotonic()
+        with self._store.read() as tx:
+            now = stamp(tx, ask.sight.session_key)
+            kept = self._cache.get(ask, now)
+            if kept is not None:
+                return kept
+            begun = self._begin(tx, ask, now)
+        context = self._finished(ask, begun, began)
+        self._note(context, began)
+        return context
+
+    def close(self) -> None:
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, tx: Tx, ask: ContextAsk, now: Stamp) -> _Begun:
+        """Read layer A; recall is begun as soon as it is known what to look for."""
+        options = self._options()
+        key = ask.sight.session_key
+        view = ask.sight.view(tx)
+        location = _location(tx, key, view)
+        routed = routing_of(tx, key, options, view)
+        said = self._said(tx, ask, view, location)
+        question = _question(ask, location, routed, said)
+        recall = None
+        if wants_recall(ask.mode, cleaned(ask.q), board=board_key(key) is not None) and question:
+            wanted = SearchAsk(
+                q=question, sight=ask.sight, include_pending=ask.include_pending, **_sizes(ask)
+            )
+            session = session_of(tx, key, routed)
+            recall = self._submit(lambda: self._search.find(wanted, question, view, session, now))
+        working = working_set(tx, view, ask.working_set_limit, tx.now)
+        return _Begun(Gathered(working, location, routed[-SHOWN_ROUTES:], said), now, recall)
+
+    def _said(self, tx: Tx, ask: ContextAsk, view: View, location: Location | None) -> list[Said]:
+        """What was said last: in a board chat by anyone in its topic or task, else in the session."""
+        thread = _thread(ask.sight.session_key, location)
+        if thread is None:
+            return []
+        limit, pending = ask.timeline_limit, ask.include_pending
+        return timeline(tx, view, ask.sight, thread, limit=limit, include_pending=pending)
+
+    def _finished(self, ask: ContextAsk, begun: _Begun, began: float) -> Context:
+        """Wait for recall for as long as there is time, and put the block together."""
+        budget = self._options().context_fetch_timeout_ms / 1000 - (time.monotonic() - began)
+        recalled, notices = _awaited(begun.recall, budget)
+        gathered = begun.gathered
+        if recalled is not None:
+            shown = _shortlist(recalled, self._options(), patient=ask.mode == "patient")
+            gathered = Gathered(
+                gathered.working, gathered.location, gathered.routed, gathered.said, _fresh(shown, gathered)
+            )
+        block = render(
+            sections(gathered, ask.max_chars),
+            intent=cleaned(ask.q),
+            mode=ask.mode,
+            max_chars=ask.max_chars,
+            notices=notices,
+        )
+        told = {"leftOut": block.left_out, "notices": list(notices)}
+        context = Context(ask, block.layers, block.text, data(gathered) | told, late=bool(notices))
+        if not notices and (recalled is None or not recalled.behind):
+            self._cache.put(ask, begun.stamp, context)
+        return context
+
+    def _submit(self, work: Callable[[], SearchFound]) -> Future[SearchFound]:
+        """Run a search beside; when all places are taken by slow ones, none is begun."""
+        places = self._options().search.concurrency
+        with self._lock:
+            if self._running >= 2 * places:
+                refused: Future[SearchFound] = Future()
+                refused.set_exception(Busy("too many searches run at once", code="search_busy"))
+                return refused
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(places, thread_name_prefix="holdfast-recall")
+            self._running += 1
+        future = self._pool.submit(work)
+        future.add_done_callback(self._done)
+        return future
+
+    def _done(self, _: Future[SearchFound]) -> None:
+        with self._lock:
+            self._running -= 1
+
+    def _note(self, context: Context, began: float) -> None:
+        if self._audit is not None:
+            took = round((time.monotonic() - began) * 1000)
+            facts = {"sessionKey": context.ask.sight.session_key, "mode": context.ask.mode, "tookMs": took}
+            self._audit.write("context", {**facts, "layers": context.layers, "chars": len(context.block)})
+
+
+def _awaited(recall: Future[SearchFound] | None, budget: float) -> tuple[SearchFound | None, list[str]]:
+    if recall is None:
+        return None, []
+    try:
+        return recall.result(max(0.0, budget)), []
+    except Late:
+        return None, ["Semantic recall was late and is left out of this turn."]
+    except HoldfastError as error:
+        return None, [f"Semantic recall failed and is left out of this turn: {error.message}"]
+
+
+def _location(tx: Tx, session_key: str | None, view: View) -> Location | None:
+    key = board_key(session_key)
+    if key is None:
+        return None
+    topic = next((one for one in topics.get_many(tx, [key[0]]) if view.sees(one.space_ids)), None)
+    if topic is None:
+        return None
+    found = tasks.get_many(tx, [key[1]]) if key[1] is not None else []
+    task = next((t for t in found if t.topic_id == topic.id and view.sees(t.space_ids)), None)
+    return Location(topic, task)
+
+
+def _thread(session_key: str | None, location: Location | None) -> tuple[Thread, str] | None:
+    if location is not None and location.task is not None:
+        return "task_id", location.task.id
+    if location is not None:
+        return "topic_id", location.topic.id
+    return ("session_key", session_key) if session_key else None
+
+
+def _question(
+    ask: ContextAsk, location: Location | None, routed: list[routing.Routed], said: list[Said]
+) -> str:
+    """What recall looks for: the words of the turn, or what it goes on with when they say too little."""
+    asked = cleaned(ask.q)
+    if has_signal(asked):
+        return asked
+    place = [] if location is None else [location.topic.name]
+    place += [] if location is None or location.task is None else [location.task.title]
+    anchors = [one.anchor or one.topic_name for one in routed[::-1]][:2]
+    return expanded(asked, [*place, *anchors, *(one.text for one in said[::-1][:2])])
+
+
+def _sizes(ask: ContextAsk) -> dict[str, int]:
+    patient = ask.mode == "patient"
+    places = 16 if patient else 8
+    return {"logs": RECALLED_PATIENT if patient else RECALLED, "topics": places, "tasks": places}
+
+
+def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> SearchFound:
+    """The few that are shown: at most so many of each kind, and none that is far behind the best."""
+    more = 2 if patient else 0
+    logs = options.context_log_limit * (2 if patient else 1)
+    return SearchFound(
+        _good(found.topics)[: options.context_topic_limit + more],
+        _good(found.tasks)[: options.context_task_limit + more],
+        _good(found.logs)[:logs],
+        _good(found.notes)[:logs],
+        found.mode,
+        found.behind,
+        found.took_ms,
+    )
+
+
+def _fresh(found: SearchFound, gathered: Gathered) -> SearchFound:
+    """Without the entries that the timeline shows anyway."""
+    shown = {one.entry.id for one in gathered.said}
+    logs: list[Found[Entry]] = [one for one in found.logs if one.item.id not in shown]
+    return SearchFound(found.topics, found.tasks, logs, found.notes, found.mode, found.behind, found.took_ms)
+
+
+def _good(found: Sequence[Found[T]]) -> list[Found[T]]:
+    best = found[0].score if found else 0.0
+    return [one for one in found if one.score >= GOOD_SHARE * best]

@@ -1,0 +1,61 @@
+"""What a text names: people, products, machines, files. Pure, and only as clever as a map needs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.board.tags import name_key
+from holdfast.board.words import FILLER, FUNCTION, is_filler, stem, surfaces
+
+MOST_PER_TEXT: Final = 12
+MAX_CHARS: Final = 2_000
+MAX_LABEL: Final = 48
+_SHORTEST: Final = 3
+_TOKEN: Final = re.compile(r"#?[^\W_](?:[\w.+/:@-]*[^\W_])?")
+_STOP: Final = re.compile(r"[.!?:;\n]\s*$")
+_MARKED: Final = re.compile(r"[0-9_/@.:+-]|[a-z][A-Z]")
+
+
+def entities(text: str) -> dict[str, str]:
+    """What a text names, by a key that spellings share: names first, then its telling words."""
+    head = text[:MAX_CHARS]
+    found = dict(_named(head))
+    for form, word in surfaces(head).items():
+        if len(found) >= MOST_PER_TEXT:
+            break
+        if len(word) > _SHORTEST and not is_filler(form) and word.isalpha():
+            found.setdefault(form, word)
+    return dict(list(found.items())[:MOST_PER_TEXT])
+
+
+def _named(text: str) -> list[tuple[str, str]]:
+    """Words with a capital inside a sentence, runs of them, and words that look like identifiers."""
+    found: list[tuple[str, str]] = []
+    run: list[str] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        word, gap = match[0], text[end : match.start()]
+        begins = end == 0 or bool(_STOP.search(text[max(0, end - 1) : match.start()]))
+        capital = word[0].isupper() and (not begins or (word.isupper() and len(word) > 1))
+        if run and (not capital or gap != " "):
+            found.append(_entity(" ".join(run)))
+            run = []
+        if capital and not _plain(word):
+            run.append(word)
+        elif word.startswith("#") or (_MARKED.search(word) and any(c.isalpha() for c in word)):
+            found.append(_entity(word))
+        end = match.end()
+    if run:
+        found.append(_entity(" ".join(run)))
+    return [(key, label) for key, label in found if len(key) >= _SHORTEST]
+
+
+def _plain(word: str) -> bool:
+    low = word.casefold()
+    return low in FUNCTION or stem(low) in FILLER or len(low) < 2
+
+
+def _entity(label: str) -> tuple[str, str]:
+    key = name_key(label.lstrip("#"))
+    return (key if " " in key or not key.isalpha() else stem(key)), label[:MAX_LABEL]

@@ -1,0 +1,79 @@
+"""Small JSON forms of what the board finds and shows: for `/api/search`, `/api/context` and the tools."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.board.routing import Routed
+from holdfast.board.search import Found, SearchFound
+from holdfast.board.tasks import Task
+from holdfast.board.timeline import Said
+from holdfast.board.topics import Topic
+from holdfast.clock import iso
+from holdfast.log import Entry
+from holdfast.text import clip
+
+PREVIEW: Final = 640
+DIGEST: Final = 400
+
+
+def topic_form(topic: Topic) -> dict[str, Any]:
+    return {"id": topic.id, "name": topic.name} | _work(topic)
+
+
+def task_form(task: Task) -> dict[str, Any]:
+    return {"id": task.id, "topicId": task.topic_id, "title": task.title} | _work(task)
+
+
+def entry_form(entry: Entry, text: str | None = None, *, most: int = PREVIEW) -> dict[str, Any]:
+    """An entry with what it says, clipped."""
+    return {
+        "id": entry.id,
+        "type": entry.type,
+        "content": clip(entry.content if text is None else text, most),
+        "summary": entry.summary,
+        "topicId": entry.topic_id,
+        "taskId": entry.task_id,
+        "spaceId": entry.space_id,
+        "sessionKey": entry.session_key,
+        "agentId": entry.agent_id,
+        "agentLabel": entry.agent_label,
+        "classificationStatus": entry.status,
+        "createdAt": iso(entry.created_at),
+    }
+
+
+def said_form(said: Said) -> dict[str, Any]:
+    return entry_form(said.entry, said.text)
+
+
+def routed_form(routed: Routed) -> dict[str, Any]:
+    return {**routed.plain(), "ts": iso(routed.ts), "anchor": clip(routed.anchor, PREVIEW)}
+
+
+def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, list[dict[str, Any]]]:
+    """The four lists of a search, each hit with its score and the parts of it."""
+    return {
+        "topics": [topic_form(one.item) | _scored(one) for one in found.topics],
+        "tasks": [task_form(one.item) | _scored(one) for one in found.tasks],
+        "logs": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.logs],
+        "notes": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.notes],
+    }
+
+
+def _scored(found: Found[Any]) -> dict[str, Any]:
+    parts = {name: round(value, 4) for name, value in found.parts.items()}
+    return {"score": round(found.score, 4), "parts": parts}
+
+
+def _work(item: Topic | Task) -> dict[str, Any]:
+    return {
+        "spaceId": item.space_id,
+        "status": item.status,
+        "priority": item.priority,
+        "pinned": item.pinned,
+        "dueDate": None if item.due_at is None else iso(item.due_at),
+        "tags": list(item.tags),
+        "digest": None if item.digest is None else clip(item.digest, DIGEST),
+        "updatedAt": iso(item.updated_at),
+    }

@@ -1,0 +1,178 @@
+"""Approvals and skills from outside: the command line, HTTP, and the live stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fastapi.testclient import TestClient
+
+from holdfast.agents.approvals import ExecCall, admit, requests
+from holdfast.cli.root import cli
+from holdfast.config.tools import Exec
+from holdfast.gateway import tokens
+from holdfast.gateway.app import create_app
+from holdfast.gateway.routes import approvals, skills
+from holdfast.gateway.tokens import Scope
+from holdfast.log import Store, sqlite_url
+from holdfast.runtime import Holdfast, open_home
+
+
+@pytest.fixture
+def hold(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Holdfast]:
+    for name in ("HOLDFAST_HOME", "HOLDFAST_STORE", "HOLDFAST_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    with open_home(home, store_url=sqlite_url(shutil.copy(sqlite_template, home))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def api(hold: Holdfast) -> Iterator[TestClient]:
+    app = create_app(hold)
+    for part in (approvals, skills):
+        app.include_router(part.router)
+    app.state.gateway.views.register("approval", approvals.look)
+    with TestClient(app, headers={"Authorization": f"Bearer {hold.home.admin_token()}"}) as client:
+        yield client
+
+
+def ask(store: Store, command: str = "make all", agent_id: str = "main") -> str:
+    with store.write() as tx:
+        asked = ExecCall(agent_id=agent_id, command=command, workspace=Path("/nowhere"))
+        approval = admit(tx, asked, Exec()).approval
+        assert approval is not None
+        return approval.id
+
+
+def token(store: Store, scope: Scope, **limits: Any) -> dict[str, str]:
+    with store.write() as tx:
+        return {"Authorization": f"Bearer {tokens.add(tx, f't{scope}{limits}', scope=scope, **limits)[1]}"}
+
+
+def run(hold: Holdfast, *args: object, **options: Any) -> Result:
+    return CliRunner().invoke(cli, ["--home", str(hold.home.path), *map(str, args)], **options)
+
+
+def test_an_approval_is_decided_over_http(hold: Holdfast, api: TestClient) -> None:
+    first, second = ask(hold.store), ask(hold.store, "git diff HEAD")
+    listed = api.get("/api/approvals").json()
+    assert [row["id"] for row in listed] == [second, first]
+    assert (listed[1]["command"], listed[1]["status"], listed[1]["agentId"]) == (
+        "make all",
+        "pending",
+        "main",
+    )
+    done = api.post(f"/api/approvals/{first}", json={"decision": "deny"}).json()
+    assert (done["status"], done["decidedBy"]) == ("denied", "token:home")
+    allowed = api.post(f"/api/approvals/{second}", json={"decision": "allow", "pattern": "git diff *"})
+    assert allowed.json()["status"] == "approved"
+    assert api.get("/api/approvals").json() == []
+    assert len(api.get("/api/approvals", params={"status": "all"}).json()) == 2
+    page = api.get("/api/approvals", params={"status": "all", "limit": 1})
+    rest = api.get("/api/approvals", params={"status": "all", "cursor": page.headers["X-Next-Cursor"]})
+    assert [row["id"] for row in page.json() + rest.json()] == [second, first]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"decision": "maybe"}, 422, "invalid_input"),
+        ({}, 422, "invalid_input"),
+        ({"decision": "allow", "pattern": "*"}, 422, "invalid_input"),
+        ({"decision": "allow", "pattern": "npm *"}, 422, "pattern_misses"),
+    ],
+)
+def test_a_wrong_answer_is_a_problem(
+    hold: Holdfast, api: TestClient, body: dict[str, str], status: int, code: str
+) -> None:
+    id_ = ask(hold.store)
+    answer = api.post(f"/api/approvals/{id_}", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert api.post("/api/approvals/none", json={"decision": "deny"}).json()["code"] == "unknown_approval"
+    assert api.post(f"/api/approvals/{id_}", json={"decision": "approve"}).status_code == 200
+    again = api.post(f"/api/approvals/{id_}", json={"decision": "deny"})
+    assert (again.status_code, again.json()["code"]) == (409, "approval_decided")
+
+
+def test_only_an_administrator_decides_and_only_for_its_agents(hold: Holdfast, api: TestClient) -> None:
+    mine, other = ask(hold.store, agent_id="mine"), ask(hold.store, agent_id="other")
+    writer = token(hold.store, Scope.WRITE)
+    assert api.post(f"/api/approvals/{mine}", json={"decision": "approve"}, headers=writer).status_code == 403
+    limited = token(hold.store, Scope.ADMIN, agents=["mine"])
+    assert [row["id"] for row in api.get("/api/approvals", headers=limited).json()] == [mine]
+    assert api.post(f"/api/approvals/{other}", json={"decision": "deny"}, headers=limited).status_code == 404
+    assert api.post(f"/api/approvals/{mine}", json={"decision": "deny"}, headers=limited).status_code == 200
+    spaced = token(hold.store, Scope.ADMIN, spaces=["s"])
+    assert api.get("/api/approvals", headers=spaced).json() == []
+    assert api.get("/api/skills", headers=spaced).status_code == 404
+
+
+def test_requests_and_decisions_are_on_the_change_feed(hold: Holdfast, api: TestClient) -> None:
+    id_ = ask(hold.store)
+    api.post(f"/api/approvals/{id_}", json={"decision": "approve"})
+    rows = [row for row in api.get("/api/changes").json() if row["type"].startswith("approval.")]
+    assert [row["type"] for row in rows] == ["approval.requested", "approval.decided"]
+    assert {row["data"]["status"] for row in rows} == {"approved"}
+    assert rows[0]["entityId"] == id_
+
+
+def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
+    first, second = ask(hold.store), ask(hold.store, "git diff HEAD")
+    listed = json.loads(run(hold, "approvals", "list", "--json").stdout)
+    assert {row["command"] for row in listed} == {"make all", "git diff HEAD"}
+    assert "make all" in run(hold, "approvals", "list").stdout
+    assert run(hold, "approvals", "approve", first).stdout.startswith("approved")
+    assert run(hold, "approvals", "deny", first).exit_code == 2
+    assert run(hold, "approvals", "allow", second, "--pattern", "git diff *").exit_code == 0
+    with hold.store.read() as tx:
+        assert (requests.get(tx, first).decided_by or "").startswith("cli")
+    assert "Nothing waits" in run(hold, "approvals", "list").stdout
+    (pattern,) = json.loads(run(hold, "approvals", "list", "--allowed", "--json").stdout)
+    assert (pattern["agentId"], pattern["pattern"]) == ("main", "git diff *")
+    assert run(hold, "approvals", "allow", "npm test").exit_code == 0
+    assert run(hold, "approvals", "allow", "*").exit_code == 2
+    assert run(hold, "approvals", "allow", "npm test", "--agent", "nobody").exit_code == 2
+    assert run(hold, "approvals", "allow", "npm test", "--remove").exit_code == 0
+    assert "npm test" not in run(hold, "approvals", "list", "--allowed").stdout
+
+
+def test_skills_are_listed_over_http_with_reasons(hold: Holdfast, api: TestClient) -> None:
+    write_skill(hold, "needy", 'metadata: {"holdfast": {"requires": {"bins": ["no-such-program"]}}}')
+    rows = {row["name"]: row for row in api.get("/api/skills").json()}
+    assert rows["notes"]["eligible"]
+    assert (rows["notes"]["tier"], rows["notes"]["command"]) == ("bundled", "/notes")
+    assert rows["needy"]["reasons"] == [{"kind": "bins", "text": "no-such-program is not installed"}]
+    assert (rows["needy"]["tier"], rows["needy"]["command"]) == ("workspace", None)
+    assert api.get("/api/skills", params={"agentId": "nobody"}).status_code == 404
+
+
+def test_skills_are_listed_checked_and_shown_on_the_command_line(hold: Holdfast) -> None:
+    write_skill(hold, "needy", 'metadata: {"holdfast": {"requires": {"env": ["NO_SUCH_KEY"]}}}')
+    write_skill(hold, "notes")
+    broken = hold.workspace("main") / "skills" / "broken"
+    broken.mkdir()
+    (broken / "SKILL.md").write_text("no head")
+    rows = {row["name"]: row for row in json.loads(run(hold, "skills", "list", "--json").stdout)}
+    assert rows["notes"]["tier"] == "workspace"
+    ready = json.loads(run(hold, "skills", "list", "--eligible", "--json").stdout)
+    assert "needy" not in {row["name"] for row in ready}
+    told = json.loads(run(hold, "skills", "check", "--json").stdout)
+    assert [row["name"] for row in told["hidden"]] == ["notes"]
+    assert [row["reason"] for row in told["broken"]] == ["no frontmatter"]
+    assert "NO_SUCH_KEY is not set" in run(hold, "skills", "check").stdout
+    assert "NO_SUCH_KEY is not set" in run(hold, "skills", "info", "needy").stdout
+    assert run(hold, "skills", "info", "nothing").exit_code == 2
+    assert run(hold, "skills", "search", "x").exit_code == 2
+
+
+def write_skill(hold: Holdfast, name: str, head: str = "") -> None:
+    folder = hold.workspace("main") / "skills" / name
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: A test.\n{head}\n---\nDo it.\n")
