@@ -136,6 +136,6 @@ def _stem(word: str, language: Language) -> str:
 
 @lru_cache(maxsize=2)
 def _stemmer(language: Language) -> Any:
-    import Stemmer  # type: ignore[import-not-found]
+    import Stemmer
 
     return Stemmer.Stemmer(language)

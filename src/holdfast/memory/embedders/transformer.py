@@ -136,7 +136,7 @@ def _numpy(folder: Path, weights: Path) -> Encode:
 
 def _onnx(graph: Path) -> Encode:
     """Run one text at a time: quantised graphs scale by the whole batch, so companions would show."""
-    import onnxruntime  # type: ignore[import-untyped]
+    import onnxruntime
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = 1
