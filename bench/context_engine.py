@@ -199,7 +199,7 @@ def growth(sizes: Sequence[int], repeat: int) -> None:
 
 def prefix(count: int) -> None:
     """A simulated session with tools, edits, pauses and compactions: what repeats from call to call."""
-    ours, naive, compactions = asyncio.run(_simulate(count))
+    ours, opening, naive, compactions = asyncio.run(_simulate(count))
     table(
         f"Share of a prompt's tokens that repeats the one before ({count} turns, {compactions} compactions)",
         [
@@ -210,14 +210,16 @@ def prefix(count: int) -> None:
                 "",
                 "",
             ),
+            ("... of the first call of each turn, mean", f"{statistics.mean(opening):.3f}", "", ""),
             ("clock and recall on top, mean", f"{statistics.mean(naive):.3f}", "", ""),
         ],
     )
 
 
-async def _simulate(count: int) -> tuple[list[float], list[float], int]:
+async def _simulate(count: int) -> tuple[list[float], list[float], list[float], int]:
     chance = random.Random(5)
     ours: list[float] = []
+    opening: list[float] = []
     naive: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -231,6 +233,7 @@ async def _simulate(count: int) -> tuple[list[float], list[float], int]:
                 naive_parts = _naive(parts, number)
                 if before and fresh_cut == compacted and number > 1:
                     ours.append(_shared(before, parts))
+                    opening += ours[-1:] if built.manifest.call == 0 else []
                     naive.append(_shared(naive_before, naive_parts))
                 before, naive_before = parts, naive_parts
             verdict = await bench.room.after_turn(bench.session, built)
@@ -244,7 +247,7 @@ async def _simulate(count: int) -> tuple[list[float], list[float], int]:
                 (bench.workspace / "TOOLS.md").write_text(f"Edition {number}. " + "A rule of TOOLS. " * 600)
             bench.clock.advance(minutes=chance.choice([0, 0, 1, 1, 1, 2, 30]))
         bench.close()
-    return ours, naive, compacted
+    return ours, opening, naive, compacted
 
 
 async def _turn(bench: Bench, number: int, chance: random.Random) -> list[Built]:

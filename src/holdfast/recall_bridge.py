@@ -39,6 +39,8 @@ _SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
 _PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
 _INLINE: Final = 2_000
+_LEAST_COSINE: Final = 0.25
+_NEAR_COSINE: Final = 0.6
 _CHUNK: Final = 500
 _OF_PLACES: Final = Scoring(passage=0.0, curated=0.0, statement=0.0, speaker=0.0, time=0.0, quotas={})
 
@@ -134,6 +136,7 @@ class IndexRecall:
         logs = rank(query, said, scoring, limit=wanted.logs) if wanted.logs else []
         near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
+        places = sorted(map(_absolute, places), key=lambda one: -one.score)
         mode = "hybrid" if query.vector is not None else "text"
         return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
 
@@ -189,7 +192,8 @@ class IndexRecall:
 
 
 def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
-    documents = view.documents(np.array([one.number for one in scored], np.int64)) if scored else []
+    good = [one for one in scored if _speaks_to_it(one, scored[0].score)]
+    documents = view.documents(np.array([one.number for one in good], np.int64)) if good else []
     return [
         Recalled(
             id=document.id,
@@ -200,6 +204,26 @@ def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
             task_id=document.task,
             session_key=document.session,
         )
-        for one, document in zip(scored, documents, strict=True)
+        for one, document in zip(good, documents, strict=True)
         if document is not None
     ]
+
+
+def _speaks_to_it(one: Scored, best: float) -> bool:
+    """Whether it shares a word or clearly the sense; what stands beside a good one must be nearly as good.
+
+    Scores are scaled to the best of the scope, which may itself have nothing to do with the question.
+    """
+    lent = one.parts.get("beside", 0.0) + one.parts.get("answer", 0.0) > 0 and one.score >= best / 2
+    return one.bm25 > 0 or (one.cosine or 0.0) >= _LEAST_COSINE or lent
+
+
+def _absolute(one: Scored) -> Scored:
+    """Among few topics the nearest may be far: its nearness counts by how near it is, not by its rank."""
+    dense = one.parts.get("dense", 0.0)
+    near = min(1.0, max(0.0, one.cosine or 0.0) / _NEAR_COSINE)
+    return replace(
+        one,
+        score=one.score - dense * (1 - near),
+        parts={**one.parts, "dense": dense * near} if dense else one.parts,
+    )

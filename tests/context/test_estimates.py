@@ -19,7 +19,7 @@ def _per_token(text: str) -> float:
     return len(text) / raw_tokens(text)
 
 
-def test_kinds_of_text_cost_what_tokenisers_make_of_them() -> None:
+def test_prose_is_cheapest_per_character_then_code_then_json_then_base64() -> None:
     code = "def f(a, b):\n    return {k: v[0] for k, v in a.items() if k != b}\n" * 20
     data = json.dumps([{"id": i, "name": f"n{i}", "ok": True} for i in range(60)])
     noise = base64.b64encode(random.Random(1).randbytes(3000)).decode()

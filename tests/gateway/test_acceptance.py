@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,19 @@ def search(api: httpx.Client, q: str, **params: Any) -> dict[str, Any]:
     return found
 
 
-def settle(api: httpx.Client) -> None:
-    """Wait until the classifier has sorted what is pending."""
-    wait_for(lambda: api.get("/api/classifier/pending").json() == [])
+@pytest.fixture
+def settle(api: httpx.Client, clock: ManualClock) -> Callable[[], None]:
+    """Let a moment pass, and wait until the classifier has sorted what was pending."""
+
+    def wait() -> None:
+        clock.advance(seconds=5)
+        wait_for(lambda: api.get("/api/classifier/pending").json() == [])
+
+    return wait
 
 
 @pytest.fixture
-def board(api: httpx.Client) -> dict[str, Any]:
+def board(api: httpx.Client, settle: Callable[[], None]) -> dict[str, Any]:
     """A board in use: two topics in two spaces, a task in work, a note, and a session that talks."""
     garden = make(api, "/api/topics", name="Garden irrigation", tags=["space:Home"], pinned=True)
     rocket = make(api, "/api/topics", name="Rocket telemetry", tags=["space:Work"])
@@ -80,13 +86,11 @@ def board(api: httpx.Client) -> dict[str, Any]:
         topicId=garden["id"],
         source={"sessionKey": KEY},
     )
-    settle(api)
+    settle()
     return {"garden": garden, "rocket": rocket, "task": task, "said": said, "note": note}
 
 
-def test_01_context_is_never_empty_and_never_over_its_limit(
-    api: httpx.Client, board: dict[str, Any]
-) -> None:
+def test_01_context_is_never_empty_and_never_over_its_limit(api: httpx.Client, board: dict[str, Any]) -> None:
     for most in (400, 700, 2200, 12_000):
         found = context(api, q="where were we with the valve?", sessionKey=KEY, mode="full", maxChars=most)
         assert 0 < len(found["block"]) <= most
@@ -177,12 +181,13 @@ def test_06_a_digest_does_not_move_a_topic(
     after = api.get("/api/topics").json()
     assert [(t["id"], t["updatedAt"]) for t in after] == [(t["id"], t["updatedAt"]) for t in before]
     assert "Packets are lost" in context(api, mode="cheap")["block"]
-    assert search(api, "two and four")["mode"] in ("hybrid", "text")
-    hits = search(api, "packets lost between two and four")["topics"]
-    assert all("dense" in hit["parts"] or "entries" in hit["parts"] or hit["parts"] for hit in hits)
+    hits = search(api, "between two and four")
+    assert "lexical" not in hits["topics"][0]["parts"] if hits["topics"] else True
 
 
 def test_07_nothing_outside_the_allowed_spaces_is_shown(api: httpx.Client, board: dict[str, Any]) -> None:
+    edges = {"connectivity": {"space-work": False}}
+    assert api.patch("/api/spaces/space-home/connectivity", json=edges).status_code == 200
     for ask in ({"spaceId": "space-home"}, {"sessionKey": KEY}):
         found = context(api, q="telemetry of the second stage", mode="full", **ask)
         assert "elemetry of" not in found["block"].replace("Current user intent: telemetry of", "")
@@ -210,8 +215,7 @@ def test_09_context_does_not_read_in_proportion_to_the_log(
     """Ten times the log, and every statement of a context still reads no more rows than before."""
     few = _rows_read(gateway, api)
     lines = [
-        {"content": f"line {n}", "agentId": "user", "source": {"sessionKey": f"s{n % 7}"}}
-        for n in range(900)
+        {"content": f"line {n}", "agentId": "user", "source": {"sessionKey": f"s{n % 7}"}} for n in range(900)
     ]
     for start in range(0, len(lines), 300):
         assert api.post("/api/ingest", json=lines[start : start + 300]).status_code == 202
@@ -263,7 +267,7 @@ def test_11_search_stays_as_it_is_whether_or_not_context_was_asked(
 
 
 def test_12_an_injected_block_that_is_logged_again_changes_nothing(
-    api: httpx.Client, board: dict[str, Any]
+    api: httpx.Client, board: dict[str, Any], settle: Callable[[], None]
 ) -> None:
     question = {"q": "which thread does the valve have?", "sessionKey": KEY, "mode": "full"}
     before, hits = context(api, **question), search(api, "half inch thread valve")
@@ -271,7 +275,7 @@ def test_12_an_injected_block_that_is_logged_again_changes_nothing(
     echo = {"agentId": "main", "source": {"sessionKey": KEY, "channel": "discord"}}
     make(api, "/api/log", content=block, **echo)
     make(api, "/api/log", content=f"> {block}".replace("\n", "\n> "), **echo)
-    settle(api)
+    settle()
     again, found = context(api, **question), search(api, "half inch thread valve")
     assert again["block"] == block
     for kind in ("topics", "tasks", "logs", "notes"):

@@ -10,7 +10,8 @@ from holdfast.board.recall import Recalled
 from holdfast.board.tags import name_key
 from holdfast.board.words import terms
 
-PER_ENTRY: Final = 0.18
+BEST_ENTRY: Final = 0.35
+PER_ENTRY: Final = 0.06
 MOST_ENTRIES: Final = 6
 MOST_LENT: Final = 0.42
 EXACT_NAME: Final = 0.38
@@ -64,9 +65,9 @@ def rank_places(
     """Topics or tasks by their own words and by what the entries in them lend; `near` are the session's."""
     scores = {one.id: Score(dict(one.parts)) for one in found}
     for id_, values in lent.items():
-        best = sorted(values, reverse=True)[:MOST_ENTRIES]
+        first, *others = sorted(values, reverse=True)[:MOST_ENTRIES]
         score = scores.setdefault(id_, Score())
-        score.add("entries", min(MOST_LENT, sum(value * PER_ENTRY for value in best)))
+        score.add("entries", min(MOST_LENT, BEST_ENTRY * first + PER_ENTRY * sum(others)))
     for id_ in near & scores.keys():
         scores[id_].add("session", SESSION_PLACE)
     return scores

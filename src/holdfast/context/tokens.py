@@ -14,7 +14,7 @@ from holdfast.context.messages import AssistantMessage, Message, ToolResult, Use
 PER_MESSAGE: Final = 4
 PER_IMAGE: Final = 1600
 
-# Characters that make one token, by class; measured on mixed corpora, then corrected per model by usage.
+# Characters that make one token, by class: rough figures, which each model's reported usage corrects.
 _PLAIN: Final = 4.4
 _SYMBOL: Final = 1.6
 _DIGIT: Final = 2.2

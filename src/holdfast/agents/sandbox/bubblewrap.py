@@ -73,6 +73,7 @@ def _mounts(job: Job) -> Iterator[str]:
     yield from ("--bind", str(job.scratch), SCRATCH)
     if job.workspace is not None and job.access != "none":
         yield from ("--bind" if job.access == "rw" else "--ro-bind", str(job.workspace), WORKSPACE)
+    yield from ("--remount-ro", "/")
 
 
 def _folder(job: Job) -> str:

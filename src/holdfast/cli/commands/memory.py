@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.output import cell, print_json, print_table
 
 if TYPE_CHECKING:
     from holdfast.cli.client import Client
@@ -262,12 +262,23 @@ def _print_hits(found: Mapping[str, Any]) -> None:
         lines = f":{hit['startLine']}-{hit['endLine']}" if hit["startLine"] else ""
         click.secho(f"{number}. {hit['path']}{lines}  ({hit['score']:.2f})", bold=True)
         text = hit["snippet"].partition("\n\nSource: ")[0]
-        click.echo("\n".join(f"   {line}" for line in text.splitlines()))
+        click.echo("\n".join(_wrapped(text)))
         click.echo()
     if not found["results"]:
         click.echo(f"Nothing was found: {found['diagnostics']['note']}.")
     elif found["fallback"]:
         click.echo(f"note: {found['fallback']}", err=True)
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """The lines of a snippet, set in, none longer than the terminal is wide."""
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    for line in text.splitlines():
+        pieces = textwrap.wrap(cell(line), width, initial_indent="   ", subsequent_indent="   ")
+        yield from pieces or [""]
 
 
 def _print_parts(found: Mapping[str, Any]) -> None:

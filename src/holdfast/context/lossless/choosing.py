@@ -12,7 +12,6 @@ from holdfast.context.compaction import boundaries
 from holdfast.context.lossless.items import Item
 from holdfast.context.lossless.rendering import gap, position, stub
 from holdfast.context.messages import Message, SummaryMessage, UserMessage
-from holdfast.context.transcript import whole_pairs
 
 Estimate = Callable[[Message], int]
 Shown = tuple[Item, SummaryMessage]
@@ -45,7 +44,7 @@ def _evicted(
     marker = estimate(gap(10**9, 2 * 10**9, ["sum_0123456789abcdef"] * 9))
     room = budget - marker
     start = max((i for i, u in enumerate(units) if isinstance(u[0], UserMessage)), default=len(units) - 1)
-    turn = _shrunk([m for unit in units[max(start, 0) :] for m in unit], estimate, room)
+    turn, dropped = _shrunk([m for unit in units[max(start, 0) :] for m in unit], estimate, room)
     room -= sum(map(estimate, turn))
     kept: set[int] = set()
     order = sorted(range(len(summaries)), key=lambda i: (-summaries[i][0].depth, -i))
@@ -58,22 +57,20 @@ def _evicted(
     chosen = [m for i, (_, m) in enumerate(summaries) if i in kept]
     history = [m for unit in older[cut:] for m in unit] + turn
     lost = [item.summary_id or "" for i, (item, _) in enumerate(summaries) if i not in kept]
-    left_out = sum(map(len, units)) - len(history)
-    marks = _gap(floor, units, history, lost)
+    dropped = [m for unit in older[:cut] for m in unit] + dropped
+    marks = _gap(floor, dropped, history, lost)
     messages: list[Message] = [*chosen, *(marks if budget > marker else ()), *history]
-    return Chosen(messages, sum(map(estimate, messages)), left_out + len(lost))
+    return Chosen(messages, sum(map(estimate, messages)), len(dropped) + len(lost))
 
 
 def _gap(
-    floor: int, units: Sequence[Sequence[Message]], history: Sequence[Message], lost: Sequence[str]
+    floor: int, dropped: Sequence[Message], history: Sequence[Message], lost: Sequence[str]
 ) -> list[SummaryMessage]:
-    positions = [position(m) for unit in units for m in unit]
-    if not positions:
-        return [gap(0, 0, lost)] if lost else []
-    first = floor or min(positions)
-    shown = {position(m) for m in history}
-    missing = [p for p in positions if p not in shown]
-    until = max(missing) + 1 if missing else min(positions)
+    """A note of what is missing: raw entries as one span of positions, summaries by id."""
+    missing = [position(m) for m in dropped if m.mark is not None]
+    shown = [position(m) for m in history if m.mark is not None]
+    first = floor or min(missing, default=0)
+    until = max(missing) + 1 if missing else min(shown, default=first) if floor else first
     return [gap(first, until, lost)] if until > first or lost else []
 
 
@@ -108,19 +105,21 @@ def _tail(units: Sequence[Sequence[Message]], estimate: Estimate, most: int, roo
     return index, room
 
 
-def _shrunk(turn: list[Message], estimate: Estimate, room: int) -> list[Message]:
-    """The newest turn within the room: its long texts by head and tail, then its beginning and its end."""
+def _shrunk(turn: list[Message], estimate: Estimate, room: int) -> tuple[list[Message], list[Message]]:
+    """The newest turn within the room, and what of it had to go: first its long texts are shown by head and
+    tail, then only its beginning and its end."""
     if sum(map(estimate, turn)) <= room:
-        return turn
+        return turn, []
     for chars in _STUBS:
         shorter = [stub(m, chars) for m in turn]
         if sum(map(estimate, shorter)) <= room:
-            return shorter
-    units = _units([stub(m, _STUBS[-1]) for m in turn])
-    first = units[0] if units and isinstance(units[0][0], UserMessage) else []
-    head = sum(map(estimate, first))
-    if head > room:
-        return []
-    rest = units[1:] if first else units
-    cut, _ = _tail(rest, estimate, room - head, room - head)
-    return whole_pairs([*first, *(m for unit in rest[cut:] for m in unit)])
+            return shorter, []
+    units = _units(turn)
+    small = [[stub(m, _STUBS[-1]) for m in unit] for unit in units]
+    head = 1 if units and isinstance(units[0][0], UserMessage) else 0
+    left = room - sum(estimate(m) for unit in small[:head] for m in unit)
+    if left < 0:
+        return [], turn
+    cut, _ = _tail(small[head:], estimate, left, left)
+    kept = [m for unit in (*small[:head], *small[head + cut :]) for m in unit]
+    return kept, [m for unit in units[head : head + cut] for m in unit]

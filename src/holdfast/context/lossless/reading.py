@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.context.history import History
+from holdfast.context.history import MOST_MESSAGES, History
 from holdfast.context.lossless import nodes, passes
 from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
@@ -17,6 +17,7 @@ from holdfast.context.lossless.settings import Settings
 from holdfast.context.messages import Message
 from holdfast.context.states import State
 from holdfast.context.tokens import message_tokens
+from holdfast.context.transcript import in_turn_order
 from holdfast.errors import NotFound
 from holdfast.log import Tx
 from holdfast.log.tables import entries as entry_table
@@ -24,7 +25,7 @@ from holdfast.log.tables import entries as entry_table
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest raw messages of a projection in prompt order; `whole` if there are no older ones."""
+    """The newest raw messages of a projection in turn order, as they are; `whole` if there are no older."""
 
     messages: list[Message]
     whole: bool
@@ -49,17 +50,20 @@ class Reader:
     def newest(
         self, tx: Tx, known: Projection, *, budget: int, skip: frozenset[str] = frozenset()
     ) -> Newest:
+        """The newest that come just past a budget, large ones counted as their stubs."""
         found: list[Message] = []
         used = 0
         for item in reversed(known.raw):
-            messages = self._history.newest(
-                tx, _state(item), {}, budget=max(0, budget - used), skip=skip, before=item.until
-            )
-            found = [*map(self._shown, messages), *found]
-            used += sum(m.mark.tokens for m in messages if m.mark)
-            if used > budget:
-                return Newest(found, whole=False)
-        return Newest(found, whole=True)
+            before = item.until
+            while used <= budget:
+                room = budget - used
+                page = self._history.newest(tx, _state(item), {}, budget=room, skip=skip, before=before)
+                found = in_turn_order([*page, *found])
+                used += self.shown_tokens(page)
+                if len(page) < MOST_MESSAGES and sum(map(message_tokens, page)) <= room:
+                    break
+                before = min(map(position, page))
+        return Newest(found, whole=used <= budget)
 
     def oldest(self, tx: Tx, item: Item, *, budget: int, before: int) -> tuple[list[Message], bool]:
         """The first messages of a range, just past a budget, in log order; and whether that is all."""
@@ -70,17 +74,16 @@ class Reader:
 
     def tail_position(self, tx: Tx, known: Projection, *, tokens: int, budget: int) -> int:
         """The position from which on history is fresh and stays as it is."""
-        read = self.newest(tx, known, budget=max(budget, tokens))
-        ordered = sorted((m for m in read.messages if m.mark is not None), key=position)
-        whole = [*ordered]
-        if not whole:
+        read = self.newest(tx, known, budget=max(budget, tokens)).messages
+        ordered = sorted(read, key=position)
+        if not ordered:
             return 0
-        start = passes.tail_start(whole, most=self._settings.fresh_tail_messages, tokens=tokens)
-        user = _newest_user(tx, known)
-        return min(position(whole[start]) if start < len(whole) else position(whole[-1]) + 1, user)
+        start = passes.tail_start(ordered, most=self._settings.fresh_tail_messages, tokens=tokens)
+        fresh = position(ordered[start]) if start < len(ordered) else position(ordered[-1]) + 1
+        return min(fresh, _newest_user(tx, known))
 
     def shown_tokens(self, messages: Sequence[Message]) -> int:
-        return sum(message_tokens(self._shown(m)) for m in messages)
+        return sum(message_tokens(self.shown(m)) for m in messages)
 
     def summaries(self, tx: Tx, items: Sequence[Item]) -> list[tuple[Item, Node]]:
         """The nodes of these items in order. Raises `NotFound` if one is missing: doctor can mend that."""
@@ -104,7 +107,7 @@ class Reader:
         count, first, last = tx.conn.execute(query).one()
         return Facts(count, Millis(first or 0), Millis(last or 0))
 
-    def _shown(self, message: Message) -> Message:
+    def shown(self, message: Message) -> Message:
         return shown(message, most_tokens=self._settings.large_payload_tokens)
 
 

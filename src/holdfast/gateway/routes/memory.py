@@ -67,9 +67,12 @@ async def status(here: Here, caller: Caller, agent_id: AgentParam = None) -> Res
 
 
 def _agent(here: Gateway, caller: Principal, agent_id: str | None) -> str:
-    """The agent that is asked for, if it is there and the caller may speak for it."""
+    """The agent that is asked for, if it is there and the caller may speak for it.
+
+    Memory lies in no space, so that one limited to spaces sees none, as with sessions.
+    """
     settings = here.hold.settings
     agent = settings.agent(agent_id or settings.default_agent_id).id
-    if not caller.may_see_agent(agent):
+    if caller.spaces is not None or not caller.may_see_agent(agent):
         raise NotFound(f"no agent {agent!r}", code="unknown_agent")
     return agent

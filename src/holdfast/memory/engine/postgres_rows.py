@@ -95,7 +95,7 @@ def coarse(wanted: Filter) -> tuple[str, dict[str, Any]]:
 
 
 def fine(wanted: Filter, groups: Sequence[int] | None) -> tuple[str, dict[str, Any]]:
-    """The whole filter as a condition on `docs d`; `groups` are those that the coarse part allows, if not all."""
+    """The whole filter as a condition on `docs d`; `groups` are what the coarse part allows, if not all."""
     values: dict[str, Any] = {column: _names(getattr(wanted, name)) for name, column in _LISTS}
     parts = [
         f"d.{column} = any(%({column})s::text[])" for column, value in values.items() if value is not None

@@ -115,7 +115,8 @@ class PostgresView:
         asked = self._asked(fingerprint, vector)
         if asked is None:
             return np.full(len(numbers), np.nan, np.float32)
-        query = f"select v.num, {_COSINE} from vectors v where v.space = %(space)s and v.num = any(%(nums)s::bigint[])"
+        query = f"""select v.num, {_COSINE} from vectors v
+            where v.space = %(space)s and v.num = any(%(nums)s::bigint[])"""
         found = dict(self._all(query, {**asked, "nums": rows.listed(numbers.tolist())}))
         return np.array([found.get(number, np.nan) for number in numbers.tolist()], np.float32)
 

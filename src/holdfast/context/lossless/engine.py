@@ -1,0 +1,291 @@
+"""The `lossless` engine: the log is kept whole, what is old is shown by summaries that lead back to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from holdfast.context.engine import (
+    AfterTurnParams,
+    AssembleParams,
+    AssembleResult,
+    BaseEngine,
+    CompactOutcome,
+    CompactParams,
+    CompactResult,
+    EngineContext,
+    EngineInfo,
+    Rollback,
+    SpawnParams,
+    SubagentEndedParams,
+)
+from holdfast.context.lossless import debts, projections
+from holdfast.context.lossless.choosing import Chosen, choose
+from holdfast.context.lossless.debts import Debt
+from holdfast.context.lossless.guard import Guard
+from holdfast.context.lossless.items import Item, Projection
+from holdfast.context.lossless.reading import Reader
+from holdfast.context.lossless.rendering import GUIDE, position, summary_message
+from holdfast.context.lossless.settings import parse
+from holdfast.context.lossless.sweep import Order, Report, Sweeper
+from holdfast.context.lossless.writing import Writer
+from holdfast.context.messages import Message, SummaryMessage
+from holdfast.context.transcript import whole_pairs
+from holdfast.log import Tx, changes, sessions
+
+log = logging.getLogger(__name__)
+
+_TOOLS = frozenset(("context_read", "context_search"))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that one look at the store found for a prompt."""
+
+    known: Projection
+    summaries: list[tuple[Item, SummaryMessage]]
+    raw: list[Message]
+    whole: bool
+    debt: Debt | None
+    now: int
+
+    @property
+    def floor(self) -> int:
+        """Where the raw entries begin that were not even read for want of room; 0 if all were."""
+        return 0 if self.whole else max(1, min((i.first for i in self.known.raw), default=1))
+
+
+class LosslessEngine(BaseEngine):
+    """Reads the log itself; owns its compaction, which runs off the turn's path unless nothing else fits."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._settings = parse(context.config)
+        self._info = EngineInfo(
+            id="lossless", name="Lossless", version="1", owns_compaction=True, wants_messages=False
+        )
+        self._guard = Guard(context.clock, self._settings)
+        self._reader = Reader(self._settings)
+        self._writer = Writer(context.summariser, self._guard, self._settings)
+        self._sweeper = Sweeper(
+            context.store, context.threads, context.clock, self._reader, self._writer, self._settings
+        )
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    async def assemble(self, params: AssembleParams) -> AssembleResult:
+        """Summaries, then the log's tail, within the budget; the same state gives the same bytes."""
+        view = await self._context.threads(self._view, params)
+        if self._must_compact(params, view):
+            order = self._order(params.session_id, params.token_budget, urgent=True)
+            async with self._alone(params.session_id):
+                report = await self._sweeper.run(order)
+                await self._context.threads(self._settle, params.session_id, order, report, over=True)
+            view = await self._context.threads(self._view, params)
+        chosen = self._chosen(params, view)
+        guided = _TOOLS <= params.available_tools
+        return AssembleResult(
+            messages=chosen.messages,
+            estimated_tokens=chosen.tokens,
+            system_prompt_addition=GUIDE if guided else None,
+            notes={
+                "projectionRevision": view.known.revision,
+                "summaries": len(view.summaries),
+                "leftOut": chosen.left_out,
+            },
+        )
+
+    async def compact(self, params: CompactParams) -> CompactResult:
+        """Compact now. Asked for by a person or after an overflow it always gets somewhere if it can."""
+        urgent = params.force or params.reason == "overflow"
+        if params.force or params.reason == "manual":
+            self._guard.clear(params.session_id)
+        may_extract = urgent or params.reason != "threshold" or await self._patience_over(params.session_id)
+        order = self._order(
+            params.session_id,
+            params.token_budget,
+            urgent=urgent,
+            everything=True,
+            may_extract=may_extract,
+            instructions=params.instructions,
+        )
+        async with self._alone(params.session_id):
+            report = await self._sweeper.run(order)
+            await self._context.threads(self._settle, params.session_id, order, report)
+        return result_of(report)
+
+    async def drain(self, session_id: str) -> Debt | None:
+        """Pay what a session owes, if it is time; gives the debt as it then stands."""
+        debt = await self._context.threads(self._debt, session_id)
+        if debt is None or not debt.pending or debt.next_attempt_at > self._context.clock.now():
+            return debt
+        order = self._order(
+            session_id,
+            debt.token_budget,
+            everything=True,
+            may_extract=debt.attempts >= self._settings.patience,
+        )
+        async with self._alone(session_id):
+            report = await self._sweeper.run(order)
+            return await self._context.threads(self._settle, session_id, order, report)
+
+    async def after_turn(self, params: AfterTurnParams) -> None:
+        """Note a debt when the prompt passed the threshold; nothing is summarised here."""
+        budget, used = params.token_budget, params.prompt_tokens
+        if budget and used and used > self._settings.threshold * budget:
+            await self._context.threads(self._owe, params.session_id, budget, used)
+
+    async def prepare_subagent_spawn(self, params: SpawnParams) -> Rollback | None:
+        """A fork begins with its parent's projection as it is now and can change only its own."""
+        if params.context_mode != "fork":
+            return None
+        await self._context.threads(self._fork, params.parent_session_id, params.child_session_id)
+
+        async def rollback() -> None:
+            await self._context.threads(self._drop, params.child_session_id)
+
+        return rollback
+
+    async def on_subagent_ended(self, params: SubagentEndedParams) -> None:
+        if params.reason == "deleted":
+            await self._context.threads(self._drop, params.child_session_id)
+
+    def _view(self, params: AssembleParams) -> View:
+        with self._context.store.read() as tx:
+            known = self._projection(tx, params.session_id)
+            read = self._reader.newest(tx, known, budget=params.token_budget * 2, skip=params.skip)
+            found = self._reader.summaries(tx, known.summaries)
+            return View(
+                known=known,
+                summaries=[(item, summary_message(node)) for item, node in found],
+                raw=whole_pairs(read.messages),
+                whole=read.whole,
+                debt=debts.find(tx, params.session_id),
+                now=tx.now,
+            )
+
+    def _must_compact(self, params: AssembleParams, view: View) -> bool:
+        """Only when it does not fit, and not again while a failed attempt waits or a backlog is being paid."""
+        if view.debt is not None and view.debt.pending:
+            if view.debt.reason == "backlog" or view.debt.next_attempt_at > view.now:
+                return False
+        elif view.debt is not None and view.debt.next_attempt_at > view.now:
+            return False
+        return self._chosen(params, view).left_out > 0
+
+    def _chosen(self, params: AssembleParams, view: View) -> Chosen:
+        raw = [self._reader.shown(m) for m in view.raw]
+        return choose(
+            view.summaries, raw, params.estimate, budget=params.token_budget, floor=view.floor
+        )
+
+    def _order(
+        self,
+        session_id: str,
+        budget: int,
+        *,
+        urgent: bool = False,
+        everything: bool = False,
+        may_extract: bool = True,
+        instructions: str | None = None,
+    ) -> Order:
+        """A sweep in the way of a turn stops as soon as there is room; one in the background goes on."""
+        return Order(
+            session_id=session_id,
+            budget=max(budget, 1),
+            target=None if everything else int(self._settings.threshold * budget),
+            urgent=urgent,
+            may_extract=may_extract,
+            instructions=instructions,
+        )
+
+    def _projection(self, tx: Tx, session_id: str) -> Projection:
+        return projections.of(tx, session_id, retain_depth=self._settings.retain_depth)
+
+    def _debt(self, session_id: str) -> Debt | None:
+        with self._context.store.read() as tx:
+            return debts.find(tx, session_id)
+
+    def _owe(self, session_id: str, budget: int, used: int) -> None:
+        with self._context.store.write() as tx:
+            debts.enqueue(tx, debts.owe(tx, session_id, "threshold", token_budget=budget, current_tokens=used))
+
+    def _settle(self, session_id: str, order: Order, report: Report, *, over: bool = False) -> Debt | None:
+        """Write how a sweep ended: nothing owed, or what is left and when it is tried again."""
+        left = _left(report, has_model=self._writer.has_model)
+        with self._context.store.write() as tx:
+            known = debts.find(tx, session_id)
+            if left is None and known is None and not (over and not report.made):
+                return None
+            owed = known or debts.owe(
+                tx, session_id, left or "threshold", token_budget=order.budget, current_tokens=report.after
+            )
+            debt = debts.settle(
+                tx, owed, result_of(report).outcome, left=left, settings=self._settings, idle=over
+            )
+            if debt.pending:
+                debts.enqueue(tx, debt)
+            if report.fault is not None and not report.made:
+                session = sessions.get(tx, session_id)
+                payload = {"sessionKey": session.key, "agentId": session.agent_id, "fault": report.fault}
+                changes.emit(tx, "context.compaction_failed", session.id, payload)
+            return debt
+
+    async def _patience_over(self, session_id: str) -> bool:
+        debt = await self._context.threads(self._debt, session_id)
+        return debt is not None and debt.attempts >= self._settings.patience
+
+    def _fork(self, parent_id: str, child_id: str) -> None:
+        with self._context.store.write() as tx:
+            projections.fork(tx, parent_id, child_id, retain_depth=self._settings.retain_depth)
+
+    def _drop(self, session_id: str) -> None:
+        with self._context.store.write(ordered=False) as tx:
+            projections.drop(tx, session_id)
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """One sweep of a session at a time in this process; between processes the revision decides."""
+        lock = self._locks.get(session_id)
+        if lock is None:
+            lock = self._locks[session_id] = asyncio.Lock()
+        async with lock:
+            yield
+
+
+def result_of(report: Report) -> CompactResult:
+    """The outcome of a sweep in the protocol's words."""
+    if report.made:
+        outcome, reason = CompactOutcome.COMPACTED, report.fault or report.made[-1].fault or ""
+    elif report.fault is not None:
+        outcome = CompactOutcome.FAILED
+        reason = f"the summary could not be had ({report.fault}); history is kept as it was"
+    elif report.stale:
+        outcome, reason = CompactOutcome.NO_PROGRESS, "the session changed meanwhile; nothing was done"
+    elif report.stuck:
+        outcome, reason = CompactOutcome.NO_PROGRESS, "a summary would be no shorter than what it replaces"
+    else:
+        outcome, reason = CompactOutcome.NOTHING_TO_DO, "no history older than what is kept"
+    return CompactResult(
+        outcome=outcome,
+        reason=reason,
+        tokens_before=report.before,
+        tokens_after=report.after,
+        summary_id=report.made[-1].id if report.made else None,
+        extractive=report.extracts,
+    )
+
+
+def _left(report: Report, *, has_model: bool) -> str | None:
+    if report.more or report.stale:
+        return "backlog"
+    if report.fault is not None:
+        return "threshold"
+    return "repair" if report.extracts and has_model else None
