@@ -126,6 +126,11 @@ class IndexRecall:
 
     def search(self, wanted: Wanted) -> Recollection:
         behind = self._follow(wanted.seq)
+        found = self._search(wanted, behind)
+        return found if found is not None else self._search(wanted, behind) or Recollection(behind=behind)
+
+    def _search(self, wanted: Wanted, behind: int) -> Recollection | None:
+        """None when a find was exchanged for its next version while it was looked up."""
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
         said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within))
@@ -138,7 +143,10 @@ class IndexRecall:
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
         mode = "hybrid" if query.vector is not None else "text"
-        return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
+        found = _recalled(said, logs), _recalled(placed, places)
+        if found[0] is None or found[1] is None:
+            return None
+        return Recollection(found[0], found[1], mode, behind, embed_ms)
 
     def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
         """The topics that a text may belong to, as the classifier asks: by name, or by what was said."""
@@ -191,9 +199,11 @@ class IndexRecall:
         return found
 
 
-def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
+def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled] | None:
     good = [one for one in scored if _speaks_to_it(one, scored[0].score)]
     documents = view.documents(np.array([one.number for one in good], np.int64)) if good else []
+    if None in documents:
+        return None
     return [
         Recalled(
             id=document.id,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.board.context_room import Board
     from holdfast.config.board import BoardConfig
     from holdfast.config.memory import MemoryConfig
+    from holdfast.context import ContextRoom
     from holdfast.memory import MemoryService
     from holdfast.memory.collections import Collection
     from holdfast.recall_bridge import IndexRecall
@@ -70,6 +71,7 @@ class Holdfast:
         self._board_lock = threading.Lock()
         self._memory: MemoryService | None = None
         self._board: Board | None = None
+        self._context: ContextRoom | None = None
 
     @property
     def settings(self) -> Config:
@@ -104,6 +106,21 @@ class Holdfast:
             if self._board is None:
                 self._board = _open_board(self)
             return self._board
+
+    @property
+    def context(self) -> ContextRoom:
+        """The context room: what a model sees. Its summariser is handed in by whoever has a model."""
+        from holdfast.context import ContextRoom
+
+        with self._lock:
+            if self._context is None:
+                self._context = ContextRoom(self.store, self.threads, self.home, lambda: self.settings)
+            return self._context
+
+    async def aclose(self) -> None:
+        """Let the engines release what they hold; `close` does the rest."""
+        if self._context is not None:
+            await self._context.dispose()
 
     def collections(self, agent_id: str) -> list[Collection]:
         """The collections of an agent, without opening the index."""
@@ -183,6 +200,7 @@ class Services:
             for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
                 if isinstance(result, Exception):
                     log.error("%s ended badly", task.get_name(), exc_info=result)
+            await self.hold.aclose()
             bridge.stop()
 
     def begin_stop(self) -> None:

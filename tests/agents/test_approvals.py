@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders import in_threads
+from builders import in_threads, soon, until
 from holdfast.agents.approvals import (
+    SIGNAL,
     Admission,
     Approval,
     ApprovalStatus,
@@ -18,6 +20,7 @@ from holdfast.agents.approvals import (
     allow_always,
     allowlist,
     audit,
+    decision,
     redeem,
     requests,
 )
@@ -26,7 +29,7 @@ from holdfast.clock import ManualClock
 from holdfast.config import parse_config
 from holdfast.config.tools import Exec
 from holdfast.errors import Busy, Conflict, InvalidInput, NotFound
-from holdfast.log import Store, changes
+from holdfast.log import Store, Threads, changes
 
 SESSION = "agent:main:main"
 
@@ -142,6 +145,31 @@ def test_an_approval_that_nobody_picks_up_does_not_hold_for_ever(
     clock.advance(minutes=5)
     with pytest.raises(Conflict, match="out of time"), store.write() as tx:
         redeem(tx, call(workspace), approval.id)
+
+
+def test_who_waits_is_woken_by_the_decision(sqlite_store: Store, workspace: Path, threads: Threads) -> None:
+    approval = waiting(sqlite_store, call(workspace))
+
+    def approve() -> None:
+        with sqlite_store.write() as tx:
+            requests.approve(tx, approval.id, by="ann")
+
+    async def both() -> Approval:
+        waits = asyncio.create_task(decision(sqlite_store, threads, approval.id))
+        await until(lambda: bool(sqlite_store.signals._callbacks.get(SIGNAL)))
+        await threads(approve)
+        return await soon(waits)
+
+    assert asyncio.run(both()).status == "approved"
+
+
+def test_who_waits_learns_that_the_time_is_over(
+    sqlite_store: Store, workspace: Path, threads: Threads, clock: ManualClock
+) -> None:
+    approval = waiting(sqlite_store, call(workspace))
+    clock.advance(hours=1)
+    assert asyncio.run(decision(sqlite_store, threads, approval.id)).status == "expired"
+    assert events(sqlite_store) == ["requested", "expired"]
 
 
 def test_an_answer_is_given_once(store: Store, workspace: Path) -> None:

@@ -212,9 +212,10 @@ def test_a_configured_program_without_a_rule_is_not_safe(workspace: Path) -> Non
     assert set(SAFE_BINS) == set(RULES)
 
 
-def test_a_working_folder_outside_the_workspace_is_not_safe(workspace: Path) -> None:
+def test_nothing_runs_unasked_in_a_folder_outside_the_workspace(workspace: Path) -> None:
     assert verdict("ls", workspace, cwd="..")[0] == "block"
     assert verdict("grep -r x", workspace, cwd="way-out")[0] == "block"
+    assert verdict("npm test", workspace, cwd="..")[0] == "block"
     assert verdict("cat ../notes.md", workspace, cwd="sub")[0] == "run"
 
 

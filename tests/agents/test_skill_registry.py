@@ -302,7 +302,8 @@ def test_versions_have_an_order() -> None:
         "1.2.0",
         "1.10.0",
     ]
-    assert sorted(reversed(ordered), key=version_order) == ordered
+    backwards = ordered[::-1]
+    assert sorted(backwards, key=version_order) == ordered
 
 
 def test_the_same_folder_gives_the_same_archive(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from holdfast.agents.skills import (
 )
 from holdfast.config import Config, parse_config
 from holdfast.context import Trust, fence
-from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.home import Home
 
 NO_SKILLS = Config().skills
@@ -132,10 +133,8 @@ def test_a_skill_that_is_not_whole_is_refused_with_a_reason(text: str) -> None:
 
 @given(st.text(alphabet=st.sampled_from("ab:-#|>{}[]\"' \n\t,\\&*"), max_size=80) | st.text(max_size=80))
 def test_any_head_is_read_or_refused(head: str) -> None:
-    try:
+    with contextlib.suppress(InvalidInput):
         parse_skill(f"---\nname: x\ndescription: y\n{head}\n---\n", HERE, Tier.WORKSPACE)
-    except InvalidInput:
-        pass
 
 
 def test_a_higher_tier_hides_a_skill_of_the_same_name(tmp_path: Path) -> None:
@@ -204,7 +203,6 @@ def test_gating_names_every_reason(metadata: str, reasons: list[str]) -> None:
     config = {"browser": {"enabled": True, "off": False}}
     state = check(found, NO_SKILLS, around(env={"SET": "1", "UNSET": ""}, config=config))
     assert [reason.kind for reason in state.reasons] == reasons
-    assert state.eligible is not reasons
     assert state.eligible == (not reasons)
 
 
@@ -295,8 +293,8 @@ def test_any_names_give_distinct_commands(names: list[str]) -> None:
 
 
 def test_programs_are_installed_only_by_the_command_that_was_agreed_to() -> None:
-    specs = '[{"kind": "brew", "formula": "gh"}, {"kind": "apt", "package": "gh"}, {"kind": "uv", "package": "gh"}]'
-    found = skill(f'metadata: {{"openclaw": {{"install": {specs}}}}}')
+    specs = ", ".join(f'{{"kind": "{kind}", "package": "gh"}}' for kind in ("brew", "apt", "uv"))
+    found = skill(f'metadata: {{"openclaw": {{"install": [{specs}]}}}}')
     settings = NO_SKILLS.install
     chosen = plan(found, settings, around(has_bin=lambda name: name in ("apt-get", "uv")))
     assert (chosen.kind, chosen.argv[-1]) == ("apt", "gh")
@@ -364,7 +362,3 @@ def test_the_bundled_skills_are_whole_and_small(tmp_path: Path) -> None:
     listed = skill_list(found.skills, max_chars=18_000, max_skills=150)
     assert listed.left_out == ()
     assert len(listed.text) < 4000
-
-
-def test_errors_of_skills_are_of_the_one_tree() -> None:
-    assert issubclass(InvalidInput, HoldfastError)

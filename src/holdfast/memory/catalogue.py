@@ -58,10 +58,11 @@ class Catalogue:
         with self._lock:
             return {row[0]: FileState(*row) for row in self._db.execute(query, (agent, collection))}
 
-    def put_file(self, agent: str, collection: str, state: FileState) -> None:
-        values = (agent, collection, state.path, state.hash, state.mtime, state.size, state.chunk_count)
-        with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    def put_files(self, states: Iterable[tuple[str, str, FileState]]) -> None:
+        """Note files as indexed, each with its agent and collection."""
+        rows = [(a, c, s.path, s.hash, s.mtime, s.size, s.chunk_count) for a, c, s in states]
+        with self._lock, self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def drop_file(self, agent: str, collection: str, path: str) -> None:
         with self._lock:

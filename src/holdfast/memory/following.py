@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -78,6 +79,7 @@ class LogFollower:
         places: Places | None = None,
     ) -> None:
         self._places = places
+        self._lock = threading.Lock()
         self._store = store
         self._index = index
         self._catalogue = catalogue
@@ -87,6 +89,11 @@ class LogFollower:
 
     def catch_up(self, limit: int = 50_000) -> Followed:
         """Take in what happened since the last time, at most about `limit` entries; says what is left."""
+        with self._lock:
+            return self._catch_up(limit)
+
+    def _catch_up(self, limit: int) -> Followed:
+        """One at a time: taken in twice at once, what is there would vanish for the moment of its exchange."""
         done = Followed()
         self._begin_feed()
         while done.taken < limit and (count := self._take_new()):

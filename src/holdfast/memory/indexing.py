@@ -39,6 +39,16 @@ class Update:
         return bool(self.indexed or self.removed or self.problems)
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Files that were read and cut, to be written together: a commit costs far more than a small file."""
+
+    documents: list[Document] = field(default_factory=list)
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    surplus: list[str] = field(default_factory=list)
+    states: list[tuple[str, str, FileState]] = field(default_factory=list)
+
+
 class FileIndexer:
     """Brings the collections of an agent into the index, and what has gone out of it."""
 
@@ -60,6 +70,7 @@ class FileIndexer:
         self._tokens = tokens
         self._overlap = overlap
         self._cache_entries = cache_entries
+        self._waiting = _Waiting()
 
     def update(
         self,
@@ -73,6 +84,7 @@ class FileIndexer:
         done = Update()
         for collection in collections:
             self._collection(agent, collection, done, progress, force)
+            self._write_waiting()
         self._drop_unlisted(agent, collections, done)
         self._index.flush()
         return done
@@ -112,46 +124,27 @@ class FileIndexer:
         count = before.chunk_count if before is not None else 0
         if force or before is None or before.hash != digest:
             pieces = chunk(data.decode("utf-8", "replace"), tokens=self._tokens, overlap=self._overlap)
-            self._put(agent, collection, path, pieces, mtime)
-            surplus = [_id(agent, collection.name, path, n) for n in range(len(pieces), count)]
-            if surplus:
-                self._index.delete(surplus)
+            self._waiting.documents += _documents(agent, collection, path, pieces, mtime)
+            self._waiting.texts += [(piece.hash, piece.embed_text) for piece in pieces]
+            self._waiting.surplus += [_id(agent, collection.name, path, n) for n in range(len(pieces), count)]
             count = len(pieces)
             done.indexed += 1
             done.chunks += count
-        self._catalogue.put_file(agent, collection.name, FileState(path, digest, mtime, len(data), count))
+        state = FileState(path, digest, mtime, len(data), count)
+        self._waiting.states.append((agent, collection.name, state))
+        if len(self._waiting.documents) >= _EMBED_BATCH:
+            self._write_waiting()
 
-    def _put(
-        self, agent: str, collection: Collection, path: str, pieces: Sequence[Chunk], mtime: int
-    ) -> None:
-        address = collection.address(path)
-        documents = [
-            Document(
-                id=_id(agent, collection.name, path, number),
-                text=piece.text,
-                source="file",
-                agent=agent,
-                collection=collection.name,
-                at=mtime // 1_000_000,
-                curated=collection.curated,
-                thread=f"{agent}:{collection.name}:{path}",
-                ordinal=number,
-                path=address,
-                from_line=piece.start,
-                to_line=piece.end,
-                payload={"headings": list(piece.headings)} if piece.headings else {},
-            )
-            for number, piece in enumerate(pieces)
-        ]
-        if documents:
-            vectors = embed_cached(
-                self._base,
-                [(p.hash, p.embed_text) for p in pieces],
-                self._catalogue,
-                self._clock,
-                self._cache_entries,
-            )
-            self._index.upsert(documents, {self._base.id.fingerprint: vectors})
+    def _write_waiting(self) -> None:
+        """Index what was read, and only then note the files as known: a crash between costs work, not text."""
+        batch, self._waiting = self._waiting, _Waiting()
+        if batch.documents:
+            vectors = embed_cached(self._base, batch.texts, self._catalogue, self._clock, self._cache_entries)
+            self._index.upsert(batch.documents, {self._base.id.fingerprint: vectors})
+        if batch.surplus:
+            self._index.delete(batch.surplus)
+        if batch.states:
+            self._catalogue.put_files(batch.states)
 
     def _remove(self, agent: str, collection: str, state: FileState, done: Update) -> None:
         ids = [_id(agent, collection, state.path, number) for number in range(state.chunk_count)]
@@ -216,6 +209,29 @@ def embed_cached(
         catalogue.put_embeddings(who.provider, who.fingerprint, fresh, now=clock.now(), most=most)
         known |= dict(fresh)
     return np.stack([known[key] for key, _ in texts])
+
+
+def _documents(
+    agent: str, collection: Collection, path: str, pieces: Sequence[Chunk], mtime: int
+) -> list[Document]:
+    return [
+        Document(
+            id=_id(agent, collection.name, path, number),
+            text=piece.text,
+            source="file",
+            agent=agent,
+            collection=collection.name,
+            at=mtime // 1_000_000,
+            curated=collection.curated,
+            thread=f"{agent}:{collection.name}:{path}",
+            ordinal=number,
+            path=collection.address(path),
+            from_line=piece.start,
+            to_line=piece.end,
+            payload={"headings": list(piece.headings)} if piece.headings else {},
+        )
+        for number, piece in enumerate(pieces)
+    ]
 
 
 def hash_of(text: str) -> str:

@@ -133,6 +133,54 @@ def test_a_moved_topic_is_found_in_its_new_spaces_only(index: EmbeddedIndex) -> 
     assert set(found(index, "anchor", Filter(spaces=frozenset({"other"})), 200)) == set(ids)
 
 
+def test_moves_and_deletions_of_sealed_documents_outlive_a_crash_and_a_restart(tmp_path: Path) -> None:
+    index, model = EmbeddedIndex(tmp_path / "0", seal_rows=64), Model()
+    documents = [note(n, "kelp tide", spaces=frozenset({"old"}), topic="t") for n in range(20)]
+    index.upsert(documents)
+    index.flush()
+    model.upsert(documents, embedded=False)
+    moves = [
+        (["n0", "n7"], {"spaces": frozenset({"new"})}),
+        (["n19"], {"topic": "u"}),
+        (["n3"], {"task": "v"}),
+    ]
+    for ids, changes in moves:
+        index.update_scope(ids, **changes)  # type: ignore[arg-type]
+        model.move(ids, **changes)
+    index.delete(["n5"])
+    model.delete(["n5"])
+    later = note(30, "kelp", spaces=frozenset({"new"}))
+    index.upsert([later])
+    model.upsert([later], embedded=False)
+    shutil.copytree(tmp_path / "0", tmp_path / "1")
+    index.close()
+    for folder in (tmp_path / "0", tmp_path / "1"):
+        opened = EmbeddedIndex(folder, seal_rows=64)
+        assert sorted(opened.segments) in ([1, 20], [20])
+        for fields in ({}, {"spaces": {"old"}}, {"spaces": {"new"}}, {"topics": {"t"}}, {"tasks": {"v"}}):
+            wanted = Filter(**{name: frozenset(value) for name, value in fields.items()})  # type: ignore[arg-type]
+            assert_same(opened, model, wanted, ["kelp"])
+        opened.close()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_is_excluded_is_neither_found_nor_a_neighbour(index: EmbeddedIndex, sealed: bool) -> None:
+    documents = [note(n, "kelp", spaces=frozenset({f"s{n % 2}"}), thread="t", ordinal=n) for n in range(12)]
+    vectors = {FINGERPRINT: np.array([vector_of(d.id) for d in documents])}
+    index.upsert(documents, vectors)
+    if sealed:
+        index.flush()
+    for out in (*range(12), 99):
+        view = index.view(Filter(exclude=frozenset({f"n{out}"})))
+        left = [f"n{n}" for n in range(12) if n != out]
+        assert view.count == view.with_vector(FINGERPRINT) == len(left)
+        assert sorted(map(str, ids_of(view, view.recent(99)))) == sorted(left)
+        assert f"n{out}" not in ids_of(view, view.lexical(["kelp"], 99).numbers)
+        assert f"n{out}" not in ids_of(view, view.dense(FINGERPRINT, vector_of("x"), 99).numbers)
+        beside = view.neighbours(view.recent(99))
+        assert f"n{out}" not in ids_of(view, beside.ravel())
+
+
 def test_a_view_stays_as_it_was_while_the_index_goes_on(index: EmbeddedIndex) -> None:
     index.upsert([note(n, f"kelp word{n}") for n in range(50)])
     view = index.view(Filter())

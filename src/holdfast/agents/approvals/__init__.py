@@ -8,6 +8,7 @@ from holdfast.agents.approvals import allowlist, audit, requests
 from holdfast.agents.approvals.allowlist import AllowedCommand
 from holdfast.agents.approvals.gate import Admission, ExecCall, admit, allow_always, redeem
 from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalRequest, ApprovalStatus
+from holdfast.agents.approvals.waiting import decision
 
 __all__ = [
     "SIGNAL",
@@ -21,6 +22,7 @@ __all__ = [
     "allow_always",
     "allowlist",
     "audit",
+    "decision",
     "redeem",
     "requests",
 ]

@@ -63,6 +63,8 @@ def _judged(command: str, policy: ExecPolicy, inside: Inside) -> ExecDecision:
     parsed = parse(command)
     if isinstance(parsed, Refusal):
         return _missed(policy, f"the command {parsed.reason}", None)
+    if not inside("."):
+        return _missed(policy, "the working folder is outside the workspace", parsed)
     used: list[str] = []
     for words in parsed.commands:
         why = unsafe(words, policy.safe_bins, inside)

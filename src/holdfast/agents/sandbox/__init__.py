@@ -6,7 +6,7 @@ outcome = run(place.backend, Job(argv=["ls"], scratch=place.scratch, workspace=f
 
 from holdfast.agents.sandbox.backend import SCRATCH, WORKSPACE, Backend, Job, Limits, Outcome, Start
 from holdfast.agents.sandbox.bubblewrap import Bubblewrap
-from holdfast.agents.sandbox.choosing import Place, is_sandboxed, place_of, scope_name
+from holdfast.agents.sandbox.choosing import Place, is_sandboxed, limits_of, place_of, scope_name
 from holdfast.agents.sandbox.docker import Docker
 from holdfast.agents.sandbox.host import Host
 from holdfast.agents.sandbox.running import run
@@ -24,6 +24,7 @@ __all__ = [
     "Place",
     "Start",
     "is_sandboxed",
+    "limits_of",
     "place_of",
     "run",
     "scope_name",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.agents.sandbox.backend import Backend
+from holdfast.agents.sandbox.backend import Backend, Limits
 from holdfast.agents.sandbox.bubblewrap import Bubblewrap
 from holdfast.agents.sandbox.docker import Docker
 from holdfast.agents.sandbox.host import Host
@@ -18,6 +18,7 @@ from holdfast.keys import MainKey, parse_key
 
 if TYPE_CHECKING:
     from holdfast.config.agents import Sandbox
+    from holdfast.config.tools import Exec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ def place_of(settings: Sandbox, root: Path, *, agent_id: str, session_key: str) 
     scratch = root / scope_name(settings, agent_id=agent_id, session_key=session_key)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Place(_backend(settings) if sandboxed else Host(), scratch, sandboxed)
+
+
+def limits_of(settings: Exec) -> Limits:
+    """The bounds of one command as the config has them."""
+    return Limits(seconds=settings.timeout_seconds, output_bytes=settings.max_output_chars)
 
 
 def scope_name(settings: Sandbox, *, agent_id: str, session_key: str) -> str:

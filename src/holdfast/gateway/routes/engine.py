@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter
 from pydantic import Field, StrictBool, StrictInt
@@ -31,7 +30,6 @@ from holdfast.gateway.contract import Answer
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import Id, Text, Wire, json_response
 from holdfast.log import Session, sessions
-from holdfast.runtime import Holdfast
 
 router = APIRouter(tags=["engine"], prefix="/api/engine", route_class=StrictRoute)
 
@@ -39,18 +37,10 @@ Key = Annotated[Text, Field(min_length=1, max_length=512)]
 Tokens = Annotated[StrictInt, Field(ge=1, le=100_000_000)]
 Many = 2_000
 
-_rooms: WeakKeyDictionary[Holdfast, ContextRoom] = WeakKeyDictionary()
-
 
 def room_of(here: Gateway) -> ContextRoom:
     """The context room of the open home."""
-    hold = here.hold
-    shared = getattr(hold, "context", None)
-    if isinstance(shared, ContextRoom):
-        return shared
-    if hold not in _rooms:
-        _rooms[hold] = ContextRoom(hold.store, hold.threads, hold.home, lambda: hold.settings)
-    return _rooms[hold]
+    return here.hold.context
 
 
 class CallIn(Wire):

@@ -1,0 +1,46 @@
+"""Waiting for a person: woken by the decision, wherever it was made, or by the end of its time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from holdfast.agents.approvals import requests
+from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus
+from holdfast.log import Store, Threads, Waiter
+
+LONGEST_SECONDS: Final = 60.0
+
+
+async def decision(store: Store, threads: Threads, id_: str, *, waiter: Waiter | None = None) -> Approval:
+    """The approval once it is decided or has run out of time. Cancelling it leaves the approval waiting."""
+    bell = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ring() -> None:
+        # The loop may have ended between the commit and this call; then nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(bell.set)
+
+    unsubscribe = store.signals.subscribe(SIGNAL, ring)
+    try:
+        while True:
+            bell.clear()
+            approval, left = await threads(_look, store, id_)
+            if approval.status is not ApprovalStatus.PENDING:
+                return approval
+            await (waiter or Waiter()).wait(bell, min(left, LONGEST_SECONDS))
+    finally:
+        unsubscribe()
+
+
+def _look(store: Store, id_: str) -> tuple[Approval, float]:
+    """The approval and the seconds it has left; one that has none is marked on the way."""
+    with store.read() as tx:
+        approval, now = requests.get(tx, id_), tx.now
+    if approval.status is ApprovalStatus.PENDING and approval.expires_at <= now:
+        with store.write() as tx:
+            requests.expire(tx)
+            approval = requests.get(tx, id_)
+    return approval, max(0.001, (approval.expires_at - now) / 1000)
