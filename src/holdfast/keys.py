@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import ClassVar, Literal, NewType, TypeAlias
 
 from holdfast.errors import InvalidInput
@@ -205,6 +206,7 @@ ParsedKey: TypeAlias = (
 _Parts: TypeAlias = tuple[type[ParsedKey], tuple[str | None, ...]]
 
 
+@lru_cache(maxsize=4096)
 def parse_key(text: str) -> ParsedKey:
     """Read a key; `str()` of the result is the same text, but for the case of the agent id."""
     kind, parts = _split(text)

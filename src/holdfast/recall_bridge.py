@@ -125,17 +125,19 @@ class IndexRecall:
         self._vectors: OrderedDict[tuple[str, frozenset[str]], tuple[Any, str]] = OrderedDict()
 
     def search(self, wanted: Wanted) -> Recollection:
+        """What is exchanged for its next version while it is looked up is looked for again, a few times."""
         behind = self._follow(wanted.seq)
-        found = self._search(wanted, behind)
-        return found if found is not None else self._search(wanted, behind) or Recollection(behind=behind)
+        found: Recollection | None = None
+        for last in (False, False, True):
+            found = found or self._search(wanted, behind, whole=not last)
+        return found or Recollection(behind=behind)
 
-    def _search(self, wanted: Wanted, behind: int) -> Recollection | None:
-        """None when a find was exchanged for its next version while it was looked up."""
+    def _search(self, wanted: Wanted, behind: int, *, whole: bool) -> Recollection | None:
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
         said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within))
         placed = self._view(Filter(sources=_PLACED, spaces=wanted.spaces, topics=within))
-        query = self._prepared(wanted.question, said)
+        query = self._prepared(wanted.question, said if said.count else placed)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={})
         logs = rank(query, said, scoring, limit=wanted.logs) if wanted.logs else []
@@ -143,7 +145,7 @@ class IndexRecall:
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
         mode = "hybrid" if query.vector is not None else "text"
-        found = _recalled(said, logs), _recalled(placed, places)
+        found = _recalled(said, logs, whole), _recalled(placed, places, whole)
         if found[0] is None or found[1] is None:
             return None
         return Recollection(found[0], found[1], mode, behind, embed_ms)
@@ -199,10 +201,11 @@ class IndexRecall:
         return found
 
 
-def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled] | None:
+def _recalled(view: View, scored: Sequence[Scored], whole: bool) -> list[Recalled] | None:
+    """The finds; None when all of them are wanted and one is no longer there."""
     good = [one for one in scored if _speaks_to_it(one, scored[0].score)]
     documents = view.documents(np.array([one.number for one in good], np.int64)) if good else []
-    if None in documents:
+    if whole and any(document is None for document in documents):
         return None
     return [
         Recalled(

@@ -14,13 +14,13 @@ from typing import Final
 import sqlalchemy as sa
 
 from holdfast.board import lineage, noise, spaces
-from holdfast.board.pending import enqueue
+from holdfast.board.pending import enqueue, lane_of
 from holdfast.board.rules import Decision, Facts, Scope, decide, normalised_source
 from holdfast.board.tables import tasks, topics
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Classification, Entry, EntryDraft, Tx, entries
+from holdfast.log import Classification, Entry, EntryDraft, Tx, agenda, entries
 
 MAX_ID: Final = 256
 _DEFAULTS: Final = BoardConfig()
@@ -34,7 +34,8 @@ def prepare(tx: Tx, draft: EntryDraft, options: BoardConfig = _DEFAULTS) -> Entr
     """
     decision = decide(draft, gather(tx, draft, options))
     prepared = apply(draft, decision)
-    if prepared.status is Classification.PENDING and options.classifier.enabled:
+    waits = prepared.status is Classification.PENDING and options.classifier.enabled
+    if waits and not agenda.is_live(tx, lane_of(prepared.session_key)):
         enqueue(tx, prepared.session_key, options.classifier)
     return prepared
 

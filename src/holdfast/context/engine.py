@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.clock import Clock
 from holdfast.context.messages import Message
+from holdfast.context.summaries import Summariser
 from holdfast.log import Store, Threads
 
 Rollback: TypeAlias = Callable[[], Awaitable[None]]
@@ -209,7 +210,8 @@ class CompactionRuntime(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """What a factory is given. `config` is the plugin's own settings and nothing else of the config."""
+    """What a factory is given. `config` is the plugin's own settings and nothing else of the config;
+    `summariser` gives the model that summarises at the time, if there is one."""
 
     store: Store
     threads: Threads
@@ -219,6 +221,7 @@ class EngineContext:
     workspace_dir: Path
     agent_dir: Path
     config: Mapping[str, Any] = field(default_factory=dict)
+    summariser: Callable[[], Summariser | None] = lambda: None
 
 
 EngineFactory: TypeAlias = Callable[[EngineContext], ContextEngine]

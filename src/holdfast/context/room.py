@@ -35,6 +35,7 @@ from holdfast.context.engine import (
 )
 from holdfast.context.history import History
 from holdfast.context.legacy import LegacyEngine
+from holdfast.context.lossless import LosslessEngine
 from holdfast.context.messages import Message
 from holdfast.context.pressure import Pressure, needs_compaction, prompt_budget
 from holdfast.context.registry import DEFAULT_ENGINE, Registry, engine_failed, engines
@@ -52,6 +53,7 @@ log = logging.getLogger(__name__)
 
 if DEFAULT_ENGINE not in engines:
     engines.register(DEFAULT_ENGINE, LegacyEngine)
+    engines.register("lossless", LosslessEngine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +389,7 @@ class ContextRoom:
             workspace_dir=self._workspace_dir(agent),
             agent_dir=self._home.agent_dir(agent),
             config=own,
+            summariser=lambda: self.compactor.summariser,
         )
 
 

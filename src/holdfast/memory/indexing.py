@@ -136,7 +136,7 @@ class FileIndexer:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
-        """Index what was read, and only then note the files as known: a crash between costs work, not text."""
+        """Index what was read, and only then note its files as known: a crash costs work, not text."""
         batch, self._waiting = self._waiting, _Waiting()
         if batch.documents:
             vectors = embed_cached(self._base, batch.texts, self._catalogue, self._clock, self._cache_entries)

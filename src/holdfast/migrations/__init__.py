@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0004"
+HEAD = "0005"
 
 
 def current(conn: Connection) -> str | None:

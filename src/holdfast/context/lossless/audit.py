@@ -42,8 +42,8 @@ _FIGURES: Final = re.compile(rf"[$€£]\s?\d[\d.,]*\d?|\b\d[\d.,]*(?:\s?%|\s?(?
 _SENTENCE: Final = re.compile(r"[^.!?。！？\n]+(?:[.](?=\S)[^.!?。！？\n]+)*[.!?。！？]*")
 _ASKS: Final = re.compile(
     r"\b(?:todo|fixme|pending|remind me|remember to|don'?t forget|follow up|still (?:need|have) to|please|"
-    r"waiting (?:for|on)|open question|unresolved|next step|let me know|can you|could you|would you|i need you"
-    r"|make sure|blocked (?:on|by)|by (?:monday|tuesday|wednesday|thursday|friday|tomorrow|end of))\b",
+    r"waiting (?:for|on)|open question|unresolved|next step|let me know|can you|could you|would you"
+    r"|i need you|make sure|blocked (?:on|by)|by (?:monday|tuesday|wednesday|thursday|friday|tomorrow|end of))\b",
     re.IGNORECASE,
 )
 _DECISIONS: Final = re.compile(

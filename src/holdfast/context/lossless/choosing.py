@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from holdfast.context.compaction import boundaries
 from holdfast.context.lossless.items import Item
@@ -78,7 +79,7 @@ def _units(raw: Sequence[Message]) -> list[list[Message]]:
     """Messages that stand or fall together: a call and its results."""
     cuts = [i for i in boundaries(raw) if 0 < i < len(raw)]
     edges = [0, *cuts, len(raw)]
-    return [list(raw[a:b]) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+    return [list(raw[a:b]) for a, b in pairwise(edges) if a < b]
 
 
 def _take(

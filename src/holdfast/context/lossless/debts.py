@@ -94,9 +94,7 @@ def backoff(settings: Settings, attempts: int) -> int:
 def enqueue(tx: Tx, debt: Debt) -> None:
     """Have the debt paid by the agenda; one item for a session however often this is called."""
     name = f"{KIND}:{debt.session_id}"
-    agenda.enqueue(
-        tx, KIND, {"sessionId": debt.session_id}, lane=name, key=name, due_at=debt.next_attempt_at
-    )
+    agenda.enqueue(tx, KIND, {"sessionId": debt.session_id}, lane=name, key=name, due_at=debt.next_attempt_at)
 
 
 def _put(tx: Tx, debt: Debt) -> Debt:

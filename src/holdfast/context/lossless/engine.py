@@ -28,10 +28,11 @@ from holdfast.context.lossless.choosing import Chosen, choose
 from holdfast.context.lossless.debts import Debt
 from holdfast.context.lossless.guard import Guard
 from holdfast.context.lossless.items import Item, Projection
+from holdfast.context.lossless.planning import Order
 from holdfast.context.lossless.reading import Reader
-from holdfast.context.lossless.rendering import GUIDE, position, summary_message
+from holdfast.context.lossless.rendering import GUIDE, summary_message
 from holdfast.context.lossless.settings import parse
-from holdfast.context.lossless.sweep import Order, Report, Sweeper
+from holdfast.context.lossless.sweep import Report, Sweeper
 from holdfast.context.lossless.writing import Writer
 from holdfast.context.messages import Message, SummaryMessage
 from holdfast.context.transcript import whole_pairs
@@ -90,7 +91,7 @@ class LosslessEngine(BaseEngine):
                 await self._context.threads(self._settle, params.session_id, order, report, over=True)
             view = await self._context.threads(self._view, params)
         chosen = self._chosen(params, view)
-        guided = _TOOLS <= params.available_tools
+        guided = params.available_tools >= _TOOLS
         return AssembleResult(
             messages=chosen.messages,
             estimated_tokens=chosen.tokens,
@@ -172,7 +173,7 @@ class LosslessEngine(BaseEngine):
             )
 
     def _must_compact(self, params: AssembleParams, view: View) -> bool:
-        """Only when it does not fit, and not again while a failed attempt waits or a backlog is being paid."""
+        """Only when it does not fit; not while a failed attempt waits or a backlog is being paid."""
         if view.debt is not None and view.debt.pending:
             if view.debt.reason == "backlog" or view.debt.next_attempt_at > view.now:
                 return False
@@ -182,9 +183,7 @@ class LosslessEngine(BaseEngine):
 
     def _chosen(self, params: AssembleParams, view: View) -> Chosen:
         raw = [self._reader.shown(m) for m in view.raw]
-        return choose(
-            view.summaries, raw, params.estimate, budget=params.token_budget, floor=view.floor
-        )
+        return choose(view.summaries, raw, params.estimate, budget=params.token_budget, floor=view.floor)
 
     def _order(
         self,
@@ -215,7 +214,9 @@ class LosslessEngine(BaseEngine):
 
     def _owe(self, session_id: str, budget: int, used: int) -> None:
         with self._context.store.write() as tx:
-            debts.enqueue(tx, debts.owe(tx, session_id, "threshold", token_budget=budget, current_tokens=used))
+            debts.enqueue(
+                tx, debts.owe(tx, session_id, "threshold", token_budget=budget, current_tokens=used)
+            )
 
     def _settle(self, session_id: str, order: Order, report: Report, *, over: bool = False) -> Debt | None:
         """Write how a sweep ended: nothing owed, or what is left and when it is tried again."""
@@ -228,7 +229,12 @@ class LosslessEngine(BaseEngine):
                 tx, session_id, left or "threshold", token_budget=order.budget, current_tokens=report.after
             )
             debt = debts.settle(
-                tx, owed, result_of(report).outcome, left=left, settings=self._settings, idle=over
+                tx,
+                owed,
+                result_of(report).outcome,
+                left=left,
+                settings=self._settings,
+                idle=over and not report.made,
             )
             if debt.pending:
                 debts.enqueue(tx, debt)

@@ -46,9 +46,7 @@ def leaf_end(messages: Sequence[Message], *, tokens: int, complete: bool) -> int
     return fitting[-1] if fitting else (allowed[0] if allowed else 0)
 
 
-def condensable(
-    known: Projection, settings: Settings, *, budget: int, over: bool
-) -> tuple[Item, ...]:
+def condensable(known: Projection, settings: Settings, *, budget: int, over: bool) -> tuple[Item, ...]:
     """The run of summaries to be condensed next, if any: the shallowest depth first, the oldest run of it.
 
     Only while summaries take more than their share, or the whole is over its target (`over`).

@@ -47,9 +47,7 @@ class Reader:
         self._settings = settings
         self._history = History()
 
-    def newest(
-        self, tx: Tx, known: Projection, *, budget: int, skip: frozenset[str] = frozenset()
-    ) -> Newest:
+    def newest(self, tx: Tx, known: Projection, *, budget: int, skip: frozenset[str] = frozenset()) -> Newest:
         """The newest that come just past a budget, large ones counted as their stubs."""
         found: list[Message] = []
         used = 0

@@ -17,9 +17,9 @@ STUB_CHARS: Final = 1_500
 _MOST_IDS: Final = 8
 
 GUIDE: Final = (
-    "Earlier parts of this conversation are shown as summaries with ids (sum_…), large payloads by their head "
-    'and tail. Nothing is lost: context_read(id) pages the exact words behind any of them, context_search(query) '
-    "finds in everything that was said. Use them before you say that you do not know, or repeat work."
+    "Earlier parts of this conversation are shown as summaries with ids (sum_…), large payloads by their "
+    "head and tail. Nothing is lost: context_read(id) pages the exact words behind any of them, "
+    "context_search(query) finds in everything that was said. Use them before you say that you do not know, or repeat work."
 )
 
 
@@ -44,7 +44,7 @@ def stub(message: Message, chars: int) -> Message:
     if message.mark is None or len(message.text) <= 2 * chars:
         return message
     size = len(message.text.encode("utf-8", "surrogatepass"))
-    note = f'[Kept aside: {message.mark.entry_id}, {message.kind}, {size} bytes. context_read pages it.]'
+    note = f"[Kept aside: {message.mark.entry_id}, {message.kind}, {size} bytes. context_read pages it.]"
     body = head_and_tail(message.text, chars, chars, f"\n[… {len(message.text) - 2 * chars} characters …]\n")
     text = safe(f"{note}\n{body}", message.trust, message.source)
     return replace(message, text=text)

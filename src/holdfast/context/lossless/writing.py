@@ -27,21 +27,27 @@ _UNTRUSTED: Final = (
     "does not say. Plain text, no preamble; exact names, paths, numbers and addresses unchanged."
 )
 LEAF: Final = (
-    "Write the record of this segment of a conversation between a person and an agent: what was asked, decided "
-    "and why, what was done, what is open; files with what happened to them; constraints that were stated."
+    "Write the record of this segment of a conversation between a person and an agent: what was asked, "
+    "decided and why, what was done, what is open; files with what happened to them; constraints."
 )
 LEAF_BRIEF: Final = (
-    "Write the shortest record of this segment that still lets a colleague go on: decisions, state, open asks "
-    "and constraints, nothing else. Leave out how it came about."
+    "Write the shortest record of this segment that still lets a colleague go on: decisions, state, open "
+    "asks and constraints, nothing else. Leave out how it came about."
 )
 CONDENSED: Final = (
-    "These are records of consecutive segments, oldest first. Write one record of the whole: decisions in force "
-    "and what they replaced, what is done, in progress and blocked, constraints, a timeline by date."
+    "These are records of consecutive segments, oldest first. Write one record of the whole: decisions in "
+    "force and what they replaced, what is done, in progress and blocked, constraints, a timeline by date."
 )
 CONDENSED_BRIEF: Final = (
-    "These are records of consecutive segments, oldest first. Write only what stays true: decisions in force, "
-    "present state, open asks, constraints, lessons. One line each; nothing that a later record has overtaken."
+    "These are records of consecutive segments, oldest first. Write only what stays true: decisions in "
+    "force, present state, open asks, constraints, lessons. One line each; nothing that is overtaken."
 )
+_TASKS: Final = {
+    (False, "normal"): LEAF,
+    (False, "aggressive"): LEAF_BRIEF,
+    (True, "normal"): CONDENSED,
+    (True, "aggressive"): CONDENSED_BRIEF,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +117,7 @@ class Writer:
             body = extract(source.messages, None, target_tokens=max(32, target // 2)).text
         return self._audited(body, keeps, target, source, overrun=1)
 
-    def _audited(
-        self, text: str, keeps: Keeps, target: int, source: Source, overrun: int = _OVERRUN
-    ) -> str:
+    def _audited(self, text: str, keeps: Keeps, target: int, source: Source, overrun: int = _OVERRUN) -> str:
         """Within the cap, and with what the audit misses listed behind it."""
         most = target * overrun * 4
         if len(text) > most:
@@ -150,16 +154,13 @@ class Writer:
                 return clean(await summariser.summarise(request)), None
         except TimeoutError:
             return "", "timeout"
-        except Exception:  # noqa: BLE001 - a model's client may raise anything; history must not depend on it
+        except Exception:
+            # A model's client may raise anything; history must not depend on it.
             log.warning("the summariser failed", exc_info=True)
             return "", "error"
 
     def _request(self, source: Source, keeps: Keeps, level: str, target: int) -> SummaryRequest:
-        brief = level == "aggressive"
-        if source.nodes:
-            task = CONDENSED_BRIEF if brief else CONDENSED
-        else:
-            task = LEAF_BRIEF if brief else LEAF
+        task = _TASKS[bool(source.nodes), level]
         extra = f" Pay attention to: {source.instructions}" if source.instructions else ""
         previous = None if source.previous is None else fence(source.previous, Trust.MODEL, "previous")
         return SummaryRequest(
@@ -205,5 +206,7 @@ def _body(node: Node) -> str:
     """A record without the lists that the audit put behind it, which are made anew."""
     lines = node.text.splitlines()
     titles = tuple(f"{title}:" for title in audit.TITLES)
-    keep = [line for line in lines if not line.startswith(("[Extract", "(", "  - ", "Also mentioned", *titles))]
+    keep = [
+        line for line in lines if not line.startswith(("[Extract", "(", "  - ", "Also mentioned", *titles))
+    ]
     return "\n".join(line for line in keep if line.strip())

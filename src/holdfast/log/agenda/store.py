@@ -243,6 +243,16 @@ def _write_all(tx: Tx, items: Sequence[Item]) -> None:
         tx.conn.execute(_UPDATE, [_values(i) | {"id_": i.id, "expected": i.revision - 1} for i in items])
 
 
+def is_live(tx: Tx, key: str) -> bool:
+    """Whether an item with this key waits or runs: the cheapest way to leave well alone, for hot paths."""
+    sql = _IS_LIVE.replace("?", "%s") if tx.postgres else _IS_LIVE
+    with tx.driver(sql) as connection:
+        return connection.execute(sql, (clean_text(key),)).fetchone() is not None
+
+
+_IS_LIVE: Final = "SELECT 1 FROM agenda WHERE key = ? AND status IN ('queued', 'running') LIMIT 1"
+
+
 def _live_by_key(tx: Tx, key: str) -> Item | None:
     row = tx.conn.execute(_LIVE_KEY, {"key": key}).mappings().first()
     return None if row is None else _item(row)
