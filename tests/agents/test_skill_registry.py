@@ -223,8 +223,22 @@ def test_a_name_that_reaches_out_of_the_archive_is_refused(
         b"not a zip",
         zipped(("SKILL.md", HEAD))[:-10],
         zipped(*[(f"f{n}", b"") for n in range(600)], ("SKILL.md", HEAD)),
+        zipped(("SKILL.md", HEAD), ("a", b""), ("a/b", b"")),
+        zipped(("SKILL.md", HEAD), ("n" * 300, b"")),
     ],
-    ids=["link", "two-alike", "no-root", "broken", "another-name", "not-text", "no-zip", "cut", "too-many"],
+    ids=[
+        "link",
+        "two-alike",
+        "no-root",
+        "broken",
+        "another-name",
+        "not-text",
+        "no-zip",
+        "cut",
+        "too-many",
+        "folder-and-file",
+        "too-long",
+    ],
 )
 def test_an_archive_that_is_not_a_skill_is_refused(url: str, site: Path, managed: Path, data: bytes) -> None:
     offer(site, "evil", data)

@@ -181,6 +181,7 @@ def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:
     found = Catalogue().load([Root(Tier.WORKSPACE, tmp_path)])
     assert [one.name for one in found.skills] == ["good"]
     assert [one.path.parent.name for one in found.broken] == ["bad", "big", "link"]
+    assert Catalogue().load([Root(Tier.MANAGED, tmp_path)]).get("link").description == "secret"
 
 
 @pytest.mark.parametrize(

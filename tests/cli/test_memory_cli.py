@@ -167,3 +167,23 @@ class TestThroughAGateway:
         result = run("memory", "get", "/etc/passwd")
         assert result.exit_code != 0
         assert "it is absolute" in result.stderr
+
+
+def test_the_doctor_tries_memory_out_and_tells_how_old_it_is(run: Run, indexed: Path) -> None:
+    told = {
+        row["message"]: row["level"]
+        for row in json.loads(run("doctor", "--json").stdout)
+        if row["check"] == "memory"
+    }
+    assert told.pop("a probe was indexed and found (hybrid search)") == "ok"
+    assert any(said.startswith("embedders: ") for said in told)
+    assert told["the index can be read: 2 documents"] == "ok"
+    assert told["the files of main were indexed 0 minutes ago"] == "ok"
+
+
+def test_the_doctor_misses_a_qmd_that_is_configured(run: Run, notes: Path, home: Path) -> None:
+    (home / "holdfast.json").write_text('{"memory": {"backend": "qmd", "qmd": {"command": "/no/qmd"}}}')
+    rows = [row for row in json.loads(run("doctor", "--json").stdout) if row["check"] == "memory"]
+    (missing,) = [row for row in rows if "/no/qmd" in row["message"]]
+    assert missing["level"] == "warn"
+    assert "@tobilu/qmd" in missing["mend"]

@@ -15,7 +15,6 @@ from holdfast.errors import Unavailable
 from holdfast.log import Store, Threads, agenda, changes
 from holdfast.memory.cycles import EMBED, PROGRESS, UPDATE, UPDATED, MemoryCycles, Teller
 
-
 pytestmark = pytest.mark.anyio
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Level, Named, Patient
+from holdfast.cli.memory_checks import check_memory
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -192,6 +193,7 @@ CHECKS: Final[list[Named]] = [
     Named("workspace", check_workspaces),
     Named("disk", check_disk),
     Named("port", check_port),
+    Named("memory", check_memory),
 ]
 
 

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "agents": (f"{_AT}.agents:agents", "List, add, remove; which one a message goes to."),
     "skills": (f"{_AT}.skills:skills", "List, info, check, search, install, update, publish."),
     "memory": (f"{_AT}.memory:memory", "Index, search, get, status, collections."),
+    "board": (f"{_AT}.board:board", "Topics, tasks, spaces, search, context, log."),
     "agenda": (f"{_AT}.agenda:agenda", "What is due."),
     "approvals": (f"{_AT}.approvals:approvals", "What agents ask for: list, approve, deny, allow."),
     "token": (f"{_AT}.tokens:token", "Print the home's own admin token."),

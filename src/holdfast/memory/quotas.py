@@ -27,13 +27,13 @@ def within_quotas(
     chosen: list[int] = []
     deferred: list[int] = []
     counts: Counter[str] = Counter()
-    walk = iter(range(len(order)))
+    ranked, worth = order.tolist(), scores[order].tolist()
+    walk = iter(range(len(ranked)))
     for place in walk:
-        at = int(order[place])
-        if len(chosen) == limit or scores[at] < floor * scores[order[0]]:
+        if len(chosen) == limit or worth[place] < floor * worth[0]:
             deferred.append(place)
             break
-        source = sources[at]
+        source = sources[ranked[place]]
         if counts[source] < math.ceil(quotas.get(source, 1.0) * limit):
             counts[source] += 1
             chosen.append(place)
@@ -43,4 +43,4 @@ def within_quotas(
         if len(chosen) >= limit:
             break
         chosen.append(place)
-    return [int(order[place]) for place in sorted(chosen)]
+    return [ranked[place] for place in sorted(chosen)]

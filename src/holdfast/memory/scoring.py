@@ -72,7 +72,7 @@ class Scoring:
     passage_reach: int = 8
     passage_best: int = 3
     pause_ms: int = 6 * 3_600_000
-    candidates: int = 300
+    candidates: int = 100
     quotas: Mapping[str, float] = field(default_factory=lambda: {"transcript": 0.7, "log": 0.7})
     quota_floor: float = 0.5
     rerank: int = 0
@@ -126,7 +126,7 @@ def rank(
     reranker: Reranker | None = None,
 ) -> list[Scored]:
     """The best of the scope for this question, best first, newer before older where equal."""
-    numbers, beside = _gather(query, view, options)
+    numbers, beside = _gather(query, view, options, max(options.candidates, limit))
     if not len(numbers) or limit < 1:
         return []
     pool = _describe(query, view, options, numbers, beside)
@@ -140,22 +140,29 @@ def rank(
     return _reranked(query, [_scored(at, pool, total, parts) for at in chosen], options, reranker)
 
 
-def _gather(query: Query, view: Candidates, options: Scoring) -> tuple[Numbers, Numbers]:
+def _gather(query: Query, view: Candidates, options: Scoring, most: int) -> tuple[Numbers, Numbers]:
     """The best of each component and the turns beside them, ascending, each with its neighbours."""
-    found = [view.lexical(query.terms, options.candidates).numbers]
+    found = [view.lexical(query.terms, most).numbers]
     if query.vector is not None:
-        found.append(view.dense(query.fingerprint, query.vector, options.candidates).numbers)
-    numbers = fresh = np.unique(np.concatenate(found).astype(np.int64))
+        found.append(view.dense(query.fingerprint, query.vector, most).numbers)
+    numbers = _distinct(np.concatenate(found).astype(np.int64))
     beside = lent = view.neighbours(numbers)
     for _ in range(max(len(options.beside_dense), len(options.beside_lexical))):
-        fresh = np.setdiff1d(lent[lent >= 0], numbers)
+        fresh = _distinct(lent[lent >= 0])
+        fresh = fresh[numbers[np.minimum(np.searchsorted(numbers, fresh), len(numbers) - 1)] != fresh]
         if not len(fresh):
             break
         lent = view.neighbours(fresh)
         numbers = np.concatenate([numbers, fresh])
-        beside = np.concatenate([beside, lent])
-    order = np.argsort(numbers)
-    return numbers[order], beside[order]
+        order = np.argsort(numbers)
+        numbers, beside = numbers[order], np.concatenate([beside, lent])[order]
+    return numbers, beside
+
+
+def _distinct(numbers: Numbers) -> Numbers:
+    """Each number once, ascending; for a few hundred a sort is quicker than numpy's hashing."""
+    ordered = np.sort(numbers)
+    return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
 def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers, beside: Numbers) -> _Pool:
@@ -170,7 +177,7 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
         cosine=cosine,
         bm25=view.lexical_scores(query.terms, numbers).astype(np.float64),
         asks=view.lexical_scores([ASKS], numbers) > 0,
-        names_time=view.lexical_scores([NAMES_TIME], numbers) > 0,
+        names_time=view.lexical_scores([NAMES_TIME] if query.wants_time else [], numbers) > 0,
     )
 
 

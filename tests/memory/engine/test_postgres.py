@@ -27,6 +27,7 @@ from holdfast.memory.engine.postgres import PostgresIndex
 from holdfast.memory.question import Query
 from holdfast.memory.scoring import rank
 from holdfast.memory.text import query_terms, terms
+from holdfast.runtime import open_home
 
 FEW = settings(
     max_examples=8,
@@ -286,6 +287,28 @@ def test_a_closed_index_says_so(index: PostgresIndex) -> None:
     assert view.count == 0
     with pytest.raises(Unavailable):
         index.view(Filter())
+
+
+def test_a_home_searches_the_shared_index_and_fills_it_again_when_it_was_dropped(
+    url: str, tmp_path: Path
+) -> None:
+    settings = '{"memory": {"search": {"engine": "postgres", "embedding": {"providers": ["local"]}}}}'
+    (tmp_path / "holdfast.json").write_text(settings)
+    indexed = []
+    for drop in (True, False, True):
+        if drop:
+            dropped(url)
+        with open_home(tmp_path, store_url=url) as hold:
+            note = hold.workspace("main") / "MEMORY.md"
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text("The quokka lives on Rottnest.")
+            indexed.append(hold.memory.update("main").indexed)
+            assert [hit.path for hit in hold.memory.find("where does the quokka live?").hits] == ["MEMORY.md"]
+        reader = PostgresIndex(url)
+        assert found(reader, "quokka Rottnest", Filter(agents=frozenset({"main"})))
+        reader.close()
+    assert indexed == [1, 0, 1]
+    dropped(url)
 
 
 def test_the_engine_is_chosen_by_name(url: str, tmp_path: Path) -> None:

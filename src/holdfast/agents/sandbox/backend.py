@@ -20,7 +20,7 @@ class Limits:
     """What a job may use. Past `output_bytes` the rest is thrown away; far past it the job is ended."""
 
     seconds: float = 1800.0
-    memory_bytes: int = 2 * 1024**3
+    memory_bytes: int = 4 * 1024**3
     processes: int = 256
     file_bytes: int = 1024**3
     output_bytes: int = 200_000

@@ -17,6 +17,7 @@ _ETC: Final = ("alternatives", "ca-certificates", "ld.so.cache", "localtime", "p
 _ETC_NETWORK: Final = ("hosts", "nsswitch.conf", "resolv.conf")
 _TMP_BYTES: Final = 256 * 1024**2
 _UID: Final = "1000"
+_NICE: Final = "10"
 
 
 class Bubblewrap:
@@ -32,15 +33,20 @@ class Bubblewrap:
     def start(self, job: Job) -> Start:
         env = scrubbed(job.env, path=SYSTEM_PATH, home=SCRATCH)
         options = (*_apart(job.network), *_mounts(job), "--chdir", job.cwd or _folder(job))
-        return Start(("bwrap", *options, "--", *limited(job.limits), *job.argv), env)
+        return Start(("bwrap", *options, "--", *limited(job.limits, apart=True), *job.argv), env)
 
 
-def limited(limits: Limits) -> tuple[str, ...]:
-    """The words that put the limits of one process before a command."""
+def limited(limits: Limits, *, apart: bool) -> tuple[str, ...]:
+    """The words that put the limits of one process before a command.
+
+    The kernel counts processes by user; only what is `apart`, in a user namespace, has its own count. A
+    command gives way to who watches it: else a flood of processes would keep its end from coming.
+    """
     return (
+        *("nice", "-n", _NICE),
         "prlimit",
         f"--data={limits.memory_bytes}",
-        f"--nproc={limits.processes}",
+        *((f"--nproc={limits.processes}",) if apart else ()),
         f"--fsize={limits.file_bytes}",
         f"--nofile={limits.open_files}",
         "--core=0",

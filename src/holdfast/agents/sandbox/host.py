@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 from holdfast.agents.sandbox.backend import Job, Start
@@ -10,7 +11,10 @@ from holdfast.agents.sandbox.environment import scrubbed, search_path
 
 
 class Host:
-    """No isolation at all: who may use it is the policy's to say. `prlimit` bounds it where there is one."""
+    """No isolation at all: who may use it is the policy's to say. `prlimit` bounds it where there is one.
+
+    The home is the operator's own, since programs keep their settings and logins there.
+    """
 
     name = "host"
 
@@ -18,7 +22,7 @@ class Host:
         return None
 
     def start(self, job: Job) -> Start:
-        home = str(job.workspace or job.scratch)
+        home = os.environ.get("HOME") or str(job.scratch)
         env = scrubbed(job.env, path=search_path(job.workspace), home=home)
-        bounds = limited(job.limits) if shutil.which("prlimit") else ()
-        return Start((*bounds, *job.argv), env, cwd=job.cwd or home)
+        bounds = limited(job.limits, apart=False) if shutil.which("prlimit") else ()
+        return Start((*bounds, *job.argv), env, cwd=job.cwd or str(job.workspace or job.scratch))

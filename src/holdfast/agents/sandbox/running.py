@@ -17,7 +17,7 @@ from holdfast.agents.sandbox.census import Census, census
 from holdfast.errors import Unavailable
 
 _READ: Final = 65_536
-_LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.02
 _FAR_PAST: Final = 64
 _KILL_SECONDS: Final = 10
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import stat
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -44,8 +45,10 @@ def unpack(data: bytes, target: Path) -> None:
             room = MAX_BYTES
             for info, place in members:
                 room -= _write(archive, info, target / place, room)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise InvalidInput("the archive is damaged", code="bad_archive") from error
+    except OSError as error:
+        raise InvalidInput(f"the archive cannot be unpacked: {error.strerror}", code="bad_archive") from error
 
 
 def digest(folder: Path) -> str:

@@ -125,9 +125,9 @@ def _parsed(path: Path, root: Root) -> Skill | Broken:
 
 
 def _text(path: Path, root: Root) -> str:
-    """A link out of the folder of skills would let a workspace show any file as a skill."""
+    """An agent writes to its workspace: a link out of there would let it show any file as a skill."""
     try:
-        if not path.resolve().is_relative_to(root.path.resolve()):
+        if root.tier is Tier.WORKSPACE and not path.resolve().is_relative_to(root.path.resolve()):
             raise InvalidInput("it is a link to outside its folder")
         if path.stat().st_size > MAX_BYTES:
             raise InvalidInput(f"it is larger than {MAX_BYTES} bytes")

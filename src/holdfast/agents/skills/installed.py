@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final
 from holdfast.agents.skills import archive
 from holdfast.agents.skills.registry import Registry, Release, version_order
 from holdfast.agents.skills.skill import FILE, Skill, Tier, parse_skill
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound, Unavailable
 
 MARK: Final = ".registry.json"
 
@@ -113,10 +112,20 @@ def _place(managed: Path, release: Release, data: bytes, registry: str) -> Skill
         mark = Installed(release.name, release.version, registry, release.sha256, archive.digest(folder))
         (folder / MARK).write_text(json.dumps(asdict(mark), indent=2) + "\n", "utf-8")
         target = managed / release.name
-        if target.exists():
-            shutil.move(target, Path(draft) / "old")
-        folder.rename(target)
+        _swap(folder, target, Path(draft) / "old")
     return parse_skill((target / FILE).read_text("utf-8"), target / FILE, skill.tier)
+
+
+def _swap(new: Path, target: Path, old: Path) -> None:
+    """Put the new in place of what is there; if that fails, what was there comes back."""
+    try:
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    except OSError as error:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        raise Unavailable(f"{target} cannot be written: {error.strerror}") from error
 
 
 def _read(folder: Path, name: str) -> Skill:

@@ -39,11 +39,11 @@ _UNITS: Final = (
     "|px|mm|cm|m|km|kg|g|Hz|kHz|MHz|GHz|W|kW|°C|°F|tokens?|rows?|users?|requests?|rpm|rps|USD|EUR|GBP|percent"
 )
 _FIGURES: Final = re.compile(rf"[$€£]\s?\d[\d.,]*\d?|\b\d[\d.,]*(?:\s?%|\s?(?:{_UNITS})\b)")
-_SENTENCE: Final = re.compile(r"[^.!?。！？\n]+(?:[.](?=\S)[^.!?。！？\n]+)*[.!?。！？]*")
+_SENTENCE: Final = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)")
 _ASKS: Final = re.compile(
     r"\b(?:todo|fixme|pending|remind me|remember to|don'?t forget|follow up|still (?:need|have) to|please|"
     r"waiting (?:for|on)|open question|unresolved|next step|let me know|can you|could you|would you"
-    r"|i need you|make sure|blocked (?:on|by)|by (?:monday|tuesday|wednesday|thursday|friday|tomorrow|end of))\b",
+    r"|i need you|make sure|blocked (?:on|by)|by (?:monday|tuesday|wednesday|thursday|friday|tomorrow))\b",
     re.IGNORECASE,
 )
 _DECISIONS: Final = re.compile(

@@ -9,7 +9,7 @@ from itertools import pairwise
 import sqlalchemy as sa
 
 from holdfast.context.lossless import debts, nodes, projections, spans
-from holdfast.context.lossless.items import Item, Projection
+from holdfast.context.lossless.items import Item, Projection, own_start
 from holdfast.context.lossless.nodes import Node
 from holdfast.context.lossless.settings import Settings
 from holdfast.context.lossless.spans import END, Span
@@ -43,7 +43,7 @@ def repair(tx: Tx, session_id: str) -> Projection:
     known = projections.find(tx, session_id)
     if known is None:
         return projections.of(tx, session_id, retain_depth=Settings().retain_depth)
-    universe = [*_base(tx, known.base), Span(session_id, 0, END)]
+    universe = [*_base(tx, known.base), Span(session_id, own_start(known.base), END)]
     candidates = [*nodes.of_session(tx, session_id), *_named(tx, known.base)]
     taken, chosen = _cover(tx, candidates, universe)
     raw = [
@@ -81,7 +81,7 @@ def _coverage(tx: Tx, known: Projection) -> Iterator[Problem]:
     shown = spans.behind(tx, known.items)
     if spans.overlap(shown):
         yield Problem("overlap", known.session_id, "an entry is behind more than one item")
-    owed = [*_base(tx, known.base), Span(known.session_id, 0, END)]
+    owed = [*_base(tx, known.base), Span(known.session_id, own_start(known.base), END)]
     for span in spans.joined(owed):
         for left in spans.without(span, shown):
             detail = f"entries {left.first} to {left.until} of {left.session_id} are behind nothing"

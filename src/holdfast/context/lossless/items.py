@@ -54,9 +54,14 @@ class Projection:
 
 
 def fresh(session_id: str, base: Sequence[Item] = ()) -> Projection:
-    """A projection that has just begun: what it was given, then all of the session's own log."""
-    own = Item(session_id=session_id, first=0)
+    """A projection that has just begun: what it was given, which lies before, then the session's own log."""
+    own = Item(session_id=session_id, first=own_start(base))
     return Projection(session_id=session_id, items=(*base, own), base=tuple(base))
+
+
+def own_start(base: Sequence[Item]) -> int:
+    """The position from which on a session's own entries lie."""
+    return max((item.until or 0 for item in base), default=0)
 
 
 def with_leaf(known: Projection, source: Item, until: int, leaf: Item) -> Projection:

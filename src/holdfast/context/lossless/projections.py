@@ -13,6 +13,7 @@ from holdfast.context.lossless.tables import debts
 from holdfast.context.lossless.tables import projections as table
 from holdfast.errors import Conflict
 from holdfast.log import Tx, entries
+from holdfast.log.tables import entries as entry_table
 from holdfast.log.tables import sessions as session_table
 
 NEW = "new"
@@ -67,9 +68,12 @@ def save(tx: Tx, known: Projection) -> Projection:
 
 
 def fork(tx: Tx, parent_id: str, child_id: str, *, retain_depth: int) -> Projection:
-    """The child begins with the parent's projection as it is now; it cannot change the parent's."""
+    """The child begins with the parent's projection as it is now, or as it was when the child began; it
+    cannot change the parent's."""
     parent = of(tx, parent_id, retain_depth=retain_depth)
-    return begin(tx, child_id, closed(parent, entries.head(tx) + 1))
+    column = entry_table.c.position
+    own = tx.conn.execute(sa.select(sa.func.min(column)).where(entry_table.c.session_id == child_id)).scalar()
+    return begin(tx, child_id, closed(parent, own or entries.head(tx) + 1))
 
 
 def begin(tx: Tx, session_id: str, base: Sequence[Item]) -> Projection:

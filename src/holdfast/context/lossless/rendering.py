@@ -19,7 +19,8 @@ _MOST_IDS: Final = 8
 GUIDE: Final = (
     "Earlier parts of this conversation are shown as summaries with ids (sum_…), large payloads by their "
     "head and tail. Nothing is lost: context_read(id) pages the exact words behind any of them, "
-    "context_search(query) finds in everything that was said. Use them before you say that you do not know, or repeat work."
+    "context_search(query) finds in everything that was said. Use them before you say that "
+    "you do not know, or repeat work."
 )
 
 

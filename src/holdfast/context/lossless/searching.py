@@ -33,9 +33,9 @@ _SCANNED_SUMMARIES: Final = 500
 _COMMON: Final = frozenset(
     re.findall(
         r"\w+",
-        "a an and are as at be but by did do does for from had has have how i if in is it its me my no not of "
-        "on or our so that the their then there they this to was we were what when where which who why will "
-        "with you your",
+        "a an and are as at be but by did do does for from had has have how i if in is it its me my no not "
+        "of on or our so that the their then there they this to was we were what when where which who why "
+        "will with you your",
     )
 )
 

@@ -14,7 +14,8 @@ from holdfast.errors import ConfigError
 class Settings:
     """`threshold` is the share of the budget above which debt is noted; tokens are uncalibrated estimates.
 
-    `patience` is how many failed drains keep history as it was before an extract is taken instead.
+    `summary_prefix_tokens` is what summaries may take in all before they are condensed (0: by the budget),
+    `patience` how many failed drains keep history as it was before an extract is taken instead.
     """
 
     threshold: float = 0.75
@@ -23,6 +24,7 @@ class Settings:
     leaf_chunk_tokens: int = 20_000
     leaf_target_tokens: int = 2_400
     condensed_target_tokens: int = 2_000
+    summary_prefix_tokens: int = 0
     leaf_fanout: int = 8
     condensed_fanout: int = 4
     hard_fanout: int = 2
@@ -42,6 +44,8 @@ class Settings:
 
     def prefix_target(self, budget: int) -> int:
         """How many tokens of summaries may stand before the tail; more is condensed."""
+        if self.summary_prefix_tokens:
+            return self.summary_prefix_tokens
         half = int(self.threshold * budget) // 2
         return max(self.condensed_target_tokens, min(self.leaf_chunk_tokens, half))
 
@@ -73,7 +77,7 @@ def _checked(key: str, value: Any, default: object) -> Any:
     elif isinstance(default, float):
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1
     else:
-        low = -1 if key == "retainDepth" else 1
+        low = {"retainDepth": -1, "summaryPrefixTokens": 0}.get(key, 1)
         good = isinstance(value, int) and not isinstance(value, bool) and value >= low
     if not good:
         raise ConfigError(f"plugins.entries.lossless.config.{key}: {value!r} cannot be used")

@@ -26,6 +26,9 @@ _MOST_STEPS = 32
 _SAMPLE_STEP = 61
 _SURE = 20
 _LOWEST, _HIGHEST = np.int64(-1), np.int64(2**62)
+_ORDINAL = np.int64(2**32 - 1)
+
+Located = tuple[Piece, NDArray[np.int64], NDArray[np.int64]]
 
 
 class EmbeddedView:
@@ -47,6 +50,7 @@ class EmbeddedView:
         self._starts = np.array([piece.start for piece in pieces], np.int64)
         self._size = sum(piece.rows for piece in pieces)
         self._last: tuple[tuple[str, ...], Scores] | None = None
+        self._placed: tuple[Numbers, list[Located]] | None = None
 
     @property
     def count(self) -> int:
@@ -194,13 +198,18 @@ class EmbeddedView:
                 out[at] = found
         return out
 
-    def _located(self, numbers: Numbers) -> Iterator[tuple[Piece, NDArray[np.int64], NDArray[np.int64]]]:
-        """Per piece: where in `numbers` its rows stand, and which rows they are."""
+    def _located(self, numbers: Numbers) -> list[Located]:
+        """Per piece: where in `numbers` its rows stand, and which rows they are; kept for the next call."""
+        if self._placed is not None and self._placed[0] is numbers:
+            return self._placed[1]
         owner = np.searchsorted(self._starts, numbers, side="right") - 1
+        found = []
         for index in np.flatnonzero(np.bincount(owner)).tolist():
             piece = self._pieces[index]
             at = np.flatnonzero(owner == index)
-            yield piece, at, numbers[at] - piece.start + piece.low
+            found.append((piece, at, numbers[at] - piece.start + piece.low))
+        self._placed = numbers, found
+        return found
 
     def neighbours(self, numbers: Numbers) -> Numbers:
         """Most lie in the rows beside, which are sorted by thread; the rest are searched for."""
@@ -209,27 +218,25 @@ class EmbeddedView:
         for piece, at, rows in self._located(numbers):
             for side, step in ((0, -1), (1, 1)):
                 out[at, side] = _adjacent(piece, rows, places[at], step)
-        rest = np.flatnonzero((out < 0).any(axis=1) & (places >> 32 > 0))
-        if len(rest):
-            out[rest] = self._searched(places[rest])
+        threaded = places >> 32 > 0
+        for side, step, could in ((0, -1, places & _ORDINAL > 0), (1, 1, True)):
+            rest = np.flatnonzero((out[:, side] < 0) & threaded & could)
+            if len(rest):
+                out[rest, side] = self._searched(places[rest], step)
         return out
 
-    def _searched(self, places: NDArray[np.int64]) -> Numbers:
-        """The nearest on both sides over all segments, each of which may hold part of a thread."""
-        out = np.full((len(places), 2), -1, np.int64)
-        held = np.stack([np.full(len(places), _LOWEST), np.full(len(places), _HIGHEST)], axis=1)
+    def _searched(self, places: NDArray[np.int64], step: int) -> Numbers:
+        """The nearest on one side over all segments, each of which may hold part of a thread."""
+        out = np.full(len(places), -1, np.int64)
+        held = np.full(len(places), _LOWEST if step < 0 else _HIGHEST)
         for segment, pieces in self._by_segment():
-            left = np.searchsorted(segment.places, places)
-            after = segment.places[np.minimum(left, segment.rows - 1)]
-            before = segment.places[left - 1]
-            if not (((after ^ places) >> 32 == 0) | ((before ^ places) >> 32 == 0)).any():
+            at = np.searchsorted(segment.places, places, side="left" if step < 0 else "right") - (step < 0)
+            there = segment.places[np.clip(at, 0, segment.rows - 1)]
+            if not ((there ^ places) >> 32 == 0).any():
                 continue
-            own = after == places
-            for side, step, start in ((0, -1, left - 1), (1, 1, left + own)):
-                number, place = self._beside(segment, pieces, places, start, step)
-                nearer = (number >= 0) & ((place - held[:, side]) * step < 0)
-                out[nearer, side] = number[nearer]
-                held[nearer, side] = place[nearer]
+            number, place = self._beside(segment, pieces, places, at, step)
+            nearer = (number >= 0) & ((place - held) * step < 0)
+            out[nearer], held[nearer] = number[nearer], place[nearer]
         return out
 
     def _by_segment(self) -> Iterator[tuple[Segment, list[Piece]]]:

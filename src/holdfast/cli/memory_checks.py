@@ -1,0 +1,118 @@
+"""What the doctor looks at in memory: does it find, who embeds, can the index be read, how old is it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.findings import Finding, Patient
+
+if TYPE_CHECKING:
+    from holdfast.config import Config
+    from holdfast.memory.embedding import EmbedderChain
+
+PROBE: Final = "The heron by the weir is called Winifred."
+QUESTION: Final = "what is the name of the heron?"
+_LATE: Final = 3
+
+
+def check_memory(patient: Patient) -> Iterator[Finding]:
+    config = patient.config
+    if config is None:
+        yield Finding("warn", "memory was not looked at: the config cannot be used", "See `config` above.")
+        return
+    from holdfast.memory.embedding import chain_from
+
+    chain = chain_from(config.memory.search.embedding, os.environ)
+    yield _finds_what_it_is_given(chain)
+    names = [f"{one.id.provider}/{one.id.model}" for one in (*chain.preferred, chain.base)]
+    yield Finding("ok", f"embedders: {', then '.join(names)}")
+    yield from _programs(config)
+    yield from _freshness(patient, config)
+
+
+def _finds_what_it_is_given(chain: EmbedderChain) -> Finding:
+    """The whole way in small: a file is written, indexed, and asked for."""
+    from holdfast.config.memory import MemoryConfig
+    from holdfast.memory import open_memory
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as place:
+        notes = Path(place)
+        (notes / "MEMORY.md").write_text(f"# Birds\n\n{PROBE}\n")
+        (notes / "memory").mkdir()
+        (notes / "memory/other.md").write_text("The boiler was serviced in March.\n")
+        config = MemoryConfig()
+        with open_memory(
+            notes / "index", chain=chain, workspace=lambda agent: notes, config=lambda agent: config
+        ) as memory:
+            memory.update("main")
+            found = memory.find(QUESTION)
+    if found.hits and PROBE in found.hits[0].snippet:
+        return Finding("ok", f"a probe was indexed and found ({found.diagnostics.mode} search)")
+    return Finding("fail", "a probe was indexed and not found", "Reinstall holdfast, and report this line.")
+
+
+def _programs(config: Config) -> Iterator[Finding]:
+    """For each agent that is to be served by `qmd`, whether that is there."""
+    wanted = {
+        config.memory_for(a.id).qmd.command
+        for a in config.agent_list
+        if config.memory_for(a.id).backend == "qmd"
+    }
+    for command in sorted(wanted):
+        if shutil.which(os.path.expanduser(command)) is None:
+            mend = "Install it (npm, @tobilu/qmd), or set memory.qmd.command; until then the built-in serves."
+            yield Finding("warn", f"memory.backend is qmd, but there is no program {command!r}", mend)
+        else:
+            yield Finding("ok", f"the program {command!r} is there")
+
+
+def _freshness(patient: Patient, config: Config) -> Iterator[Finding]:
+    """Whether the index can be read, and how long ago each agent's files were looked at."""
+    from holdfast.memory.catalogue import Catalogue
+
+    path = patient.home.index / "catalogue.db"
+    if not path.is_file():
+        yield Finding(
+            "ok", "nothing is indexed yet; that begins with `holdfast up` or `holdfast memory index`"
+        )
+        return
+    if config.memory.search.engine != "postgres":
+        yield _readable(patient.home.index)
+    catalogue = Catalogue(path)
+    try:
+        for agent in config.agent_list:
+            updated = catalogue.fact(f"updated:{agent.id}")
+            interval = int(config.memory_for(agent.id).search.update.interval)
+            yield _age(agent.id, None if updated is None else int(updated), interval)
+    finally:
+        catalogue.close()
+
+
+def _readable(folder: Path) -> Finding:
+    """A damaged index is rebuilt when it is opened; one that a gateway has open is in good hands."""
+    from holdfast.errors import Conflict
+    from holdfast.memory.engine import open_index
+
+    try:
+        index = open_index(folder)
+    except Conflict:
+        return Finding("ok", "the index is open in a running process")
+    try:
+        return Finding("ok", f"the index can be read: {index.count} documents")
+    finally:
+        index.close()
+
+
+def _age(agent: str, updated: int | None, interval: int) -> Finding:
+    mend = "Run `holdfast memory index`, or `holdfast up` to keep it up to date."
+    if updated is None:
+        return Finding("warn", f"the files of {agent} were never indexed", mend)
+    age = max(0, int(time.time() * 1000) - updated)
+    said = f"the files of {agent} were indexed {age // 60_000} minutes ago"
+    return Finding("ok", said) if age <= _LATE * interval else Finding("warn", said, mend)
