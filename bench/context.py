@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -126,6 +126,16 @@ def serving(code: str, *args: str) -> Iterator[tuple[int, list[str]]]:
         process.wait(30)
 
 
+def connected(port: int) -> Client:
+    """A client, as soon as the server takes one."""
+    for _ in range(100):
+        try:
+            return Client(port)
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    raise SystemExit("the server does not answer")
+
+
 class Measured:
     """CPU milliseconds a request, and the times as the client sees them."""
 
@@ -221,8 +231,7 @@ def run(engine: str, size: int, folder: Path, url: str | None, bare: float, coun
     print(f"  {'':<30} {'CPU ms':>8} {'p50 ms':>8} {'p95 ms':>8} {'x bare':>8}")
     found: dict[str, float] = {}
     with serving(OURS, str(home), url or "") as (pid, (port, token)):
-        client = Client(int(port))
-        time.sleep(1)
+        client = connected(int(port))
         for name, make in asked(token, size).items():
             measure(pid, client, make, 5)
             got = measure(pid, client, lambda n, make=make: make(n + 10), count)
@@ -265,6 +274,10 @@ def postgres(folder: Path) -> Iterator[Callable[[str], str]]:
         server.cleanup()
 
 
+def _none(_: str) -> str | None:
+    return None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
@@ -276,17 +289,16 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="hf-bench-"))
     try:
         with serving(BARE) as (pid, (port,)):
-            time.sleep(2)
-            client = Client(int(port))
+            client = connected(int(port))
             plain = request("GET", "/api/context?q=hello&sessionKey=a", "")
             measure(pid, client, lambda n: plain, 50)
             bare = measure(pid, client, lambda n: plain, 10 * given.requests).cpu
         print(f"bare FastAPI endpoint: {bare:.2f} CPU ms; embedding a question: {embedding():.2f} CPU ms")
         grown: dict[str, list[dict[str, float]]] = {}
         for engine in given.engines:
-            with postgres(folder / "pg") as database:
+            with postgres(folder / "pg") if engine == "postgres" else nullcontext(_none) as database:
                 for size in given.sizes:
-                    url = database(f"bench{size}") if engine == "postgres" else None
+                    url = database(f"bench{size}")
                     grown.setdefault(engine, []).append(run(engine, size, folder, url, bare, given.requests))
         for engine, steps in grown.items():
             print(f"\n{engine}: growth of CPU from {given.sizes[0]:,} to {given.sizes[-1]:,} entries")

@@ -208,7 +208,7 @@ def _body(i: int) -> bytes:
 
 
 def _text(i: int) -> str:
-    return f"Message {i}: the deployment of service {i % 37} went through after the third attempt, see note {i % 911}."
+    return f"Message {i}: deploying service {i % 37} worked at the third attempt, see note {i % 911}."
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`docs/coverage.md` names modules and tests; each must exist, so that the page cannot drift from the code."""
+"""`docs/coverage.md` names modules and tests; each must exist, so that the page cannot drift."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def _names(cell: str) -> list[str]:
 def functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text())
     return frozenset(
-        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     )
 
 

@@ -76,3 +76,12 @@ class Busy(HoldfastError):
 class Unavailable(HoldfastError):
     code = "unavailable"
     status = 503
+
+
+def problem_error(status: int, problem: object) -> HoldfastError:
+    """The error that a problem document tells of, so that a client says what its gateway said."""
+    told = problem if isinstance(problem, dict) else {}
+    kinds = {kind.status: kind for kind in reversed(HoldfastError.__subclasses__())}
+    kind = kinds.get(status, InvalidInput if status < 500 else Unavailable)
+    detail = str(told.get("detail") or f"the gateway answered {status}")
+    return kind(detail, code=str(told.get("code") or kind.code), hint=str(told.get("hint") or ""))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.agents import approvals
 from holdfast.board import pending, routing, spaces_of_entries
 from holdfast.board.classifier import Classifier
 from holdfast.board.digests import KIND as DIGEST
@@ -226,8 +227,14 @@ class Services:
             with self.hold.store.write(ordered=False) as tx:
                 pending.backlog(tx, options)
 
-    def _sweep_routing(self, tx: Tx) -> int:
-        return routing.sweep(tx, self.hold.settings.board.routing_memory)
+    def _sweep_rooms(self, tx: Tx) -> None:
+        """What the rooms above the log keep for a while only."""
+        settings = self.hold.settings
+        routing.sweep(tx, settings.board.routing_memory)
+        approvals.requests.expire(tx)
+        if settings.teams.audit_days is not None:
+            approvals.requests.prune(tx, settings.teams.audit_days)
+            approvals.audit.prune(tx, settings.teams.audit_days)
 
     async def _ingest(self, job: agenda.Job) -> None:
         """Write what was accepted by `POST /api/ingest`, and finish its agenda item, in one transaction."""
@@ -244,7 +251,7 @@ class Services:
         removed = await self.hold.threads(prune, self.hold.store, _retention(self.hold.settings))
         if any(removed.values()):
             log.info("retention removed %s", {k: v for k, v in removed.items() if v})
-        await self.hold.threads(self.hold.store.run, self._sweep_routing)
+        await self.hold.threads(self.hold.store.run, self._sweep_rooms)
         await self.hold.threads(self._schedule_retention, after=job)
 
     def _schedule_retention(self, after: agenda.Job | None = None) -> None:

@@ -162,7 +162,6 @@ class TestThroughAGateway:
         assert result.exit_code == 2
         assert "keeps the index up to date by itself" in result.stderr
 
-    @pytest.mark.xfail(reason="holdfast.cli.client.Client.get says 'no gateway answers' for any problem")
     def test_what_the_gateway_refuses_is_told_as_it_said_it(self, run: Run, served: None) -> None:
         result = run("memory", "get", "/etc/passwd")
         assert result.exit_code != 0

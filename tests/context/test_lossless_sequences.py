@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lossless_builders import Lossless
 
-from conftest import _empty
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage, Message, SummaryRequest, ToolCall, ToolResult, UserMessage
 from holdfast.context.lossless import spans
 from holdfast.context.tokens import message_tokens
+from holdfast.ids import uuid7
 from holdfast.log import Store, Threads, entries, sqlite_url
 
 TINY = {
@@ -72,7 +72,7 @@ STEPS = st.lists(STEP, min_size=5, max_size=25)
 
 class World:
     def __init__(self, store: Store, threads: Threads, home: Path, clock: ManualClock) -> None:
-        self.stage = Lossless(store, threads, home, settings=TINY)
+        self.stage = Lossless(store, threads, home, settings=TINY, key=f"agent:main:dm:{uuid7()}")
         self.clock = clock
         self.calls = 0
         self.waiting: list[str] = []
@@ -177,7 +177,6 @@ def test_any_sequence_keeps_the_projection_whole(
 def test_any_sequence_keeps_the_projection_whole_on_postgres(
     postgres_url: str, threads_for_all: Threads, steps: list[Any]
 ) -> None:
-    _empty(postgres_url)
     clock = ManualClock()
     store = Store(postgres_url, clock=clock)
     try:

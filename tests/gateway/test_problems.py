@@ -170,7 +170,8 @@ def test_odd_characters_in_any_string_are_mended_not_fatal(api: httpx.Client) ->
     body = dict.fromkeys(names, ODD) | {"source": {ODD: [ODD], "sessionKey": ODD}}
     made = api.post("/api/log", content=json.dumps(body), headers=JSON)
     assert made.status_code == 201, made.text
-    assert {made.json()[name] for name in names} == {"a\ufffdb\ufffdc"}
+    unknown_places = {"topicId", "taskId", "spaceId", "classificationCode"}
+    assert {made.json()[name] for name in names if name not in unknown_places} == {"a\ufffdb\ufffdc"}
     changed = api.patch(f"/api/log/{made.json()['id']}", content=json.dumps(body), headers=JSON)
     assert changed.status_code == 200, changed.text
     assert api.post("/api/ingest", content=json.dumps([body]), headers=JSON).status_code == 202

@@ -40,7 +40,7 @@ def test_an_index_that_is_kept_is_not_made_twice(tmp_path: Path, monkeypatch: py
 def test_a_thousand_files_are_written_in_batches_and_then_only_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten thousand work the same way; `bench` has the figures. Here what matters is what is not done."""
+    """Ten thousand work the same way. Here what matters is what is not done."""
     for number in range(1_000):
         place = tmp_path / f"{number % 20:02d}"
         place.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from holdfast.errors import Unauthorized, Unavailable
+from holdfast.errors import Unauthorized, Unavailable, problem_error
 
 if TYPE_CHECKING:
     from holdfast.config import Config
@@ -31,9 +31,10 @@ class Sighting:
 class Client:
     """Calls the gateway of one home with the home's own token."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self.url = url
         self._token = token
+        self._timeout = timeout
 
     def get(self, path: str) -> Any:
         """The JSON at a path. `Unavailable` if nothing answers, `Unauthorized` if the token is not known."""
@@ -41,10 +42,11 @@ class Client:
 
         headers = {"Authorization": f"Bearer {self._token}"}
         try:
-            answer = httpx.get(self.url + path, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+            answer = httpx.get(self.url + path, headers=headers, timeout=self._timeout, trust_env=False)
             if answer.status_code in (401, 403):
                 raise Unauthorized(f"the gateway at {self.url} does not know this home's token")
-            answer.raise_for_status()
+            if answer.status_code >= 400:
+                raise problem_error(answer.status_code, answer.json())
             return answer.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise Unavailable(

@@ -16,6 +16,7 @@ from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.guard import Draining, Guard, Limits
 from holdfast.gateway.metrics import Measured
 from holdfast.gateway.routes import (
+    approvals,
     attachments,
     classifier,
     context,
@@ -25,8 +26,10 @@ from holdfast.gateway.routes import (
     feed,
     graph,
     log,
+    memory,
     search,
     sessions,
+    skills,
     spaces,
     system,
     tasks,
@@ -71,8 +74,9 @@ def create_app(hold: Holdfast) -> FastAPI:
     contract.install(app)
     for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks, attachments, drafts):
         app.include_router(part.router)
-    for board in (context_block, search, graph, classifier):
-        app.include_router(board.router)
+    for part in (context_block, search, graph, classifier, memory, approvals, skills):
+        app.include_router(part.router)
+    gateway.views.register("approval", approvals.look)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
         Guard,

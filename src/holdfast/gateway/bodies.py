@@ -86,12 +86,15 @@ class DirectRoute(StrictRoute):
 
         async def direct(request: Request) -> Response:
             headers = request.headers
-            if not is_json(headers.get("content-type", "")):
+            kind, content = headers.get("content-type", ""), await request.body()
+            if kind and not is_json(kind):
                 raise UnsupportedMedia("the body is not JSON", hint="Send application/json.")
+            if not content:
+                raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
             key = headers.get("x-idempotency-key")
             if key is not None and not 1 <= len(key) <= MAX_KEY:
                 raise InvalidInput(f"X-Idempotency-Key has at most {MAX_KEY} characters, and at least one")
-            body = _validated(model, parse(await request.body()))
+            body = _validated(model, parse(content))
             answer: Response = await endpoint(request.app.state.gateway, request.state.principal, body, key)
             return answer
 

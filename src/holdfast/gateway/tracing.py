@@ -15,7 +15,7 @@ class Traced:
         self._tracer = trace.get_tracer("holdfast", __version__)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        if scope["type"] != "http" or self._is_mute():
             await self.app(scope, receive, send)
             return
         parent = propagate.extract(Headers(scope=scope))
@@ -33,6 +33,11 @@ class Traced:
                 await self.app(scope, receive, watched)
             finally:
                 span.set_attribute("http.route", getattr(scope.get("route"), "path", "unmatched"))
+
+    def _is_mute(self) -> bool:
+        """Whether nobody has set up an SDK, so that a span would only cost."""
+        proxied = isinstance(self._tracer, trace.ProxyTracer)
+        return proxied and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _note(span: trace.Span, status: int) -> None:

@@ -250,6 +250,20 @@ def test_vectors_of_two_models_never_mix(index: PostgresIndex) -> None:
     assert len(view.dense("unknown", vector_of("x"), 5).numbers) == 0
 
 
+def test_an_empty_write_still_moves_the_position_and_never_back(index: PostgresIndex) -> None:
+    index.upsert([], position=7)
+    index.delete([], position=5)
+    assert index.update_scope([], topic="t", position=6) == 0
+    assert (index.count, index.position) == (0, 7)
+
+
+def test_a_zero_vector_takes_away_the_one_that_was_there(index: PostgresIndex) -> None:
+    index.upsert([note(1, "kelp"), note(2, "tide")], {FINGERPRINT: np.eye(2, DIMS)})
+    assert index.put_vectors(FINGERPRINT, ["n1", "unknown"], np.zeros((2, DIMS))) == 1
+    assert [d.id for d in index.without_vector(FINGERPRINT, 5)] == ["n1"]
+    assert index.view(Filter()).with_vector(FINGERPRINT) == 1
+
+
 def test_a_text_with_a_nul_is_kept_and_found(index: PostgresIndex) -> None:
     index.upsert([note(1, "kelp\x00forest", speaker="a\x00b")])
     assert found(index, "forest", Filter(speakers=frozenset({"a\x00b"}))) == ["n1"]

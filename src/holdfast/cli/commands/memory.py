@@ -210,7 +210,7 @@ def _gateway(app: App) -> Client | None:
     from holdfast.cli.client import Client, find_gateway
 
     found = find_gateway(app.home, None)
-    return Client(found.url, app.home.admin_token()) if found.state == "ours" else None
+    return Client(found.url, app.home.admin_token(), timeout=30) if found.state == "ours" else None
 
 
 def _either(app: App, path: str, query: Mapping[str, Any], here: Callable[[Holdfast], Any]) -> Any:

@@ -32,7 +32,7 @@ class PostgresView:
 
     def __init__(self, connections: Connections, wanted: Filter) -> None:
         self._connection = connections.snapshot()
-        weakref.finalize(self, connections.give_back, self._connection)
+        weakref.finalize(self, connections.give_back, self._connection).atexit = False
         condition, values = rows.coarse(wanted)
         asked = f"""select code, population, total_length, (select count(*) from groups)
             from groups where {condition}"""

@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +295,13 @@ def _row(document: Document) -> tuple[Any, ...]:
 
 def _document(row: Sequence[Any]) -> Document:
     values = dict(zip(_FIELDS, row, strict=True))
-    values["spaces"] = frozenset(json.loads(values["spaces"]))
+    values["spaces"] = _spaces(values["spaces"])
     values["curated"] = bool(values["curated"])
-    values["payload"] = json.loads(values["payload"])
+    values["payload"] = {} if values["payload"] == "{}" else json.loads(values["payload"])
     return Document(**values)
+
+
+@lru_cache(maxsize=1024)
+def _spaces(body: str) -> frozenset[str]:
+    """Many documents share the same few sets of spaces."""
+    return frozenset(json.loads(body))

@@ -231,7 +231,7 @@ class EmbeddedView:
         held = np.full(len(places), _LOWEST if step < 0 else _HIGHEST)
         for segment, pieces in self._by_segment():
             at = np.searchsorted(segment.places, places, side="left" if step < 0 else "right") - (step < 0)
-            there = segment.places[np.clip(at, 0, segment.rows - 1)]
+            there = segment.places[np.minimum(at, segment.rows - 1)]
             if not ((there ^ places) >> 32 == 0).any():
                 continue
             number, place = self._beside(segment, pieces, places, at, step)
