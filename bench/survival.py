@@ -5,7 +5,8 @@
 Conversations become work sessions with tool calls; 300 facts (identifiers, decisions, pending asks, file
 paths) are planted among them. While each session grows, it is compacted again and again with the extractive
 fallback only. Then: which share of the facts is (a) in the prompt, (b) one `context_search` away, (c)
-readable word for word through `context_read` of what the search names. (b) and (c) must be 1.0.
+readable word for word through `context_read` of the summary (or entry) that the search names. (b) counts
+only what stands in a snippet. (b) and (c) must be 1.0.
 """
 
 from __future__ import annotations
@@ -193,13 +194,9 @@ def _look(store: Store, session: Session, result: Any, planted: Sequence[Fact], 
         started = time.perf_counter()
         hits = call(store, "context_search", {"query": fact.query}, session_id=session.id)["hits"]
         outcome.search_ms += (time.perf_counter() - started) * 1000
-        texts = [_whole(store, session, hit["entryId"]) for hit in hits]
-        outcome.found += any(fact.exact in hit["snippet"] for hit in hits) or any(
-            fact.exact in t for t in texts
-        )
-        behind = [
-            hit["shownBy"] or hit["entryId"] for hit, t in zip(hits, texts, strict=True) if fact.text in t
-        ]
+        holding = [hit for hit in hits if fact.exact in hit["snippet"]]
+        outcome.found += bool(holding)
+        behind = [hit["shownBy"] or hit["entryId"] for hit in holding]
         outcome.verbatim += bool(behind) and fact.text in _whole(store, session, behind[0])
     with store.read() as tx:
         known = projections.of(tx, session.id, retain_depth=2)
@@ -245,14 +242,12 @@ async def run(data: Path, folder: Path, seed: int) -> list[Outcome]:
 
 def report(outcomes: Sequence[Outcome]) -> int:
     """Print the shares; 0 only if nothing is out of reach."""
-    print(
-        f"{'session':>8} {'entries':>8} {'tokens':>9} {'prompt':>7} {'sweeps':>7} {'depth':>6} {'in prompt':>10}"
-    )
+    names = ("session", "entries", "tokens", "prompt", "sweeps", "depth", "in prompt")
+    print(" ".join(f"{name:>9}" for name in names))
     for number, o in enumerate(outcomes):
         inside = sum(o.in_prompt.values()) / (FACTS // SESSIONS)
-        print(
-            f"{number:>8} {o.entries:>8} {o.tokens:>9,} {o.prompt:>7,} {o.sweeps:>7} {o.depth:>6} {inside:>10.2f}"
-        )
+        row = (number, o.entries, o.tokens, o.prompt, o.sweeps, o.depth, f"{inside:.2f}")
+        print(" ".join(f"{value:>9}" for value in row))
     for kind in KINDS:
         total = sum(n % len(KINDS) == KINDS.index(kind) for n in range(FACTS))
         print(f"in the prompt, {kind}: {sum(o.in_prompt[kind] for o in outcomes) / total:.3f}")

@@ -17,7 +17,6 @@ from holdfast.cli.root import cli
 from holdfast.config.tools import Exec
 from holdfast.gateway import tokens
 from holdfast.gateway.app import create_app
-from holdfast.gateway.routes import approvals, skills
 from holdfast.gateway.tokens import Scope
 from holdfast.log import Store, sqlite_url
 from holdfast.runtime import Holdfast, open_home
@@ -36,9 +35,6 @@ def hold(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def api(hold: Holdfast) -> Iterator[TestClient]:
     app = create_app(hold)
-    for part in (approvals, skills):
-        app.include_router(part.router)
-    app.state.gateway.views.register("approval", approvals.look)
     with TestClient(app, headers={"Authorization": f"Bearer {hold.home.admin_token()}"}) as client:
         yield client
 

@@ -34,6 +34,7 @@ _NAMES: Final = re.compile(
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"
     r"|\b[\w.+-]+@[\w-]+\.[\w.]+\b"
 )
+_PATH: Final = re.compile(r"^(?!https?:).*(?:/|\.[a-z]{1,5}$)")
 _UNITS: Final = (
     "ms|s|sec|seconds?|min|minutes?|h|hours?|days?|weeks?|months?|years?|B|kB|KB|MB|GB|TB|KiB|MiB|GiB|bytes"
     "|px|mm|cm|m|km|kg|g|Hz|kHz|MHz|GHz|W|kW|°C|°F|tokens?|rows?|users?|requests?|rpm|rps|USD|EUR|GBP|percent"
@@ -63,17 +64,19 @@ _PATH_KEYS: Final = ("path", "file", "file_path", "filePath", "filename", "targe
 def keeps_of(messages: Sequence[Message]) -> Keeps:
     """All that the audit finds in messages; people's words first, then the agent's, then tool results."""
     found: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
-    ranked = sorted(messages, key=_rank)
+    read: Counter[str] = Counter()
     last = next((m for m in reversed(messages) if isinstance(m, UserMessage)), None)
-    for message in ranked:
+    for message in sorted(messages, key=_rank):
         if isinstance(message, ToolResult):
-            found[NAME].update(_few(_names(message.text)))
+            read.update(_few(_names(message.text)))
             continue
         found[NAME].update(_names(message.text))
         found[FIGURE].update(_clean(_FIGURES.findall(message.text)))
         _sentences(message, found, is_last=message is last)
         found[FILE].update(_file_work(message))
-    return _bounded({kind: list(counts) for kind, counts in found.items()})
+    kept = {kind: list(counts) for kind, counts in found.items()}
+    kept[NAME] += [word for word in _by_weight(read) if word not in found[NAME]]
+    return _bounded(kept)
 
 
 def merged(many: Iterable[Keeps]) -> Keeps:
@@ -143,7 +146,12 @@ def _names(text: str) -> list[str]:
 
 
 def _few(words: Sequence[str]) -> list[str]:
-    return [word for word, _ in Counter(words).most_common(_MOST_PER_RESULT)]
+    return _by_weight(Counter(words))[:_MOST_PER_RESULT]
+
+
+def _by_weight(counts: Counter[str]) -> list[str]:
+    """Names that mean one thing (settings, tickets, hashes) before paths, which listings are full of."""
+    return sorted(counts, key=lambda word: (bool(_PATH.search(word)), -counts[word]))
 
 
 def _clean(words: Iterable[str]) -> list[str]:

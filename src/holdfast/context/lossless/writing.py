@@ -124,7 +124,7 @@ class Writer:
             tokens = raw_tokens(text)
             marker = f"\n[Capped from {tokens} tokens to about {target * overrun}]\n"
             text = head_and_tail(text, most * 2 // 3, most // 3, marker)
-        room = min(max(target // 2, 64), max(0, source.tokens - raw_tokens(text)) // 2)
+        room = min(max(target * 3 // 4, 64), max(0, source.tokens - raw_tokens(text)) // 2)
         list_ = audit.listed(audit.missing(text, keeps), most_tokens=room)
         return f"{text}\n{list_}" if list_ else text
 
