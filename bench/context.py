@@ -5,7 +5,8 @@
 
 Each store has 200 topics in 20 spaces, 400 tasks and sessions of 50 entries. A real gateway serves it over
 HTTP to one client; CPU is that of its process. No two requests are alike, so that no kept answer is given
-again, except in the line that says so. The embedder's time for the question is inside `full` and `search`
+again, except in the line that says so. Only the static embedder serves, so that no other one catches up
+meanwhile. The embedder's time for the question is inside `full` and `search`
 and shown apart. `bare` is a FastAPI endpoint that returns a constant.
 """
 
@@ -69,6 +70,8 @@ def words(rng: random.Random, topic: int, count: int) -> str:
 def fill(home: Path, url: str | None, size: int) -> float:
     """Write the board and the log and bring them into the index; the seconds that the index took."""
     rng = random.Random(7)
+    home.mkdir(parents=True)
+    (home / "holdfast.json").write_text('{"memory": {"search": {"embedding": {"providers": []}}}}')
     with open_home(home, store_url=url) as hold:
         with hold.store.write() as tx:
             for n in range(SPACES):

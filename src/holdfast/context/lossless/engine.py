@@ -30,7 +30,7 @@ from holdfast.context.lossless.guard import Guard
 from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.planning import Order
 from holdfast.context.lossless.reading import Reader
-from holdfast.context.lossless.rendering import GUIDE, summary_message
+from holdfast.context.lossless.rendering import GUIDE, known_summary
 from holdfast.context.lossless.settings import parse
 from holdfast.context.lossless.sweep import Report, Sweeper
 from holdfast.context.lossless.writing import Writer
@@ -83,14 +83,13 @@ class LosslessEngine(BaseEngine):
 
     async def assemble(self, params: AssembleParams) -> AssembleResult:
         """Summaries, then the log's tail, within the budget; the same state gives the same bytes."""
-        view = await self._context.threads(self._view, params)
-        if self._must_compact(params, view):
+        view, chosen = await self._context.threads(self._choose, params)
+        if chosen.left_out and _may_compact(view):
             order = self._order(params.session_id, params.token_budget, urgent=True)
             async with self._alone(params.session_id):
                 report = await self._sweeper.run(order)
                 await self._context.threads(self._settle, params.session_id, order, report, over=True)
-            view = await self._context.threads(self._view, params)
-        chosen = self._chosen(params, view)
+            view, chosen = await self._context.threads(self._choose, params)
         guided = params.available_tools >= _TOOLS
         return AssembleResult(
             messages=chosen.messages,
@@ -165,25 +164,18 @@ class LosslessEngine(BaseEngine):
             found = self._reader.summaries(tx, known.summaries)
             return View(
                 known=known,
-                summaries=[(item, summary_message(node)) for item, node in found],
+                summaries=[(item, known_summary(node)) for item, node in found],
                 raw=whole_pairs(read.messages),
                 whole=read.whole,
                 debt=debts.find(tx, params.session_id),
                 now=tx.now,
             )
 
-    def _must_compact(self, params: AssembleParams, view: View) -> bool:
-        """Only when it does not fit; not while a failed attempt waits or a backlog is being paid."""
-        if view.debt is not None and view.debt.pending:
-            if view.debt.reason == "backlog" or view.debt.next_attempt_at > view.now:
-                return False
-        elif view.debt is not None and view.debt.next_attempt_at > view.now:
-            return False
-        return self._chosen(params, view).left_out > 0
-
-    def _chosen(self, params: AssembleParams, view: View) -> Chosen:
+    def _choose(self, params: AssembleParams) -> tuple[View, Chosen]:
+        view = self._view(params)
         raw = [self._reader.shown(m) for m in view.raw]
-        return choose(view.summaries, raw, params.estimate, budget=params.token_budget, floor=view.floor)
+        budget = params.token_budget
+        return view, choose(view.summaries, raw, params.estimate, budget=budget, floor=view.floor)
 
     def _order(
         self,
@@ -287,6 +279,14 @@ def result_of(report: Report) -> CompactResult:
         summary_id=report.made[-1].id if report.made else None,
         extractive=report.extracts,
     )
+
+
+def _may_compact(view: View) -> bool:
+    """Not again while a failed attempt waits for its time, nor while a backlog is being paid."""
+    debt = view.debt
+    if debt is None:
+        return True
+    return debt.next_attempt_at <= view.now and not (debt.pending and debt.reason == "backlog")
 
 
 def _left(report: Report, *, has_model: bool) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,11 +11,12 @@ from holdfast.clock import iso
 from holdfast.context.fence import fence, safe
 from holdfast.context.forms import head_and_tail
 from holdfast.context.lossless.nodes import Node
-from holdfast.context.messages import Message, SummaryMessage, Trust, UserMessage
+from holdfast.context.messages import Message, SummaryMessage, Trust
 from holdfast.context.tokens import message_tokens
 
 STUB_CHARS: Final = 1_500
 _MOST_IDS: Final = 8
+_MOST_RENDERED: Final = 512
 
 GUIDE: Final = (
     "Earlier parts of this conversation are shown as summaries with ids (sum_…), large payloads by their "
@@ -22,6 +24,19 @@ GUIDE: Final = (
     "context_search(query) finds in everything that was said. Use them before you say that "
     "you do not know, or repeat work."
 )
+
+
+_RENDERED: Final[OrderedDict[str, SummaryMessage]] = OrderedDict()
+
+
+def known_summary(node: Node) -> SummaryMessage:
+    """`summary_message` of a stored node, which never changes: rendered once while it is in use."""
+    message = _RENDERED.get(node.id)
+    if message is None:
+        message = _RENDERED[node.id] = summary_message(node)
+        while len(_RENDERED) > _MOST_RENDERED:
+            _RENDERED.popitem(last=False)
+    return message
 
 
 def summary_message(node: Node) -> SummaryMessage:
@@ -59,14 +74,6 @@ def gap(first: int, until: int, summaries: Sequence[str]) -> SummaryMessage:
     parts += [f"summaries {named}{more}"] if named else []
     text = f"[Left out here for lack of room: {'; '.join(parts)}]"
     return SummaryMessage(text=text, trust=Trust.OPERATOR, source=f"gap/{first}-{until}")
-
-
-def is_user(message: Message) -> bool:
-    return isinstance(message, UserMessage)
-
-
-def entry_id(message: Message) -> str:
-    return "" if message.mark is None else message.mark.entry_id
 
 
 def position(message: Message) -> int:

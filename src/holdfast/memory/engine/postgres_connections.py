@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ class Connections:
         self._schema = schema
         self._conninfo = address.set(drivername="postgresql").render_as_string(hide_password=False)
         self._idle: deque[Any] = deque()
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
         self._path = f"{schema}, public"
         self._prepare()
@@ -76,7 +78,7 @@ class Connections:
         from psycopg.pq import TransactionStatus
 
         try:
-            if connection.info.transaction_status != TransactionStatus.IDLE:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute("rollback")
         except Error:
             connection.close()
@@ -86,10 +88,11 @@ class Connections:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close what is idle now, and the rest as it is given back."""
+        """Close all, those of views that still live among them, so that nothing holds the tables."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._idle.clear()
+        for connection in list(self._made):
+            connection.close()
 
     def _begin(self, how: str) -> Any:
         """A transaction on a kept connection that still answers, else on a new one."""
@@ -116,6 +119,7 @@ class Connections:
         import psycopg
 
         connection = psycopg.connect(self._conninfo, autocommit=True)
+        self._made.add(connection)
         connection.execute(f"set search_path to {self._path}")
         connection.execute("set plan_cache_mode to force_custom_plan")
         connection.execute("set jit to off")
