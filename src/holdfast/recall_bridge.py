@@ -39,6 +39,7 @@ _SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
 _PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
 _INLINE: Final = 2_000
+_POOL: Final = 1_000
 _LEAST_COSINE: Final = 0.25
 _NEAR_COSINE: Final = 0.6
 _CHUNK: Final = 500
@@ -140,7 +141,7 @@ class IndexRecall:
         query = self._prepared(wanted.question, said if said.count else placed)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={})
-        logs = rank(query, said, scoring, limit=wanted.logs) if wanted.logs else []
+        logs = _balanced(rank(query, said, scoring, limit=_POOL), wanted.logs) if wanted.logs else []
         near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
@@ -220,6 +221,19 @@ def _recalled(view: View, scored: Sequence[Scored], whole: bool) -> list[Recalle
         for one, document in zip(good, documents, strict=True)
         if document is not None
     ]
+
+
+def _balanced(scored: Sequence[Scored], limit: int) -> list[Scored]:
+    """The best, a quarter of them by their words: the one text with a rare word is not crowded out."""
+    if len(scored) <= limit:
+        return list(scored)
+    by_words = sorted(scored, key=lambda one: -one.parts.get("lexical", 0.0))[: max(1, limit // 4)]
+    chosen = {one.number for one in by_words}
+    for one in scored:
+        if len(chosen) >= limit:
+            break
+        chosen.add(one.number)
+    return [one for one in scored if one.number in chosen]
 
 
 def _speaks_to_it(one: Scored, best: float) -> bool:

@@ -1,57 +1,28 @@
-"""The composition root: builds the rooms from the config and hands each what it needs of the others."""
+"""The composition root: builds the rooms from the config and hands each what it needs of the others.
+
+A room is imported when it is first used, so that a command that needs one of them does not load them all.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from holdfast.agents import approvals
-from holdfast.board import pending, routing, spaces_of_entries
-from holdfast.board.classifier import Classifier
-from holdfast.board.digests import KIND as DIGEST
-from holdfast.board.digests import Digester
-from holdfast.board.ingest import prepare
-from holdfast.board.pending import KIND as CLASSIFY
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config, ConfigStore
 from holdfast.home import Home
-from holdfast.log import (
-    Bridge,
-    EntryDraft,
-    Feed,
-    Retention,
-    Store,
-    Threads,
-    Tx,
-    agenda,
-    entries,
-    open_store,
-    prune,
-    sqlite_url,
-    this_process,
-)
-from holdfast.log.ingest import INGEST, drafts_from
-from holdfast.memory.cycles import MemoryCycles
+from holdfast.log import Store, Threads, open_store, sqlite_url
 
 if TYPE_CHECKING:
     from holdfast.board.context_room import Board
-    from holdfast.config.board import BoardConfig
     from holdfast.config.memory import MemoryConfig
     from holdfast.context import ContextRoom
     from holdfast.memory import MemoryService
     from holdfast.memory.collections import Collection
     from holdfast.recall_bridge import IndexRecall
-
-log = logging.getLogger(__name__)
-
-RETENTION: Final = "log.retention"
-DAY_KEEPERS: Final = ("agenda_days", "changes_days", "outbox_days", "deleted_days", "transcript_days")
 
 
 class Holdfast:
@@ -144,128 +115,9 @@ class Holdfast:
         self.close()
 
 
-class Services:
-    """What runs while a gateway serves: the runner of the agenda, the change feed, the bridge."""
-
-    def __init__(self, hold: Holdfast) -> None:
-        self.hold = hold
-        options = hold.settings
-        self.runner = agenda.Runner(
-            hold.store,
-            hold.threads,
-            max_concurrent=options.agenda.max_concurrent,
-            lease_ms=options.agenda.lease_seconds * 1000,
-        )
-        self.feed = Feed(
-            hold.store,
-            hold.threads,
-            ping_seconds=options.gateway.stream.ping_seconds,
-            replay_limit=options.gateway.stream.replay_limit,
-        )
-        self.stopping = asyncio.Event()
-        self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
-        self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
-        self.cycles = MemoryCycles(
-            hold.store,
-            hold.threads,
-            lambda: hold.memory,
-            lambda: [agent.id for agent in hold.settings.agent_list],
-            hold.settings_for_memory,
-            hold.workspace,
-        )
-        self.cycles.register(self.runner)
-        self._register_board()
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Services]:
-        """Serve until the block ends; then take no new work and let what runs finish or be marked."""
-        bridge = Bridge(self.hold.store)
-        bridge.start()
-        await self.hold.threads(self._schedule_retention)
-        await self.hold.threads(self.cycles.schedule_boot)
-        await self.hold.threads(self._schedule_backlog)
-        tasks = [
-            asyncio.create_task(self.feed.run(), name="feed"),
-            asyncio.create_task(self.runner.run(), name="runner"),
-            asyncio.create_task(self.hold.config.watch(self.stopping), name="config"),
-            asyncio.create_task(self.cycles.follow_log(), name="memory"),
-            asyncio.create_task(self.cycles.watch_files(self.stopping), name="files"),
-        ]
-        try:
-            yield self
-        finally:
-            self.begin_stop()
-            await self.runner.stop(self.hold.settings.gateway.shutdown_grace_seconds)
-            for task in tasks:
-                task.cancel()
-            for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
-                if isinstance(result, Exception):
-                    log.error("%s ended badly", task.get_name(), exc_info=result)
-            await self.hold.aclose()
-            bridge.stop()
-
-    def begin_stop(self) -> None:
-        """Refuse new work and end the live streams; safe to call from a signal handler."""
-        self.stopping.set()
-        self.feed.close()
-
-    def _register_board(self) -> None:
-        """Sorting and digests. A model that helps with them comes with the agents; rules alone serve."""
-        hold = self.hold
-
-        def options() -> BoardConfig:
-            return hold.settings.board
-
-        classifier = Classifier(hold.store, hold.threads, options, candidates=_index_recall(hold))
-        self.runner.register(CLASSIFY, classifier.kind())
-        self.runner.register(DIGEST, Digester(hold.store, hold.threads, options).kind())
-
-    def _schedule_backlog(self) -> None:
-        """What waits to be sorted, and was perhaps written by an older or another program."""
-        options = self.hold.settings.board.classifier
-        if options.enabled:
-            with self.hold.store.write(ordered=False) as tx:
-                pending.backlog(tx, options)
-
-    def _sweep_rooms(self, tx: Tx) -> None:
-        """What the rooms above the log keep for a while only."""
-        settings = self.hold.settings
-        routing.sweep(tx, settings.board.routing_memory)
-        approvals.requests.expire(tx)
-        if settings.teams.audit_days is not None:
-            approvals.requests.prune(tx, settings.teams.audit_days)
-            approvals.audit.prune(tx, settings.teams.audit_days)
-
-    async def _ingest(self, job: agenda.Job) -> None:
-        """Write what was accepted by `POST /api/ingest`, and finish its agenda item, in one transaction."""
-        drafts = drafts_from(job.item.payload)
-
-        def write() -> None:
-            with self.hold.store.write() as tx:
-                entries.load(tx, [prepare(tx, draft, self.hold.settings.board) for draft in drafts])
-                job.settle(tx)
-
-        await self.hold.threads(write)
-
-    async def _retain(self, job: agenda.Job) -> None:
-        removed = await self.hold.threads(prune, self.hold.store, _retention(self.hold.settings))
-        if any(removed.values()):
-            log.info("retention removed %s", {k: v for k, v in removed.items() if v})
-        await self.hold.threads(self.hold.store.run, self._sweep_rooms)
-        await self.hold.threads(self._schedule_retention, after=job)
-
-    def _schedule_retention(self, after: agenda.Job | None = None) -> None:
-        """One sweep waits at any time; the end of one and the wait for the next are one transaction."""
-        with self.hold.store.write(ordered=False) as tx:
-            due = int(tx.now)
-            if after is not None:
-                after.settle(tx)
-                due += self.hold.settings.retention.sweep_minutes * 60_000
-            agenda.enqueue(tx, RETENTION, {}, lane=RETENTION, key=RETENTION, due_at=due, max_attempts=5)
-
-
 def _open_memory(hold: Holdfast) -> MemoryService:
     """The built-in index, with `qmd` before it for the agents that are configured so."""
+    from holdfast.board import spaces_of_entries
     from holdfast.memory import LogFollower, open_memory
     from holdfast.memory.embedding import chain_from
     from holdfast.memory.fallback import FallbackMemory
@@ -307,10 +159,11 @@ def _open_board(hold: Holdfast) -> Board:
     from holdfast.board.context_room import Board
 
     audit = Audit(hold.home.path / "logs" / "board.jsonl", lambda: hold.settings.board.audit, hold.clock)
-    return Board(hold.store, lambda: hold.settings.board, recall=_index_recall(hold), audit=audit)
+    return Board(hold.store, lambda: hold.settings.board, recall=index_recall(hold), audit=audit)
 
 
-def _index_recall(hold: Holdfast) -> IndexRecall:
+def index_recall(hold: Holdfast) -> IndexRecall:
+    """Memory's index as the board searches it."""
     from holdfast.memory.scoring import Scoring
     from holdfast.recall_bridge import IndexRecall
 
@@ -356,12 +209,3 @@ def configured_url(home: Home, config: Config, env: Mapping[str, str] = os.envir
     if config.store.url is not None:
         return config.store.url.reveal(env)
     return sqlite_url(home.database)
-
-
-def _retention(config: Config) -> Retention:
-    kept: dict[str, Any] = {name: getattr(config.retention, name) for name in DAY_KEEPERS}
-    rows = {name: getattr(config.retention, name) or None for name in ("agenda_rows", "changes_rows")}
-    return Retention(**kept, **rows)
-
-
-__all__ = ["EntryDraft", "Holdfast", "Services", "open", "open_home", "this_process"]

@@ -27,8 +27,9 @@ from holdfast.context import (
 )
 from holdfast.context.lossless import KIND, compaction_kind, debts, nodes, projections, repair
 from holdfast.context.lossless.rendering import GUIDE
-from holdfast.errors import ConfigError, NotFound
-from holdfast.log import Store, Threads, agenda, changes, sessions
+from holdfast.context.recall_tools import schemas
+from holdfast.errors import ConfigError, InvalidInput, NotFound
+from holdfast.log import Store, Threads, agenda, changes, entries, sessions
 
 SMALL = {
     "leafChunkTokens": 1500,
@@ -273,6 +274,11 @@ def test_an_extract_is_mended_once_a_summariser_works(make: Make, clock: ManualC
         debt = debts.find(tx, stage.session.id)
     assert debt is not None
     assert (debt.pending, debt.reason) == (True, "repair")
+    clock.advance(hours=1)
+    still = asyncio.run(stage.engine.drain(stage.session.id))
+    assert still is not None
+    assert (still.pending, still.reason, still.attempts) == (True, "repair", 2)
+    assert still.next_attempt_at == clock.now() + 600_000
     stage.room.use_summariser(Echo())
     clock.advance(hours=1)
     for _ in range(4):
@@ -517,3 +523,69 @@ def test_a_crash_between_passes_leaves_whole_passes(make: Make) -> None:
     stage.room.use_summariser(Echo())
     assert stage.compact().compacted
     assert stage.problems() == []
+
+
+def test_what_the_audit_finds_survives_every_level(make: Make) -> None:
+    stage = make()
+    for n in range(40):
+        path = f"src/part{n}/conf_{n}.py"
+        stage.say(
+            f"Please remember to check LIMIT_OF_{n}. We decided to keep {n} MB. " + "word " * 60,
+            AssistantMessage(text=f"I edited {path}. " + "done " * 60),
+        )
+    stage.compact(force=True)
+    with stage.store.read() as tx:
+        top = nodes.get_many(tx, [i.summary_id for i in stage.projection().summaries if i.summary_id])
+    assert max(n.depth for n in top.values()) >= 1
+    kept = "\n".join(
+        " ".join((n.text, *(w for words in n.keeps.values() for w in words))) for n in top.values()
+    )
+    covered = sum(n.entry_count for n in top.values()) // 2
+    assert covered > 20
+    for n in range(covered):
+        assert f"check LIMIT_OF_{n}." in kept
+        assert f"decided to keep {n} MB" in kept
+        assert f"edited src/part{n}/conf_{n}.py" in kept
+
+
+def test_a_search_finds_the_one_entry_among_many_and_names_its_summary(make: Make) -> None:
+    stage = make()
+    stage.work(40)
+    stage.say("The door code of the 100% depot is Zebra_77\\x, keep it", AssistantMessage(text="Noted."))
+    stage.work(60, start=40)
+    stage.compact()
+    for query in ("zebra_77\\x", "door code of the depot", "100% DEPOT"):
+        found = stage.tool("context_search", query=query)
+        hit = found["hits"][0]
+        assert "Zebra_77\\x" in hit["snippet"]
+        assert "Zebra_77\\x" in stage.read_all(hit["shownBy"])
+    used = stage.tool("context_search", query='"command" run 39', limit=1)["hits"][0]
+    assert stage.tool("context_read", id=used["entryId"])["entries"][0]["calls"][0]["name"] == "exec"
+    assert stage.tool("context_search", query="zebraZ77")["total"] == 0
+
+
+def test_a_deleted_entry_is_gone_from_both_tools(make: Make) -> None:
+    stage = make()
+    stage.say("my secret is hunter2")
+    query = "SELECT id, position FROM entries WHERE content = 'my secret is hunter2'"
+    [(id_, position)] = rows(stage.store, query)
+    with stage.store.write() as tx:
+        entries.delete(tx, id_)
+    assert "hunter2" not in stage.read_all(f"span:{position}-{position + 1}")
+    assert id_ not in [h["entryId"] for h in stage.tool("context_search", query="hunter2")["hits"]]
+    with pytest.raises(NotFound):
+        stage.tool("context_read", id=id_)
+
+
+def test_a_wrong_call_of_a_tool_says_what_is_wrong(make: Make) -> None:
+    stage = make()
+    stage.say("hello")
+    for name, arguments in (
+        ("context_read", {"id": "span:0-9", "from": "x:y"}),
+        ("context_search", {"query": "?!"}),
+    ):
+        with pytest.raises(InvalidInput):
+            stage.tool(name, **arguments)
+    with pytest.raises(InvalidInput):
+        stage.tool("context_search")
+    assert set(schemas()) == {"context_read", "context_search"}

@@ -97,7 +97,7 @@ def test_a_leaf_ends_between_exchanges(messages: list[Message], tokens: int, com
 
 def test_a_recent_call_keeps_its_place_for_the_result_to_come() -> None:
     waiting = AssistantMessage(text="", calls=(ToolCall("c", "exec", {}),))
-    later = [UserMessage(text="meanwhile " * 50), AssistantMessage(text="yes")]
+    later: list[Message] = [UserMessage(text="meanwhile " * 50), AssistantMessage(text="yes")]
     messages: list[Message] = [UserMessage(text="go"), waiting, *later]
     assert tail_start(messages, most=64, tokens=10) == 1
     assert leaf_end(messages[:2], tokens=10_000, complete=False) == 1
@@ -143,7 +143,7 @@ SAID = (
 
 def test_the_audit_finds_names_figures_asks_decisions_and_file_work() -> None:
     call = ToolCall("1", "file_write", {"path": "docs/plan.md"})
-    said = [
+    said: list[Message] = [
         UserMessage(text=SAID),
         AssistantMessage(text="I edited src/app/main.py. Renamed old.txt.", calls=(call,)),
         ToolResult(text="wrote /var/lib/app/data.bin", call_id="1", name="file_write"),

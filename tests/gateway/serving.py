@@ -18,7 +18,8 @@ from holdfast.gateway import listen, tokens
 from holdfast.gateway.server import server_for
 from holdfast.gateway.tokens import Scope
 from holdfast.log import Store
-from holdfast.runtime import Holdfast, Services
+from holdfast.runtime import Holdfast
+from holdfast.services import Services
 
 
 def wait_for(holds: Any) -> None:

@@ -27,7 +27,8 @@ import asyncio, sys
 from holdfast.errors import HoldfastError
 from holdfast.gateway import listen, serve
 from holdfast.log import agenda
-from holdfast.runtime import Services, open_home
+from holdfast.runtime import open_home
+from holdfast.services import Services
 
 async def slow(job):
     open(sys.argv[1] + "/begun", "w").close()

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeVar
 from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
 from holdfast.board.block import render
-from holdfast.board.context_cache import ShortCache, Stamp, stamp
+from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import Gathered, Location, data, sections
 from holdfast.board.context_sight import EVERYWHERE, Sight
 from holdfast.board.noise import is_low_signal
@@ -37,7 +37,7 @@ from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said, Thread, timeline
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
-from holdfast.board.working_set import working_set
+from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
 from holdfast.log import Entry, Store, Tx
@@ -52,6 +52,7 @@ RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
 GOOD_SHARE: Final = 0.35
 MAX_SHOWN_Q: Final = 2_000
+_ANY: Final = Stamp(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,7 @@ class Continuity:
         self._options = options
         self._audit = audit
         self._cache: ShortCache[Context] = ShortCache()
+        self._sets: ShortCache[tuple[int, WorkingSet]] = ShortCache()
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._running = 0
@@ -143,8 +145,9 @@ class Continuity:
 
     def close(self) -> None:
         with self._lock:
-            if self._pool is not None:
-                self._pool.shutdown(wait=True, cancel_futures=True)
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, tx: Tx, ask: ContextAsk, now: Stamp) -> _Begun:
         """Read layer A; recall is begun as soon as it is known what to look for."""
@@ -157,13 +160,21 @@ class Continuity:
         question = _question(ask, location, routed, said)
         recall = None
         if wants_recall(ask.mode, cleaned(ask.q), board=board_key(key) is not None) and question:
-            wanted = SearchAsk(
-                q=question, sight=ask.sight, include_pending=ask.include_pending, **_sizes(ask)
-            )
+            wanted = _search_ask(ask, question)
             session = session_of(tx, key, routed)
             recall = self._submit(lambda: self._search.find(wanted, question, view, session, now))
-        working = working_set(tx, view, ask.working_set_limit, tx.now)
+        working = self._working(tx, view, ask.working_set_limit, now)
         return _Begun(Gathered(working, location, routed[-SHOWN_ROUTES:], said), now, recall)
+
+    def _working(self, tx: Tx, view: View, limit: int, now: Stamp) -> WorkingSet:
+        """The working set, read again only when a space, topic or task changed since it was read."""
+        key = (view.spaces, limit)
+        kept = self._sets.get(key, _ANY)
+        if kept is not None and only_log(tx, kept[0]):
+            return kept[1]
+        found = working_set(tx, view, limit, tx.now)
+        self._sets.put(key, _ANY, (now.seq, found))
+        return found
 
     def _said(self, tx: Tx, ask: ContextAsk, view: View, location: Location | None) -> list[Said]:
         """What was said last: in a board chat by anyone in its topic or task, else in the session."""
@@ -207,7 +218,8 @@ class Continuity:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(places, thread_name_prefix="holdfast-recall")
             self._running += 1
-        future = self._pool.submit(work)
+            pool = self._pool
+        future = pool.submit(work)
         future.add_done_callback(self._done)
         return future
 
@@ -266,10 +278,17 @@ def _question(
     return expanded(asked, [*place, *anchors, *(one.text for one in said[::-1][:2])])
 
 
-def _sizes(ask: ContextAsk) -> dict[str, int]:
+def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
     patient = ask.mode == "patient"
     places = 16 if patient else 8
-    return {"logs": RECALLED_PATIENT if patient else RECALLED, "topics": places, "tasks": places}
+    return SearchAsk(
+        q=question,
+        sight=ask.sight,
+        include_pending=ask.include_pending,
+        logs=RECALLED_PATIENT if patient else RECALLED,
+        topics=places,
+        tasks=places,
+    )
 
 
 def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> SearchFound:

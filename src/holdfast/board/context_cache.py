@@ -66,6 +66,17 @@ class ShortCache(Generic[T]):
                 self._answers.popitem(last=False)
 
 
+def only_log(tx: Tx, since: int) -> bool:
+    """Whether nothing but the log changed since: no space, topic or task."""
+    return tx.conn.execute(_OTHER, {"since": since}).first() is None
+
+
+_LOG: Final = ("log.appended", "log.patched", "log.deleted")
+_OTHER = (
+    sa.select(sa.literal(1))
+    .where(changes.c.seq > sa.bindparam("since"), changes.c.type.not_in(_LOG))
+    .limit(1)
+)
 _STAMP = sa.select(
     sa.select(sa.func.max(changes.c.seq)).scalar_subquery().label("seq"),
     sa.select(session_routing.c.updated_at)

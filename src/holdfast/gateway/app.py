@@ -39,7 +39,8 @@ from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import TokenBook
 from holdfast.gateway.tracing import Traced
 from holdfast.log import changes
-from holdfast.runtime import Holdfast, Services
+from holdfast.runtime import Holdfast
+from holdfast.services import Services
 
 
 def create_app(hold: Holdfast) -> FastAPI:

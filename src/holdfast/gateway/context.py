@@ -15,7 +15,8 @@ from holdfast.gateway.metrics import Metrics
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import Principal, Scope, TokenBook
 from holdfast.gateway.views import Views
-from holdfast.runtime import Holdfast, Services
+from holdfast.runtime import Holdfast
+from holdfast.services import Services
 
 
 @dataclass

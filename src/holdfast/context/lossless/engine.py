@@ -14,7 +14,6 @@ from holdfast.context.engine import (
     AssembleParams,
     AssembleResult,
     BaseEngine,
-    CompactOutcome,
     CompactParams,
     CompactResult,
     EngineContext,
@@ -28,6 +27,7 @@ from holdfast.context.lossless.choosing import Chosen, choose
 from holdfast.context.lossless.debts import Debt
 from holdfast.context.lossless.guard import Guard
 from holdfast.context.lossless.items import Item, Projection
+from holdfast.context.lossless.outcomes import left_of, result_of
 from holdfast.context.lossless.planning import Order
 from holdfast.context.lossless.reading import Reader
 from holdfast.context.lossless.rendering import GUIDE, known_summary
@@ -40,6 +40,8 @@ from holdfast.log import Tx, changes, sessions
 
 log = logging.getLogger(__name__)
 
+# After so many tries an extract waits for the next compaction of its session.
+_MOST_REPAIRS = 6
 _TOOLS = frozenset(("context_read", "context_search"))
 
 
@@ -212,9 +214,11 @@ class LosslessEngine(BaseEngine):
 
     def _settle(self, session_id: str, order: Order, report: Report, *, over: bool = False) -> Debt | None:
         """Write how a sweep ended: nothing owed, or what is left and when it is tried again."""
-        left = _left(report, has_model=self._writer.has_model)
+        left = left_of(report, has_model=self._writer.has_model)
         with self._context.store.write() as tx:
             known = debts.find(tx, session_id)
+            if left == "repair" and known is not None and known.attempts >= _MOST_REPAIRS:
+                left = None
             if left is None and known is None and not (over and not report.made):
                 return None
             owed = known or debts.owe(
@@ -258,40 +262,9 @@ class LosslessEngine(BaseEngine):
             yield
 
 
-def result_of(report: Report) -> CompactResult:
-    """The outcome of a sweep in the protocol's words."""
-    if report.made:
-        outcome, reason = CompactOutcome.COMPACTED, report.fault or report.made[-1].fault or ""
-    elif report.fault is not None:
-        outcome = CompactOutcome.FAILED
-        reason = f"the summary could not be had ({report.fault}); history is kept as it was"
-    elif report.stale:
-        outcome, reason = CompactOutcome.NO_PROGRESS, "the session changed meanwhile; nothing was done"
-    elif report.stuck:
-        outcome, reason = CompactOutcome.NO_PROGRESS, "a summary would be no shorter than what it replaces"
-    else:
-        outcome, reason = CompactOutcome.NOTHING_TO_DO, "no history older than what is kept"
-    return CompactResult(
-        outcome=outcome,
-        reason=reason,
-        tokens_before=report.before,
-        tokens_after=report.after,
-        summary_id=report.made[-1].id if report.made else None,
-        extractive=report.extracts,
-    )
-
-
 def _may_compact(view: View) -> bool:
     """Not again while a failed attempt waits for its time, nor while a backlog is being paid."""
     debt = view.debt
     if debt is None:
         return True
     return debt.next_attempt_at <= view.now and not (debt.pending and debt.reason == "backlog")
-
-
-def _left(report: Report, *, has_model: bool) -> str | None:
-    if report.more or report.stale:
-        return "backlog"
-    if report.fault is not None:
-        return "threshold"
-    return "repair" if report.extracts and has_model else None

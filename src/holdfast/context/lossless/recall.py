@@ -112,7 +112,8 @@ class Recall:
                 return nodes.get(self.tx, id_), below
         elif id_.startswith("log-"):
             entry = entries.get(self.tx, id_)
-            if any(s.holds(entry.session_id, entry.position) for s in self.scope):
+            hidden = entry.deleted_at is not None
+            if not hidden and any(s.holds(entry.session_id, entry.position) for s in self.scope):
                 return None, [Span(entry.session_id or "", entry.position, entry.position + 1)]
         raise NotFound(
             f"nothing here has the id {id_[:60]!r}", code="unknown_context", hint="Use sum_…, log-… or span:…"

@@ -25,7 +25,8 @@ from holdfast.log import Store, Threads, Tx, changes, sessions
 
 @dataclass(slots=True)
 class Report:
-    """What came of a sweep. `more`: a bound was reached before it was done."""
+    """What came of a sweep. `more`: a bound was reached before it was done; `unmended`: an
+    extract is still one, because the model did not answer."""
 
     before: int = 0
     after: int = 0
@@ -34,6 +35,7 @@ class Report:
     stuck: bool = False
     more: bool = False
     stale: bool = False
+    unmended: bool = False
 
     @property
     def extracts(self) -> bool:
@@ -82,7 +84,9 @@ class Sweeper:
         extract = order.may_extract and not isinstance(job, MendJob)
         written = await self._writer.write(order.session_id, job.source, may_extract=extract)
         if not written.text or (written.level == "extractive" and isinstance(job, MendJob)):
-            if not isinstance(job, MendJob):
+            if isinstance(job, MendJob):
+                report.unmended = True
+            else:
                 report.fault = written.fault
             return False
         try:

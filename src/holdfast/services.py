@@ -1,0 +1,154 @@
+"""What runs while a gateway serves: the agenda's runner with the rooms' work on it, the feed, the bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from holdfast.agents import approvals
+from holdfast.board import pending, routing
+from holdfast.board.classifier import Classifier
+from holdfast.board.digests import KIND as DIGEST
+from holdfast.board.digests import Digester
+from holdfast.board.ingest import prepare
+from holdfast.board.pending import KIND as CLASSIFY
+from holdfast.config import Config
+from holdfast.config.board import BoardConfig
+from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
+from holdfast.log.ingest import INGEST, drafts_from
+from holdfast.memory.cycles import MemoryCycles
+from holdfast.runtime import Holdfast, index_recall
+
+log = logging.getLogger(__name__)
+
+RETENTION: Final = "log.retention"
+DAY_KEEPERS: Final = ("agenda_days", "changes_days", "outbox_days", "deleted_days", "transcript_days")
+
+
+class Services:
+    """What runs while a gateway serves: the runner of the agenda, the change feed, the bridge."""
+
+    def __init__(self, hold: Holdfast) -> None:
+        self.hold = hold
+        options = hold.settings
+        self.runner = agenda.Runner(
+            hold.store,
+            hold.threads,
+            max_concurrent=options.agenda.max_concurrent,
+            lease_ms=options.agenda.lease_seconds * 1000,
+        )
+        self.feed = Feed(
+            hold.store,
+            hold.threads,
+            ping_seconds=options.gateway.stream.ping_seconds,
+            replay_limit=options.gateway.stream.replay_limit,
+        )
+        self.stopping = asyncio.Event()
+        self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
+        self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
+        self.cycles = MemoryCycles(
+            hold.store,
+            hold.threads,
+            lambda: hold.memory,
+            lambda: [agent.id for agent in hold.settings.agent_list],
+            hold.settings_for_memory,
+            hold.workspace,
+        )
+        self.cycles.register(self.runner)
+        self._register_board()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Services]:
+        """Serve until the block ends; then take no new work and let what runs finish or be marked."""
+        bridge = Bridge(self.hold.store)
+        bridge.start()
+        await self.hold.threads(self._schedule_retention)
+        await self.hold.threads(self.cycles.schedule_boot)
+        await self.hold.threads(self._schedule_backlog)
+        tasks = [
+            asyncio.create_task(self.feed.run(), name="feed"),
+            asyncio.create_task(self.runner.run(), name="runner"),
+            asyncio.create_task(self.hold.config.watch(self.stopping), name="config"),
+            asyncio.create_task(self.cycles.follow_log(), name="memory"),
+            asyncio.create_task(self.cycles.watch_files(self.stopping), name="files"),
+        ]
+        try:
+            yield self
+        finally:
+            self.begin_stop()
+            await self.runner.stop(self.hold.settings.gateway.shutdown_grace_seconds)
+            for task in tasks:
+                task.cancel()
+            for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
+                if isinstance(result, Exception):
+                    log.error("%s ended badly", task.get_name(), exc_info=result)
+            await self.hold.aclose()
+            bridge.stop()
+
+    def begin_stop(self) -> None:
+        """Refuse new work and end the live streams; safe to call from a signal handler."""
+        self.stopping.set()
+        self.feed.close()
+
+    def _register_board(self) -> None:
+        """Sorting and digests. A model that helps with them comes with the agents; rules alone serve."""
+        hold = self.hold
+
+        def options() -> BoardConfig:
+            return hold.settings.board
+
+        classifier = Classifier(hold.store, hold.threads, options, candidates=index_recall(hold))
+        self.runner.register(CLASSIFY, classifier.kind())
+        self.runner.register(DIGEST, Digester(hold.store, hold.threads, options).kind())
+
+    def _schedule_backlog(self) -> None:
+        """What waits to be sorted, and was perhaps written by an older or another program."""
+        options = self.hold.settings.board.classifier
+        if options.enabled:
+            with self.hold.store.write(ordered=False) as tx:
+                pending.backlog(tx, options)
+
+    def _sweep_rooms(self, tx: Tx) -> None:
+        """What the rooms above the log keep for a while only."""
+        settings = self.hold.settings
+        routing.sweep(tx, settings.board.routing_memory)
+        approvals.requests.expire(tx)
+        if settings.teams.audit_days is not None:
+            approvals.requests.prune(tx, settings.teams.audit_days)
+            approvals.audit.prune(tx, settings.teams.audit_days)
+
+    async def _ingest(self, job: agenda.Job) -> None:
+        """Write what was accepted by `POST /api/ingest`, and finish its agenda item, in one transaction."""
+        drafts = drafts_from(job.item.payload)
+
+        def write() -> None:
+            with self.hold.store.write() as tx:
+                entries.load(tx, [prepare(tx, draft, self.hold.settings.board) for draft in drafts])
+                job.settle(tx)
+
+        await self.hold.threads(write)
+
+    async def _retain(self, job: agenda.Job) -> None:
+        removed = await self.hold.threads(prune, self.hold.store, _retention(self.hold.settings))
+        if any(removed.values()):
+            log.info("retention removed %s", {k: v for k, v in removed.items() if v})
+        await self.hold.threads(self.hold.store.run, self._sweep_rooms)
+        await self.hold.threads(self._schedule_retention, after=job)
+
+    def _schedule_retention(self, after: agenda.Job | None = None) -> None:
+        """One sweep waits at any time; the end of one and the wait for the next are one transaction."""
+        with self.hold.store.write(ordered=False) as tx:
+            due = int(tx.now)
+            if after is not None:
+                after.settle(tx)
+                due += self.hold.settings.retention.sweep_minutes * 60_000
+            agenda.enqueue(tx, RETENTION, {}, lane=RETENTION, key=RETENTION, due_at=due, max_attempts=5)
+
+
+def _retention(config: Config) -> Retention:
+    kept: dict[str, Any] = {name: getattr(config.retention, name) for name in DAY_KEEPERS}
+    rows = {name: getattr(config.retention, name) or None for name in ("agenda_rows", "changes_rows")}
+    return Retention(**kept, **rows)

@@ -1,0 +1,141 @@
+"""Continuity: layer A always, recall when it is wanted and in time, and answers that are never stale."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast.board import routing, topics
+from holdfast.board.context import ContextAsk, has_signal, wants_recall
+from holdfast.board.context_room import Board
+from holdfast.board.context_sight import Sight
+from holdfast.board.recall import Recalled, Recollection, Wanted
+from holdfast.config.board import BoardConfig
+from holdfast.log import EntryDraft, Store, entries
+
+KEY = "discord:dm:7"
+
+
+class Scripted:
+    """An index that answers what it is told, when it is let."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = list(ids)
+        self.let = threading.Event()
+        self.let.set()
+        self.asked: list[Wanted] = []
+
+    def search(self, wanted: Wanted) -> Recollection:
+        self.asked.append(wanted)
+        assert self.let.wait(30)
+        return Recollection(
+            [Recalled(id=i, kind="log", score=0.5, parts={"lexical": 0.5}) for i in self.ids], [], "text"
+        )
+
+
+def say(store: Store, text: str, **fields: Any) -> str:
+    with store.write() as tx:
+        return entries.append(tx, EntryDraft(content=text, role="user", **fields)).entry.id
+
+
+def board_of(store: Store, recall: Scripted, **options: Any) -> Board:
+    config = BoardConfig.model_validate(options)
+    return Board(store, lambda: config, recall=recall)
+
+
+def test_recall_that_is_late_leaves_layer_a_alone_and_says_so(sqlite_store: Store) -> None:
+    recall = Scripted(say(sqlite_store, "said long ago"))
+    say(sqlite_store, "said just now", session_key=KEY)
+    recall.let.clear()
+    board = board_of(sqlite_store, recall, contextFetchTimeoutMs=1)
+    ask = ContextAsk(q="what was said about it?", sight=Sight(session_key=KEY), mode="full")
+    late = board.continuity.build(ask)
+    recall.let.set()
+    assert late.late
+    assert late.layers == ("A:timeline",)
+    assert "said just now" in late.block
+    assert "late" in late.block
+    board.close()
+
+
+def test_a_slow_recall_is_not_kept_as_the_answer(sqlite_store: Store) -> None:
+    recall = Scripted(say(sqlite_store, "said long ago"))
+    patience = {"contextFetchTimeoutMs": 1}
+    config = [BoardConfig.model_validate(patience), BoardConfig()]
+    board = Board(sqlite_store, lambda: config[0], recall=recall)
+    recall.let.clear()
+    ask = ContextAsk(q="what was said long ago?", mode="full")
+    assert board.continuity.build(ask).late
+    recall.let.set()
+    config.pop(0)
+    assert "said long ago" in board.continuity.build(ask).block
+    board.close()
+
+
+def test_the_same_question_is_given_the_kept_answer_until_something_is_written(sqlite_store: Store) -> None:
+    recall = Scripted()
+    board = board_of(sqlite_store, recall)
+    ask = ContextAsk(q="the leaking valve", sight=Sight(session_key=KEY))
+    first = board.continuity.build(ask)
+    assert board.continuity.build(ask) is first
+    say(sqlite_store, "it leaks more", session_key=KEY)
+    again = board.continuity.build(ask)
+    assert "it leaks more" in again.block
+    with sqlite_store.write() as tx:
+        topic = topics.upsert(tx, "Valve").topic
+    board.continuity.build(ask)
+    with sqlite_store.write() as tx:
+        item = routing.Routed(int(tx.now), topic.id, topic.name, "the anchor words")
+        routing.remember(tx, KEY, item, BoardConfig().routing_memory)
+    assert "the anchor words" in board.continuity.build(ask).block
+    board.close()
+
+
+def test_words_that_say_nothing_are_filled_up_in_a_board_chat(sqlite_store: Store) -> None:
+    with sqlite_store.write() as tx:
+        topic = topics.upsert(tx, "Harbour dredging").topic
+    recall = Scripted()
+    board = board_of(sqlite_store, recall)
+    board.continuity.build(ContextAsk(q="continue", sight=Sight(session_key=f"clawboard:topic:{topic.id}")))
+    assert [one.question for one in recall.asked] == ["continue Harbour dredging"]
+    board.continuity.build(ContextAsk(q="continue", sight=Sight(session_key=KEY)))
+    assert len(recall.asked) == 1
+    board.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "q", "board", "wanted"),
+    [
+        ("cheap", "the leaking valve", True, False),
+        ("full", "", False, True),
+        ("patient", "ok", False, True),
+        ("auto", "ok", False, False),
+        ("auto", "yes, do it", False, False),
+        ("auto", "the leaking valve", False, True),
+        ("auto", "continue", True, True),
+        ("auto", "", True, False),
+    ],
+)
+def test_when_the_history_is_searched(mode: Any, q: str, board: bool, wanted: bool) -> None:
+    assert wants_recall(mode, q, board=board) is wanted
+
+
+def test_signal() -> None:
+    assert has_signal("PostgreSQL")
+    assert not has_signal("ok")
+    assert not has_signal("👍")
+
+
+def test_what_recall_finds_but_the_view_hides_is_not_shown(sqlite_store: Store) -> None:
+    with sqlite_store.write() as tx:
+        hidden = topics.upsert(tx, "Hidden", tags=["space:Far"]).topic
+        topics.upsert(tx, "Near", tags=["space:Near"])
+    recall = Scripted(say(sqlite_store, "a secret of the far space", topic_id=hidden.id))
+    board = board_of(sqlite_store, recall)
+    sight = Sight(space_id="space-near", allowed_ids=frozenset(("space-near",)))
+    made = board.continuity.build(ContextAsk(q="a secret of the far space?", sight=sight, mode="full"))
+    assert "B:semantic" not in made.layers
+    assert hidden.id not in str(made.data)
+    board.close()
