@@ -17,6 +17,8 @@ from holdfast.board.ingest import prepare
 from holdfast.board.pending import KIND as CLASSIFY
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig
+from holdfast.context.lossless import KIND as COMPACT
+from holdfast.context.lossless import compaction_kind
 from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.memory.cycles import MemoryCycles
@@ -59,6 +61,9 @@ class Services:
         )
         self.cycles.register(self.runner)
         self._register_board()
+        self.runner.register(
+            COMPACT, compaction_kind(hold.store, hold.threads, lambda agent: hold.context.engine(agent))
+        )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:

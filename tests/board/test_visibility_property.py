@@ -24,7 +24,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(plan=plans, questions=st.lists(asks, min_size=1, max_size=4))
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_reading_agrees_with_the_model_on_sqlite(
     sqlite_template: Path, plan: dict[str, Any], questions: list[Any]
 ) -> None:

@@ -163,7 +163,7 @@ def _sqlite(template: Path) -> Iterator[tuple[Store, Path, ManualClock]]:
             store.close()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(steps=STEPS)
 def test_any_sequence_keeps_the_projection_whole(
     sqlite_template: Path, threads_for_all: Threads, steps: list[Any]

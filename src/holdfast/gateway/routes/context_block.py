@@ -19,12 +19,14 @@ from holdfast.gateway.wire import json_response
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
 
+def _without_what_was_not_sent(schema: dict[str, Any]) -> None:
+    schema["required"] = [name for name in schema["required"] if name not in ("sessionKey", "q")]
+
+
 class ContextBlockOut(Answer):
     """`sessionKey` and `q` are there when they were sent."""
 
-    model_config = ConfigDict(
-        json_schema_extra=lambda schema: [schema["required"].remove(name) for name in ("sessionKey", "q")]
-    )
+    model_config = ConfigDict(json_schema_extra=_without_what_was_not_sent)
 
     ok: Literal[True]
     session_key: str
