@@ -77,7 +77,10 @@ def _order(item: Item, now: int) -> tuple[int, int, int]:
 
 
 def _candidates(tx: Tx, table: sa.Table, seen: Sequence[sa.ColumnElement[bool]], now: int) -> set[str]:
-    """A bounded number of ids for each reason; conditions are literal so that the partial indexes fit."""
+    """A bounded number of ids for each reason; conditions are literal so that the partial indexes fit.
+
+    The time is bound, not written in: a statement whose text changes is compiled anew each time.
+    """
     newest = (table.c.updated_at.desc(), table.c.id.desc())
     soonest = (table.c.due_at, table.c.id)
     name = table.name
@@ -86,12 +89,14 @@ def _candidates(tx: Tx, table: sa.Table, seen: Sequence[sa.ColumnElement[bool]],
         (f"{name}.status = 'doing'", newest),
         (f"{name}.status = 'blocked'", newest),
         (f"{name}.priority = 'high'", newest),
-        (f"{name}.due_at IS NOT NULL AND {name}.due_at <= {int(now) + DUE_SOON_MS}", soonest),
+        (f"{name}.due_at IS NOT NULL AND {name}.due_at <= :soon", soonest),
     ]
+    soon = {"soon": int(now) + DUE_SOON_MS}
     found: set[str] = set()
     for reason, order in reasons:
         query = sa.select(table.c.id).where(sa.text(reason), *seen, _awake(table, now))
-        found.update(tx.conn.execute(query.order_by(*order).limit(_CANDIDATES)).scalars())
+        given = soon if ":soon" in reason else {}
+        found.update(tx.conn.execute(query.order_by(*order).limit(_CANDIDATES), given).scalars())
     return found
 
 
