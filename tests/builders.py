@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from holdfast.log import EntryDraft, Outcome, Session, Store, agenda, entries, sessions, turns
 from holdfast.log.entries import Entry
@@ -106,3 +107,8 @@ def execute(store: Store, statements: Iterable[str]) -> None:
     with store.write() as tx:
         for statement in statements:
             tx.conn.exec_driver_sql(statement)
+
+
+def new_database(server: Any, name: str) -> str:
+    server.psql(f"CREATE DATABASE {name}")
+    return f"postgresql+psycopg://postgres:@/{name}?host={quote(str(server.pgdata))}"

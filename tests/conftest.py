@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
+from builders import new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.log import Store, Threads, open_store, sqlite_url
@@ -108,11 +108,6 @@ def empty_url(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> It
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def new_database(server: Any, name: str) -> str:
-    server.psql(f"CREATE DATABASE {name}")
-    return f"postgresql+psycopg://postgres:@/{name}?host={quote(str(server.pgdata))}"
 
 
 def _empty(url: str) -> None:

@@ -83,7 +83,7 @@ def test_a_sent_time_is_kept(api: httpx.Client) -> None:
 def test_the_source_is_kept_as_sent_and_unknown_fields_are_tolerated(api: httpx.Client) -> None:
     source = {
         "channel": "discord", "sessionKey": "agent:main:main", "messageId": "m1", "requestId": "r1",
-        "boardScopeTopicId": "t1", "boardScopeLock": True, "deep": {"list": [1, 2.5, None, "é"]},
+        "deep": {"list": [1, 2.5, None, "é"]},
     }  # fmt: skip
     made = post(api, source=source, eventId="unknown to us", attachments=[])
     assert made["source"] == source
@@ -115,26 +115,36 @@ def test_raw_comes_only_when_asked_for(api: httpx.Client) -> None:
 
 FILTERS: list[tuple[dict[str, str], list[str]]] = [
     ({"topicId": "t1"}, ["a"]),
-    ({"taskId": "k1"}, ["b"]),
+    ({"taskId": "k1"}, ["a"]),
     ({"type": "action"}, ["b"]),
     ({"classificationStatus": "failed"}, ["c"]),
-    ({"spaceId": "s1"}, ["a"]),
-    ({"allowedSpaceIds": "s1,s2"}, ["b", "a"]),
-    ({"spaceId": "s1", "allowedSpaceIds": "s2"}, []),
+    ({"spaceId": "space-one"}, ["a"]),
+    ({"allowedSpaceIds": "space-one,s2"}, ["b", "a"]),
+    ({"spaceId": "space-one", "allowedSpaceIds": "s2"}, []),
     ({"relatedLogId": "r1,r2"}, ["c"]),
     ({"sessionKey": "nowhere"}, []),
 ]
 
 
+def place(api: httpx.Client) -> None:
+    """A topic and a task in it, in a space: entries can only be placed where there is something."""
+    assert api.post("/api/spaces", json={"name": "One"}).json()["id"] == "space-one"
+    topic = {"id": "t1", "name": "Topic", "spaceId": "space-one"}
+    assert api.post("/api/topics", json=topic).status_code == 201
+    assert api.post("/api/tasks", json={"id": "k1", "topicId": "t1", "title": "Task"}).status_code == 201
+
+
 def test_each_filter_narrows_the_list(api: httpx.Client) -> None:
-    post(api, "a", topicId="t1", spaceId="s1")
-    post(api, "b", taskId="k1", type="action", spaceId="s2")
+    place(api)
+    post(api, "a", topicId="t1", taskId="k1")
+    post(api, "b", type="action", spaceId="s2", source={"sessionKey": "channel:1"})
     post(api, "c", classificationStatus="failed", relatedLogId="r1")
     for params, found in FILTERS:
         assert [e["content"] for e in api.get("/api/log", params=params).json()] == found, params
 
 
 def test_a_patch_changes_only_what_was_sent_and_null_detaches(api: httpx.Client) -> None:
+    place(api)
     made = post(api, topicId="t1", taskId="k1", summary="old")
     changed = api.patch(f"/api/log/{made['id']}", json={"topicId": None, "summary": "new", "content": "text"})
     assert changed.status_code == 200

@@ -321,7 +321,7 @@ def test_a_copy_there_and_back_again_holds_the_same_and_goes_on(
 
 @pytest.fixture
 def empty_postgres(postgres_server: Any) -> Iterator[str]:
-    from conftest import new_database
+    from builders import new_database
 
     yield new_database(postgres_server, "target")
     postgres_server.psql("DROP DATABASE target WITH (FORCE)")

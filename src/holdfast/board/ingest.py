@@ -91,7 +91,7 @@ def gather(tx: Tx, draft: EntryDraft, options: BoardConfig = _DEFAULTS) -> Facts
     return Facts(
         topics=_topics(tx, _ids([*topic_ids, board[0], *known_tasks.values()])),
         tasks=known_tasks,
-        spaces=spaces.known(tx, space_ids) if space_ids else frozenset(),
+        spaces=_spaces(tx, draft, space_ids),
         link=link,
         awaits_link=found is not None and link is None,
         related=related,
@@ -125,6 +125,13 @@ def _board_ids(session_key: str | None) -> tuple[str | None, str | None]:
     if key is None:
         return None, None
     return key.topic_id, key.task_id if isinstance(key, BoardTaskKey) else None
+
+
+def _spaces(tx: Tx, draft: EntryDraft, ids: list[str]) -> frozenset[str]:
+    """The spaces that may be meant. One that the row itself names is taken at its word, known or not."""
+    if not ids:
+        return frozenset()
+    return frozenset(spaces.known(tx, ids)) | frozenset({draft.space_id} if draft.space_id else ())
 
 
 def _related(tx: Tx, related_id: str | None) -> Scope | None:

@@ -114,10 +114,9 @@ def decide(draft: EntryDraft, facts: Facts) -> Decision:
 
 
 def normalised_source(source: Mapping[str, Any] | None, scope: Scope) -> dict[str, Any] | None:
-    """The source as sent; where a scope holds, it stands in place of the scope that was claimed."""
-    kept = dict(source or {})
+    """The source as sent, with the scope that holds in place of the scope that was claimed."""
+    kept = {name: value for name, value in (source or {}).items() if name not in _SCOPE_KEYS}
     if scope.origin in ("board_key", "source", "link"):
-        kept = {name: value for name, value in kept.items() if name not in _SCOPE_KEYS}
         claims = {
             "boardScopeTopicId": scope.topic_id,
             "boardScopeTaskId": scope.task_id,
