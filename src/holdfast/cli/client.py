@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.config import Config
     from holdfast.home import Home
 
-TIMEOUT_SECONDS: Final = 3.0
+TIMEOUT_SECONDS: Final = 10.0
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")
 
 

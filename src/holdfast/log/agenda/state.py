@@ -175,9 +175,9 @@ def _by_owner(item: Item, event: Renew | Finish | Fail | Postpone, now: Millis) 
         case Finish():
             return _ended(item, Status.DONE, None, now)
         case Postpone(due_at=due_at, reason=reason):
-            if item.cancel_requested:
-                return _ended(item, Status.CANCELLED, reason or None, now)
             back = replace(item, attempts=item.attempts - 1, error=reason or None)
+            if item.cancel_requested:
+                return _ended(back, Status.CANCELLED, reason or None, now)
             return _requeued(back, max(due_at, now))
         case Fail(error=error, retry=retry, final=final):
             return _failed(item, error, retry, final, now)
