@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NewType, Protocol
 
 from holdfast.errors import InvalidInput
@@ -39,7 +40,13 @@ class ManualClock:
 def iso(at: int) -> str:
     """ISO 8601 in UTC with milliseconds, the one form of a timestamp on every wire."""
     seconds, ms = divmod(at, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    return f"{_to_the_second(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=4_096)
+def _to_the_second(seconds: int) -> str:
+    """Kept, since what is written together is shown together."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def parse_iso(text: str) -> Millis:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config, ConfigStore
 from holdfast.home import Home
-from holdfast.log import Store, Threads, open_store, sqlite_url
+from holdfast.log import Pace, Store, Threads, open_store, sqlite_url
 
 if TYPE_CHECKING:
+    from holdfast.board.audit import Audit
     from holdfast.board.context_room import Board
     from holdfast.config.memory import MemoryConfig
     from holdfast.context import ContextRoom
@@ -39,6 +41,7 @@ class Holdfast:
         self.store = store
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
+        self.pace = Pace()
         self._lock = threading.Lock()
         self._board_lock = threading.Lock()
         self._memory: MemoryService | None = None
@@ -78,6 +81,13 @@ class Holdfast:
             if self._board is None:
                 self._board = _open_board(self)
             return self._board
+
+    @cached_property
+    def board_audit(self) -> Audit:
+        """Where the board accounts for what it recalled and decided, when that is switched on."""
+        from holdfast.board.audit import Audit
+
+        return Audit(self.home.path / "logs" / "board.jsonl", lambda: self.settings.board.audit, self.clock)
 
     @property
     def context(self) -> ContextRoom:
@@ -155,11 +165,10 @@ def _open_memory(hold: Holdfast) -> MemoryService:
 
 
 def _open_board(hold: Holdfast) -> Board:
-    from holdfast.board.audit import Audit
     from holdfast.board.context_room import Board
 
-    audit = Audit(hold.home.path / "logs" / "board.jsonl", lambda: hold.settings.board.audit, hold.clock)
-    return Board(hold.store, lambda: hold.settings.board, recall=index_recall(hold), audit=audit)
+    recall = index_recall(hold)
+    return Board(hold.store, lambda: hold.settings.board, recall=recall, audit=hold.board_audit)
 
 
 def index_recall(hold: Holdfast) -> IndexRecall:

@@ -58,6 +58,7 @@ class Services:
             lambda: [agent.id for agent in hold.settings.agent_list],
             hold.settings_for_memory,
             hold.workspace,
+            pace=hold.pace,
         )
         self.cycles.register(self.runner)
         self._register_board()
@@ -105,7 +106,14 @@ class Services:
         def options() -> BoardConfig:
             return hold.settings.board
 
-        classifier = Classifier(hold.store, hold.threads, options, candidates=index_recall(hold))
+        classifier = Classifier(
+            hold.store,
+            hold.threads,
+            options,
+            candidates=index_recall(hold),
+            audit=hold.board_audit,
+            pace=hold.pace,
+        )
         self.runner.register(CLASSIFY, classifier.kind())
         self.runner.register(DIGEST, Digester(hold.store, hold.threads, options).kind())
 

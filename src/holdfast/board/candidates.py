@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -23,7 +24,8 @@ from holdfast.log import EntryFilter, Tx, entries
 MAX_CANDIDATES: Final = 16
 RECENT_TOPICS: Final = 200
 RECENT_ENTRIES: Final = 240
-TEXTS: Final = 24
+LATELY: Final = 24
+KEPT: Final = 4_000
 _ARCHIVED: Final = 2.5
 _SNOOZED: Final = 1.0
 _K1: Final = 1.2
@@ -46,34 +48,59 @@ class Weighable:
     profile: Profile
 
 
+class Texts:
+    """What entries say, kept by the state they are in: the neighbours of one exchange are those of the next."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, int], str] = OrderedDict()
+
+    def of(self, tx: Tx, refs: Sequence[entries.Ref]) -> list[str]:
+        """The text of each, "" for one that says nothing; only those not known yet are read."""
+        with self._lock:
+            found = {ref.id: self._known.get((ref.id, ref.updated_at)) for ref in refs}
+        missing = [id_ for id_, text in found.items() if text is None]
+        fresh: dict[str, str] = {entry.id: semantic_text(entry) for entry in entries.get_many(tx, missing)}
+        with self._lock:
+            for ref in refs:
+                if ref.id in fresh:
+                    self._known[ref.id, ref.updated_at] = fresh[ref.id]
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return [found[ref.id] or fresh.get(ref.id, "") for ref in refs]
+
+
 def gather(
-    tx: Tx, text: str, view: View, *, routed: Sequence[str], retrieved: Sequence[str]
+    tx: Tx, text: str, view: View, *, routed: Sequence[str], retrieved: Sequence[str], texts: Texts
 ) -> list[Weighable]:
     """The topics of this session first, then those that the index found, then those that share rare words."""
-    lexical = nearest(tx, text, view, limit=MAX_CANDIDATES)
+    lexical = nearest(tx, text, view, limit=MAX_CANDIDATES, texts=texts)
     ids = list(dict.fromkeys((*reversed(routed), *retrieved, *lexical)))[: 2 * MAX_CANDIDATES]
     known = {topic.id: topic for topic in topics.get_many(tx, ids) if view.sees(topic.space_ids)}
-    return [weighable(tx, known[id_]) for id_ in [one for one in ids if one in known][:MAX_CANDIDATES]]
+    chosen = [known[id_] for id_ in ids if id_ in known][:MAX_CANDIDATES]
+    return [weighable(tx, topic, texts) for topic in chosen]
 
 
-def weighable(tx: Tx, topic: Topic) -> Weighable:
+def weighable(tx: Tx, topic: Topic, texts: Texts) -> Weighable:
     """A topic with the profile of what was lately said in it."""
-    page = entries.listing(tx, EntryFilter(topic_id=topic.id), limit=TEXTS)
-    texts = [text for entry in reversed(page.entries) if (text := semantic_text(entry))]
+    lately = entries.refs(tx, EntryFilter(topic_id=topic.id), limit=LATELY)
+    said = [text for text in reversed(texts.of(tx, lately)) if text]
     handicap = {TopicStatus.ARCHIVED: _ARCHIVED, TopicStatus.SNOOZED: _SNOOZED}.get(topic.status, 0.0)
-    return Weighable(topic, heuristic.profile(topic.id, topic.name, texts, handicap=handicap))
+    return Weighable(topic, heuristic.profile(topic.id, topic.name, said, handicap=handicap))
 
 
-def nearest(tx: Tx, text: str, view: View, *, limit: int) -> list[str]:
+def nearest(tx: Tx, text: str, view: View, *, limit: int, texts: Texts) -> list[str]:
     """Topics by BM25 over their names, descriptions and what was lately sorted into them."""
     query = sa.select(table.c.id, table.c.name, table.c.description, table.c.tags).where(*view.topics())
     documents: dict[str, list[str]] = {}
     for row in tx.conn.execute(query.order_by(table.c.updated_at.desc()).limit(RECENT_TOPICS)):
-        documents[row.id] = 2 * terms(topic_text(row.name, row.description, row.tags))
+        documents[row.id] = [*2 * terms(topic_text(row.name, row.description, row.tags))]
     where = EntryFilter(space_ids=view.spaces)
-    for entry in entries.listing(tx, where, limit=RECENT_ENTRIES).entries if documents else ():
-        if entry.topic_id in documents:
-            documents[entry.topic_id] += terms(semantic_text(entry)[:1_000])
+    recent = entries.refs(tx, where, limit=RECENT_ENTRIES) if documents else []
+    sorted_ = [ref for ref in recent if ref.topic_id in documents]
+    for ref, said in zip(sorted_, texts.of(tx, sorted_), strict=True):
+        documents[ref.topic_id or ""] += terms(said[:1_000])
     scores = bm25(terms(text), documents)
     return sorted(scores, key=lambda id_: (-scores[id_], id_))[:limit]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, tasks, visibility
 from holdfast.board.audit import Audit
-from holdfast.board.candidates import Candidates, Weighable, gather
+from holdfast.board.candidates import Candidates, Texts, Weighable, gather
 from holdfast.board.exchanges import Exchange, before, split
 from holdfast.board.exchanges import pending as waiting
 from holdfast.board.ingest import apply, as_draft
@@ -31,8 +31,9 @@ from holdfast.board.visibility import View
 from holdfast.board.words import surfaces, terms
 from holdfast.config.board import BoardConfig
 from holdfast.errors import HoldfastError
-from holdfast.log import Classification, Entry, Store, Threads, Tx, agenda, entries
+from holdfast.log import Allowance, Classification, Entry, Pace, Store, Threads, Tx, agenda, entries
 
+LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
 AWAIT_LIMIT_MS: Final = 3_600_000
 CLASSIFIER_ERROR: Final = "classifier_error"
@@ -70,6 +71,7 @@ class Classifier:
         judge: Callable[[], Judge | None] = lambda: None,
         candidates: Candidates | None = None,
         audit: Audit | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._store = store
         self._threads = threads
@@ -77,13 +79,24 @@ class Classifier:
         self._judge = judge
         self._candidates = candidates
         self._audit = audit
+        self._pace = pace
+        self._allowance = Allowance()
+        self._texts = Texts()
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=2, on_interrupt=self._gave_up)
+        return agenda.Kind(self.handle, limit=LIMIT, on_interrupt=self._gave_up, held=self._held)
+
+    def _held(self) -> int:
+        """In quiet times what is there is sorted at once; in a rush, so many sessions in each interval."""
+        if self._pace is None or not self._pace.busy:
+            return LIMIT
+        options = self._options().classifier
+        return self._allowance.left(options.sessions_per_cycle, options.interval_seconds)
 
     async def handle(self, job: agenda.Job) -> None:
         """Sort a session's pending entries, at most a window of exchanges; the rest waits for its turn."""
         options = self._options()
+        self._allowance.take()
         key: str | None = job.item.payload.get("sessionKey")
         for _ in range(options.classifier.window if options.classifier.enabled else 0):
             found = await self._threads(self._store.run, lambda tx: self._next(tx, key, options, job))
@@ -205,7 +218,9 @@ class Classifier:
         if self._candidates is not None:
             retrieved = self._candidates.topics(found.text, spaces=found.view.spaces, limit=8)
         with self._store.read() as tx:
-            candidates = gather(tx, found.text, found.view, routed=found.routed, retrieved=retrieved)
+            candidates = gather(
+                tx, found.text, found.view, routed=found.routed, retrieved=retrieved, texts=self._texts
+            )
             near = (
                 []
                 if found.current is None

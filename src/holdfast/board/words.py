@@ -51,9 +51,13 @@ nein gern genau gestern machen mehr neu schon super viel vielleicht wirklich zei
 """
 
 
-def terms(text: str) -> list[str]:
-    """The words of a text that carry meaning, in order and with repeats; long texts count by their head."""
-    return [form for _, form in _read(text)]
+@lru_cache(maxsize=8_192)
+def terms(text: str) -> tuple[str, ...]:
+    """The words of a text that carry meaning, in order and with repeats; long texts count by their head.
+
+    The texts around an exchange are the same for the next one, so they are kept for a while.
+    """
+    return tuple(form for _, form in _read(text))
 
 
 def surfaces(text: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.home import Home
 
 TIMEOUT_SECONDS: Final = 10.0
+PATIENT_SECONDS: Final = 60.0
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")
 
 
@@ -54,7 +55,7 @@ class Client:
             ) from error
 
 
-def sight(home: Home, url: str) -> Sighting:
+def sight(home: Home, url: str, *, timeout: float = TIMEOUT_SECONDS) -> Sighting:
     """Look whether the gateway of this home answers at an address. Makes no token where there is none."""
     import httpx
 
@@ -64,22 +65,25 @@ def sight(home: Home, url: str) -> Sighting:
     except OSError:
         token = ""
     try:
-        health = httpx.get(f"{url}/healthz", timeout=TIMEOUT_SECONDS, trust_env=False)
+        health = httpx.get(f"{url}/healthz", timeout=timeout, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL):
         return Sighting(url, "none")
     try:
         version = health.json().get("version")
-        Client(url, os.environ.get("HOLDFAST_TOKEN") or token).get("/api/whoami")
+        Client(url, os.environ.get("HOLDFAST_TOKEN") or token, timeout=timeout).get("/api/whoami")
     except (ValueError, AttributeError, Unauthorized, Unavailable):
         return Sighting(url, "foreign")
     return Sighting(url, "ours", version if isinstance(version, str) else None)
 
 
 def find_gateway(home: Home, config: Config | None) -> Sighting:
-    """The gateway of this home: where it said it listens, else where the config says."""
-    known = _known_url(home)
+    """The gateway of this home: where it said it listens, else where the config says.
+
+    One whose process is there may be slow to answer while it starts; it has the home open, so we wait for it.
+    """
+    known = _known(home)
     if known is not None:
-        found = sight(home, known)
+        found = sight(home, known.url, timeout=PATIENT_SECONDS if known.alive else TIMEOUT_SECONDS)
         if found.state == "ours":
             return found
     host, port = ("127.0.0.1", 8787) if config is None else (config.gateway.host, config.gateway.port)
@@ -104,10 +108,30 @@ def announced(home: Home, url: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _known_url(home: Home) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    url: str
+    alive: bool
+
+
+def _known(home: Home) -> _Known | None:
     try:
         said = json.loads((home.path / "gateway.json").read_text())
     except (OSError, ValueError):
         return None
     url = said.get("url") if isinstance(said, dict) else None
-    return url if isinstance(url, str) and url.startswith("http://") else None
+    if not (isinstance(url, str) and url.startswith("http://")):
+        return None
+    return _Known(url, _is_alive(said.get("pid")))
+
+
+def _is_alive(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -114,12 +114,14 @@ class ConfigStore:
         from watchfiles import awatch
 
         folders = {self.path.absolute().parent, self.path.resolve().parent}
+        names = {self.path.name, self.path.resolve().name}
         changes = awatch(
             *folders,
+            watch_filter=lambda _, path: os.path.basename(path) in names,
             stop_event=stop,
             recursive=False,
-            debounce=50,
-            step=20,
+            debounce=200,
+            step=100,
             rust_timeout=2000,
             yield_on_timeout=True,
         )

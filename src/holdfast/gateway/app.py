@@ -85,6 +85,7 @@ def create_app(hold: Holdfast) -> FastAPI:
         cookies=gateway.cookies,
         threads=hold.threads,
         limits=Limits(lambda: hold.settings.gateway.limits, lambda: _upload_bytes(hold)),
+        pace=hold.pace,
     )
     app.add_middleware(Measured, metrics=gateway.metrics)
     app.add_middleware(Traced)

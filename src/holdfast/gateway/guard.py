@@ -17,7 +17,7 @@ from holdfast.gateway.bodies import UnsupportedMedia, is_json
 from holdfast.gateway.cookies import COOKIE, Cookies
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal, TokenBook
 from holdfast.gateway.tokens import Scope as Allowed
-from holdfast.log import Threads
+from holdfast.log import Pace, Threads
 
 if TYPE_CHECKING:
     from holdfast.gateway.context import Gateway
@@ -51,13 +51,14 @@ class Guard:
     """Pure ASGI, so that it costs little; puts the caller into `scope["state"]["principal"]`."""
 
     def __init__(
-        self, app: ASGIApp, *, book: TokenBook, cookies: Cookies, threads: Threads, limits: Limits
+        self, app: ASGIApp, *, book: TokenBook, cookies: Cookies, threads: Threads, limits: Limits, pace: Pace
     ) -> None:
         self.app = app
         self._book = book
         self._cookies = cookies
         self._threads = threads
         self._limits = limits
+        self._pace = pace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -76,15 +77,16 @@ class Guard:
         except HoldfastError as error:
             await _refuse(error, scope, receive, send)
             return
+        self._pace.beat()
         await self.app(scope, receive, send)
+        self._pace.beat()
 
     async def _principal(self, scope: Scope, headers: Headers) -> Principal:
         text = _token_of(headers)
         if text is None:
             return await self._by_cookie(scope, headers)
-        if self._book.is_warm:
-            return self._book.principal(text)
-        return await self._threads(self._book.principal, text)
+        known = self._book.at_once(text)
+        return known if known is not None else await self._threads(self._book.principal, text)
 
     async def _by_cookie(self, scope: Scope, headers: Headers) -> Principal:
         value = _cookie_of(headers)

@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from types import FrameType
+from typing import Final
 
 import uvicorn
 
@@ -13,6 +14,8 @@ from holdfast import logs
 from holdfast.errors import Unavailable
 from holdfast.gateway.app import create_app
 from holdfast.runtime import Holdfast
+
+BACKLOG: Final = 2048
 
 
 class _Server(uvicorn.Server):
@@ -34,13 +37,17 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, or a clear word on why there is none. Port 0 takes any free one."""
+    """A listening socket, or a clear word on why there is none. Port 0 takes any free one.
+
+    Who connects before the gateway serves waits for it instead of being turned away.
+    """
     try:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # Named as TCP, or asyncio leaves Nagle's algorithm on and every answer waits 40 ms.
         sock = socket.socket(info[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(info[4])
+        sock.listen(BACKLOG)
     except OSError as error:
         raise Unavailable(
             f"cannot listen on {host}:{port}: {error.strerror or error}",

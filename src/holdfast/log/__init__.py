@@ -15,6 +15,7 @@ from holdfast.log.entering import Entered, enter
 from holdfast.log.entries import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
 from holdfast.log.feed import Feed, Ping, Reset, Waiter
 from holdfast.log.owner import this_process
+from holdfast.log.pace import Allowance, Pace
 from holdfast.log.retention import Retention, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
@@ -23,6 +24,7 @@ from holdfast.log.threads import Threads
 from holdfast.log.turns import Outcome, Turn, TurnStatus
 
 __all__ = [
+    "Allowance",
     "Bridge",
     "Change",
     "Classification",
@@ -34,6 +36,7 @@ __all__ = [
     "EntryType",
     "Feed",
     "Outcome",
+    "Pace",
     "Ping",
     "Reset",
     "Retention",

@@ -50,13 +50,8 @@ class Tx:
     @contextmanager
     def driver(self, statement: str) -> Iterator[Any]:
         """The driver's own connection, within this transaction: for the few statements on the hot path."""
-        base = self.conn.dialect.loaded_dbapi.Error
-        try:
-            yield self.conn.connection.driver_connection
-        except base as error:
-            raise DBAPIError.instance(
-                statement, None, error, base, hide_parameters=True, dialect=self.conn.dialect
-            ) from error
+        with _driver(self.conn, statement) as connection:
+            yield connection
 
     def wake(self, name: str) -> None:
         """Ask that everyone who waits for `name` is woken after the commit, in every process."""
@@ -87,6 +82,7 @@ class Store:
             raise InvalidInput("a store needs a file", hint="Use sqlite:///PATH.")
         self._write_lock = threading.Lock()
         self._writer, self._reader = _engines(self.url, readers, busy_ms)
+        self._kept: Connection | None = None
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
@@ -101,7 +97,7 @@ class Store:
         `ordered=False` is for writes that add nothing to the log or the change feed (claims, renewals): on
         PostgreSQL they then do not queue behind those that do.
         """
-        with self._exclusive(), _translated(), self._writer.connect() as conn, conn.begin():
+        with self._exclusive(), _translated(), self._writing() as conn, conn.begin():
             if self.postgres and ordered:
                 conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOG_LOCK})")
             tx = Tx(conn, self.clock.now(), postgres=self.postgres)
@@ -127,7 +123,7 @@ class Store:
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
         """The writing connection while a migration runs; one process at a time."""
-        with self._exclusive(), _translated(), self._writer.connect() as conn, conn.begin():
+        with self._exclusive(), _translated(), self._writing() as conn, conn.begin():
             if self.postgres:
                 conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATE_LOCK})")
             yield conn
@@ -150,6 +146,8 @@ class Store:
             tx.conn.exec_driver_sql("SELECT 1")
 
     def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
         self._writer.dispose()
         if self._reader is not self._writer:
             self._reader.dispose()
@@ -162,6 +160,17 @@ class Store:
             return
         with self._write_lock:
             yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """On SQLite the one writing connection stays checked out: fetching it costs as much as an insert."""
+        if self.postgres:
+            with self._writer.connect() as conn:
+                yield conn
+            return
+        if self._kept is None or self._kept.closed:
+            self._kept = self._writer.connect()
+        yield self._kept
 
 
 class Deadlock(Busy):
@@ -219,11 +228,26 @@ def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine
         ):
             dbapi.execute(f"PRAGMA {pragma}")
 
+    statement = "BEGIN IMMEDIATE" if writer else "BEGIN"
+
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: Connection) -> None:
-        conn.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
+        with _driver(conn, statement) as connection:
+            connection.execute(statement)
 
     return engine
+
+
+@contextmanager
+def _driver(conn: Connection, statement: str) -> Iterator[Any]:
+    """The driver's own connection, its errors raised as SQLAlchemy's."""
+    base = conn.dialect.loaded_dbapi.Error
+    try:
+        yield conn.connection.driver_connection
+    except base as error:
+        raise DBAPIError.instance(
+            statement, None, error, base, hide_parameters=True, dialect=conn.dialect
+        ) from error
 
 
 def sqlite_module() -> Any:

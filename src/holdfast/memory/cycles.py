@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
-from holdfast.log import Store, Threads, Tx, agenda, changes
+from holdfast.log import Pace, Store, Threads, Tx, agenda, changes
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
@@ -28,6 +28,7 @@ EMBED: Final = "memory.embed"
 UPDATED: Final = "memory.updated"
 PROGRESS: Final = "memory.progress"
 _PAUSE_SECONDS: Final = 0.2
+_PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
 
@@ -46,6 +47,7 @@ class MemoryCycles:
         config: Callable[[str], MemoryConfig],
         workspace: Callable[[str], Path],
         *,
+        pace: Pace | None = None,
         sleep: Sleep = asyncio.sleep,
         look_again_ms: int = _LOOK_AGAIN_MS,
     ) -> None:
@@ -55,6 +57,7 @@ class MemoryCycles:
         self._agents = agents
         self._config = config
         self._workspace = workspace
+        self._pace = pace
         self._sleep = sleep
         self._look_again_ms = look_again_ms
 
@@ -72,7 +75,10 @@ class MemoryCycles:
                 _enqueue(tx, EMBED, agent, tx.now + wait)
 
     async def follow_log(self) -> None:
-        """Take new entries into the index as they are written, several at a time."""
+        """Take new entries into the index as they are written, several at a time; a rush goes first.
+
+        Who searches meanwhile takes in what is new itself, so that nothing is missed.
+        """
         loop = asyncio.get_running_loop()
         bell = asyncio.Event()
         bell.set()
@@ -85,6 +91,8 @@ class MemoryCycles:
         try:
             while True:
                 await bell.wait()
+                if self._pace is not None:
+                    await self._pace.gap(_PATIENCE_SECONDS)
                 bell.clear()
                 try:
                     await self._threads(lambda: self._memory().follow())

@@ -20,6 +20,7 @@ from holdfast.log.agenda.state import (
 from holdfast.log.agenda.store import (
     MAX_WAITING,
     SIGNAL,
+    any_due,
     apply,
     cancel,
     cancel_lane,
@@ -56,6 +57,7 @@ __all__ = [
     "Retry",
     "Runner",
     "Status",
+    "any_due",
     "apply",
     "cancel",
     "cancel_lane",

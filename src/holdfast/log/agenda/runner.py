@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_SECONDS: Final = 15.0
 _TROUBLE_SECONDS: Final = 1.0
+_HELD_SECONDS: Final = 0.25
 
 
 class Job:
@@ -72,12 +73,14 @@ class Kind:
     """How items of one kind are run.
 
     `on_interrupt` writes, in the same transaction, that an attempt was cut off, failed or was cancelled.
+    `held` says how many may begin now at most, for work that gives way to what somebody waits for.
     """
 
     handler: Handler
     limit: int = 4
     retry: Retry = field(default_factory=Retry)
     on_interrupt: Callable[[Tx, Item], None] | None = None
+    held: Callable[[], int] | None = None
 
 
 class Runner:
@@ -191,10 +194,15 @@ class Runner:
                 for item in claimed:
                     self._start(item)
                 if len(claimed) < most and not self._crowded(free, claimed):
-                    return self._pause(due)
+                    return min(self._pause(due), self._until_let_go())
                 if not claimed:
-                    return self._idle
+                    return min(self._idle, self._until_let_go())
             return 0.0
+
+    def _until_let_go(self) -> float:
+        """Whoever is held back is looked after soon: nothing rings a bell when the rush is over."""
+        held = any(kind.held is not None and kind.held() < kind.limit for kind in self._kinds.values())
+        return _HELD_SECONDS if held else self._idle
 
     def _crowded(self, free: Mapping[str, int], claimed: Sequence[Item]) -> bool:
         """Whether a kind took all its places, so that items of another may have stood behind it."""
@@ -224,7 +232,7 @@ class Runner:
         used = Counter(job.item.kind for job, _ in self._jobs.values())
         left = self._max - len(self._jobs)
         return {
-            name: max(0, min(kind.limit - used[name], left, agenda.MAX_CLAIM))
+            name: max(0, min(kind.limit - used[name], left, agenda.MAX_CLAIM, *_let(kind)))
             for name, kind in self._kinds.items()
         }
 
@@ -236,6 +244,9 @@ class Runner:
         """
         if most <= 0:
             return [], None
+        with self._store.read() as tx:
+            if not agenda.any_due(tx, free):
+                return [], agenda.next_due(tx, free, after=tx.now)
 
         def take(tx: Tx) -> tuple[list[Item], int | None]:
             claimed = agenda.claim(tx, free, owner=self.owner, lease_ms=self._lease_ms, most=most)
@@ -262,7 +273,7 @@ class Runner:
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
         try:
             if not job.settled:
-                await asyncio.shield(self._threads(self._settle, job, kind, event))
+                await _to_the_end(self._threads(self._settle, job, kind, event))
         except (HoldfastError, OSError):
             log.exception("the end of agenda item %s could not be written", job.item.id)
 
@@ -333,6 +344,19 @@ class Runner:
                 job.became(held[id_])
             if not job.settled and (id_ not in held or held[id_].cancel_requested):
                 task.cancel()
+
+
+async def _to_the_end(writing: Awaitable[None]) -> None:
+    """Wait for what is being written even when told to stop: who stops us may look at it next."""
+    task = asyncio.ensure_future(writing)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
+
+
+def _let(kind: Kind) -> tuple[int, ...]:
+    return () if kind.held is None else (kind.held(),)
 
 
 def _quietly(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:

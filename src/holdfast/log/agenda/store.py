@@ -182,6 +182,12 @@ def next_due(tx: Tx, kinds: Collection[str], *, after: int = -1) -> int | None:
     return tx.conn.execute(_NEXT_DUE, {"kinds": sorted(kinds), "after": after}).scalar()
 
 
+def any_due(tx: Tx, kinds: Mapping[str, int]) -> bool:
+    """Whether something of these kinds is due, whether or not its lane is free; needs no right to write."""
+    room = sorted(kind for kind, free in kinds.items() if free > 0)
+    return bool(room) and tx.conn.execute(_ANY_DUE, {"kinds": room, "now": tx.now}).first() is not None
+
+
 def expire(
     tx: Tx,
     *,
@@ -327,6 +333,15 @@ _NEXT_DUE = sa.select(sa.func.min(table.c.due_at)).where(
     table.c.status == _QUEUED,
     table.c.due_at > sa.bindparam("after"),
     table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+)
+_ANY_DUE = (
+    sa.select(sa.literal(1))
+    .where(
+        table.c.status == _QUEUED,
+        table.c.due_at <= sa.bindparam("now"),
+        table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+    )
+    .limit(1)
 )
 _UPDATE = (
     sa.update(table)
