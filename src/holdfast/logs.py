@@ -25,15 +25,16 @@ MASK: Final = "***"
 MAX_TEXT: Final = 32_000
 _MIN_SECRET: Final = 8
 _KNOWN_SECRETS: Final = ("token", "cookie_key")
+# Each begins with something fixed: on a long word without an end, none may look back over all of it.
 _PATTERNS: Final = (
     (r"\bhf_[\w-]{16,}", MASK),
     (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}", rf"\1 {MASK}"),
     (r"\bsk-[\w-]{8,}", MASK),
     (r"\b(gh[pousr]_|github_pat_|xox[abeprs]-|AKIA|AIza)[\w-]{8,}", MASK),
-    (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", MASK),
-    (r"(\b[a-z][a-z0-9+.-]*://[^/\s:@]*):[^/\s]*@", rf"\1:{MASK}@"),
+    (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]*", MASK),
+    (r"((?<=[a-z])://[^/\s:@]{0,200}):[^/\s@]{0,500}@", rf"\1:{MASK}@"),
     (
-        r"(?i)([\w-]*(?:api_?key|token|secret|password|passwd|authorization|cookie)[\"']?\s*[=:]\s*[\"']?)"
+        r"(?i)((?:api_?key|token|secret|password|passwd|authorization|cookie)[\"']?\s*[=:]\s*[\"']?)"
         r"(?!\*\*\*|bearer\b|basic\b)[^\s\"'&,;]{6,}",
         rf"\1{MASK}",
     ),
@@ -51,11 +52,23 @@ def redactor(patterns: Sequence[str] = (), known: Iterable[str] = ()) -> Redact:
         rules.insert(0, (re.compile("|".join(map(re.escape, exact))), MASK))
 
     def redact(text: str) -> str:
+        for secret in _hidden:
+            text = text.replace(secret, MASK)
         for rule, mask in rules:
             text = rule.sub(mask, text)
         return text
 
     return redact
+
+
+def hide(*secrets: str) -> None:
+    """Mask these in every log from now on: credentials that are found while the program runs."""
+    global _hidden
+    if all(text in _hidden for text in secrets):
+        return
+    with _lock:
+        known = {*_hidden, *(text for text in secrets if len(text) >= _MIN_SECRET)}
+        _hidden = tuple(sorted(known, key=len, reverse=True))
 
 
 def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = None) -> None:
@@ -78,7 +91,7 @@ def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = Non
             root.addHandler(handler)
             _installed.append(handler)
         root.setLevel(options.level.upper())
-        for noisy in ("httpx", "httpcore", "watchfiles"):
+        for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "openai", "anthropic", "watchfiles"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
@@ -133,6 +146,7 @@ class _File(RotatingFileHandler):
 
 _lock = threading.Lock()
 _installed: list[logging.Handler] = []
+_hidden: tuple[str, ...] = ()
 
 
 def _remove(root: logging.Logger) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from holdfast.agents import approvals
+from holdfast.agents.models import ModelJudge, ModelScribe
 from holdfast.board import pending, routing
 from holdfast.board.classifier import Classifier
 from holdfast.board.digests import KIND as DIGEST
@@ -22,7 +23,8 @@ from holdfast.context.lossless import compaction_kind
 from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.memory.cycles import MemoryCycles
-from holdfast.runtime import Holdfast, index_recall
+from holdfast.runtime import Holdfast
+from holdfast.runtime.rooms import index_recall
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class Services:
         )
         self.cycles.register(self.runner)
         self._register_board()
+        hold.runs.register(self.runner)
         self.runner.register(
             COMPACT, compaction_kind(hold.store, hold.threads, lambda agent: hold.context.engine(agent))
         )
@@ -80,6 +83,7 @@ class Services:
             asyncio.create_task(self.hold.config.watch(self.stopping), name="config"),
             asyncio.create_task(self.cycles.follow_log(), name="memory"),
             asyncio.create_task(self.cycles.watch_files(self.stopping), name="files"),
+            asyncio.create_task(self._discover(), name="models"),
         ]
         try:
             yield self
@@ -99,9 +103,14 @@ class Services:
         self.stopping.set()
         self.feed.close()
 
+    async def _discover(self) -> None:
+        """Look once for model servers on this machine, so that an agent without a model finds one."""
+        await self.hold.agency.models.discover()
+
     def _register_board(self) -> None:
-        """Sorting and digests. A model that helps with them comes with the agents; rules alone serve."""
+        """Sorting and digests; a model helps where one is named, and rules alone serve where none is."""
         hold = self.hold
+        models = hold.agency.models
 
         def options() -> BoardConfig:
             return hold.settings.board
@@ -110,12 +119,19 @@ class Services:
             hold.store,
             hold.threads,
             options,
+            judge=lambda: ModelJudge(models, lambda: hold.settings) if options().classifier.model else None,
             candidates=index_recall(hold),
             audit=hold.board_audit,
             pace=hold.pace,
         )
         self.runner.register(CLASSIFY, classifier.kind())
-        self.runner.register(DIGEST, Digester(hold.store, hold.threads, options).kind())
+        digester = Digester(
+            hold.store,
+            hold.threads,
+            options,
+            scribe=lambda: ModelScribe(models, lambda: hold.settings) if options().digests.model else None,
+        )
+        self.runner.register(DIGEST, digester.kind())
 
     def _schedule_backlog(self) -> None:
         """What waits to be sorted, and was perhaps written by an older or another program."""

@@ -1,0 +1,67 @@
+"""Models: who answers, through which client, with what credential, and what is tried when one fails.
+
+models = Models(home, lambda: config, clock)
+await models.discover()
+answered = await models.answer(models.choice(settings), build, agent_id="main", on_event=show)
+"""
+
+from holdfast.agents.models.answering import Answered
+from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolved
+from holdfast.agents.models.credentials import Credential, Credentials
+from holdfast.agents.models.discovery import Found, Row
+from holdfast.agents.models.failover import Models
+from holdfast.agents.models.helpers import ModelJudge, ModelScribe, ModelSummariser
+from holdfast.agents.models.recall_model import Hit, RecallModel, Search
+from holdfast.agents.models.retrying import Attempt
+from holdfast.agents.models.types import (
+    INVALID_ARGUMENTS,
+    CallDelta,
+    FailureReason,
+    Finish,
+    Model,
+    ModelAbout,
+    ModelEvent,
+    ModelFailure,
+    ModelRef,
+    ModelReply,
+    ModelRequest,
+    Restarted,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+
+__all__ = [
+    "INVALID_ARGUMENTS",
+    "RECALL",
+    "Answered",
+    "Attempt",
+    "CallDelta",
+    "Catalogue",
+    "Credential",
+    "Credentials",
+    "Endpoint",
+    "FailureReason",
+    "Finish",
+    "Found",
+    "Hit",
+    "Model",
+    "ModelAbout",
+    "ModelEvent",
+    "ModelFailure",
+    "ModelJudge",
+    "ModelRef",
+    "ModelReply",
+    "ModelRequest",
+    "ModelScribe",
+    "ModelSummariser",
+    "Models",
+    "RecallModel",
+    "Resolved",
+    "Restarted",
+    "Row",
+    "Search",
+    "TextDelta",
+    "ThinkingDelta",
+    "Usage",
+]

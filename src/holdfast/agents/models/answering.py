@@ -1,0 +1,194 @@
+"""One question to the models: what was tried so far, what is tried next, and what a surface is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from holdfast.agents.models.catalogue import Resolved
+from holdfast.agents.models.cooldowns import RESTING
+from holdfast.agents.models.credentials import Credential, Credentials
+from holdfast.agents.models.retrying import Attempt, after, pause_ms
+from holdfast.agents.models.types import (
+    Model,
+    ModelAbout,
+    ModelEvent,
+    ModelFailure,
+    ModelRef,
+    ModelReply,
+    ModelRequest,
+    Restarted,
+)
+from holdfast.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Build = Callable[[ModelAbout], Awaitable[ModelRequest]]
+Sleep = Callable[[float], Awaitable[None]]
+OnEvent = Callable[[ModelEvent], None]
+MOST_ATTEMPTS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A reply, the model that gave it, and every call that was made for it, the last being its own."""
+
+    reply: ModelReply
+    about: ModelAbout
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Time as the room is given it."""
+
+    clock: Clock
+    sleep: Sleep
+    spread: Callable[[], float]
+
+
+class Room(Protocol):
+    """What a call needs of the models room."""
+
+    credentials: Credentials
+
+    def resolve(self, ref: ModelRef) -> Resolved: ...
+    def credentials_for(self, resolved: Resolved, agent_id: str) -> list[Credential | None]: ...
+    def credential_failed(self, credential: Credential, failed: ModelFailure) -> None: ...
+    def model(self, resolved: Resolved, credential: Credential | None, session_key: str | None) -> Model: ...
+
+
+class Exhausted(Exception):
+    """One model was asked in every way there is; its last failure says how it ended."""
+
+    def __init__(self, failure: ModelFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Answering:
+    def __init__(
+        self,
+        room: Room,
+        pace: Pace,
+        build: Build,
+        agent_id: str,
+        on_event: OnEvent,
+        session_key: str | None,
+    ) -> None:
+        self._room = room
+        self._pace = pace
+        self._build = build
+        self._agent_id = agent_id
+        self._on_event = on_event
+        self._session_key = session_key
+        self._attempts: list[Attempt] = []
+
+    async def model(self, ref: ModelRef) -> Answered:
+        """Ask one model with each of its credentials; `Exhausted` when none brought an answer."""
+        try:
+            resolved = self._room.resolve(ref)
+            credentials = self._room.credentials_for(resolved, self._agent_id)
+        except ModelFailure as failed:
+            self._note(ref, None, failed, self._pace.clock.now(), 0)
+            raise Exhausted(failed) from failed
+        request = await self._build(resolved.about)
+        for place, credential in enumerate(credentials):
+            model = self._room.model(resolved, credential, self._session_key)
+            others = len(credentials) - place - 1
+            try:
+                reply = await self._patiently(model, request, credential, others)
+            except Exhausted as gone:
+                if not others or gone.failure.reason not in RESTING:
+                    raise
+            else:
+                return Answered(reply, resolved.about, tuple(self._attempts))
+        raise AssertionError("there is always one credential, if only none")
+
+    async def _patiently(
+        self, model: Model, request: ModelRequest, credential: Credential | None, others: int
+    ) -> ModelReply:
+        """Ask with one credential until it answers, or nothing is left to wait for."""
+        tries = waited = 0
+        while True:
+            started = self._pace.clock.now()
+            try:
+                reply = await self._once(model, request)
+            except ModelFailure as failed:
+                tries += 1
+                self._note(model.about.ref, credential, failed, started, waited)
+                step = after(failed, tries, others)
+                if step == "raise":
+                    raise
+                if step != "again" or len(self._attempts) >= MOST_ATTEMPTS:
+                    if credential is not None and failed.reason in RESTING:
+                        self._room.credential_failed(credential, failed)
+                    raise Exhausted(failed) from failed
+                waited = pause_ms(failed, tries, self._pace.spread())
+                await self._pace.sleep(waited / 1000)
+                continue
+            self._note(model.about.ref, credential, None, started, waited)
+            if credential is not None:
+                self._room.credentials.succeeded(credential)
+            return reply
+
+    async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
+        """One call. If it fails after something was shown, the surface hears that this does not count."""
+        reply: ModelReply | None = None
+        shown = False
+        events = model.stream(request)
+        try:
+            async for event in events:
+                self._on_event(event)
+                if isinstance(event, ModelReply):
+                    reply = event
+                shown = True
+        except ModelFailure as failed:
+            if shown:
+                self._on_event(Restarted(failed.reason))
+            raise
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+        if reply is None:
+            raise ModelFailure("the model ended without a reply", "bad_response", ref=model.about.ref)
+        return reply
+
+    def _note(
+        self,
+        ref: ModelRef,
+        credential: Credential | None,
+        failed: ModelFailure | None,
+        started: int,
+        waited: int,
+    ) -> None:
+        attempt = Attempt(
+            ref=ref,
+            credential=credential.id if credential is not None else None,
+            reason=failed.reason if failed is not None else None,
+            message=failed.message if failed is not None else "",
+            at=started,
+            took_ms=self._pace.clock.now() - started,
+            waited_ms=waited,
+        )
+        self._attempts.append(attempt)
+        if failed is not None:
+            log.warning("%s: %s", attempt, attempt.message, extra={"data": {"model": str(ref)}})
+        elif len(self._attempts) > 1:
+            log.info("%s, attempt %d", attempt, len(self._attempts))
+
+    def summed_up(self, last: ModelFailure | None) -> ModelFailure:
+        """The last failure, with everything that was tried in its message."""
+        if last is None:
+            return ModelFailure("no model was named", "not_configured", hint="Set agents.defaults.model.")
+        tried = "; ".join(map(str, self._attempts))
+        return ModelFailure(
+            last.message if len(self._attempts) == 1 else f"{last.message} (tried {tried})",
+            last.reason,
+            hint=last.hint,
+            retry_after_ms=last.retry_after_ms,
+            partial=last.partial,
+            ref=last.ref,
+        )

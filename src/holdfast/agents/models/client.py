@@ -1,0 +1,188 @@
+"""One model behind one credential, through the client library's direct API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.agents.models.catalogue import Resolved, priced
+from holdfast.agents.models.credentials import Credential
+from holdfast.agents.models.dialects import OAUTH_BETA, load, their_model
+from holdfast.agents.models.failures import failure, translated
+from holdfast.agents.models.pool import Pool
+from holdfast.agents.models.types import (
+    CallDelta,
+    ModelAbout,
+    ModelEvent,
+    ModelFailure,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+)
+from holdfast.agents.models.wire import (
+    Echoes,
+    calls_of,
+    finish_of,
+    text_of,
+    thinking_of,
+    to_parts,
+    usage_of,
+)
+from holdfast.context import AssistantMessage, SystemMessage
+from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model as Their
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.settings import ModelSettings
+
+_ECHOING: Final = frozenset(("anthropic-messages", "google-generative-ai", "openai-responses"))
+
+
+class Client:
+    """A `Model` over HTTP. Deltas come as they are sent; a silence or a break is a `ModelFailure`."""
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        credential: Credential | None,
+        pool: Pool,
+        *,
+        env: Mapping[str, str],
+        echoes: Echoes | None = None,
+    ) -> None:
+        self._resolved = resolved
+        self._credential = credential
+        self._pool = pool
+        self._env = env
+        self._echoes = echoes if resolved.api in _ECHOING else None
+
+    @property
+    def about(self) -> ModelAbout:
+        return self._resolved.about
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Deltas, then the reply. What was said before a break is in the failure's `partial`."""
+        heard: list[str] = []
+        started = False
+        try:
+            async with self._pool.gate(self._resolved.endpoint), aclosing(self._events(request)) as events:
+                async for event in events:
+                    started = True
+                    if isinstance(event, TextDelta):
+                        heard.append(event.text)
+                    yield event
+        except ModelFailure:
+            raise
+        except ConfigError as error:
+            raise failure("not_configured", error.message, self.about.ref) from error
+        except Exception as error:
+            secret = self._credential.secret if self._credential is not None else ""
+            known = translated(error, self.about.ref, started=started, partial="".join(heard), secret=secret)
+            if known is None:
+                raise
+            raise known from error
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        await load(self._resolved)
+        from pydantic_ai.direct import model_request_stream
+
+        theirs = their_model(self._resolved, self._credential, self._pool, self._env)
+        async with model_request_stream(
+            theirs,
+            self._messages(request),
+            model_settings=self._settings(request),
+            model_request_parameters=_parameters(request, theirs),
+            instrument=False,
+        ) as stream:
+            async for event in stream:
+                delta = _delta(event)
+                if delta is not None:
+                    yield delta
+            response = stream.get()
+        yield self._reply(response)
+
+    def _reply(self, response: ModelResponse) -> ModelReply:
+        ref, text, calls = self.about.ref, text_of(response), calls_of(response)
+        if not (response.provider_details or {}).get("finish_reason"):
+            raise failure("cut_off", "the answer broke off before its end", ref, partial=text)
+        finish = finish_of(response)
+        if finish == "refusal" and not text:
+            raise failure("refused", "the provider's filter refused an answer", ref)
+        if self._echoes is not None:
+            self._echoes.keep(ref.provider, response)
+        return ModelReply(
+            model=ref,
+            text=text,
+            thinking=thinking_of(response),
+            calls=calls,
+            finish=finish,
+            usage=priced(usage_of(response.usage), self._resolved),
+        )
+
+    def _echo(self, message: AssistantMessage) -> ModelResponse | None:
+        return self._echoes.find(self.about.ref.provider, message) if self._echoes is not None else None
+
+    def _messages(self, request: ModelRequest) -> list[ModelMessage]:
+        return to_parts(
+            request.messages,
+            images=self.about.images,
+            stable=request.stable,
+            markers=self._resolved.api == "anthropic-messages",
+            echo=self._echo,
+        )
+
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        settings: dict[str, Any] = {}
+        if request.max_tokens is not None:
+            settings["max_tokens"] = min(request.max_tokens, self.about.max_tokens)
+        if request.thinking is not None:
+            settings["thinking"] = False if request.thinking == "off" else request.thinking
+        if self._resolved.api == "openai-responses":
+            settings["openai_store"] = False  # the transcript is ours, and nobody else need keep it
+        if self._resolved.api == "anthropic-messages":
+            settings.setdefault("max_tokens", self.about.max_tokens)
+            has_system = any(isinstance(message, SystemMessage) for message in request.messages)
+            marked = "anthropic_cache_instructions" if has_system else "anthropic_cache_tool_definitions"
+            settings[marked] = True
+            if self._credential is not None and self._credential.is_anthropic_oauth:
+                settings["anthropic_betas"] = [OAUTH_BETA]
+        return settings  # type: ignore[return-value]
+
+
+def _delta(event: Any) -> ModelEvent | None:
+    """What a surface can show of an event, if anything."""
+    from pydantic_ai import messages as theirs
+
+    match event:
+        case theirs.PartStartEvent(part=theirs.TextPart(content=text)) if text:
+            return TextDelta(text)
+        case theirs.PartDeltaEvent(delta=theirs.TextPartDelta(content_delta=text)) if text:
+            return TextDelta(text)
+        case theirs.PartStartEvent(part=theirs.ThinkingPart(content=text)) if text:
+            return ThinkingDelta(text)
+        case theirs.PartDeltaEvent(delta=theirs.ThinkingPartDelta(content_delta=text)) if text:
+            return ThinkingDelta(text)
+        case theirs.PartStartEvent(part=theirs.ToolCallPart() as call):
+            return CallDelta(call.tool_call_id, call.tool_name)
+        case _:
+            return None
+
+
+def _parameters(request: ModelRequest, theirs: Their) -> ModelRequestParameters:
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    tools = [
+        ToolDefinition(name=t.name, description=t.description, parameters_json_schema=dict(t.parameters))
+        for t in sorted(request.tools, key=lambda tool: tool.name)
+    ]
+    schema = request.output_schema
+    if schema is None or not theirs.profile.get("supports_json_schema_output"):
+        return ModelRequestParameters(function_tools=tools)
+    wanted = OutputObjectDefinition(json_schema=dict(schema), name="answer")
+    return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)

@@ -1,0 +1,54 @@
+"""Tools: what an agent can do, each with its schema, within what policy allows.
+
+toolbox = builtin_toolbox(Parts(store=…, threads=…, home=…, clock=…, memory=…, board=…, skills=…))
+results = await toolbox.run_all(caller, reply.calls, on_event)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.tools.events import OnEvent, ToolEvent
+from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+
+if TYPE_CHECKING:
+    from holdfast.agents.tools.builtin import Parts, builtin_toolbox, builtin_tools
+    from holdfast.agents.tools.commands import Commands
+    from holdfast.agents.tools.outputs import Outputs
+    from holdfast.agents.tools.registry import Toolbox
+    from holdfast.agents.tools.session_tools import Courier
+
+__all__ = [
+    "Caller",
+    "Commands",
+    "Courier",
+    "Effect",
+    "OnEvent",
+    "Outputs",
+    "Parts",
+    "Tool",
+    "ToolEvent",
+    "ToolOutput",
+    "Toolbox",
+    "builtin_toolbox",
+    "builtin_tools",
+]
+
+_LATER = {
+    "Commands": "commands",
+    "Courier": "session_tools",
+    "Outputs": "outputs",
+    "Parts": "builtin",
+    "Toolbox": "registry",
+    "builtin_toolbox": "builtin",
+    "builtin_tools": "builtin",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What loads every room is imported when it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(name)
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,0 +1,106 @@
+"""The tools of memory, board, context and skills, as their rooms have them, in the caller's name.
+
+What they read may have been said anywhere, so that all of it is handed on as another session's words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.agents.skills import SkillRoom
+from holdfast.agents.tools.opening import opened
+from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.board import tools as board_tools
+from holdfast.board.context_room import Board
+from holdfast.context import Trust, recall_tools
+from holdfast.errors import InvalidInput, NotFound, TooLarge
+from holdfast.log import Store, Threads
+from holdfast.memory import MemoryService
+from holdfast.memory import tools as memory_tools
+
+_WRITING: Final = frozenset(("memory_write", "clawboard_create_note", "clawboard_update_task"))
+_AGAIN: Final = frozenset(("clawboard_create_note",))
+_MOST_SKILL_FILE: Final = 1024**2
+
+Call = Callable[[Caller, Mapping[str, Any]], Mapping[str, Any]]
+
+
+def memory_adapters(memory: Callable[[], MemoryService], threads: Threads) -> list[Tool[Any]]:
+    def call(name: str) -> Call:
+        return lambda caller, given: memory_tools.call(
+            memory(), name, given, agent=caller.agent_id, chat=caller.chat
+        )
+
+    return [_adapter(name, model, call(name), threads) for name, model in memory_tools.INPUTS.items()]
+
+
+def board_adapters(board: Callable[[], Board], threads: Threads) -> list[Tool[Any]]:
+    def call(name: str) -> Call:
+        return lambda caller, given: board_tools.call(
+            board(), name, given, board_tools.Caller(caller.agent_id, caller.session.key)
+        )
+
+    return [_adapter(name, model, call(name), threads) for name, model in board_tools.INPUTS.items()]
+
+
+def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:
+    def call(name: str) -> Call:
+        return lambda caller, given: recall_tools.call(store, name, given, session_id=caller.session.id)
+
+    return [_adapter(name, model, call(name), threads) for name, model in recall_tools.INPUTS.items()]
+
+
+class SkillInput(BaseModel):
+    """Read how a skill is done before you use it. Name it as the list of skills does; file reads another
+    file of the skill, such as a script or a reference that it mentions."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    file: Annotated[str | None, Field(max_length=1024, description="A path within the skill's folder.")] = (
+        None
+    )
+
+
+def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
+    async def run(caller: Caller, given: SkillInput, _: str) -> ToolOutput:
+        return await threads(_skill, skills, caller, given)
+
+    return Tool(name="skill_read", input=SkillInput, run=run, repeatable=True)
+
+
+def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
+    skill = skills.read(caller.agent_id, given.name)
+    if not skill.model_invocable:
+        raise NotFound(f"skill {given.name!r} is for people alone", code="skill_gated")
+    if given.file is None:
+        return ToolOutput(text=f"# {skill.name}\n{skill.description}\n\n{skill.body}")
+    steps = [step for step in given.file.split("/") if step not in ("", ".")]
+    if ".." in steps or not steps or given.file.startswith(("/", "~")) or "\0" in given.file:
+        raise InvalidInput(f"{given.file[:200]!r} is not a path within the skill", code="path_refused")
+    with opened(skill.folder, steps) as stream:
+        data = stream.read(_MOST_SKILL_FILE + 1)
+    if len(data) > _MOST_SKILL_FILE or b"\0" in data[:8192]:
+        raise TooLarge(f"{given.file!r} is not a text of at most {_MOST_SKILL_FILE} bytes")
+    return ToolOutput(text=data.decode("utf-8", "replace"))
+
+
+def _adapter(name: str, model: type[BaseModel], call: Call, threads: Threads) -> Tool[Any]:
+    writes = name in _WRITING
+
+    async def run(caller: Caller, given: BaseModel, _: str) -> ToolOutput:
+        sent = given.model_dump(by_alias=True, exclude_unset=True)
+        found = await threads(call, caller, sent)
+        text = json.dumps(found, ensure_ascii=False, default=str)
+        return ToolOutput(text=text, trust=Trust.TOOL if writes else Trust.OTHER_SESSION)
+
+    return Tool(
+        name=name,
+        input=model,
+        run=run,
+        effect=Effect.OWN if writes else Effect.NONE,
+        repeatable=not writes or name in _AGAIN,
+    )

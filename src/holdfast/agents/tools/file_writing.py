@@ -1,0 +1,114 @@
+"""`file_write`, `file_edit`, `file_delete`: whole or not at all, within what the session may write."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.agents.tools import opening
+from holdfast.agents.tools.editing import replaced
+from holdfast.agents.tools.reach import Spot, reach_of
+from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.errors import Forbidden, InvalidInput, TooLarge
+from holdfast.home import Home
+from holdfast.log import Threads
+
+MOST_CHARS: Final = 2_000_000
+MOST_EDITED_BYTES: Final = 4 * 1024**2
+
+FilePath = Annotated[str, Field(min_length=1, max_length=4096, description="A path in the workspace.")]
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WriteInput(_Input):
+    """Write a whole file; one that is there is replaced, folders that are missing are made."""
+
+    path: FilePath
+    content: Annotated[str, Field(max_length=MOST_CHARS, description="The whole new content.")]
+
+
+class EditInput(_Input):
+    """Replace a piece of a file. oldText must be in it exactly, and once unless replaceAll is set."""
+
+    path: FilePath
+    oldText: Annotated[str, Field(min_length=1, max_length=MOST_CHARS, description="What stands there now.")]  # noqa: N815
+    newText: Annotated[str, Field(max_length=MOST_CHARS, description="What is to stand there.")]  # noqa: N815
+    replaceAll: Annotated[bool, Field(description="Every place, not just one.")] = False  # noqa: N815
+
+
+class DeleteInput(_Input):
+    """Delete a file or an empty folder. It cannot be taken back."""
+
+    path: FilePath
+
+
+class FileWriting:
+    def __init__(self, home: Home, threads: Threads) -> None:
+        self._home = home
+        self._threads = threads
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        return (
+            Tool(name="file_write", input=WriteInput, run=self.write, effect=Effect.OWN),
+            Tool(name="file_edit", input=EditInput, run=self.edit, effect=Effect.OWN),
+            Tool(name="file_delete", input=DeleteInput, run=self.delete, effect=Effect.OWN),
+        )
+
+    async def write(self, caller: Caller, given: WriteInput, _: str) -> ToolOutput:
+        return await self._threads(self._write, caller, given)
+
+    async def edit(self, caller: Caller, given: EditInput, _: str) -> ToolOutput:
+        return await self._threads(self._edit, caller, given)
+
+    async def delete(self, caller: Caller, given: DeleteInput, _: str) -> ToolOutput:
+        return await self._threads(self._delete, caller, given)
+
+    def _write(self, caller: Caller, given: WriteInput) -> ToolOutput:
+        spot = self._writable(caller, given.path)
+        data = given.content.encode("utf-8", "replace")
+        new = opening.write_at(spot.root.path, spot.steps, data)
+        text = f"{'Wrote' if new else 'Replaced'} {spot.shown} ({len(data)} bytes)."
+        return ToolOutput(text=text, details={"path": spot.shown, "bytes": len(data), "created": new})
+
+    def _edit(self, caller: Caller, given: EditInput) -> ToolOutput:
+        spot = self._writable(caller, given.path)
+        with opening.opened(spot.root.path, spot.steps) as stream:
+            before = stream.read(MOST_EDITED_BYTES + 1)
+        if len(before) > MOST_EDITED_BYTES:
+            raise TooLarge(
+                f"{spot.shown} has more than {MOST_EDITED_BYTES} bytes", hint="Use exec, or split it."
+            )
+        done = replaced(_decoded(before, spot), given.oldText, given.newText, every=given.replaceAll)
+        data = done.text.encode("utf-8", "replace")
+        opening.write_at(spot.root.path, spot.steps, data, expected=before)
+        places = "one place" if done.count == 1 else f"{done.count} places"
+        text = f"Changed {spot.shown} in {places}, first at line {done.line}."
+        return ToolOutput(text=text, details={"path": spot.shown, "count": done.count, "line": done.line})
+
+    def _delete(self, caller: Caller, given: DeleteInput) -> ToolOutput:
+        spot = self._writable(caller, given.path)
+        what = opening.delete_at(spot.root.path, spot.steps)
+        return ToolOutput(text=f"Deleted the {what} {spot.shown}.", details={"path": spot.shown})
+
+    def _writable(self, caller: Caller, path: str) -> Spot:
+        spot = reach_of(caller, self._home).spot(path)
+        if not spot.steps:
+            raise InvalidInput(f"{path[:80]!r} is the folder itself", code="path_refused")
+        if not spot.root.writable:
+            raise Forbidden(
+                f"{path[:200]!r} is in the workspace, which this sandbox may only read",
+                code="read_only_workspace",
+                hint="Write below /scratch instead.",
+            )
+        return spot
+
+
+def _decoded(data: bytes, spot: Spot) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{spot.shown} is not UTF-8 text", code="binary_file") from error

@@ -1,0 +1,306 @@
+"""The tools that are there, which of them a caller may use, and running what a model asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from holdfast.agents.approvals import audit
+from holdfast.agents.policy import Policy, allowed, decide, policy_of
+from holdfast.agents.tools import loops
+from holdfast.agents.tools.arguments import checked
+from holdfast.agents.tools.caps import Cut, cap_of, shortened
+from holdfast.agents.tools.events import OnEvent, ToolEvent, nobody_listens
+from holdfast.agents.tools.outputs import Outputs
+from holdfast.agents.tools.settings import situation_of, tools_of
+from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.context import ToolCall, ToolResult, ToolSpec, Trust, neutralise
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
+from holdfast.log import Store, Threads
+from holdfast.logs import Redact, redactor
+from holdfast.text import clean_text, clip
+
+logger = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 8
+MOST_TURNS: Final = 1_000
+_SHOWN: Final = 2_000
+_MASKED: Final = 4 * _SHOWN
+_ENDLESS: Final = re.compile(r"[\w+.-]{300,}")
+
+
+class Toolbox:
+    """Holds tools and runs their calls. A call never raises: whatever goes wrong is a result that says so."""
+
+    def __init__(
+        self, threads: Threads, store: Store, outputs: Outputs, *, redact: Redact | None = None
+    ) -> None:
+        self._threads = threads
+        self._store = store
+        self._outputs = outputs
+        self._redact = redact or redactor()
+        self._tools: dict[str, Tool[Any]] = {}
+        self._specs: dict[str, ToolSpec] = {}
+        self._histories: OrderedDict[str, loops.History] = OrderedDict()
+
+    def register(self, tool: Tool[Any]) -> None:
+        """Add a tool; a name that is taken is a `Conflict`."""
+        if tool.name in self._tools:
+            raise Conflict(f"there is a tool {tool.name} already", code="tool_taken")
+        self._specs[tool.name] = tool.spec
+        self._tools[tool.name] = tool
+
+    def register_all(self, tools: Iterable[Tool[Any]]) -> None:
+        for tool in tools:
+            self.register(tool)
+
+    def get(self, name: str) -> Tool[Any]:
+        """`NotFound` for a name that no tool has."""
+        if name not in self._tools:
+            raise NotFound(f"no tool {name[:80]!r}", code="unknown_tool")
+        return self._tools[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._tools))
+
+    def offered(self, caller: Caller, policy: Policy | None = None) -> tuple[ToolSpec, ...]:
+        """What the model is told of: what policy allows and what makes sense now, by name."""
+        return tuple(self._specs[name] for name in self._offered_names(caller, policy))
+
+    async def run_all(
+        self, caller: Caller, calls: Sequence[ToolCall], on_event: OnEvent = nobody_listens
+    ) -> list[ToolResult]:
+        """Run the calls of one reply; a result for each, in their order.
+
+        Side by side if none of them changes anything, else one after another. Once the turn is cancelled or
+        a tool asked for its end, the rest is not run, and says so.
+        """
+        if all(self._effect(call) is Effect.NONE for call in calls):
+            gate = asyncio.Semaphore(MOST_AT_ONCE)
+            runs = [self._gated(gate, caller, call, on_event) for call in calls]
+            return [run.result for run in await asyncio.gather(*runs)]
+        results: list[ToolResult] = []
+        ended = ""
+        for call in calls:
+            run = _not_run(call, ended) if ended else await self._one(caller, call, on_event)
+            ended = f"{call.name} ended the turn" if run.ends_turn else ended
+            results.append(run.result)
+        return results
+
+    def compacted(self, turn_id: str) -> None:
+        """The turn's earlier calls are no longer seen by the model: going round in them is stopped sooner."""
+        self._history(turn_id).compact()
+
+    def forget(self, turn_id: str) -> None:
+        """The turn is over."""
+        self._histories.pop(turn_id, None)
+
+    async def _gated(
+        self, gate: asyncio.Semaphore, caller: Caller, call: ToolCall, on_event: OnEvent
+    ) -> _Run:
+        async with gate:
+            return await self._one(caller, call, on_event)
+
+    async def _one(self, caller: Caller, call: ToolCall, on_event: OnEvent) -> _Run:
+        if caller.cancelled():
+            return _not_run(call, "the turn was cancelled")
+        tell = _Teller(call, on_event, self._redact)
+        tell("start", _text(call))
+
+        def progress(text: str) -> None:
+            caller.progress(text)
+            tell("progress", text)
+
+        output = await self._watched(replace(caller, progress=progress), call)
+        text = await self._bounded(caller, call, output)
+        trust = min(output.trust, Trust.TOOL)
+        result = ToolResult(
+            text=text,
+            trust=trust,
+            source=f"tool/{call.name}",
+            call_id=call.id,
+            name=call.name,
+            is_error=output.is_error,
+            images=output.images if caller.images else (),
+        )
+        tell.end(output, text)
+        return _Run(result, output.ends_turn)
+
+    async def _watched(self, caller: Caller, call: ToolCall) -> ToolOutput:
+        """The call, unless it goes round in circles; a repeat is noted in its result."""
+        settings = tools_of(caller).loop_detection
+        history = self._history(caller.turn_id)
+        verdict = loops.judge(history, call.name, call.arguments, settings)
+        if verdict.kind == "stop":
+            error = Forbidden(
+                f"{call.name} was not run: {verdict.reason}",
+                code="tool_loop",
+                hint="Try another way, or say what stands in the way.",
+            )
+            return _failure(error)
+        output = await self._outcome(caller, call)
+        made = loops.Made(call.name, loops.digest(call.arguments), loops.digest(output.text))
+        history.add(made)
+        count = loops.repeats(history.made, made.name, made.arguments)
+        if settings.enabled and count >= settings.warn_after:
+            return replace(output, text=f"{output.text}\n\n{loops.warning(count, settings)}")
+        return output
+
+    async def _outcome(self, caller: Caller, call: ToolCall) -> ToolOutput:
+        try:
+            tool = await self._permitted(caller, call)
+            return await tool.run(caller, checked(tool, call.arguments), call.id)
+        except HoldfastError as error:
+            return _failure(error)
+        except Exception:
+            # A boundary: a fault in one tool is logged and told to the model, and never ends the turn.
+            logger.exception("the tool %s failed", call.name, extra={"data": {"turnId": caller.turn_id}})
+            return ToolOutput(text=f"{call.name} failed through a fault of its own (logged).", is_error=True)
+
+    async def _permitted(self, caller: Caller, call: ToolCall) -> Tool[Any]:
+        if call.name not in self._tools:
+            raise self._unknown(caller, call.name)
+        tool = self._tools[call.name]
+        policy = policy_of(caller.config, caller.agent_id)
+        decision = decide(call.name, policy, situation_of(caller), self._tools)
+        if not decision.allowed:
+            await self._threads(self._account, caller, call, decision.layer, decision.reason)
+            raise Forbidden(
+                f"{call.name} is not allowed here: {decision.reason}",
+                code="tool_refused",
+                hint="Do without it; only the operator can change this.",
+            )
+        if not tool.offered(caller):
+            raise Forbidden(f"{call.name} is not available in this session", code="tool_unavailable")
+        return tool
+
+    def _account(self, caller: Caller, call: ToolCall, layer: str, reason: str) -> None:
+        text = _plain(_text(call), self._redact)
+        what = audit.Call(agent_id=caller.agent_id, tool=call.name, text=text, session_key=caller.session.key)
+        self._store.run(lambda tx: audit.record(tx, "block", what, rule=layer, reason=reason))
+
+    def _unknown(self, caller: Caller, name: str) -> NotFound:
+        """Near matches among what the caller may use: what it may not is not told of."""
+        known = self._offered_names(caller, None)
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+        return NotFound(f"there is no tool {clip(name, 80)!r}", code="unknown_tool", hint=hint)
+
+    def _offered_names(self, caller: Caller, policy: Policy | None) -> tuple[str, ...]:
+        policy = policy or policy_of(caller.config, caller.agent_id)
+        may = allowed(policy, situation_of(caller), self.names)
+        return tuple(name for name in may if self._tools[name].offered(caller))
+
+    async def _bounded(self, caller: Caller, call: ToolCall, output: ToolOutput) -> str:
+        """The text as the model may have it: markers defused, of bounded length, the rest kept aside.
+
+        Fencing by trust is left to the context room, which does it for every message it builds.
+        """
+        text = neutralise(clean_text(output.text))
+        limit = cap_of(caller)
+        if len(text) <= limit:
+            return text
+        paged = "file_read" in self._offered_names(caller, None)
+        kept = await self._threads(self._keep, caller, text, output.trust) if paged else None
+
+        def note(cut: Cut) -> str:
+            if kept is None:
+                return f"[… {cut.chars} characters were cut here; ask for less at a time …]"
+            way = f'file_read {{"path": "{kept}", "from": {cut.line}}}'
+            return f"[… {cut.chars} characters were cut here; the whole is kept, read on with {way} …]"
+
+        return shortened(text, limit, note)
+
+    def _keep(self, caller: Caller, text: str, trust: Trust) -> str | None:
+        try:
+            return self._outputs.keep(caller.agent_id, caller.session.id, text, min(trust, Trust.TOOL))
+        except OSError as error:
+            logger.warning("a long tool result could not be kept: %s", error)
+            return None
+
+    def _effect(self, call: ToolCall) -> Effect:
+        tool = self._tools.get(call.name)
+        return Effect.NONE if tool is None else tool.effect
+
+    def _history(self, turn_id: str) -> loops.History:
+        history = self._histories.setdefault(turn_id, loops.History())
+        self._histories.move_to_end(turn_id)
+        while len(self._histories) > MOST_TURNS:
+            self._histories.popitem(last=False)
+        return history
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    result: ToolResult
+    ends_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Tells surfaces of one call, secrets masked."""
+
+    call: ToolCall
+    on_event: OnEvent
+    redact: Redact
+
+    def __call__(self, kind: Any, text: str) -> None:
+        event = ToolEvent(kind=kind, call_id=self.call.id, name=self.call.name, text=self._shown(text))
+        self.on_event(event)
+
+    def end(self, output: ToolOutput, text: str) -> None:
+        self.on_event(
+            ToolEvent(
+                kind="end",
+                call_id=self.call.id,
+                name=self.call.name,
+                text=self._shown(text),
+                is_error=output.is_error,
+                ends_turn=output.ends_turn,
+                details=_masked(output.details, self.redact),
+            )
+        )
+
+    def _shown(self, text: str) -> str:
+        """Masked before it is clipped, so that no half of a secret is left over."""
+        return clip(_plain(text[:_MASKED], self.redact), _SHOWN)
+
+
+def _text(call: ToolCall) -> str:
+    return json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MASKED]
+
+
+def _plain(text: str, redact: Redact) -> str:
+    """Masked for show. Endless words, which nobody reads and which take long to search, are only counted."""
+    return redact(_ENDLESS.sub(lambda run: f"[{len(run[0])} characters]", clean_text(text)))
+
+
+def _masked(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return _plain(value[:_MASKED], redact)
+    if isinstance(value, Mapping):
+        return {str(name): _masked(item, redact) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, redact) for item in value]
+    return value
+
+
+def _failure(error: HoldfastError) -> ToolOutput:
+    text = f"{error.message}\n{error.hint}" if error.hint else error.message
+    return ToolOutput(text=text, is_error=True, details={"code": error.code})
+
+
+def _not_run(call: ToolCall, why: str) -> _Run:
+    text = f"This call was not run: {why}."
+    return _Run(ToolResult(text=text, call_id=call.id, name=call.name, is_error=True, source="holdfast"))

@@ -1,0 +1,34 @@
+"""What the config says for the caller of a tool: the agent's own settings over those of all."""
+
+from __future__ import annotations
+
+from holdfast.agents.policy import Situation
+from holdfast.agents.sandbox import is_sandboxed
+from holdfast.agents.tools.types import Caller
+from holdfast.config import ToolsConfig
+from holdfast.config.section import overlay
+
+
+def tools_of(caller: Caller) -> ToolsConfig:
+    """Settings of tools as they hold for this agent; the lists of the policy are not merged here."""
+    own = caller.config.agent(caller.agent_id).tools
+    return caller.config.tools if own is None else overlay(caller.config.tools, own)
+
+
+def sandboxed(caller: Caller) -> bool:
+    return is_sandboxed(caller.settings.sandbox, caller.session.key)
+
+
+def situation_of(caller: Caller, *, elevated: bool = False) -> Situation:
+    """The caller as the policy looks at it."""
+    return Situation(
+        provider=caller.provider or None,
+        model=caller.model or None,
+        channel=caller.channel,
+        sender=caller.sender,
+        is_owner=caller.owner,
+        sandboxed=sandboxed(caller),
+        subagent=caller.subagent,
+        may_spawn=caller.depth < caller.settings.subagents.max_spawn_depth,
+        elevated=elevated,
+    )

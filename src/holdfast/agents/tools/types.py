@@ -1,0 +1,87 @@
+"""A tool as the runtime holds it: what it takes, what it does to the world, and how it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from holdfast.config import AgentSettings, Config
+from holdfast.context import Image, ToolSpec, Trust
+from holdfast.log import Session
+from holdfast.memory.scope import Chat
+
+Input = TypeVar("Input", bound=BaseModel)
+
+
+class Effect(StrEnum):
+    """What a call may change; calls of one reply run side by side only if none of them changes anything."""
+
+    NONE = "none"
+    OWN = "own"
+    WORLD = "world"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """In whose name a tool runs: the turn, its session and agent, and the rules that hold for them now.
+
+    `images` says whether the model can look at pictures.
+    """
+
+    config: Config
+    settings: AgentSettings
+    agent_id: str
+    session: Session
+    turn_id: str
+    workspace: Path
+    chat: Chat
+    provider: str = ""
+    model: str = ""
+    window: int = 128_000
+    images: bool = False
+    owner: bool = True
+    sender: str | None = None
+    channel: str | None = None
+    subagent: bool = False
+    depth: int = 0
+    progress: Callable[[str], None] = field(default=lambda _: None, repr=False)
+    cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """What the model gets to read, and what pages may show. `ends_turn` asks that no further call is made."""
+
+    text: str
+    is_error: bool = False
+    trust: Trust = Trust.TOOL
+    images: tuple[Image, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    ends_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool(Generic[Input]):
+    """One tool. The docstring of `input` is its description, its fields are the schema.
+
+    `repeatable` says that running it again after a crash does no harm; others are never repeated unasked.
+    """
+
+    name: str
+    input: type[Input]
+    run: Callable[[Caller, Input, str], Awaitable[ToolOutput]] = field(repr=False)
+    effect: Effect = Effect.NONE
+    repeatable: bool = False
+    offered: Callable[[Caller], bool] = field(default=lambda _: True, repr=False)
+
+    @property
+    def spec(self) -> ToolSpec:
+        schema = self.input.model_json_schema()
+        schema.pop("title", None)
+        description = schema.pop("description", "")
+        return ToolSpec(self.name, description, schema)

@@ -1,0 +1,139 @@
+"""One open home with its rooms, each made when it is first used, so that a command loads what it needs."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.clock import Clock
+from holdfast.config import Config, ConfigStore
+from holdfast.home import Home
+from holdfast.log import Pace, Store, Threads
+
+if TYPE_CHECKING:
+    from holdfast.agents.loop import Runs
+    from holdfast.board.audit import Audit
+    from holdfast.board.context_room import Board
+    from holdfast.config.memory import MemoryConfig
+    from holdfast.context import ContextRoom
+    from holdfast.memory import MemoryService
+    from holdfast.memory.collections import Collection
+    from holdfast.runtime.agency import Agency
+
+
+class Holdfast:
+    """One open home: the store and the rooms over it. Usable as it is from a Python program.
+
+    with holdfast.open("~/.holdfast") as hold:
+        with hold.store.write() as tx:
+            ...
+    """
+
+    def __init__(self, home: Home, config: ConfigStore, store: Store, clock: Clock) -> None:
+        self.home = home
+        self.config = config
+        self.store = store
+        self.clock = clock
+        self.threads = Threads(config.current.store.threads)
+        self.pace = Pace()
+        self._lock = threading.Lock()
+        self._board_lock = threading.Lock()
+        self._memory: MemoryService | None = None
+        self._board: Board | None = None
+        self._context: ContextRoom | None = None
+
+    @property
+    def settings(self) -> Config:
+        """The config as it stands now; read where it is used, so that a reload takes effect."""
+        return self.config.current
+
+    def settings_for_memory(self, agent_id: str) -> MemoryConfig:
+        """The rules of an agent's memory as they hold, whichever backend serves."""
+        from holdfast.memory.backend import rules_of
+
+        return rules_of(self.settings.memory_for(agent_id))
+
+    def workspace(self, agent_id: str) -> Path:
+        """Where an agent's files are: as configured, else `workspace` in the home, or one of its own."""
+        agent = self.settings.agent(agent_id)
+        if agent.workspace is not None:
+            return Path(agent.workspace).expanduser()
+        return self.home.workspace(agent_id, default=agent_id == self.settings.default_agent_id)
+
+    @property
+    def memory(self) -> MemoryService:
+        """The memory room, opened when it is first used; one process at a time has its index open."""
+        with self._lock:
+            if self._memory is None:
+                from holdfast.runtime.rooms import open_memory_room
+
+                self._memory = open_memory_room(self)
+            return self._memory
+
+    @property
+    def board(self) -> Board:
+        """The board room, with the index of memory behind its search; that is opened when first searched."""
+        with self._board_lock:
+            if self._board is None:
+                from holdfast.runtime.rooms import open_board
+
+                self._board = open_board(self)
+            return self._board
+
+    @cached_property
+    def board_audit(self) -> Audit:
+        """Where the board accounts for what it recalled and decided, when that is switched on."""
+        from holdfast.board.audit import Audit
+
+        return Audit(self.home.path / "logs" / "board.jsonl", lambda: self.settings.board.audit, self.clock)
+
+    @property
+    def context(self) -> ContextRoom:
+        """The context room: what a model sees. Its summariser is handed in by whoever has a model."""
+        from holdfast.context import ContextRoom
+
+        with self._lock:
+            if self._context is None:
+                self._context = ContextRoom(self.store, self.threads, self.home, lambda: self.settings)
+            return self._context
+
+    @cached_property
+    def agency(self) -> Agency:
+        """Models, skills, tools and the turn loop, composed; importing them is what costs."""
+        from holdfast.runtime.agency import Agency
+
+        return Agency(self)
+
+    @property
+    def runs(self) -> Runs:
+        """Turns: accepted, followed, waited for. They run where a runner serves the agenda."""
+        return self.agency.runs
+
+    async def aclose(self) -> None:
+        """Let the engines and the agents' side release what they hold; `close` does the rest."""
+        if "agency" in self.__dict__:
+            await self.agency.aclose()
+        if self._context is not None:
+            await self._context.dispose()
+
+    def collections(self, agent_id: str) -> list[Collection]:
+        """The collections of an agent, without opening the index."""
+        from holdfast.memory.collections import configured_collections
+
+        return configured_collections(self.settings_for_memory(agent_id).search, self.workspace(agent_id))
+
+    def close(self) -> None:
+        self.threads.close()
+        if self._board is not None:
+            self._board.close()
+        if self._memory is not None:
+            self._memory.close()
+        self.store.close()
+
+    def __enter__(self) -> Holdfast:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

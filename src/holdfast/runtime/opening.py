@@ -1,0 +1,50 @@
+"""Opening a home, by its folder or by the URL of its store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.config import Config, ConfigStore
+from holdfast.home import Home
+from holdfast.log import open_store, sqlite_url
+from holdfast.runtime.hold import Holdfast
+
+
+def open_home(
+    home: str | os.PathLike[str] | None = None,
+    *,
+    store_url: str | None = None,
+    clock: Clock | None = None,
+) -> Holdfast:
+    """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured."""
+    place = Home.locate(home)
+    place.prepare()
+    clock = clock or SystemClock()
+    config = ConfigStore(place.config, clock)
+    settings = config.current.store
+    store = open_store(
+        store_url or configured_url(place, config.current),
+        clock=clock,
+        readers=settings.pool_size,
+        busy_ms=settings.busy_timeout_ms,
+    )
+    return Holdfast(place, config, store, clock)
+
+
+def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001
+    """Open Holdfast as a library, by its home folder or by the URL of its store."""
+    if isinstance(home_or_url, str) and "://" in home_or_url:
+        return open_home(store_url=home_or_url, clock=clock)
+    return open_home(home_or_url, clock=clock)
+
+
+def configured_url(home: Home, config: Config, env: Mapping[str, str] = os.environ) -> str:
+    if env.get("HOLDFAST_STORE"):
+        given = env["HOLDFAST_STORE"]
+        return given if "://" in given else sqlite_url(Path(given).expanduser().absolute())
+    if config.store.url is not None:
+        return config.store.url.reveal(env)
+    return sqlite_url(home.database)

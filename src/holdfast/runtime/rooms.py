@@ -1,0 +1,69 @@
+"""Memory and board, built from the config and handed what they need of each other."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from holdfast.board.context_room import Board
+from holdfast.memory import MemoryService
+
+if TYPE_CHECKING:
+    from holdfast.recall_bridge import IndexRecall
+    from holdfast.runtime.hold import Holdfast
+
+
+def open_memory_room(hold: Holdfast) -> MemoryService:
+    """The built-in index, with `qmd` before it for the agents that are configured so."""
+    from holdfast.board import spaces_of_entries
+    from holdfast.memory import LogFollower, open_memory
+    from holdfast.memory.embedding import chain_from
+    from holdfast.memory.fallback import FallbackMemory
+    from holdfast.memory.qmd import QmdMemory
+    from holdfast.recall_bridge import BoardPlaces, findable_text
+
+    chain = chain_from(hold.settings.memory.search.embedding, os.environ)
+    qmd = QmdMemory(
+        lambda agent: hold.home.path / "agents" / agent / "qmd",
+        config=hold.settings_for_memory,
+        collections=hold.collections,
+        store=hold.store,
+        clock=hold.clock,
+    )
+    builtin = open_memory(
+        hold.home.index,
+        engine=hold.settings.memory.search.engine,
+        chain=chain,
+        workspace=hold.workspace,
+        config=hold.settings_for_memory,
+        follow=lambda index, catalogue: LogFollower(
+            hold.store,
+            index,
+            catalogue,
+            chain.base,
+            text_of=findable_text(lambda: hold.settings.board),
+            spaces_of=spaces_of_entries,
+            places=BoardPlaces(),
+        ),
+        store=hold.store,
+        clock=hold.clock,
+        readable=qmd.exported,
+    )
+    return FallbackMemory(builtin, qmd, config=hold.settings_for_memory, clock=hold.clock)
+
+
+def open_board(hold: Holdfast) -> Board:
+    recall = index_recall(hold)
+    return Board(hold.store, lambda: hold.settings.board, recall=recall, audit=hold.board_audit)
+
+
+def index_recall(hold: Holdfast) -> IndexRecall:
+    """Memory's index as the board searches it."""
+    from holdfast.memory.scoring import Scoring
+    from holdfast.recall_bridge import IndexRecall
+
+    def scoring() -> Scoring:
+        dense, lexical = hold.settings.memory.search.normalised
+        return Scoring(dense=dense, lexical=lexical)
+
+    return IndexRecall(lambda: hold.memory, lambda: hold.settings.board, scoring, hold.clock)
