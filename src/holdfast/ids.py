@@ -50,3 +50,7 @@ def agenda_id() -> AgendaId:
 
 def outbox_id() -> OutboxId:
     return OutboxId(f"out-{uuid7()}")
+
+
+def note_id() -> str:
+    return f"note-{uuid7()}"

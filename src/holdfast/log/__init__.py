@@ -6,7 +6,7 @@ with store.write() as tx:
     turns.accept(tx, session, EntryDraft(content="hello"), key="client-42")
 """
 
-from holdfast.log import agenda, changes, entries, ingest, leases, outbox, sessions, turns
+from holdfast.log import agenda, changes, entries, ingest, leases, notes, outbox, sessions, turns
 from holdfast.log.bridge import Bridge
 from holdfast.log.changes import Change
 from holdfast.log.check import check
@@ -14,6 +14,7 @@ from holdfast.log.copy import copy
 from holdfast.log.entering import Entered, enter
 from holdfast.log.entries import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
 from holdfast.log.feed import Feed, Ping, Reset, Waiter
+from holdfast.log.notes import Note, NoteDraft
 from holdfast.log.owner import this_process
 from holdfast.log.pace import Allowance, Pace
 from holdfast.log.retention import Retention, prune
@@ -35,6 +36,8 @@ __all__ = [
     "EntryFilter",
     "EntryType",
     "Feed",
+    "Note",
+    "NoteDraft",
     "Outcome",
     "Pace",
     "Ping",
@@ -57,6 +60,7 @@ __all__ = [
     "entries",
     "ingest",
     "leases",
+    "notes",
     "open_store",
     "outbox",
     "prune",

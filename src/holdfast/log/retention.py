@@ -8,6 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from holdfast.log import changes as feed
+from holdfast.log import notes
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import agenda, changes, entries, entry_revisions, leases, outbox, sessions, turns
 
@@ -132,6 +133,10 @@ def _newest_session() -> sa.ScalarSelect[str | None]:
     return sa.select(entries.c.session_id).where(entries.c.position == newest).scalar_subquery()
 
 
+def _notes(tx: Tx, policy: Retention) -> int:
+    return 0 if policy.outbox_days is None else notes.prune(tx, _ago(tx, policy.outbox_days), limit=BATCH)
+
+
 def _leases(tx: Tx, policy: Retention) -> int:
     return tx.conn.execute(sa.delete(leases).where(leases.c.until < _ago(tx, 1))).rowcount
 
@@ -140,6 +145,7 @@ _STEPS = {
     "agenda": _agenda,
     "changes": _changes,
     "outbox": _outbox,
+    "notes": _notes,
     "deleted": _deleted,
     "transcripts": _transcripts,
     "leases": _leases,

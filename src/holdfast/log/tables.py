@@ -151,6 +151,22 @@ outbox = sa.Table(
     sa.Column("delivered_at", sa.BigInteger),
 )
 
+notes = sa.Table(
+    "notes",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, nullable=False, unique=True),
+    sa.Column("session_key", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("trust", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("turn_id", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+    sa.Column("taken_at", sa.BigInteger),
+)
+
 leases = sa.Table(
     "leases",
     metadata,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0005"
+HEAD = "0006"
 
 
 def current(conn: Connection) -> str | None:
