@@ -20,6 +20,7 @@ from holdfast.config import Config
 from holdfast.config.board import BoardConfig
 from holdfast.context.lossless import KIND as COMPACT
 from holdfast.context.lossless import compaction_kind
+from holdfast.errors import HoldfastError
 from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.memory.cycles import MemoryCycles
@@ -66,7 +67,13 @@ class Services:
         self._register_board()
         hold.runs.register(self.runner)
         self.runner.register(
-            COMPACT, compaction_kind(hold.store, hold.threads, lambda agent: hold.context.engine(agent))
+            COMPACT,
+            compaction_kind(
+                hold.store,
+                hold.threads,
+                lambda agent: hold.context.engine(agent),
+                compacted=lambda session: hold.context.tell_compacted(session),
+            ),
         )
 
     @contextlib.asynccontextmanager
@@ -104,8 +111,15 @@ class Services:
         self.feed.close()
 
     async def _discover(self) -> None:
-        """Look once for model servers on this machine, so that an agent without a model finds one."""
-        await self.hold.agency.models.discover()
+        """Look once for model servers on this machine, so that an agent without a model finds one, and load
+        the client of the model in use before the first turn waits for it."""
+        models = self.hold.agency.models
+        agent = self.hold.settings.agent(self.hold.settings.default_agent_id)
+        await models.discover()
+        try:
+            await models.warm(models.choice(agent))
+        except HoldfastError as error:
+            log.warning("the model of agent %s cannot be used: %s", agent.id, error.message)
 
     def _register_board(self) -> None:
         """Sorting and digests; a model helps where one is named, and rules alone serve where none is."""

@@ -49,7 +49,7 @@ class Weighable:
 
 
 class Texts:
-    """What entries say, kept by the state they are in: the neighbours of one exchange are those of the next."""
+    """What entries say, kept by their state: the neighbours of one exchange are those of the next."""
 
     def __init__(self, most: int = KEPT) -> None:
         self._most = most

@@ -22,7 +22,9 @@ Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 class ModelChoice(Section):
     """A model and what to try when it fails; a plain string is the primary."""
 
-    primary: str | None = key(None, "`provider/model`; unset: the first that is found, else the built-in recall model.")
+    primary: str | None = key(
+        None, "`provider/model`; unset: the first that is found, else the built-in recall model."
+    )
     fallbacks: Names = key((), "Tried in order when the primary fails.")
 
     @model_validator(mode="before")

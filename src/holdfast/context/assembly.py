@@ -36,8 +36,10 @@ from holdfast.context.transcript import message_of, whole_pairs
 from holdfast.context.workspace import FileReader, Workspace
 from holdfast.errors import Conflict, TooLarge
 from holdfast.log import Session, Store, Tx, entries
+from holdfast.log.tables import entries as entry_table
 from holdfast.log.tables import turns as turn_table
 
+MOST_OWN = 10_000
 _CARRIER_ALLOWANCE = 96
 
 
@@ -277,12 +279,24 @@ def _input(tx: Tx, request: BuildRequest) -> Message | None:
 
 
 def _not_yet(tx: Tx, request: BuildRequest) -> frozenset[str]:
-    """This turn's input, which stands at the end, and those of turns that still wait for theirs."""
-    query = sa.select(turn_table.c.input_id).where(
-        turn_table.c.session_id == request.session.id, turn_table.c.number >= request.number
-    )
-    later = (row.input_id for row in tx.conn.execute(query.limit(500)))
-    return frozenset(id_ for id_ in (*later, request.input_id) if id_ is not None)
+    """What stands at the end or not at all: this turn's own entries, and what later turns wait to answer."""
+    rows = tx.conn.execute(_LATER, {"session": request.session.id, "number": request.number})
+    later = [(row.id, row.input_id) for row in rows]
+    turns = sorted({request.turn_id, *(id_ for id_, _ in later)})
+    said = (row.id for row in tx.conn.execute(_OWN, {"turns": turns}))
+    return frozenset(id_ for id_ in (*said, *(input_ for _, input_ in later), request.input_id) if id_)
+
+
+_LATER = (
+    sa.select(turn_table.c.id, turn_table.c.input_id)
+    .where(turn_table.c.session_id == sa.bindparam("session"), turn_table.c.number >= sa.bindparam("number"))
+    .limit(500)
+)
+_OWN = (
+    sa.select(entry_table.c.id)
+    .where(entry_table.c.turn_id.in_(sa.bindparam("turns", expanding=True)))
+    .limit(MOST_OWN)
+)
 
 
 def _within(prepared: Prepared, chosen: list[Message]) -> list[Message]:

@@ -90,6 +90,7 @@ class ContextRoom:
             store, threads, self.history, self._compaction, summariser, lambda: self.slot
         )
         self._engines: dict[tuple[str, str], ContextEngine] = {}
+        self._compacted: list[Callable[[Session], None]] = []
 
     @property
     def slot(self) -> str:
@@ -266,7 +267,18 @@ class ContextRoom:
             instructions=instructions,
         )
         async with _named(engine, "compact"):
-            return await engine.compact(params)
+            result = await engine.compact(params)
+        if result.compacted:
+            await self.tell_compacted(session)
+        return result
+
+    def on_compacted(self, callback: Callable[[Session], None]) -> None:
+        """Call back, in a thread, whenever a session's history was summarised."""
+        self._compacted.append(callback)
+
+    async def tell_compacted(self, session: Session) -> None:
+        for callback in self._compacted:
+            await self._threads(callback, session)
 
     async def after_turn(
         self,

@@ -21,7 +21,7 @@ from holdfast.log.retention import Retention, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
 from holdfast.log.store import Store, Tx, sqlite_url
-from holdfast.log.threads import Threads
+from holdfast.log.threads import Threads, to_the_end
 from holdfast.log.turns import Outcome, Turn, TurnStatus
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "sessions",
     "sqlite_url",
     "this_process",
+    "to_the_end",
     "turns",
 ]
 

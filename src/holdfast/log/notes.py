@@ -1,7 +1,7 @@
 """Notes for a session: what its next turn should know of besides what it is asked.
 
 A child's return, a wake that the agent elected, a word of the runtime. They wait until a turn of the session
-is committed that was shown them; with that commit they are taken, once. Who wants a turn for them asks for it.
+is committed that was shown them; with that commit they are taken, once. Who wants a turn for them asks.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def active(tx: Tx, key: str) -> Session | None:
 
 
 def get(tx: Tx, id_: str) -> Session:
-    row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
+    row = tx.conn.execute(_BY_ID, {"id": id_}).mappings().first()
     if row is None:
         raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
     return _session(row)
@@ -167,8 +167,7 @@ def adopt(tx: Tx, session: Session) -> Session:
 
 def next_turn_number(tx: Tx, id_: str) -> int:
     """Count one more turn of the session and give its number."""
-    statement = sa.update(table).where(table.c.id == id_).values(turn_count=table.c.turn_count + 1)
-    number = tx.conn.execute(statement.returning(table.c.turn_count)).scalar()
+    number = tx.conn.execute(_COUNT_TURN, {"session": id_}).scalar()
     if number is None:
         raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
     return int(number)
@@ -176,15 +175,8 @@ def next_turn_number(tx: Tx, id_: str) -> int:
 
 def add_usage(tx: Tx, id_: str, *, input_tokens: int, output_tokens: int, context: int | None) -> None:
     """Add a turn's tokens to the session's totals."""
-    values: dict[str, Any] = {
-        "input_tokens": table.c.input_tokens + input_tokens,
-        "output_tokens": table.c.output_tokens + output_tokens,
-        "total_tokens": table.c.total_tokens + input_tokens + output_tokens,
-        "updated_at": tx.now,
-    }
-    if context is not None:
-        values["context_tokens"] = context
-    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values))
+    counts = {"more_in": input_tokens, "more_out": output_tokens, "context": context}
+    tx.conn.execute(_ADD_USAGE, {"session": id_, "now": tx.now, **counts})
 
 
 def _create(tx: Tx, key: str, known: dict[str, Any], *, id_: SessionId | None = None) -> Session:
@@ -239,6 +231,24 @@ def _session(row: Mapping[Any, Any]) -> Session:
     return Session(**values)
 
 
+_BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
+_OWN = table.c.id == sa.bindparam("session")
+_COUNT_TURN = (
+    sa.update(table).where(_OWN).values(turn_count=table.c.turn_count + 1).returning(table.c.turn_count)
+)
+_IN: sa.BindParameter[int] = sa.bindparam("more_in", type_=sa.BigInteger)
+_OUT: sa.BindParameter[int] = sa.bindparam("more_out", type_=sa.BigInteger)
+_ADD_USAGE = (
+    sa.update(table)
+    .where(_OWN)
+    .values(
+        input_tokens=table.c.input_tokens + _IN,
+        output_tokens=table.c.output_tokens + _OUT,
+        total_tokens=table.c.total_tokens + _IN + _OUT,
+        context_tokens=sa.func.coalesce(sa.bindparam("context", type_=sa.BigInteger), table.c.context_tokens),
+        updated_at=sa.bindparam("now", type_=sa.BigInteger),
+    )
+)
 _ACTIVE = sa.select(table).where(
     table.c.key == sa.bindparam("key"), table.c.status == sa.literal_column("'active'")
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -23,3 +24,12 @@ class Threads:
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
+
+
+async def to_the_end(writing: Awaitable[T]) -> T:
+    """Wait for what is being written even when told to stop: who stops us may look at it next."""
+    task = asyncio.ensure_future(writing)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()

@@ -70,9 +70,13 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All that a turn leaves behind, to be written in one transaction."""
+    """All that a turn leaves behind, to be written in one transaction.
+
+    `reply_id` names an entry that was written before, for a turn whose last entries are no reply.
+    """
 
     entries: Sequence[EntryDraft] = ()
+    reply_id: str | None = None
     model: str | None = None
     usage: Mapping[str, Any] = field(default_factory=dict)
     context_tokens: int | None = None
@@ -102,15 +106,19 @@ def accept(
     max_attempts: int = 2,
     most_waiting: int = agenda.MAX_WAITING,
     meta: Mapping[str, Any] | None = None,
+    said: Entry | None = None,
 ) -> Accepted:
-    """Write a message, its turn and the agenda item that will run it, together. A repeat finds them."""
+    """Write a message, its turn and the agenda item that will run it, together. A repeat finds them.
+
+    `said` is a message that stands in the log already and gets a turn of its own.
+    """
     key = clean_text(key)
-    known = by_key(tx, key)
+    known = _known(tx, key)
     if known is not None:
-        said = None if known.input_id is None else entries.get(tx, known.input_id)
-        return Accepted(known, said, created=False)
+        return known
     id_ = turn_id()
-    said = None if message is None else _write_input(tx, session, message, id_, key)
+    if message is not None:
+        said = _write_input(tx, session, message, id_, key)
     item = agenda.enqueue(
         tx,
         KIND,
@@ -133,26 +141,104 @@ def accept(
         meta=meta,
         accepted_at=tx.now,
     )
-    tx.conn.execute(sa.insert(table), {name: getattr(turn, name) for name in _NAMES})
+    tx.conn.execute(_INSERT, {name: getattr(turn, name) for name in _NAMES})
     changes.emit(tx, "turn.accepted", id_)
     return Accepted(turn, said, created=True)
 
 
+def record(
+    tx: Tx, session: Session, message: EntryDraft, outcome: Outcome, *, key: str, trigger: str
+) -> Committed:
+    """A turn that was answered at once, such as a command: accepted and committed together."""
+    known = _known(tx, clean_text(key))
+    if known is not None:
+        return Committed(known.turn, _entries_of(tx, known.turn), duplicate=True)
+    id_ = turn_id()
+    said = _write_input(tx, session, message, id_, clean_text(key))
+    turn = Turn(
+        id=id_,
+        key=clean_text(key),
+        session_id=session.id,
+        session_key=session.key,
+        number=sessions.next_turn_number(tx, session.id),
+        trigger=trigger,
+        status=TurnStatus.RUNNING,
+        attempt=1,
+        input_id=said.id,
+        accepted_at=tx.now,
+        started_at=tx.now,
+    )
+    tx.conn.execute(_INSERT, {name: getattr(turn, name) for name in _NAMES})
+    changes.emit(tx, "turn.accepted", id_)
+    return commit(tx, turn.key, outcome)
+
+
+def add(
+    tx: Tx, turn: Turn, drafts: Sequence[EntryDraft], meta: Mapping[str, Any] | None = None
+) -> tuple[Turn, list[Entry]]:
+    """Write what a running attempt has done so far, and keep notes with the turn; a note that is None goes.
+
+    `Conflict` if the turn has ended, or another attempt runs it now.
+    """
+    now = get(tx, turn.id)
+    if now.status is not TurnStatus.RUNNING or now.attempt != turn.attempt:
+        raise Conflict(f"turn {turn.id} is {now.status}, attempt {now.attempt}", code="turn_not_running")
+    written = entries.append_many(tx, [_of_turn(draft, now) for draft in drafts]) if drafts else []
+    merged = _merged(now.meta, meta)
+    if merged != now.meta:
+        tx.conn.execute(_SET_META, {"turn": turn.id, "meta": merged})
+    return replace(now, meta=merged), [w.entry for w in written]
+
+
+def join(tx: Tx, turn: Turn, message: EntryDraft) -> Entry:
+    """Write a message into a turn that has not ended; its id is among the turn's `steered` until answered."""
+    if turn.status.ended and turn.status is not TurnStatus.INTERRUPTED:
+        raise Conflict(f"turn {turn.id} is {turn.status}", code="turn_ended")
+    done = entries.append(tx, _of_turn(message, turn))
+    if done.created:
+        waiting = [*(turn.meta or {}).get("steered", ()), done.entry.id]
+        merged = _merged(turn.meta, {"steered": waiting})
+        tx.conn.execute(_SET_META, {"turn": turn.id, "meta": merged})
+        changes.emit(tx, "turn.steered", turn.id)
+    return done.entry
+
+
+def resume(tx: Tx, turn: Turn, *, max_attempts: int = 1) -> Turn:
+    """Put an interrupted turn on the agenda again, because someone asked for it."""
+    waits = None if turn.agenda_id is None else agenda.find(tx, turn.agenda_id)
+    if turn.status is not TurnStatus.INTERRUPTED or (waits is not None and not waits.status.ended):
+        raise Conflict(
+            f"turn {turn.id} is {turn.status}", code="turn_not_resumable", hint="Send the message again."
+        )
+    item = agenda.enqueue(tx, KIND, {"turnId": turn.id}, lane=turn.session_key, max_attempts=max_attempts)
+    return _apply(tx, turn, {"agenda_id": item.id}, "turn.resumed")
+
+
 def get(tx: Tx, id_: str) -> Turn:
-    row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
+    row = tx.conn.execute(_BY_ID, {"id": id_}).mappings().first()
     if row is None:
         raise NotFound(f"no turn {id_[:80]!r}", code="unknown_turn")
     return _turn(row)
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Turn]:
-    rows = tx.conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()
+    rows = tx.conn.execute(_BY_IDS, {"ids": list(ids)}).mappings()
     return [_turn(row) for row in rows]
 
 
 def by_key(tx: Tx, key: str) -> Turn | None:
-    row = tx.conn.execute(sa.select(table).where(table.c.key == clean_text(key))).mappings().first()
+    row = tx.conn.execute(_BY_KEY, {"key": clean_text(key)}).mappings().first()
     return None if row is None else _turn(row)
+
+
+def inputs_among(tx: Tx, session_id: str, entry_ids: Sequence[str]) -> frozenset[str]:
+    """Those of the entries that a turn of the session has as its input."""
+    if not entry_ids:
+        return frozenset()
+    query = sa.select(table.c.input_id).where(
+        table.c.session_id == session_id, table.c.input_id.in_(list(entry_ids))
+    )
+    return frozenset(row.input_id for row in tx.conn.execute(query))
 
 
 def by_number(tx: Tx, session_id: str, number: int) -> Turn:
@@ -205,21 +291,26 @@ def commit(tx: Tx, key: str, outcome: Outcome, job: agenda.Job | None = None) ->
         job.settle(tx)
     values = {
         "status": TurnStatus.COMMITTED,
-        "reply_id": _reply_of([w.entry for w in written]),
+        "reply_id": _reply_of([w.entry for w in written]) or outcome.reply_id,
         "model": outcome.model,
         "usage": dict(outcome.usage),
-        "meta": {**(turn.meta or {}), **(outcome.meta or {})} or None,
+        "meta": _merged(turn.meta, outcome.meta),
         "ended_at": tx.now,
     }
     done = _apply(tx, turn, values, "turn.committed")
     return Committed(done, [w.entry for w in written])
 
 
-def end(tx: Tx, turn: Turn, status: TurnStatus, error: str) -> Turn:
-    """End a turn that brings no result: failed, cancelled or interrupted."""
+def end(
+    tx: Tx, turn: Turn, status: TurnStatus, error: str, *, usage: Mapping[str, Any] | None = None
+) -> Turn:
+    """End a turn that brings no result: failed, cancelled or interrupted. What it used is counted."""
     if turn.status.ended and turn.status is not TurnStatus.INTERRUPTED:
         raise Conflict(f"turn {turn.id} is {turn.status} already", code="turn_ended")
-    values = {"status": status, "error": clean_text(error)[:4000], "ended_at": tx.now}
+    values: dict[str, Any] = {"status": status, "error": clean_text(error)[:4000], "ended_at": tx.now}
+    if usage:
+        values["usage"] = dict(usage)
+        _count_usage(tx, turn, Outcome(usage=usage))
     return _apply(tx, turn, values, f"turn.{status}")
 
 
@@ -231,6 +322,19 @@ def interrupted(tx: Tx, item: agenda.Item) -> None:
         end(tx, turn, TurnStatus.CANCELLED, item.error or "cancelled")
     elif turn.status is TurnStatus.RUNNING:
         end(tx, turn, TurnStatus.INTERRUPTED, item.error or "interrupted")
+
+
+def _known(tx: Tx, key: str) -> Accepted | None:
+    turn = by_key(tx, key)
+    if turn is None:
+        return None
+    said = None if turn.input_id is None else entries.get(tx, turn.input_id)
+    return Accepted(turn, said, created=False)
+
+
+def _merged(meta: Mapping[str, Any] | None, more: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    both = {**(meta or {}), **(more or {})}
+    return {name: value for name, value in both.items() if value is not None} or None
 
 
 def _write_input(tx: Tx, session: Session, message: EntryDraft, id_: TurnId, key: str) -> Entry:
@@ -291,3 +395,10 @@ def _turn(row: Mapping[Any, Any]) -> Turn:
     values = dict(row)
     values["status"] = TurnStatus(values["status"])
     return Turn(**values)
+
+
+_INSERT = sa.insert(table)
+_BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
+_BY_IDS = sa.select(table).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_KEY = sa.select(table).where(table.c.key == sa.bindparam("key"))
+_SET_META = sa.update(table).where(table.c.id == sa.bindparam("turn")).values(meta=sa.bindparam("meta"))

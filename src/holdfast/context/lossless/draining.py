@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from holdfast.context.engine import ContextEngine
+from holdfast.context.engine import CompactOutcome, ContextEngine
 from holdfast.context.lossless.engine import LosslessEngine
 from holdfast.errors import NotFound
 from holdfast.log import SessionStatus, Store, Threads, agenda, sessions
 
 
 def compaction_kind(
-    store: Store, threads: Threads, engine: Callable[[str | None], ContextEngine], *, limit: int = 2
+    store: Store,
+    threads: Threads,
+    engine: Callable[[str | None], ContextEngine],
+    *,
+    limit: int = 2,
+    compacted: Callable[[sessions.Session], Awaitable[None]] | None = None,
 ) -> agenda.Kind:
     """How items of kind `context.compact` are run. `engine` gives the engine of an agent, as a room does;
     a session whose slot has changed meanwhile, or that has ended, owes nothing any more."""
@@ -32,6 +37,8 @@ def compaction_kind(
         if not isinstance(slot, LosslessEngine):
             return
         debt = await slot.drain(session.id)
+        if compacted is not None and debt is not None and debt.outcome == CompactOutcome.COMPACTED:
+            await compacted(session)
         if debt is not None and debt.pending:
             raise agenda.PostponeJob(debt.next_attempt_at, debt.reason)
 

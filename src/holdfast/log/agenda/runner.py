@@ -25,7 +25,7 @@ from holdfast.log.agenda.state import (
     Status,
 )
 from holdfast.log.store import Store, Tx
-from holdfast.log.threads import Threads
+from holdfast.log.threads import Threads, to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ class Runner:
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
         try:
             if not job.settled:
-                await _to_the_end(self._threads(self._settle, job, kind, event))
+                await to_the_end(self._threads(self._settle, job, kind, event))
         except (HoldfastError, OSError):
             log.exception("the end of agenda item %s could not be written", job.item.id)
 
@@ -344,15 +344,6 @@ class Runner:
                 job.became(held[id_])
             if not job.settled and (id_ not in held or held[id_].cancel_requested):
                 task.cancel()
-
-
-async def _to_the_end(writing: Awaitable[None]) -> None:
-    """Wait for what is being written even when told to stop: who stops us may look at it next."""
-    task = asyncio.ensure_future(writing)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    task.result()
 
 
 def _let(kind: Kind) -> tuple[int, ...]:

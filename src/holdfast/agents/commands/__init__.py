@@ -1,0 +1,32 @@
+"""Slash commands. `standard_commands()` are those that every Holdfast has; plugins may register more."""
+
+from holdfast.agents.commands import choosing, control, sessions
+from holdfast.agents.commands.about import about_commands, use_skill
+from holdfast.agents.commands.registry import (
+    Called,
+    Command,
+    CommandContext,
+    Commands,
+    Control,
+    PassOn,
+    Reply,
+)
+
+__all__ = [
+    "Called",
+    "Command",
+    "CommandContext",
+    "Commands",
+    "Control",
+    "PassOn",
+    "Reply",
+    "standard_commands",
+    "use_skill",
+]
+
+
+def standard_commands() -> Commands:
+    made = Commands((*sessions.COMMANDS, *choosing.COMMANDS, *control.COMMANDS))
+    for command in about_commands(made):
+        made.register(command)
+    return made

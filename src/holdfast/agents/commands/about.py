@@ -1,0 +1,112 @@
+"""Commands that tell what there is: commands, tools, skills, and who one is here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.commands.registry import Command, CommandContext, Commands, PassOn, Reply
+from holdfast.agents.policy import policy_of
+from holdfast.context import ToolCall
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.ids import uuid7
+
+if TYPE_CHECKING:
+    from holdfast.agents.skills import SlashCommand
+    from holdfast.agents.tools.types import Caller
+
+
+def help_with(commands: Commands) -> Command:
+    async def help_(context: CommandContext, args: str) -> Reply:
+        lines = [f"/{c.name}{' ' + c.usage if c.usage else ''} — {c.help}" for c in commands.listed]
+        lines += [f"/{s.name} — {s.description}" for s in await _skill_commands(context, commands.names)]
+        return Reply("\n".join(lines), {"commands": [c.name for c in commands.listed]})
+
+    return Command("help", "All commands.", help_, aliases=("commands",))
+
+
+async def tools(context: CommandContext, args: str) -> Reply:
+    caller = _caller(context)
+    offered = context.parts.tools.offered(caller, policy_of(caller.config, caller.agent_id))
+    lines = [f"{spec.name} — {' '.join(spec.description.split())[:100]}" for spec in offered]
+    return Reply("\n".join(lines) or "No tools are allowed here.", {"tools": [s.name for s in offered]})
+
+
+async def whoami(context: CommandContext, args: str) -> Reply:
+    ask = context.ask
+    sender = ask.sender or "someone at the command line or the API"
+    text = f"{sender}{', owner' if ask.owner else ''} · {context.session.key}"
+    return Reply(text, {"sender": ask.sender, "owner": ask.owner})
+
+
+def skill_with(commands: Commands) -> Command:
+    async def skill(context: CommandContext, args: str) -> Reply | PassOn:
+        name, _, rest = args.partition(" ")
+        known = await _skill_commands(context, commands.names)
+        if not name:
+            listed = "\n".join(f"/{one.name} — {one.description}" for one in known)
+            return Reply(listed or "There are no skills here.", {"skills": [one.skill for one in known]})
+        found = next((one for one in known if name.lower() in (one.skill.lower(), one.name)), None)
+        if found is None:
+            raise NotFound(f"no skill {name[:64]!r}", code="unknown_skill", hint="See /skill.")
+        return await use_skill(context, found, rest.strip())
+
+    return Command("skill", "List skills, or use one.", skill, "[name] [input]", aliases=("skills",))
+
+
+async def use_skill(context: CommandContext, command: SlashCommand, args: str) -> Reply | PassOn:
+    """Through the agent, which is told to read it; or straight to a tool where the skill says so."""
+    if command.tool is None:
+        told = f"The user calls the skill {command.skill}: read it with skill_read and follow it."
+        return PassOn(f"/{command.name} {args}".strip() + f"\n\n[{told}]")
+    caller = _caller(context)
+    call = ToolCall(f"command-{uuid7()}", command.tool, arguments_for(context, command.tool, args))
+    results = await context.parts.tools.run_all(caller, [call], lambda _: None)
+    return Reply(
+        results[0].text, {"skill": command.skill, "tool": command.tool, "isError": results[0].is_error}
+    )
+
+
+def arguments_for(context: CommandContext, tool: str, args: str) -> dict[str, Any]:
+    """What was typed, as the tool takes it: an object as it is, else text for its one main field."""
+    if args.startswith("{"):
+        try:
+            given = json.loads(args)
+        except ValueError as error:
+            raise InvalidInput(
+                f"not a JSON object: {error}", hint="Type plain text, or whole JSON."
+            ) from error
+        return dict(given)
+    schema = context.parts.tools.get(tool).spec.parameters
+    fields = list(schema.get("properties", {}))
+    main = ["command"] if "command" in fields else [*schema.get("required", ()), *fields]
+    return {main[0]: args} if main and args else {}
+
+
+async def _skill_commands(context: CommandContext, taken: tuple[str, ...]) -> tuple[SlashCommand, ...]:
+    room = context.parts.skills
+    if room is None:
+        return ()
+    return await context.parts.threads(lambda: room().commands(context.to.agent_id, taken))
+
+
+def _caller(context: CommandContext) -> Caller:
+    from holdfast.agents.loop.accepting import terms_of
+    from holdfast.agents.loop.planning import caller_of
+
+    parts = context.parts
+    config = parts.config()
+    settings = config.agent(context.to.agent_id)
+    own = (context.session.meta or {}).get("model")
+    about = parts.models.about(parts.models.choice(settings, own)[0])
+    workspace = parts.workspace(context.to.agent_id)
+    return caller_of(config, context.session, terms_of(context.ask, context.to), workspace, about)
+
+
+def about_commands(commands: Commands) -> tuple[Command, ...]:
+    return (
+        help_with(commands),
+        skill_with(commands),
+        Command("tools", "Tools that the agent may use here.", tools),
+        Command("whoami", "Who you are here.", whoami),
+    )

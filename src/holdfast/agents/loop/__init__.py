@@ -1,0 +1,34 @@
+"""The turn loop: from a message to a committed reply.
+
+runs = Runs(Parts(store=store, threads=threads, config=config, ...))
+runs.register(runner)
+accepted = await runs.accept(Ask(text="hello"))
+async for event in runs.subscribe(accepted.run_id): ...
+status = await runs.wait(accepted.run_id)
+"""
+
+from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Mode
+from holdfast.agents.loop.events import Hub, RunEvent
+from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
+from holdfast.agents.loop.parts import Answers, Parts, Toolset
+from holdfast.agents.loop.runs import Runs
+from holdfast.agents.loop.status import RunStatus
+from holdfast.agents.loop.turn import TurnLoop
+
+__all__ = [
+    "Accepted",
+    "Answers",
+    "Ask",
+    "Deliver",
+    "Heard",
+    "Hub",
+    "Mode",
+    "Parts",
+    "RunEvent",
+    "RunStatus",
+    "Runs",
+    "Toolset",
+    "TurnEnd",
+    "TurnHook",
+    "TurnLoop",
+]

@@ -1,0 +1,74 @@
+"""Telling whoever follows a run that one of its calls waits for a person, and what became of that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from holdfast.agents.approvals import SIGNAL, Approval, ApprovalStatus, requests
+from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.telling import Teller
+from holdfast.agents.tools.types import Caller
+from holdfast.clock import iso
+
+
+class ApprovalNews:
+    """Looks only when an approval was asked for or decided anywhere, and tells of those of its own turn."""
+
+    def __init__(self, parts: Parts, caller: Caller, teller: Teller) -> None:
+        self._parts = parts
+        self._agent = frozenset((caller.agent_id,))
+        self._turn_id = caller.turn_id
+        self._teller = teller
+        self._told: dict[str, ApprovalStatus] = {}
+        self._bell = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Follow approvals for as long as the block lasts; all that was decided by its end is told."""
+        loop = asyncio.get_running_loop()
+
+        def ring() -> None:
+            # The loop may have ended between the commit and this call; then nobody follows any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._bell.set)
+
+        unsubscribe = self._parts.store.signals.subscribe(SIGNAL, ring)
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+            if self._told or self._bell.is_set():
+                await self._look()
+        finally:
+            unsubscribe()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            await self._look()
+
+    async def _look(self) -> None:
+        for approval in await self._parts.threads(self._own):
+            if self._told.get(approval.id) is not approval.status:
+                self._told[approval.id] = approval.status
+                self._teller.lifecycle(
+                    "approval",
+                    id=approval.id,
+                    status=approval.status.value,
+                    tool=approval.tool,
+                    command=approval.command,
+                    reason=approval.reason,
+                    expiresAt=iso(approval.expires_at),
+                )
+
+    def _own(self) -> list[Approval]:
+        with self._parts.store.read() as tx:
+            found = requests.listing(tx, status=ApprovalStatus.PENDING, agent_ids=self._agent)
+            return [
+                *(one for one in found if one.turn_id == self._turn_id),
+                *requests.get_many(tx, list(self._told)),
+            ]

@@ -1,0 +1,158 @@
+"""What someone asks of an agent, and what they are told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from holdfast.agents.routing import Origin
+from holdfast.clock import Millis
+from holdfast.config.agents import Thinking
+from holdfast.context import Image, Occasion, Trust
+from holdfast.errors import InvalidInput, TooLarge
+
+MAX_TEXT: Final = 1_000_000
+MAX_IMAGES: Final = 16
+MAX_IMAGE_CHARS: Final = 16_000_000
+
+Mode = Literal["queue", "collect", "steer", "interrupt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver:
+    """Where the reply goes besides the log: a parcel for a surface, posted with the commit."""
+
+    kind: str
+    target: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A message for an agent. Without a session key it goes where its origin leads, else to `main`.
+
+    `mode` says what becomes of it while a turn runs; unset: as `messages.queue` has it. `source` is kept with
+    the entry. Anything but `trigger="user"` comes from within: it keeps no session fresh and is no command.
+    """
+
+    text: str
+    session_key: str | None = None
+    agent_id: str | None = None
+    origin: Origin | None = None
+    thread_id: str | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[Image, ...] = ()
+    model: str | None = None
+    thinking: Thinking | None = None
+    key: str | None = None
+    sender: str | None = None
+    sender_label: str | None = None
+    owner: bool = True
+    deliver: Deliver | None = None
+    mode: Mode | None = None
+    trigger: str = "user"
+    trust: Trust = Trust.USER
+    occasion: Occasion = Occasion.MESSAGE
+    timeout_seconds: int | None = None
+    commands: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.text.strip() and not self.images:
+            raise InvalidInput("there is nothing to say", hint="Send some text or a picture.")
+        if len(self.text) > MAX_TEXT:
+            raise TooLarge(f"the message has {len(self.text):,} characters; {MAX_TEXT:,} are the most")
+        if len(self.images) > MAX_IMAGES or sum(len(i.data) for i in self.images) > MAX_IMAGE_CHARS:
+            raise TooLarge("too many or too large pictures", hint=f"Send at most {MAX_IMAGES}, and smaller.")
+
+    @property
+    def external(self) -> bool:
+        return self.trigger == "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The word that a message is stored and will be answered; `reply` is there if it was answered at once.
+
+    `joined` says that it became part of a turn that was there already; its run is that turn's.
+    """
+
+    run_id: str
+    accepted_at: Millis
+    session_key: str
+    session_id: str
+    turn: int
+    entry_id: str | None = None
+    created: bool = True
+    joined: bool = False
+    reset: str | None = None
+    reply: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        from holdfast.clock import iso
+
+        told: dict[str, Any] = {
+            "runId": self.run_id,
+            "acceptedAt": iso(self.accepted_at),
+            "sessionKey": self.session_key,
+            "sessionId": self.session_id,
+            "turn": self.turn,
+            "entryId": self.entry_id,
+            "joined": self.joined,
+        }
+        more = {"reset": self.reset, "reply": self.reply}
+        return told | {name: value for name, value in more.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What of an ask the turn needs when it runs; kept with the turn, so that it can be resumed."""
+
+    agent_id: str
+    model: str | None = None
+    thinking: Thinking | None = None
+    sender: str | None = None
+    owner: bool = True
+    channel: str | None = None
+    occasion: Occasion = Occasion.MESSAGE
+    prompt: str | None = None
+    system_prompt: str | None = None
+    timeout_seconds: int | None = None
+    deliver: Deliver | None = None
+
+    def json(self) -> dict[str, Any]:
+        kept: dict[str, Any] = {
+            "agentId": self.agent_id,
+            "model": self.model,
+            "thinking": self.thinking,
+            "sender": self.sender,
+            "channel": self.channel,
+            "prompt": self.prompt,
+            "systemPrompt": self.system_prompt,
+            "timeoutSeconds": self.timeout_seconds,
+        }
+        kept = {name: value for name, value in kept.items() if value is not None}
+        kept |= {} if self.owner else {"owner": False}
+        kept |= {} if self.occasion is Occasion.MESSAGE else {"occasion": self.occasion.value}
+        if self.deliver is not None:
+            to = self.deliver
+            kept["deliver"] = {"kind": to.kind, "target": to.target, "payload": dict(to.payload)}
+        return kept
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any], default_agent: str) -> Terms:
+        """From a turn's notes; a turn that was accepted by another program has none of them."""
+        to = kept.get("deliver")
+        return cls(
+            agent_id=str(kept.get("agentId") or default_agent),
+            model=kept.get("model"),
+            thinking=kept.get("thinking"),
+            sender=kept.get("sender"),
+            owner=kept.get("owner", True) is True,
+            channel=kept.get("channel"),
+            occasion=Occasion(kept.get("occasion", Occasion.MESSAGE)),
+            prompt=kept.get("prompt"),
+            system_prompt=kept.get("systemPrompt"),
+            timeout_seconds=kept.get("timeoutSeconds"),
+            deliver=None if to is None else Deliver(**to),
+        )

@@ -1,0 +1,155 @@
+"""One call of a model: the context built for it, an answer from the first model that gives one, room made
+where the window overflowed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry import trace
+
+from holdfast.agents.loop import words
+from holdfast.agents.loop.journal import Journal
+from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.planning import Plan
+from holdfast.agents.loop.telling import Teller
+from holdfast.agents.models.types import ModelAbout, ModelFailure, ModelReply, ModelRequest
+from holdfast.context import Built, CarrierMessage, Message, ToolResult
+from holdfast.errors import HoldfastError, TooLarge
+
+if TYPE_CHECKING:
+    from holdfast.agents.models.retrying import Attempt
+
+log = logging.getLogger(__name__)
+tracer = trace.get_tracer("holdfast")
+
+MOST_OVERFLOWS: Final = 3
+KEPT_RESULTS: Final = 2
+_OVERFLOW: Final = "context_overflow"
+
+
+class Calling:
+    """The model calls of one attempt, and what they came to together."""
+
+    def __init__(
+        self, parts: Parts, plan: Plan, journal: Journal, teller: Teller, cancelled: Callable[[], bool]
+    ) -> None:
+        self._parts = parts
+        self.plan = plan
+        self._journal = journal
+        self._teller = teller
+        self._cancelled = cancelled
+        self._thinned = 0
+        self.number = 0
+        self.attempts: list[Attempt] = []
+        self.built: Built | None = None
+        self.about: ModelAbout | None = None
+        self.last: ModelReply | None = None
+
+    async def ask(self, nudge: Message | None = None) -> ModelReply:
+        """A whole answer to all that was said so far; an overflow makes room and asks again, a few times."""
+        for overflows in range(MOST_OVERFLOWS):
+            try:
+                return await self._ask(nudge)
+            except HoldfastError as error:
+                if not _overflowed(error) or overflows == MOST_OVERFLOWS - 1:
+                    raise
+                log.info("turn %s: %s", self.plan.turn.id, error.message)
+                if not await self._make_room():
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _ask(self, nudge: Message | None) -> ModelReply:
+        pending = [*thinned(self._journal.messages, self._thinned), *([] if nudge is None else [nudge])]
+        self._journal.asked()
+        with tracer.start_as_current_span("holdfast.model_call") as span:
+            span.set_attribute("holdfast.turn_id", self.plan.turn.id)
+            span.set_attribute("holdfast.call", self.number)
+            answered = await self._parts.models.answer(
+                self.plan.refs,
+                lambda about: self._build(about, pending),
+                agent_id=self.plan.terms.agent_id,
+                on_event=self._teller.model,
+                session_key=self.plan.session.key,
+            )
+            reply = answered.reply
+            span.set_attribute("gen_ai.response.model", str(reply.model))
+            span.set_attribute("gen_ai.usage.input_tokens", reply.usage.input)
+            span.set_attribute("gen_ai.usage.output_tokens", reply.usage.output)
+        self._took(reply, answered.about, answered.attempts)
+        return reply
+
+    async def _build(self, about: ModelAbout, pending: list[Message]) -> ModelRequest:
+        """The request for one of the models that may be asked; the last one built has answered."""
+        self.about = about
+        caller = self.plan.caller(about, self._cancelled)
+        tools = self._parts.tools.offered(caller, self.plan.policy)
+        request = self.plan.request(about, self.number, tools, pending)
+        self.built = built = await self._parts.context().build(request)
+        if self._parts.debug is not None:
+            await self._parts.threads(self._parts.debug.request, built)
+        return ModelRequest(
+            messages=built.messages,
+            tools=built.tools,
+            stable=_stable(built, first=self.number == 0),
+            thinking=self.plan.thinking,
+        )
+
+    def _took(self, reply: ModelReply, about: ModelAbout, attempts: Sequence[Attempt]) -> None:
+        self.number += 1
+        self._journal.spent += reply.usage
+        self.attempts += attempts if len(attempts) > 1 else ()
+        self.about, self.last = about, reply
+        self._teller.reply(reply)
+        if self._parts.debug is not None and self.built is not None:
+            body = {"model": str(reply.model), "text": reply.text, "usage": reply.usage.json()}
+            calls = [{"id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in reply.calls]
+            self._parts.debug.response(self.built, body | {"calls": calls, "finish": reply.finish})
+
+    async def _make_room(self) -> bool:
+        """Summarise older history; where that brings nothing, leave out this turn's own older results."""
+        if self.about is None:
+            return False
+        room = self._parts.context()
+        window = self.plan.window(self.about)
+        used = None if self.built is None else self.built.manifest.used
+        result = await room.compact(self.plan.session, window=window, reason="overflow", current_tokens=used)
+        self._teller.lifecycle(
+            "compaction",
+            outcome=str(result.outcome),
+            tokensBefore=result.tokens_before,
+            tokensAfter=result.tokens_after,
+        )
+        self._parts.tools.compacted(self.plan.turn.id)
+        if result.compacted:
+            return True
+        results = sum(isinstance(m, ToolResult) for m in self._journal.messages)
+        before, self._thinned = self._thinned, max(0, results - KEPT_RESULTS)
+        return self._thinned > before
+
+
+def thinned(messages: Sequence[Message], count: int) -> list[Message]:
+    """The messages with the oldest `count` results as placeholders; the log has them as they were."""
+    left = count
+    shown: list[Message] = []
+    for message in messages:
+        if isinstance(message, ToolResult) and left > 0:
+            left -= 1
+            message = replace(message, text=words.CLEARED, images=())
+        shown.append(message)
+    return shown
+
+
+def _stable(built: Built, *, first: bool) -> int:
+    """What comes again: up to the carrier in the next turn, and all of it in the next call of this one."""
+    if not first:
+        return len(built.messages)
+    return next((i for i, m in enumerate(built.messages) if isinstance(m, CarrierMessage)), 0)
+
+
+def _overflowed(error: HoldfastError) -> bool:
+    if isinstance(error, ModelFailure):
+        return error.reason == _OVERFLOW
+    return isinstance(error, TooLarge) and error.code == _OVERFLOW

@@ -1,0 +1,129 @@
+"""Where commands are answered and recorded, before any turn is made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.agents.commands import Called, CommandContext, Commands, Control, PassOn, Reply, use_skill
+from holdfast.agents.loop import finishing
+from holdfast.agents.loop.accepting import come_in, terms_of
+from holdfast.agents.loop.addressing import Address
+from holdfast.agents.loop.asks import Accepted, Ask
+from holdfast.agents.loop.parts import Parts
+from holdfast.agents.skills import Invocation, invoked
+from holdfast.errors import HoldfastError
+from holdfast.ids import uuid7
+from holdfast.log import (
+    Classification,
+    EntryDraft,
+    EntryType,
+    Outcome,
+    Session,
+    Tx,
+    entries,
+    sessions,
+    turns,
+)
+from holdfast.log.reset import reset_command
+
+
+class Desk:
+    """Answers commands, and skills that are called by name."""
+
+    def __init__(self, parts: Parts, commands: Commands, control: Control) -> None:
+        self._parts = parts
+        self._commands = commands
+        self._control = control
+
+    async def answer(self, ask: Ask, to: Address) -> Accepted | Ask:
+        """A command's answer, recorded; or the ask as it goes on to the model."""
+        called = self._commands.called(ask.text)
+        skill = await self._skill(ask, to) if called is None else None
+        reset = reset_command(ask.text)
+        if (called is None and skill is None) or (reset is not None and (reset.message or ask.images)):
+            return ask
+        key = ask.key or f"command-{uuid7()}"
+        session, known = await self._parts.threads(self._enter_command, ask, to, key)
+        if known is not None:
+            return known
+        context = CommandContext(self._parts, self._control, ask, to, session)
+        done = await self._done(context, called, skill)
+        if isinstance(done, PassOn):
+            return replace(ask, text=done.text)
+        return await self._parts.threads(self._record, ask, to, session, key, done, _name(called, skill))
+
+    async def _skill(self, ask: Ask, to: Address) -> Invocation | None:
+        room = self._parts.skills
+        if room is None or not ask.text.lstrip().startswith("/"):
+            return None
+        offered = await self._parts.threads(lambda: room().commands(to.agent_id, self._commands.names))
+        return invoked(ask.text, offered)
+
+    async def _done(
+        self, context: CommandContext, called: Called | None, skill: Invocation | None
+    ) -> Reply | PassOn:
+        """The answer; what a person did wrong is an answer too."""
+        try:
+            if called is not None:
+                return await self._commands.run(context, called)
+            assert skill is not None
+            return await use_skill(context, skill.command, skill.argument)
+        except HoldfastError as error:
+            return Reply(f"{error.message}. {error.hint}".rstrip(". ") + ".", {"code": error.code})
+
+    def _enter_command(self, ask: Ask, to: Address, key: str) -> tuple[Session, Accepted | None]:
+        """Only `/new` and `/reset` make a session fresh; the others are about it as it stands."""
+        config = self._parts.config()
+        with self._parts.store.write() as tx:
+            turn = turns.by_key(tx, key)
+            if turn is not None:
+                return sessions.get(tx, turn.session_id), self._answered(tx, turn.id, created=False)
+            if reset_command(ask.text) is not None:
+                return come_in(tx, ask, to, config, self._parts.hooks).session, None
+            return sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel), None
+
+    def _record(self, ask: Ask, to: Address, session: Session, key: str, reply: Reply, name: str) -> Accepted:
+        """In the log for people, as entries of the system: no model is shown them."""
+        source: dict[str, Any] = {"command": name, "sender": ask.sender}
+        typed = _command_entry(ask.text, "user", "user", {**ask.source, **source})
+        answer = _command_entry(
+            reply.text, "assistant", session.agent_id, {**source, "data": dict(reply.data)}
+        )
+        with self._parts.store.write() as tx:
+            done = turns.record(tx, session, typed, Outcome(entries=[answer]), key=key, trigger="command")
+            if not done.duplicate:
+                finishing.deliver_reply(tx, done.turn, terms_of(ask, to))
+            return self._answered(tx, done.turn.id, created=not done.duplicate)
+
+    def _answered(self, tx: Tx, run_id: str, *, created: bool) -> Accepted:
+        turn = turns.get(tx, run_id)
+        reply = None if turn.reply_id is None else entries.get(tx, turn.reply_id).content
+        return Accepted(
+            run_id=turn.id,
+            accepted_at=turn.accepted_at,
+            session_key=turn.session_key,
+            session_id=turn.session_id,
+            turn=turn.number,
+            entry_id=turn.input_id,
+            created=created,
+            reply=reply,
+        )
+
+
+def _name(called: Called | None, skill: Invocation | None) -> str:
+    if called is not None:
+        return called.command.name
+    return "" if skill is None else skill.command.name
+
+
+def _command_entry(text: str, role: str, agent_id: str | None, source: dict[str, Any]) -> EntryDraft:
+    return EntryDraft(
+        content=text,
+        role=role,
+        type=EntryType.SYSTEM,
+        agent_id=agent_id,
+        status=Classification.CLASSIFIED,
+        code="filtered_command",
+        source={name: value for name, value in source.items() if value is not None},
+    )

@@ -1,0 +1,180 @@
+"""What a run says while it runs, to whoever listens in this process. The log has what lasts.
+
+A listener that is too slow loses deltas and progress, is told how many, and never loses the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from holdfast.clock import Clock, Millis
+
+StreamName = Literal["lifecycle", "assistant", "tool"]
+
+MOST_WAITING: Final = 256
+MOST_KEPT: Final = 512
+MOST_RUNS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One event. `passing` ones (deltas, progress) may be left out where there is no room for them."""
+
+    run_id: str
+    seq: int
+    stream: StreamName
+    data: Mapping[str, Any]
+    ts: Millis
+    passing: bool = False
+
+    @property
+    def final(self) -> bool:
+        return self.stream == "lifecycle" and self.data.get("phase") in ("end", "error")
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "runId": self.run_id,
+            "seq": self.seq,
+            "stream": self.stream,
+            "data": dict(self.data),
+            "ts": self.ts,
+        }
+
+
+class Listener:
+    """One reader's place in a stream."""
+
+    def __init__(self, said: list[RunEvent], most: int) -> None:
+        self._waiting: deque[RunEvent] = deque(said)
+        self._most = max(most, len(said))
+        self._lost = 0
+        self._bell = asyncio.Event()
+        self._bell.set()
+
+    def put(self, event: RunEvent) -> None:
+        if len(self._waiting) >= self._most:
+            self._make_room()
+        self._waiting.append(event)
+        self._bell.set()
+
+    def _make_room(self) -> None:
+        """Drop what is passing, the oldest first; only a stream without any loses other events."""
+        victim = next((e for e in self._waiting if e.passing), self._waiting[0])
+        self._waiting.remove(victim)
+        self._lost += 1
+
+    def take(self) -> list[RunEvent]:
+        """All that waits; what was lost is told first."""
+        self._bell.clear()
+        found = list(self._waiting)
+        self._waiting.clear()
+        if self._lost and found:
+            first = found[0]
+            told = {"phase": "lagged", "lost": self._lost}
+            found.insert(0, RunEvent(first.run_id, first.seq, "lifecycle", told, first.ts, passing=True))
+            self._lost = 0
+        return found
+
+    async def wait(self) -> None:
+        await self._bell.wait()
+
+
+@dataclass(slots=True)
+class _Stream:
+    said: list[RunEvent] = field(default_factory=list)
+    listeners: set[Listener] = field(default_factory=set)
+    seq: int = 0
+    ended: bool = False
+
+
+class Hub:
+    """The live streams of this process: those of running turns, and the last ones that ended."""
+
+    def __init__(self, clock: Clock, *, most_waiting: int = MOST_WAITING) -> None:
+        self._clock = clock
+        self._most = most_waiting
+        self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def open(self, run_id: str) -> None:
+        """Begin a stream, or an ended one anew for the next attempt; what it said before stays readable."""
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        stream = self._streams.setdefault(run_id, _Stream())
+        stream.ended = False
+        self._streams.move_to_end(run_id)
+        self._forget()
+
+    def knows(self, run_id: str) -> bool:
+        return run_id in self._streams
+
+    def emit(
+        self, run_id: str, stream: StreamName, data: Mapping[str, Any], *, passing: bool = False
+    ) -> RunEvent | None:
+        """Say something, from any thread; None if that thread is not the loop's, or nobody began the run."""
+        if threading.get_ident() != self._thread:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(lambda: self.emit(run_id, stream, data, passing=passing))
+            return None
+        known = self._streams.get(run_id)
+        if known is None or known.ended:
+            return None
+        known.seq += 1
+        event = RunEvent(run_id, known.seq, stream, data, self._clock.now(), passing)
+        _keep(known.said, event)
+        known.ended = event.final
+        for listener in tuple(known.listeners):
+            listener.put(event)
+        return event
+
+    async def follow(self, run_id: str) -> AsyncGenerator[RunEvent]:
+        """What the run has said so far, then what it says, until its end."""
+        stream = self._streams.setdefault(run_id, _Stream())
+        listener = Listener(list(stream.said), self._most)
+        stream.listeners.add(listener)
+        try:
+            while True:
+                for event in listener.take():
+                    yield event
+                    if event.final:
+                        return
+                await listener.wait()
+        finally:
+            stream.listeners.discard(listener)
+
+    def _forget(self) -> None:
+        """Keep the newest; one that runs or is listened to stays in any case."""
+        surplus = len(self._streams) - MOST_RUNS
+        for run_id in list(self._streams):
+            if surplus <= 0:
+                return
+            stream = self._streams[run_id]
+            if not stream.listeners and (stream.ended or not stream.said):
+                del self._streams[run_id]
+                surplus -= 1
+
+
+def _keep(said: list[RunEvent], event: RunEvent) -> None:
+    """Remember an event for those who come later; deltas of one kind that follow each other become one."""
+    last = said[-1] if said else None
+    if last is not None and last.passing and event.passing and _same(last, event):
+        joined = {**event.data, "delta": f"{last.data['delta']}{event.data['delta']}"}
+        said[-1] = RunEvent(event.run_id, event.seq, event.stream, joined, event.ts, passing=True)
+        return
+    said.append(event)
+    if len(said) > MOST_KEPT:
+        del said[next((i for i, e in enumerate(said) if e.passing), 1)]
+
+
+def _same(a: RunEvent, b: RunEvent) -> bool:
+    return (
+        a.stream == b.stream == "assistant"
+        and "delta" in a.data
+        and "delta" in b.data
+        and a.data.get("kind") == b.data.get("kind")
+    )

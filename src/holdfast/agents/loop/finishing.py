@@ -1,0 +1,181 @@
+"""How a turn ends, each end in one transaction with its agenda item: committed, failed, cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.calling import Calling
+from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.loop.journal import Journal
+from holdfast.agents.models.types import ModelReply
+from holdfast.context import is_silent
+from holdfast.errors import HoldfastError
+from holdfast.log import (
+    Classification,
+    EntryDraft,
+    EntryType,
+    Outcome,
+    Session,
+    Turn,
+    TurnStatus,
+    Tx,
+    agenda,
+    entries,
+    outbox,
+    sessions,
+    turns,
+)
+from holdfast.log.turns import Committed
+
+if TYPE_CHECKING:
+    from holdfast.agents.models.retrying import Attempt
+
+ASK: Final = "ask"
+_MOST_ATTEMPTS: Final = 20
+
+
+def commit(
+    tx: Tx, journal: Journal, calling: Calling, terms: Terms, reply: ModelReply | None, job: agenda.Job
+) -> Committed | None:
+    """The turn's last words, what it cost, and its delivery; None if someone spoke meanwhile."""
+    last = calling.last
+    outcome = Outcome(
+        model=None if last is None else str(last.model),
+        usage=journal.spent.json(),
+        context_tokens=None if last is None else last.usage.input + last.usage.output,
+        meta={
+            "calls": calling.number,
+            "finish": None if last is None else last.finish,
+            "attempts": [_attempt(one) for one in calling.attempts[-_MOST_ATTEMPTS:]] or None,
+        },
+    )
+    done = journal.commit(tx, reply, outcome, job)
+    if done is not None:
+        deliver_reply(tx, done.turn, terms)
+    return done
+
+
+def fail(tx: Tx, journal: Journal, terms: Terms, error: HoldfastError, job: agenda.Job) -> Turn | None:
+    """End a turn that brings no reply: visible in the log, told to whoever waits; None if it has ended."""
+    turn = journal.turn
+    now = turns.get(tx, turn.id)
+    if now.status is not TurnStatus.RUNNING or now.attempt != turn.attempt:
+        return None
+    assert job.item.owner is not None
+    job.settle(tx, agenda.Fail(job.item.owner, error.message, final=True))
+    text = f"Turn {turn.number} failed: {error.message}"
+    note(tx, now, text, {"event": "turn.failed", "code": error.code, "hint": error.hint})
+    ended = turns.end(tx, now, TurnStatus.FAILED, error.message, usage=journal.spent.json())
+    if terms.deliver is not None:
+        _post(tx, ended, terms, {"text": "", "error": error.message, "hint": error.hint, "code": error.code})
+    release_steered(tx, ended)
+    return ended
+
+
+def stop(tx: Tx, journal: Journal, job: agenda.Job) -> Turn:
+    """End a turn because someone asked for it; `Conflict` if it has ended."""
+    now = turns.get(tx, journal.turn.id)
+    reason = job.item.error or "cancelled"
+    assert job.item.owner is not None
+    job.settle(tx, agenda.Fail(job.item.owner, reason))
+    return turns.end(tx, now, TurnStatus.CANCELLED, reason, usage=journal.spent.json())
+
+
+def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_agent: str = "") -> None:
+    """The agenda's word that an attempt ended by no doing of its own, or that a turn was cancelled.
+
+    A turn with a call under way that must not be repeated is not tried again unasked.
+    """
+    turns.interrupted(tx, item)
+    turn = turns.get(tx, str(item.payload["turnId"]))
+    if turn.status is TurnStatus.CANCELLED:
+        _tell_failed(tx, turn, hooks, default_agent)
+    if turn.status is not TurnStatus.INTERRUPTED:
+        return
+    begun = [str(call.get("name")) for call in (turn.meta or {}).get("unfinished") or ()]
+    if begun and item.status is agenda.Status.QUEUED:
+        item = agenda.cancel(tx, item.id, reason="a call was under way that is not repeated unasked")
+    if item.status.ended:
+        what = f" while {', '.join(begun)} ran" if begun else ""
+        text = f"Turn {turn.number} was interrupted{what} and is not repeated by itself."
+        note(tx, turn, f"{text} /resume goes on with it.", {"event": "turn.interrupted"})
+        release_steered(tx, turn)
+        _tell_failed(tx, turn, hooks, default_agent)
+
+
+def _tell_failed(tx: Tx, turn: Turn, hooks: Sequence[TurnHook], default_agent: str) -> None:
+    terms = Terms.read((turn.meta or {}).get(ASK) or {}, default_agent)
+    end = TurnEnd(turn=turn, session=sessions.get(tx, turn.session_id), terms=terms)
+    for hook in hooks:
+        hook.failed(tx, end)
+
+
+def release_steered(tx: Tx, turn: Turn) -> list[Turn]:
+    """What was said into a turn that ended without answering it gets turns of its own."""
+    waiting = [str(id_) for id_ in (turn.meta or {}).get("steered") or ()]
+    if not waiting:
+        return []
+    session = sessions.get(tx, turn.session_id)
+    meta = {ASK: (turn.meta or {}).get(ASK, {})}
+    return [
+        turns.accept(tx, session, None, key=f"steered:{entry.id}", meta=meta, said=entry).turn
+        for entry in entries.get_many(tx, waiting)
+    ]
+
+
+def note(tx: Tx, turn: Turn, text: str, source: Mapping[str, Any]) -> None:
+    """An event of the turn, for people; no model is shown it."""
+    draft = EntryDraft(
+        content=text,
+        type=EntryType.SYSTEM,
+        role="system",
+        session_key=turn.session_key,
+        session_id=turn.session_id,
+        turn_id=turn.id,
+        status=Classification.CLASSIFIED,
+        code="filtered_non_semantic",
+        source=source,
+    )
+    entries.append(tx, draft)
+
+
+def accept_flush(tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn:
+    """The silent turn that writes lasting notes, before whatever else waits in the session's lane."""
+    key = f"flush:{session.id}:{session.compaction_count}"
+    return turns.accept(
+        tx,
+        session,
+        None,
+        key=key,
+        trigger="flush",
+        due_at=turn.accepted_at,
+        max_attempts=1,
+        meta={ASK: terms.json()},
+    ).turn
+
+
+def _attempt(tried: Attempt) -> dict[str, Any]:
+    told = {"model": str(tried.ref), "tookMs": tried.took_ms, "credential": tried.credential}
+    more = {
+        "reason": tried.reason,
+        "message": tried.message[:500] or None,
+        "waitedMs": tried.waited_ms or None,
+    }
+    return {name: value for name, value in (told | more).items() if value is not None}
+
+
+def deliver_reply(tx: Tx, turn: Turn, terms: Terms) -> None:
+    if terms.deliver is None or turn.reply_id is None:
+        return
+    text = entries.get(tx, turn.reply_id).content
+    if not is_silent(text):
+        _post(tx, turn, terms, {"text": text, "finish": (turn.meta or {}).get("finish")})
+
+
+def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any]) -> None:
+    to = terms.deliver
+    assert to is not None
+    payload = {**to.payload, **body, "turnId": turn.id, "sessionKey": turn.session_key}
+    outbox.post(tx, outbox.Parcel(key=f"reply:{turn.id}", kind=to.kind, target=to.target, payload=payload))

@@ -1,0 +1,87 @@
+"""Where other rooms take part in a turn: as it begins, in its prompt, at its last words, and as it ends.
+
+Subagents and continuation are built on these. What a hook writes is in the same transaction as the step of
+the turn that it belongs to, so that neither is there without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.agents.loop.asks import Terms
+from holdfast.context import Pressure, Text
+from holdfast.log import Session, Turn, Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnd:
+    """How a turn ended, for those who act on it. `said` is the reply as it stands in the log.
+
+    `signals` is what the hooks themselves found in the last words (`TurnHook.heard`), by name.
+    """
+
+    turn: Turn
+    session: Session
+    terms: Terms
+    said: str = ""
+    tools: tuple[str, ...] = ()
+    pressure: Pressure | None = None
+    signals: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last words with what was meant for a hook taken out, and what that was."""
+
+    text: str
+    signal: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The last words after every hook has heard them, and what each found."""
+
+    text: str
+    signals: Mapping[str, Any]
+
+
+class TurnHook:
+    """Override what is needed; every method does nothing by itself. `name` keys its signal."""
+
+    name: str = ""
+
+    def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        """An attempt begins; the first one has `turn.attempt == 1`."""
+
+    def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
+        """More for the carrier of this turn, besides the notes that wait for the session."""
+        return ()
+
+    def heard(self, text: str, terms: Terms) -> Heard:
+        """The model's last words, before they are written; pure. The text returned is what is kept."""
+        return Heard(text)
+
+    def committed(self, tx: Tx, end: TurnEnd) -> None:
+        """The turn is committed in this very transaction."""
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        """The turn ended without a reply, for good: failed, cancelled, or interrupted and not tried again."""
+
+    def compacted(self, tx: Tx, session: Session) -> None:
+        """The session's history was summarised."""
+
+    def reset(self, tx: Tx, left: Session) -> None:
+        """Someone began a new session under the key of this one, by `/new` or `/reset`."""
+
+
+def listen(hooks: Sequence[TurnHook], text: str, terms: Terms) -> Understood:
+    """Let each hook take out of the last words what is meant for it, one after another."""
+    signals: dict[str, Any] = {}
+    for hook in hooks:
+        heard = hook.heard(text, terms)
+        text = heard.text
+        if heard.signal is not None:
+            signals[hook.name] = heard.signal
+    return Understood(text, signals)

@@ -1,0 +1,268 @@
+"""What a turn writes while it runs: each round is in the log before the next begins.
+
+A call that must not be repeated is noted with the turn before it runs, and the note goes when its result is
+written. So a crash leaves either a result, or a note that the call was begun.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from holdfast.agents.loop import words
+from holdfast.agents.models.types import ModelReply, Usage
+from holdfast.board.ingest import prepare
+from holdfast.config.board import BoardConfig
+from holdfast.context import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResult,
+    Trust,
+    UserMessage,
+    draft_of,
+    message_of,
+)
+from holdfast.log import (
+    Classification,
+    Entry,
+    EntryDraft,
+    EntryFilter,
+    Note,
+    Session,
+    Turn,
+    Tx,
+    agenda,
+    entries,
+    notes,
+    sessions,
+    turns,
+)
+from holdfast.log.turns import Committed, Outcome
+
+MOST_OWN: Final = entries.MAX_PAGE
+_MOST_THINKING: Final = 64_000
+_NO_NOTES: Final = {"steered": None, "unfinished": None, "spent": None}
+_STOPS: Final = {"stop": "stop", "tool_calls": "toolUse", "length": "length", "refusal": "stop"}
+
+
+@dataclass(slots=True)
+class Journal:
+    """The written side of one attempt. `messages` are the turn's own so far, as the log has them.
+
+    `spent` is what all attempts together have used; it is kept with every write, so that costs add up.
+    """
+
+    turn: Turn
+    session: Session
+    agent_id: str
+    board: Callable[[], BoardConfig]
+    messages: list[Message] = field(default_factory=list)
+    written: int = 0
+    said_id: str | None = None
+    spent: Usage = field(default_factory=Usage)
+    _known: set[str] = field(default_factory=set)
+    _shown: set[str] = field(default_factory=set)
+
+    @classmethod
+    def begin(cls, tx: Tx, turn: Turn, agent_id: str, board: Callable[[], BoardConfig]) -> Journal:
+        """Start an attempt with all that earlier ones left; a call without a result gets one that says so."""
+        begun = turns.start(tx, turn)
+        own = cls(begun, sessions.get(tx, turn.session_id), agent_id, board)
+        own.spent = _usage((turn.meta or {}).get("spent") or {})
+        if turn.attempt or (turn.meta or {}).get("steered"):
+            own._take_up(_own_entries(tx, begun))
+            own._mend(tx)
+        return own
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The tools that the turn has called so far."""
+        asked = [m for m in self.messages if isinstance(m, AssistantMessage)]
+        return tuple(call.name for message in asked for call in message.calls)
+
+    def listen(self, tx: Tx) -> None:
+        """Write the notes that wait for the session into the turn, and take them with that, once."""
+        told = self._told(tx)
+        if told:
+            tx.on_commit(lambda: self._take_up(told))
+
+    def reply(self, tx: Tx, reply: ModelReply, began: Sequence[ToolCall] = ()) -> list[Message]:
+        """Write a model's words and calls, and note those that now run. Gives what was said meanwhile."""
+        drafts = [reply_draft(reply)]
+        return self._add(tx, drafts, unfinished=began, answered=True)
+
+    def results(self, tx: Tx, results: Sequence[ToolResult], began: Sequence[ToolCall] = ()) -> list[Message]:
+        """Write results; their notes go. Gives what was said meanwhile."""
+        return self._add(tx, [draft_of(result) for result in results], unfinished=began, listen=True)
+
+    def whole_round(self, tx: Tx, reply: ModelReply, results: Sequence[ToolResult]) -> list[Message]:
+        """Write a reply and the results of its calls together, where none of them needed a note."""
+        drafts = [reply_draft(reply), *(draft_of(result) for result in results)]
+        return self._add(tx, drafts, answered=True, listen=True)
+
+    def commit(self, tx: Tx, reply: ModelReply | None, outcome: Outcome, job: agenda.Job) -> Committed | None:
+        """The last words and the end of the turn; None if someone spoke meanwhile: then it goes on."""
+        drafts = [] if reply is None else [reply_draft(reply)]
+        if self._fresh(turns.get(tx, self.turn.id)):
+            self._add(tx, drafts, answered=True)
+            return None
+        whole = replace(
+            outcome,
+            entries=[self._prepared(tx, draft) for draft in drafts],
+            reply_id=self.said_id,
+            meta={**(outcome.meta or {}), **_NO_NOTES},
+        )
+        return turns.commit(tx, self.turn.key, whole, job)
+
+    def partial(self, tx: Tx, said: str) -> None:
+        """Write how far a reply came that was stopped."""
+        draft = EntryDraft(content=said, role="assistant", source={"partial": True})
+        turns.add(tx, self.turn, [self._prepared(tx, draft)], {"finish": "cancelled"})
+
+    def _add(
+        self,
+        tx: Tx,
+        drafts: Sequence[EntryDraft],
+        *,
+        unfinished: Sequence[ToolCall] = (),
+        answered: bool = False,
+        listen: bool = False,
+    ) -> list[Message]:
+        """Entries, notes and what was said meanwhile, in one transaction; nothing is taken in if it fails."""
+        begun = [{"id": call.id, "name": call.name} for call in unfinished]
+        kept: dict[str, Any] = {"unfinished": begun or None, "spent": self.spent.json()}
+        if answered:
+            waiting = _steered(turns.get(tx, self.turn.id))
+            kept["steered"] = [id_ for id_ in waiting if id_ not in self._shown] or None
+        prepared = [self._prepared(tx, draft) for draft in drafts]
+        turn, written = turns.add(tx, self.turn, prepared, kept)
+        told = self._told(tx) if listen else []
+        fresh = entries.get_many(tx, self._fresh(turn))
+
+        def take_up() -> None:
+            self.turn = turn
+            self._take_up([*written, *told, *fresh])
+
+        tx.on_commit(take_up)
+        return [m for entry in fresh if (m := message_of(entry)) is not None]
+
+    def asked(self) -> None:
+        """A model is about to see all of `messages`; its reply will be an answer to what was said in them."""
+        self._shown = set(self._known)
+
+    def _fresh(self, turn: Turn) -> list[str]:
+        return [id_ for id_ in _steered(turn) if id_ not in self._known]
+
+    def _take_up(self, found: Sequence[Entry]) -> None:
+        spoken = [str(e.id) for e in found if e.role == "assistant" and e.content.strip()]
+        self.said_id = spoken[-1] if spoken else self.said_id
+        self._known |= {str(entry.id) for entry in found if entry.role == "user"}
+        self.messages += [m for entry in found if (m := message_of(entry)) is not None]
+
+    def _told(self, tx: Tx) -> list[Entry]:
+        waiting = notes.waiting(tx, self.session.key)
+        drafts = [self._own(note_draft(note)) for note in waiting]
+        written = turns.add(tx, self.turn, drafts)[1] if drafts else []
+        notes.take(tx, [note.id for note in waiting], self.turn.id)
+        return written
+
+    def _prepared(self, tx: Tx, draft: EntryDraft) -> EntryDraft:
+        """By the board's rules, which put what is to be sorted on the agenda."""
+        return prepare(tx, self._own(draft), self.board())
+
+    def _own(self, draft: EntryDraft) -> EntryDraft:
+        """An entry of this turn, with a key of its own."""
+        self.written += 1
+        return replace(
+            draft,
+            session_key=self.session.key,
+            session_id=self.session.id,
+            turn_id=self.turn.id,
+            agent_id=self.agent_id,
+            idempotency_key=f"{self.turn.id}:{self.turn.attempt}:{self.written}",
+        )
+
+    def _mend(self, tx: Tx) -> None:
+        """Pair the calls that were left without a result: begun and not known, or never begun."""
+        begun = {str(note.get("id")) for note in (self.turn.meta or {}).get("unfinished") or ()}
+        open_calls: dict[str, ToolCall] = {}
+        for message in self.messages:
+            if isinstance(message, AssistantMessage):
+                open_calls |= {call.id: call for call in message.calls}
+            elif isinstance(message, ToolResult):
+                open_calls.pop(message.call_id, None)
+        results = [
+            not_run(call, words.UNKNOWN_OUTCOME if call.id in begun else words.NEVER_BEGUN)
+            for call in open_calls.values()
+        ]
+        if results or begun:
+            self.results(tx, results)
+
+
+def not_run(call: ToolCall, why: str) -> ToolResult:
+    return ToolResult(text=why, call_id=call.id, name=call.name, is_error=True, source="holdfast")
+
+
+def note_draft(note: Note) -> EntryDraft:
+    """A note as the session reads it from now on: in the place of a user's words, with the trust it has."""
+    message = UserMessage(text=note.text, trust=min(Trust.parse(note.trust), Trust.USER))
+    draft = draft_of(message)
+    source = {"channel": note.source, "note": note.kind, **(draft.source or {})}
+    return replace(draft, source=source, status=Classification.CLASSIFIED, code="filtered_non_semantic")
+
+
+def reply_draft(reply: ModelReply) -> EntryDraft:
+    """A model's answer as an entry whose `raw` is the message as OpenClaw's transcripts have it."""
+    message = AssistantMessage(text=reply.text, calls=reply.calls)
+    blocks: list[dict[str, Any]] = []
+    if reply.thinking:
+        blocks.append({"type": "thinking", "thinking": reply.thinking[:_MOST_THINKING]})
+    if reply.text:
+        blocks.append({"type": "text", "text": reply.text})
+    blocks += [
+        {"type": "toolCall", "id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in reply.calls
+    ]
+    usage = reply.usage
+    counted: dict[str, Any] = {
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+        "totalTokens": usage.input + usage.output,
+    }
+    counted |= {} if usage.cost is None else {"cost": {"total": usage.cost}}
+    raw = {
+        "role": "assistant",
+        "content": blocks,
+        "api": "holdfast",
+        "provider": reply.model.provider,
+        "model": reply.model.model,
+        "usage": counted,
+        "stopReason": _STOPS[reply.finish],
+    }
+    text = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), default=str)
+    return replace(draft_of(message), raw=text)
+
+
+def _usage(kept: Mapping[str, Any]) -> Usage:
+    return Usage(
+        int(kept.get("inputTokens", 0)),
+        int(kept.get("outputTokens", 0)),
+        int(kept.get("cacheReadTokens", 0)),
+        int(kept.get("cacheWriteTokens", 0)),
+        kept.get("cost"),
+    )
+
+
+def _steered(turn: Turn) -> list[str]:
+    return [str(id_) for id_ in (turn.meta or {}).get("steered") or ()]
+
+
+def _own_entries(tx: Tx, turn: Turn) -> list[Entry]:
+    """What earlier attempts of the turn left, oldest first; not its input, nor what became another's."""
+    found = entries.listing(tx, EntryFilter(turn_id=turn.id), limit=MOST_OWN, raw=True).entries
+    taken = turns.inputs_among(tx, turn.session_id, [e.id for e in found if e.role == "user"])
+    return sorted((e for e in found if e.id not in taken), key=lambda entry: entry.position)

@@ -1,0 +1,229 @@
+"""What a turn is run with: whose it is, by which rules, and what its prompt says besides the history."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from holdfast.agents.loop import words
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.parts import Parts
+from holdfast.agents.models.types import ModelAbout, ModelRef
+from holdfast.agents.policy import Policy, policy_of
+from holdfast.agents.skills import Skill
+from holdfast.agents.tools.types import Caller
+from holdfast.board.context import ContextAsk
+from holdfast.board.context_sight import Sight
+from holdfast.config import AgentEntry, AgentSettings, Config
+from holdfast.config.agents import Thinking
+from holdfast.context import BuildRequest, Message, ModelFacts, Occasion, Text, ToolSpec, Trust, UserMessage
+from holdfast.errors import HoldfastError
+from holdfast.keys import parse_key
+from holdfast.log import Session, Turn, entries
+from holdfast.memory.scope import Chat
+
+log = logging.getLogger(__name__)
+
+_GRACE_SECONDS: Final = 1.0
+_SKILLS_KEPT_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One attempt of a turn, settled before its first call: nothing in it changes while it runs."""
+
+    turn: Turn
+    session: Session
+    terms: Terms
+    config: Config
+    settings: AgentEntry
+    workspace: Path
+    refs: tuple[ModelRef, ...]
+    thinking: Thinking | None
+    timeout_seconds: float
+    instructions: tuple[Text, ...]
+    volatile: tuple[Text, ...]
+    policy: Policy
+    citations: str
+
+    @property
+    def prompt(self) -> Message | None:
+        """What stands in for the user's words in a turn that nobody asked for."""
+        if self.turn.input_id is not None or self.terms.prompt is None:
+            return None
+        return UserMessage(
+            text=self.terms.prompt, trust=Trust.OPERATOR, source=f"holdfast/{self.turn.trigger}"
+        )
+
+    def caller(self, about: ModelAbout, cancelled: Callable[[], bool]) -> Caller:
+        """In whose name tools run, for the model that asked for them."""
+        made = caller_of(self.config, self.session, self.terms, self.workspace, about)
+        return replace(made, turn_id=self.turn.id, cancelled=cancelled)
+
+    def window(self, about: ModelAbout) -> int:
+        """The model's window, or the cap that the config puts on it."""
+        return window_of(self.settings, about)
+
+    def request(
+        self, about: ModelAbout, call: int, tools: tuple[ToolSpec, ...], pending: list[Message]
+    ) -> BuildRequest:
+        return BuildRequest(
+            session=self.session,
+            turn_id=self.turn.id,
+            number=self.turn.number,
+            model=ModelFacts(str(about.ref), self.window(about)),
+            settings=self.settings,
+            workspace=self.workspace,
+            call=call,
+            occasion=self.terms.occasion,
+            tools=tools,
+            instructions=self.instructions,
+            volatile=(*self.volatile, Text("model", f"Model: {about.ref}", source="holdfast/model")),
+            input_id=self.turn.input_id,
+            input=self.prompt,
+            pending=pending,
+            citations_mode=self.citations,
+        )
+
+
+def window_of(settings: AgentSettings, about: ModelAbout) -> int:
+    cap = settings.context_tokens
+    return about.window if cap is None else min(cap, about.window)
+
+
+def caller_of(config: Config, session: Session, terms: Terms, workspace: Path, about: ModelAbout) -> Caller:
+    """Someone in a session, as tools and their policy see them, outside any turn."""
+    settings = config.agent(terms.agent_id)
+    child = parse_key(session.key).is_subagent
+    return Caller(
+        config=config,
+        settings=settings,
+        agent_id=terms.agent_id,
+        session=session,
+        turn_id="",
+        workspace=workspace,
+        chat=Chat.of(session.key, session.chat_type),
+        provider=about.ref.provider,
+        model=about.ref.model,
+        window=window_of(settings, about),
+        images=about.images,
+        owner=terms.owner,
+        sender=terms.sender,
+        channel=terms.channel or session.channel,
+        subagent=child,
+        depth=int((session.meta or {}).get("depth", 1 if child else 0)),
+    )
+
+
+class Planner:
+    """Settles how attempts are run; keeps the list of skills while what it is made from stays the same."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._listed: dict[str, _Listed] = {}
+
+    async def plan(self, turn: Turn, session: Session, terms: Terms) -> Plan:
+        """Everything but the calls. Continuity that cannot be had costs the block, never the turn."""
+        parts, config = self._parts, self._parts.config()
+        settings = config.agent(terms.agent_id)
+        own = session.meta or {}
+        timeout = terms.timeout_seconds or settings.timeout_seconds
+        return Plan(
+            turn=turn,
+            session=session,
+            terms=terms,
+            config=config,
+            settings=settings,
+            policy=policy_of(config, terms.agent_id),
+            workspace=parts.workspace(terms.agent_id),
+            refs=tuple(parts.models.choice(settings, terms.model or own.get("model"))),
+            thinking=terms.thinking or own.get("thinking") or settings.thinking_default,
+            timeout_seconds=float(timeout),
+            citations=config.memory_for(terms.agent_id).citations,
+            instructions=await parts.threads(self._instructions, config, settings, terms, session),
+            volatile=(
+                *await _continuity(parts, config, turn, session, terms),
+                *(await parts.threads(self._shown, turn, session, terms) if parts.hooks else ()),
+            ),
+        )
+
+    def _shown(self, turn: Turn, session: Session, terms: Terms) -> tuple[Text, ...]:
+        with self._parts.store.read() as tx:
+            return tuple(text for hook in self._parts.hooks for text in hook.shown(tx, turn, session, terms))
+
+    def _instructions(
+        self, config: Config, settings: AgentEntry, terms: Terms, session: Session
+    ) -> tuple[Text, ...]:
+        """Stable from turn to turn: nothing here depends on the clock, the question or the model."""
+        facts = [
+            f"Agent: {terms.agent_id}" + (f" ({settings.name})" if settings.name else ""),
+            f"Session: {session.key}",
+            f"Workspace: {self._parts.workspace(terms.agent_id)}",
+        ]
+        if session.channel:
+            facts.append(f"Channel: {session.channel}")
+        found = [Text("base", words.BASE), Text("runtime", "\n".join(facts))]
+        if terms.system_prompt:
+            found.append(Text("occasion", terms.system_prompt))
+        listed = "" if terms.occasion is Occasion.FLUSH else self._skills(config, terms.agent_id)
+        return (*found, *([Text("skills", listed, source="skills")] if listed else []))
+
+    def _skills(self, config: Config, agent_id: str) -> str:
+        """Made anew when a skill or the config changed, and now and then for what the machine offers them."""
+        if self._parts.skills is None:
+            return ""
+        room = self._parts.skills()
+        skills, now = room.found(agent_id).skills, self._parts.store.clock.now()
+        kept = self._listed.get(agent_id)
+        fresh = kept is not None and kept.config is config and 0 <= now - kept.at < _SKILLS_KEPT_MS
+        if kept is None or not fresh or kept.skills != skills:
+            kept = self._listed[agent_id] = _Listed(config, skills, now, room.prompt(agent_id).text)
+        return kept.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    config: Config
+    skills: tuple[Skill, ...]
+    at: int
+    text: str
+
+
+async def _continuity(
+    parts: Parts, config: Config, turn: Turn, session: Session, terms: Terms
+) -> tuple[Text, ...]:
+    """The board's block for the carrier: words of many sessions, so none of them is the user's own."""
+    options = config.board
+    wanted = options.enabled and options.integration_level == "full" and options.context_augment
+    if parts.board is None or not wanted or terms.occasion is not Occasion.MESSAGE:
+        return ()
+    board = parts.board
+
+    def build() -> str:
+        ask = ContextAsk(
+            q=_question(parts, turn, terms),
+            sight=Sight(session_key=session.key),
+            mode=options.context_mode,
+            include_pending=options.include_pending,
+            max_chars=options.context_max_chars,
+        )
+        return board().continuity.build(ask).block
+
+    limit = options.context_fetch_timeout_ms / 1000 + _GRACE_SECONDS
+    try:
+        block = await asyncio.wait_for(parts.threads(build), limit)
+    except (HoldfastError, TimeoutError, OSError) as error:
+        log.warning("the continuity block is left out of turn %s: %s", turn.id, error)
+        return ()
+    return (Text("continuity", block, Trust.OTHER_SESSION, "board/continuity"),) if block else ()
+
+
+def _question(parts: Parts, turn: Turn, terms: Terms) -> str:
+    if turn.input_id is None:
+        return terms.prompt or ""
+    with parts.store.read() as tx:
+        return entries.get(tx, turn.input_id).content

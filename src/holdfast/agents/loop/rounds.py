@@ -1,0 +1,129 @@
+"""Running what a model asked for: side by side where nothing changes, else one by one, each noted before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import TypeAlias
+
+from holdfast.agents.loop import words
+from holdfast.agents.loop.approving import ApprovalNews
+from holdfast.agents.loop.journal import Journal, not_run
+from holdfast.agents.loop.parts import Parts, Toolset
+from holdfast.agents.loop.telling import Teller
+from holdfast.agents.models.types import ModelReply
+from holdfast.agents.tools.events import ToolEvent
+from holdfast.agents.tools.types import Caller, Effect
+from holdfast.context import Message, ToolCall, ToolResult
+from holdfast.errors import NotFound
+from holdfast.log import Tx
+
+Write: TypeAlias = Callable[[Tx], list[Message]]
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of one attempt. `ended` is set when a tool asked for the end of the turn."""
+
+    parts: Parts
+    journal: Journal
+    teller: Teller
+    most: int
+    count: int = 0
+    ended: bool = False
+    refused: bool = False
+    _ending: set[str] = field(default_factory=set)
+
+    async def run(self, reply: ModelReply, caller: Caller) -> None:
+        """Give every call of the reply its result, in the log."""
+        self.count += 1
+        refusal = self._refusal(reply)
+        if refusal is not None:
+            refused = _none_run(reply.calls, refusal)
+            await self._write(partial(self.journal.whole_round, reply=reply, results=refused))
+            return
+        batches = batched(reply.calls, self.parts.tools)
+        if len(batches) == 1 and not batches[0].noted:
+            results = await self._run(caller, batches[0].calls)
+            await self._write(partial(self.journal.whole_round, reply=reply, results=results))
+        else:
+            await self._one_by_one(reply, caller, batches)
+        self.ended = bool(self._ending)
+
+    def _refusal(self, reply: ModelReply) -> str | None:
+        if reply.finish == "length":
+            return words.CUT
+        if self.count > self.most:
+            self.refused = True
+            return words.over_the_limit(self.most)
+        return None
+
+    async def _one_by_one(self, reply: ModelReply, caller: Caller, batches: Sequence[Batch]) -> None:
+        """A call that must not be repeated is noted in the transaction before it; the user may cut in."""
+        said = await self._write(partial(self.journal.reply, reply=reply, began=batches[0].to_note))
+        for number, batch in enumerate(batches):
+            why = words.STEERED if said else (words.NEVER_BEGUN if self._ending else None)
+            if why is not None:
+                rest = _none_run([call for later in batches[number:] for call in later.calls], why)
+                await self._write(partial(self.journal.results, results=rest))
+                return
+            results = await self._run(caller, batch.calls)
+            following = batches[number + 1].to_note if number + 1 < len(batches) else ()
+            said = await self._write(partial(self.journal.results, results=results, began=following))
+
+    async def _run(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        news = ApprovalNews(self.parts, caller, self.teller)
+        async with news.told():
+            return await self.parts.tools.run_all(caller, calls, self._on_event)
+
+    def _on_event(self, event: ToolEvent) -> None:
+        if event.ends_turn:
+            self._ending.add(event.call_id)
+        self.teller.tool(event)
+
+    async def _write(self, work: Write) -> list[Message]:
+        def write() -> list[Message]:
+            said = self.parts.store.run(work)
+            self.teller.write_steps()
+            return said
+
+        said = await self.parts.threads(write)
+        for message in said:
+            self.teller.lifecycle("steered", text=message.text[:200])
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Calls that run together; a noted one stands alone."""
+
+    calls: tuple[ToolCall, ...]
+    noted: bool
+
+    @property
+    def to_note(self) -> tuple[ToolCall, ...]:
+        return self.calls if self.noted else ()
+
+
+def batched(calls: Sequence[ToolCall], tools: Toolset) -> list[Batch]:
+    """Neighbours that change nothing together, every other call by itself, in the order of the reply."""
+    made: list[Batch] = []
+    for noted, group in groupby(calls, lambda call: needs_note(call.name, tools)):
+        found = tuple(group)
+        made += [Batch((call,), noted) for call in found] if noted else [Batch(found, noted)]
+    return made
+
+
+def needs_note(name: str, tools: Toolset) -> bool:
+    """Whether a call must never be repeated unasked: it changes something, and twice is not once."""
+    try:
+        tool = tools.get(name)
+    except NotFound:
+        return False
+    return tool.effect is not Effect.NONE and not tool.repeatable
+
+
+def _none_run(calls: Sequence[ToolCall], why: str) -> list[ToolResult]:
+    return [not_run(call, why) for call in calls]

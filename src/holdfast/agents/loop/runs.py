@@ -1,0 +1,198 @@
+"""Runs, as the rest of Holdfast asks for them: accepted at once, followed, waited for, stopped, resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.agents.commands import Commands, standard_commands
+from holdfast.agents.loop import after
+from holdfast.agents.loop.accepting import Taken, take_in
+from holdfast.agents.loop.addressing import Address, address
+from holdfast.agents.loop.asks import Accepted, Ask
+from holdfast.agents.loop.desk import Desk
+from holdfast.agents.loop.events import Hub, RunEvent
+from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.status import RunStatus, status_of
+from holdfast.agents.loop.turn import TurnLoop
+from holdfast.agents.loop.watching import EndWatch
+from holdfast.log import Session, Tx, agenda, turns
+from holdfast.log.agenda import Runner
+
+GRACE_SECONDS: Final = 2.0
+
+
+class Runs:
+    """One for a store and process. `register` hands its work to the agenda's runner."""
+
+    def __init__(self, parts: Parts, *, commands: Commands | None = None) -> None:
+        self.parts = parts
+        self.hub = Hub(parts.store.clock)
+        self._watch = EndWatch(parts.store, parts.threads)
+        self.loop = TurnLoop(parts, self.hub, self._watch.look)
+        self.commands = standard_commands() if commands is None else commands
+        self._desk = Desk(parts, self.commands, self)
+        self._runner: Runner | None = None
+
+    def kind(self) -> agenda.Kind:
+        """How turns are run."""
+        return self.loop.kind()
+
+    def register(self, runner: Runner) -> None:
+        """Have this runner run turns and what follows from them."""
+        runner.register(turns.KIND, self.kind())
+        runner.register(after.KIND, self.loop.after_kind())
+        self._runner = runner
+
+    async def accept(self, ask: Ask) -> Accepted:
+        """Store a message and promise its turn; a command is answered at once. A repeat changes nothing."""
+        config = self.parts.config()
+        to = address(ask, config)
+        if ask.external and ask.commands:
+            answered = await self._desk.answer(ask, to)
+            if isinstance(answered, Accepted):
+                return answered
+            ask = answered
+        taken = await self.parts.threads(self._take_in, ask, to)
+        if taken.stop is not None:
+            await self._stop_item(taken.stop, "another message took its place")
+        if taken.accepted.created and not taken.accepted.joined:
+            self.hub.open(taken.accepted.run_id)
+        return taken.accepted
+
+    async def steer(self, ask: Ask) -> Accepted:
+        """A message for the turn that runs; if none does any more, it is a turn of its own."""
+        return await self.accept(replace(ask, mode="steer"))
+
+    def accept_in(self, tx: Tx, ask: Ask) -> Accepted:
+        """The same within a transaction of the caller's, for rooms that ask for turns themselves."""
+        config = self.parts.config()
+        return take_in(tx, ask, address(ask, config), config, self.parts.hooks).accepted
+
+    async def status(self, run_id: str) -> RunStatus:
+        return await self.parts.threads(self._status, run_id)
+
+    async def wait(self, run_id: str, timeout: float | None = None) -> RunStatus:
+        """The run once it has ended, wherever it runs; as it stands if it has not in that time."""
+        try:
+            return await asyncio.wait_for(self._watch.ended(run_id), timeout)
+        except TimeoutError:
+            return await self.status(run_id)
+
+    async def cancel(self, run_id: str, *, reason: str = "cancelled") -> RunStatus:
+        """Stop a run: at once if it waits or runs here, within a third of a lease if it runs elsewhere."""
+        turn = await self.parts.threads(self._turn, run_id)
+        if turn.agenda_id is not None and not turn.status.ended:
+            await self._stop_item(turn.agenda_id, reason)
+        return await self.status(run_id)
+
+    async def resume(self, run_id: str) -> RunStatus:
+        """Go on with an interrupted turn, because someone asked for it."""
+        await self.parts.threads(self._resume, run_id)
+        self.hub.open(run_id)
+        return await self.status(run_id)
+
+    async def stop_session(self, session: Session) -> int:
+        """Stop what runs in a session and what waits there; how many turns that were."""
+        items = await self.parts.threads(self._live_items, session.key)
+        for item in items:
+            await self._stop_item(item.id, "stopped")
+        return len(items)
+
+    async def subscribe(self, run_id: str) -> AsyncGenerator[RunEvent]:
+        """What a run has said so far, then what it says, to its end; one elsewhere tells the end alone."""
+        status = await self.status(run_id)
+        if not self.hub.knows(run_id):
+            if status.ended:
+                for event in _told_after(status, 0):
+                    yield event
+                return
+            self.hub.open(run_id)
+        async with aclosing(self._followed(run_id)) as events:
+            async for event in events:
+                yield event
+
+    async def _followed(self, run_id: str) -> AsyncGenerator[RunEvent]:
+        """Live events until the end; where the end is known from the log alone, it is told from there."""
+        over = asyncio.ensure_future(self._watch.ended(run_id))
+        seq = 0
+        try:
+            async with aclosing(self.hub.follow(run_id)) as live:
+                while (event := await _next(live, over, GRACE_SECONDS if seq else 0.0)) is not None:
+                    seq = event.seq
+                    yield event
+                    if event.final:
+                        return
+            for event in _told_after(await over, seq):
+                yield event
+        finally:
+            over.cancel()
+
+    def _take_in(self, ask: Ask, to: Address) -> Taken:
+        config = self.parts.config()
+        return self.parts.store.run(lambda tx: take_in(tx, ask, to, config, self.parts.hooks))
+
+    async def _stop_item(self, item_id: str, reason: str) -> None:
+        """Through the runner, which stops a handler that is here; else by a mark that its owner will see."""
+        try:
+            if self._runner is not None:
+                await self._runner.cancel(item_id, reason=reason)
+            else:
+                await self.parts.threads(self._mark_cancelled, item_id, reason)
+        except agenda.IllegalTransition:
+            return  # it ended by itself meanwhile
+        finally:
+            self._watch.look()
+
+    def _mark_cancelled(self, item_id: str, reason: str) -> None:
+        with self.parts.store.write() as tx:
+            item = agenda.cancel(tx, item_id, reason=reason)
+            if item.status is agenda.Status.CANCELLED:
+                self.loop.cut_off(tx, item)
+
+    def _resume(self, run_id: str) -> None:
+        with self.parts.store.write() as tx:
+            turns.resume(tx, turns.get(tx, run_id))
+
+    def _live_items(self, session_key: str) -> list[agenda.Item]:
+        with self.parts.store.read() as tx:
+            return agenda.listing(tx, kinds=[turns.KIND], lane=session_key)
+
+    def _turn(self, run_id: str) -> turns.Turn:
+        with self.parts.store.read() as tx:
+            return turns.get(tx, run_id)
+
+    def _status(self, run_id: str) -> RunStatus:
+        with self.parts.store.read() as tx:
+            return status_of(tx, run_id)
+
+
+async def _next(
+    live: AsyncGenerator[RunEvent], over: asyncio.Future[RunStatus], grace: float
+) -> RunEvent | None:
+    """The next live event; None if the run is over and says nothing more here."""
+    following = asyncio.ensure_future(anext(live))
+    both: set[asyncio.Future[Any]] = {following, over}
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            await asyncio.wait({following}, timeout=grace)
+        return following.result() if following.done() else None
+    finally:
+        if not following.done():
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def _told_after(status: RunStatus, seq: int) -> list[RunEvent]:
+    """A run's end as the log tells it, for those who were not there."""
+    at = status.ended_at or status.accepted_at
+    data: dict[str, Any] = {"status": status.status.value, "text": status.reply or ""}
+    data |= {"model": status.model, "usage": dict(status.usage), "replayed": True}
+    if status.ok or status.status.value == "cancelled":
+        return [RunEvent(status.run_id, seq + 1, "lifecycle", {"phase": "end", **data}, at)]
+    data |= {"error": status.error, "resumable": status.resumable}
+    return [RunEvent(status.run_id, seq + 1, "lifecycle", {"phase": "error", **data}, at)]

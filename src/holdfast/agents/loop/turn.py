@@ -1,0 +1,279 @@
+"""The handler of a turn: from the agenda's item to a committed reply, and what follows from it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from opentelemetry import trace
+
+from holdfast.agents.loop import finishing, hooks, words
+from holdfast.agents.loop.after import AfterWork
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.calling import Calling
+from holdfast.agents.loop.events import Hub
+from holdfast.agents.loop.journal import Journal
+from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.planning import Plan, Planner
+from holdfast.agents.loop.rounds import Rounds
+from holdfast.agents.loop.telling import Teller
+from holdfast.agents.models.types import ModelReply
+from holdfast.context import Message, Occasion, Trust, UserMessage, is_silent
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.log import Turn, Tx, agenda, to_the_end, turns
+from holdfast.log.turns import Committed
+
+log = logging.getLogger(__name__)
+tracer = trace.get_tracer("holdfast")
+
+T = TypeVar("T")
+NUDGE: Final = UserMessage(text=words.EMPTY, trust=Trust.OPERATOR, source="holdfast")
+
+
+class TurnLoop:
+    """Runs turns. One serves all sessions; the agenda sees to it that a session has one at a time."""
+
+    def __init__(self, parts: Parts, hub: Hub, ended: Callable[[], None] = lambda: None) -> None:
+        self._parts = parts
+        self._hub = hub
+        self._ended = ended
+        self._planner = Planner(parts)
+        self._after = AfterWork(parts)
+
+    def kind(self) -> agenda.Kind:
+        limit = self._parts.config().agents.defaults.max_concurrent
+        return agenda.Kind(self.run, limit=limit, on_interrupt=self.cut_off)
+
+    def cut_off(self, tx: Tx, item: agenda.Item) -> None:
+        """An attempt ended by no doing of its own, or a turn was cancelled before it ran."""
+        finishing.cut_off(tx, item, self._parts.hooks, self._parts.config().default_agent_id)
+
+    def after_kind(self) -> agenda.Kind:
+        return self._after.kind()
+
+    async def run(self, job: agenda.Job) -> None:
+        """One attempt. However it ends, the item ends with it, or the runner ends both."""
+        turn_id = str(job.item.payload["turnId"])
+        self._hub.open(turn_id)
+        with tracer.start_as_current_span("holdfast.turn") as span:
+            span.set_attribute("holdfast.turn_id", turn_id)
+            attempt = _Attempt(self._parts, self._hub, self._planner, job)
+            try:
+                done = await attempt.run(turn_id)
+            finally:
+                self._ended()
+            span.set_attribute("holdfast.committed", done is not None)
+        if done is not None and attempt.calling is not None:
+            await self._after.consider(done.turn, attempt.calling)
+
+
+class _Attempt:
+    """One attempt of one turn."""
+
+    def __init__(self, parts: Parts, hub: Hub, planner: Planner, job: agenda.Job) -> None:
+        self._parts = parts
+        self._hub = hub
+        self._planner = planner
+        self._job = job
+        self.terms = Terms(agent_id="")
+        self.calling: Calling | None = None
+
+    async def run(self, turn_id: str) -> Committed | None:
+        parts = self._parts
+        journal = await parts.threads(self._begin, turn_id)
+        teller = Teller(self._hub, turn_id, journal.session.id, parts.debug)
+        turn = journal.turn
+        teller.lifecycle("start", sessionKey=turn.session_key, turn=turn.number, attempt=turn.attempt)
+        teller.step("turn.start", turn=turn.number, attempt=turn.attempt, trigger=turn.trigger)
+        try:
+            settled = await self._planner.plan(turn, journal.session, self.terms)
+            done = await limited(self._work(settled, journal, teller), settled.timeout_seconds, parts.sleep)
+        except asyncio.CancelledError:
+            await self._stopped(journal, teller)
+            raise
+        except HoldfastError as error:
+            await self._failed(journal, teller, error)
+            return None
+        except Exception as error:  # a fault of ours is not retried, since tools may have run: it is logged
+            log.exception("turn %s failed", turn_id)
+            fault = Unavailable(f"the turn failed through a fault: {type(error).__name__}", code="turn_fault")
+            await self._failed(journal, teller, fault)
+            return None
+        finally:
+            parts.tools.forget(turn_id)
+        self._tell_end(teller, done)
+        await parts.threads(teller.write_steps)
+        return done
+
+    def _begin(self, turn_id: str) -> Journal:
+        config = self._parts.config
+
+        def write(tx: Tx) -> Journal:
+            turn = turns.get(tx, turn_id)
+            kept = (turn.meta or {}).get(finishing.ASK) or {}
+            self.terms = Terms.read(kept, config().default_agent_id)
+            journal = Journal.begin(tx, turn, self.terms.agent_id, lambda: config().board)
+            for hook in self._parts.hooks:
+                hook.begun(tx, journal.turn, journal.session, self.terms)
+            journal.listen(tx)
+            return journal
+
+        return self._parts.store.run(write)
+
+    async def _work(self, settled: Plan, journal: Journal, teller: Teller) -> Committed:
+        """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
+        self.calling = calling = Calling(self._parts, settled, journal, teller, self._cancelled)
+        rounds = Rounds(self._parts, journal, teller, settled.settings.max_tool_rounds)
+        nudge: Message | None = None
+        while True:
+            reply = await calling.ask(nudge)
+            last: ModelReply | None = reply
+            if reply.calls and not rounds.refused:
+                nudge = None
+                assert calling.about is not None
+                await rounds.run(reply, settled.caller(calling.about, self._cancelled))
+                if not rounds.ended:
+                    continue
+                last = None
+            elif not reply.text.strip():
+                if nudge is None:
+                    nudge = NUDGE
+                    continue
+                _require_words(journal)
+                last = None
+            elif settled.terms.occasion is Occasion.FLUSH and is_silent(reply.text):
+                last = None
+            heard = hooks.listen(self._parts.hooks, "" if last is None else last.text, self.terms)
+            words_left = None if last is None or not heard.text.strip() else _last_words(last, heard.text)
+            done = await self._parts.threads(self._commit, journal, calling, words_left, heard.signals)
+            nudge = None
+            if done is not None:
+                return done
+
+    def _commit(
+        self,
+        journal: Journal,
+        calling: Calling,
+        reply: ModelReply | None,
+        signals: Mapping[str, Any],
+    ) -> Committed | None:
+        def write(tx: Tx) -> Committed | None:
+            done = finishing.commit(tx, journal, calling, self.terms, reply, self._job)
+            if done is not None:
+                self._tell_hooks(tx, journal, calling, done, signals)
+            return done
+
+        return self._parts.store.run(write)
+
+    def _tell_hooks(
+        self, tx: Tx, journal: Journal, calling: Calling, done: Committed, signals: Mapping[str, Any]
+    ) -> None:
+        said = [entry.content for entry in done.entries if entry.id == done.turn.reply_id]
+        end = hooks.TurnEnd(
+            turn=done.turn,
+            session=journal.session,
+            terms=self.terms,
+            said=said[-1] if said else "",
+            tools=journal.called,
+            pressure=None if calling.built is None else calling.built.pressure,
+            signals=signals,
+        )
+        for hook in self._parts.hooks:
+            hook.committed(tx, end)
+
+    async def _failed(self, journal: Journal, teller: Teller, error: HoldfastError) -> None:
+        def write(tx: Tx) -> Turn | None:
+            ended = finishing.fail(tx, journal, self.terms, error, self._job)
+            if ended is not None:
+                self._tell_failed(tx, journal, ended)
+            return ended
+
+        if await self._parts.threads(self._parts.store.run, write) is None:
+            return  # it was committed or cancelled just before; that end is the one to be told
+        log.warning("turn %s failed: %s", journal.turn.id, error.message)
+        teller.step("turn.end", status="failed", error=error.message, code=error.code)
+        teller.lifecycle("error", status="failed", error=error.message, code=error.code, hint=error.hint)
+        await self._parts.threads(teller.write_steps)
+
+    async def _stopped(self, journal: Journal, teller: Teller) -> None:
+        """Cut off from outside: by someone who asked for it, or because this process ends."""
+        if not self._job.item.cancel_requested:
+            teller.lifecycle("interrupted")
+            return
+        said = teller.saying
+        if not await to_the_end(self._parts.threads(self._cancel, journal, said)):
+            return
+        teller.step("turn.end", status="cancelled")
+        teller.lifecycle("end", status="cancelled", text=said)
+        await to_the_end(self._parts.threads(teller.write_steps))
+
+    def _cancel(self, journal: Journal, said: str) -> bool:
+        """End the turn as asked, if it has not ended. What the user saw of a reply stays in the log."""
+
+        def write(tx: Tx) -> None:
+            if said.strip():
+                journal.partial(tx, said)
+            self._tell_failed(tx, journal, finishing.stop(tx, journal, self._job))
+
+        try:
+            self._parts.store.run(write)
+        except HoldfastError as error:
+            log.info("turn %s had ended before it was cancelled: %s", journal.turn.id, error.message)
+            return False
+        return True
+
+    def _tell_failed(self, tx: Tx, journal: Journal, turn: Turn) -> None:
+        end = hooks.TurnEnd(turn=turn, session=journal.session, terms=self.terms, tools=journal.called)
+        for hook in self._parts.hooks:
+            hook.failed(tx, end)
+
+    def _tell_end(self, teller: Teller, done: Committed) -> None:
+        turn = done.turn
+        replies = [e.content for e in done.entries if e.id == turn.reply_id]
+        text = replies[-1] if replies else ""
+        usage = dict(turn.usage or {})
+        teller.step("turn.end", status="committed", usage=usage, model=turn.model)
+        finish = (turn.meta or {}).get("finish")
+        teller.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, finish=finish)
+
+    def _cancelled(self) -> bool:
+        return self._job.item.cancel_requested
+
+
+async def limited(
+    work: Coroutine[Any, Any, T], seconds: float, sleep: Callable[[float], Awaitable[None]]
+) -> T:
+    """The work, for as long as a run may take; whoever cancels this cancels the work."""
+    task = asyncio.ensure_future(work)
+    clock = asyncio.ensure_future(sleep(seconds))
+    try:
+        await asyncio.wait({task, clock}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Unavailable(
+            f"the turn took longer than {seconds:g} seconds",
+            code="turn_timeout",
+            hint="Raise agents.defaults.timeoutSeconds, or ask for less at a time.",
+        )
+    finally:
+        for each in (task, clock):
+            each.cancel()
+        await asyncio.gather(task, clock, return_exceptions=True)
+
+
+def _require_words(journal: Journal) -> None:
+    """A model that says nothing twice is at its end; if it said nothing all the while, that is a failure."""
+    if journal.said_id is None:
+        raise Unavailable(
+            "the model gave an empty answer twice",
+            code="empty_reply",
+            hint="Ask again, or use another model.",
+        )
+
+
+def _last_words(reply: ModelReply, text: str) -> ModelReply:
+    """What is kept of the last words; calls after the limit are left out, as nothing answers them."""
+    return reply if reply.text == text and not reply.calls else replace(reply, text=text, calls=())

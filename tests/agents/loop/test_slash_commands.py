@@ -1,0 +1,192 @@
+"""Slash commands: answered at once, recorded, and never shown to a model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from loop_stage import Stage, ask, staged
+
+from builders import soon
+from holdfast.agents.approvals import ApprovalRequest, allowlist, requests
+from holdfast.log import Store, Threads, turns
+from holdfast.testing import Call, Say, Used
+
+
+async def command(stage: Stage, text: str, **fields: Any) -> str:
+    accepted = await stage.runs.accept(ask(text, **fields))
+    assert accepted.reply is not None, text
+    return accepted.reply
+
+
+def test_commands_about_the_session_answer_without_a_model(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(
+            sqlite_store, threads, tmp_path, [Say("Yes.", used=Used(1200, 30)), Say("Two.")]
+        ) as stage:
+            assert "No model has been called" in await command(stage, "/context")
+            await stage.say("hello")
+            told = await command(stage, "/status", key="c1")
+            assert "scripted/scripted" in told
+            assert "1,230 of 128,000" in told
+            assert await command(stage, "/status", key="c1") == told
+            assert "in 1,200, out 30" in await command(stage, "/usage")
+            assert "$0.0013" in await command(stage, "/usage")
+            assert "AGENTS.md" in await command(stage, "/context")
+            assert "/compact" in await command(stage, "/help")
+            assert await command(stage, "/compact") == "There is nothing to compact yet."
+            assert "look" in await command(stage, "/tools")
+            assert "owner" in await command(stage, "/whoami")
+            assert len(stage.server.requests) == 1
+            await stage.say("go on")
+            assert not any("/status" in str(m.get("content")) for m in stage.server.requests[1].messages)
+            recorded = [e for e in stage.log() if e.content in ("/status", told)]
+            assert [(e.type, e.status, e.role) for e in recorded] == [
+                ("system", "classified", "user"),
+                ("system", "classified", "assistant"),
+            ]
+
+    asyncio.run(main())
+
+
+def test_a_new_session_begins_by_command_and_takes_the_choices_of_the_old_with_it_never(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(
+            sqlite_store, threads, tmp_path, [Say("One."), Say("Two."), Say("Three.")]
+        ) as stage:
+            await stage.say("hello")
+            old = stage.session().id
+            assert "scripted/other" in await command(stage, "/model scripted/other")
+            assert "scripted/other" in await command(stage, "/models")
+            assert (await stage.say("again")).model == "scripted/other"
+            assert await command(stage, "/think high") == "Thinking: high, until the next /new."
+            assert "high" in await command(stage, "/think")
+            assert "no such level" in await command(stage, "/think hardest")
+            assert await command(stage, "/new") == "A new session has begun."
+            assert stage.session().id != old
+            assert await command(stage, "/model") == "Model: scripted/scripted"
+            assert (await stage.say("and now")).model == "scripted/scripted"
+            assert "not a model" in await command(stage, "/model nonsense")
+
+    asyncio.run(main())
+
+
+def test_a_stranger_resets_and_stops_nothing(sqlite_store: Store, threads: Threads, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("One."), Say("Two.")]) as stage:
+            await stage.say("hello")
+            here = stage.session().id
+            for text in ("/new", "/stop", "/model scripted/other", "/compact"):
+                assert "for the owner alone" in await command(stage, text, owner=False)
+            assert (await stage.say("/new words", owner=False)).reply == "Two."
+            assert stage.session().id == here
+            assert stage.server.requests[1].last_text == "/new words"
+
+    asyncio.run(main())
+
+
+def test_stop_ends_what_runs_and_what_waits(sqlite_store: Store, threads: Threads, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Call("wait")]) as stage:
+            first = await stage.runs.accept(ask("one"))
+            await soon(stage.begun.wait())
+            second = await stage.runs.accept(ask("two", mode="queue"))
+            assert "under way" in await command(stage, "/compact")
+            assert await command(stage, "/stop") == "Stopped 2 turns."
+            ends = [(await soon(stage.runs.wait(r.run_id))).status for r in (first, second)]
+            assert ends == ["cancelled", "cancelled"]
+            assert await command(stage, "/stop") == "Nothing was running."
+
+    asyncio.run(main())
+
+
+def test_approvals_are_given_and_refused_by_command(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    def wanted(text: str) -> str:
+        request = ApprovalRequest(
+            agent_id="main", tool="exec", command=text, arguments={"command": text}, reason="ask"
+        )
+        with sqlite_store.write() as tx:
+            return requests.request(tx, request, lasts_ms=60_000).id
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path) as stage:
+            assert "nothing waits" in await command(stage, "/approve")
+            first = wanted("make test")
+            assert "for the owner alone" in await command(stage, "/approve", owner=False)
+            assert await command(stage, "/approve", sender="ann") == "Approved: make test"
+            second, third = wanted("make all"), wanted("make docs")
+            assert "2 calls wait" in await command(stage, "/deny")
+            assert await command(stage, f"/deny {second}") == "Denied: make all"
+            assert await command(stage, "/approve always make *") == "Approved for good: make docs"
+            with sqlite_store.read() as tx:
+                states = {
+                    a.id: (a.status, a.decided_by) for a in requests.get_many(tx, [first, second, third])
+                }
+                assert states == {
+                    first: ("approved", "ann"),
+                    second: ("denied", "owner"),
+                    third: ("approved", "owner"),
+                }
+                assert "make *" in [one.pattern for one in allowlist.listing(tx, "main")]
+
+    asyncio.run(main())
+
+
+def test_a_skill_is_called_by_its_name_through_the_agent_or_straight_to_its_tool(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    def skill(name: str, head: str = "") -> None:
+        folder = tmp_path / "workspace" / "skills" / name
+        folder.mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: For the {name}.\n{head}---\nDo it well.\n"
+        (folder / "SKILL.md").write_text(text)
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("Tidied.")]) as stage:
+            skill("tidy-up")
+            skill("direct", "command-dispatch: tool\ncommand-tool: act\n")
+            assert (await stage.say("/tidy_up the desk")).reply == "Tidied."
+            sent = stage.server.requests[0].last_text
+            assert "the desk" in sent
+            assert "skill tidy-up" in sent
+            assert await command(stage, "/direct the lamp") == "done the lamp"
+            assert await command(stage, "/skill direct the door") == "done the door"
+            assert stage.ran == ["act the lamp", "act the door"]
+            assert "/tidy_up — For the tidy-up." in await command(stage, "/skill")
+            assert "no skill" in await command(stage, "/skill nope")
+
+    asyncio.run(main())
+
+
+def test_what_only_looks_like_a_command_goes_to_the_model(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("A path."), Say("As asked.")]) as stage:
+            assert (await stage.say("/etc/passwd is what?")).reply == "A path."
+            assert (await stage.say("/status", commands=False)).reply == "As asked."
+
+    asyncio.run(main())
+
+
+def test_a_command_is_a_run_that_can_be_waited_for_and_followed(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path) as stage:
+            accepted = await stage.runs.accept(ask("/whoami"))
+            status = await stage.runs.wait(accepted.run_id)
+            assert (status.ok, status.reply) == (True, accepted.reply)
+            events = await stage.events(accepted.run_id)
+            assert events[-1].data["text"] == accepted.reply
+            with sqlite_store.read() as tx:
+                assert turns.get(tx, accepted.run_id).trigger == "command"
+
+    asyncio.run(main())
