@@ -1,13 +1,18 @@
 """The continuity block and the board's search: what a request costs, and how that grows with the log.
 
     python bench/context.py                                # SQLite and PostgreSQL, 10,000 and 100,000 entries
-    python bench/context.py --sizes 10000 1000000 --engines sqlite
+    python bench/context.py --sizes 10000 --engines sqlite # half a minute
+    python bench/context.py --sizes 10000 1000000 --engines sqlite --stores /tmp/hf-bench
+
+A million entries take some seven minutes of CPU to write and index; `--stores` keeps what was built (on
+SQLite), so that the next run begins with measuring.
 
 Each store has 200 topics in 20 spaces, 400 tasks and sessions of 50 entries. A real gateway serves it over
 HTTP to one client; CPU is that of its process. No two requests are alike, so that no kept answer is given
 again, except in the line that says so. Only the static embedder serves, so that no other one catches up
-meanwhile. The embedder's time for the question is inside `full` and `search`
-and shown apart. `bare` is a FastAPI endpoint that returns a constant.
+meanwhile. The embedder's time for the question is inside `full` and `search` and shown apart. `bare` is a
+FastAPI endpoint that returns a constant: on a busy machine it costs more too, so that the ratio to it can be
+compared where milliseconds cannot.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -32,11 +38,14 @@ from holdfast.log import Classification, EntryDraft, EntryType, entries
 from holdfast.runtime import open_home
 
 TOPICS, SPACES, SESSION = 200, 20, 50
-BATCH = 1_000
+BATCH = 5_000
+TARGETS = {"context cheap": 3, "context full": 15, "search, 10 entries": 15, "search, as configured": 15}
 VOCABULARY = 20_000
+ROUNDS = 4
 OURS = """
 import sys, logging
 from holdfast.runtime import open_home
+logging.disable(logging.INFO)
 from holdfast.gateway import listen, serve
 hold = open_home(sys.argv[1], store_url=sys.argv[2] or None)
 sock = listen("127.0.0.1", 0)
@@ -68,7 +77,17 @@ def words(rng: random.Random, topic: int, count: int) -> str:
 
 
 def fill(home: Path, url: str | None, size: int) -> float:
-    """Write the board and the log and bring them into the index; the seconds that the index took."""
+    """Write the board and the log and bring them into the index; the CPU seconds that it took."""
+    done = home / "built"
+    if done.exists():
+        return 0.0
+    began = time.process_time()
+    _fill(home, url, size)
+    done.touch()
+    return time.process_time() - began
+
+
+def _fill(home: Path, url: str | None, size: int) -> None:
     rng = random.Random(7)
     home.mkdir(parents=True)
     (home / "holdfast.json").write_text('{"memory": {"search": {"embedding": {"providers": []}}}}')
@@ -94,11 +113,9 @@ def fill(home: Path, url: str | None, size: int) -> float:
             drafts = [_draft(rng, n, places) for n in range(begin, min(size, begin + BATCH))]
             with hold.store.write() as tx:
                 entries.load(tx, drafts)
-        began = time.perf_counter()
         while hold.memory.follow(200_000):
             pass
         hold.memory.index.flush()
-        return time.perf_counter() - began
 
 
 def _draft(rng: random.Random, n: int, places: list[tuple[str, str, str]]) -> EntryDraft:
@@ -140,23 +157,36 @@ def connected(port: int) -> Client:
 
 
 class Measured:
-    """CPU milliseconds a request, and the times as the client sees them."""
+    """CPU milliseconds a request in the best of some rounds, and the times as the client sees them."""
 
-    def __init__(self, cpu: float, times: list[float]) -> None:
-        self.cpu = cpu
+    def __init__(self, rounds: list[float], times: list[float]) -> None:
+        self.cpu = min(rounds)
         self.p50 = statistics.median(times) * 1000
         self.p95 = sorted(times)[int(len(times) * 0.95)] * 1000
 
 
-def measure(pid: int, client: Client, make: Callable[[int], bytes], count: int) -> Measured:
+def measure(pid: int, client: Client, make: Callable[[int], bytes], count: int, rounds: int = 1) -> Measured:
+    """On a shared machine others slow a round down, never speed it up: the best one is nearest the truth."""
     times: list[float] = []
-    before = cpu_seconds(pid)
-    for n in range(count):
-        began = time.perf_counter()
-        status, answer = client.send(make(n))
-        times.append(time.perf_counter() - began)
-        assert status == 200, answer[:300]
-    return Measured((cpu_seconds(pid) - before) * 1000 / count, times)
+    costs: list[float] = []
+    for first in range(0, rounds * count, count):
+        before = cpu_seconds(pid)
+        for n in range(first, first + count):
+            began = time.perf_counter()
+            status, answer = client.send(make(n))
+            times.append(time.perf_counter() - began)
+            assert status == 200, answer[:300]
+        costs.append((cpu_seconds(pid) - before) * 1000 / count)
+    return Measured(costs, times)
+
+
+def rest(pid: int) -> None:
+    """Wait until what a gateway does after its start is done."""
+    for _ in range(120):
+        before = cpu_seconds(pid)
+        time.sleep(0.5)
+        if cpu_seconds(pid) - before < 0.03:
+            return
 
 
 def asked(token: str, size: int) -> dict[str, Callable[[int], bytes]]:
@@ -174,13 +204,13 @@ def asked(token: str, size: int) -> dict[str, Callable[[int], bytes]]:
 
     return {
         "context cheap": lambda n: get(
-            "/api/context", q="ok", sessionKey=key(), mode="cheap", maxChars=2200 + n
+            "/api/context", q="ok", sessionKey=key(), mode="cheap", maxChars=2200 + n % 9000
         ),
         "context cheap, asked again": lambda n: get(
             "/api/context", q="ok", sessionKey="bench:1", mode="cheap"
         ),
         "context auto, short turn": lambda n: get(
-            "/api/context", q="ok", sessionKey=key(), maxChars=2200 + n
+            "/api/context", q="ok", sessionKey=key(), maxChars=2200 + n % 9000
         ),
         "context auto": lambda n: get("/api/context", q=question(), sessionKey=key()),
         "context full": lambda n: get("/api/context", q=question(), sessionKey=key(), mode="full"),
@@ -190,59 +220,74 @@ def asked(token: str, size: int) -> dict[str, Callable[[int], bytes]]:
     }
 
 
-def crowd(port: int, token: str, make: dict[str, Callable[[int], bytes]], seconds: float) -> str:
-    """Eight readers and one writer at once."""
-    counts: dict[int, int] = {}
-    lock = threading.Lock()
-    until = time.monotonic() + seconds
+class Crowd:
+    """Eight readers and one writer at once: what they are answered, how soon, and with recall or without."""
 
-    def note(status: int) -> None:
-        with lock:
-            counts[status] = counts.get(status, 0) + 1
+    def __init__(
+        self, port: int, token: str, make: dict[str, Callable[[int], bytes]], seconds: float
+    ) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.late = 0
+        self.times: list[float] = []
+        self._port, self._token, self._make = port, token, make
+        self._lock = threading.Lock()
+        self._until = time.monotonic() + seconds
+        workers = [threading.Thread(target=self._read, args=(n,)) for n in range(8)]
+        workers.append(threading.Thread(target=self._write))
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        self.rate = sum(self.statuses.values()) / seconds
 
-    def read(which: int) -> None:
-        client = Client(port)
+    def __str__(self) -> str:
+        told = ", ".join(f"{n} x {status}" for status, n in sorted(self.statuses.items()))
+        p95 = sorted(self.times)[int(len(self.times) * 0.95)] * 1000
+        return f"{self.rate:.0f} requests/s, p95 {p95:.0f} ms, {self.late} without recall: {told}"
+
+    def _send(self, client: Client, message: bytes) -> None:
+        began = time.perf_counter()
+        status, answer = client.send(message)
+        with self._lock:
+            self.times.append(time.perf_counter() - began)
+            self.statuses[status] += 1
+            self.late += b"left out of this turn" in answer
+
+    def _read(self, which: int) -> None:
+        client, n = Client(self._port), 0
         kinds = ("context cheap", "context auto", "context full", "search, 10 entries")
-        n = 0
-        while time.monotonic() < until:
-            note(client.send(make[kinds[(which + n) % 4]](which * 1000 + n % 900))[0])
+        while time.monotonic() < self._until:
+            self._send(client, self._make[kinds[(which + n) % 4]](which * 1000 + n % 900))
             n += 1
 
-    def write() -> None:
-        client, n = Client(port), 0
-        while time.monotonic() < until:
-            body = (
-                f'{{"content":"w{n}x said now","agentId":"user","source":{{"sessionKey":"live"}}}}'.encode()
-            )
-            note(client.send(request("POST", "/api/log", token, body))[0])
+    def _write(self) -> None:
+        client, n = Client(self._port), 0
+        while time.monotonic() < self._until:
+            said = f'{{"content":"w{n}x said now","agentId":"user","source":{{"sessionKey":"live"}}}}'
+            self._send(client, request("POST", "/api/log", self._token, said.encode()))
             n += 1
             time.sleep(0.05)
-
-    workers = [threading.Thread(target=read, args=(n,)) for n in range(8)] + [threading.Thread(target=write)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    told = ", ".join(f"{n} x {status}" for status, n in sorted(counts.items()))
-    return f"{sum(counts.values()) / seconds:.0f} requests/s: {told}"
 
 
 def run(engine: str, size: int, folder: Path, url: str | None, bare: float, count: int) -> dict[str, float]:
     home = folder / f"{engine}-{size}"
     took = fill(home, url, size)
-    print(f"\n{engine}, {size:,} entries (indexed in {took:.0f} s)", flush=True)
-    print(f"  {'':<30} {'CPU ms':>8} {'p50 ms':>8} {'p95 ms':>8} {'x bare':>8}")
+    print(f"\n{engine}, {size:,} entries (written and indexed in {took:.0f} CPU s)", flush=True)
+    print(f"  {'':<30} {'CPU ms':>8} {'p50 ms':>8} {'p95 ms':>8} {'x bare':>8} {'target':>8}")
     found: dict[str, float] = {}
     with serving(OURS, str(home), url or "") as (pid, (port, token)):
         client = connected(int(port))
+        rest(pid)
         for name, make in asked(token, size).items():
-            measure(pid, client, make, 5)
-            got = measure(pid, client, lambda n, make=make: make(n + 10), count)
+            measure(pid, client, make, 10)
+            got = measure(pid, client, lambda n, make=make: make(n + 10), count, ROUNDS)
             found[name] = got.cpu
-            ratio = got.cpu / bare if bare else 0.0
-            print(f"  {name:<30} {got.cpu:8.1f} {got.p50:8.1f} {got.p95:8.1f} {ratio:8.1f}", flush=True)
-        print(f"  eight readers and one writer: {crowd(int(port), token, asked(token, size), 4)}")
+            line = f"  {name:<30} {got.cpu:8.1f} {got.p50:8.1f} {got.p95:8.1f} {got.cpu / bare:8.1f}"
+            print(f"{line} {TARGETS.get(name, ''):>8}", flush=True)
+        crowd = Crowd(int(port), token, asked(token, size), 4)
+        print(f"  eight readers and one writer: {crowd}")
         print(f"  RSS {rss_mb(pid):.0f} MB", flush=True)
+    assert max(crowd.statuses) < 500, "the gateway failed under a crowd"
     return found
 
 
@@ -288,18 +333,22 @@ def main() -> None:
         "--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"]
     )
     parser.add_argument("--requests", type=int, default=40)
+    parser.add_argument(
+        "--stores", type=Path, help="keep the SQLite stores in this folder and use them again"
+    )
     given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="hf-bench-"))
+    scratch = Path(tempfile.mkdtemp(prefix="hf-bench-"))
     try:
         with serving(BARE) as (pid, (port,)):
             client = connected(int(port))
             plain = request("GET", "/api/context?q=hello&sessionKey=a", "")
             measure(pid, client, lambda n: plain, 50)
-            bare = measure(pid, client, lambda n: plain, 10 * given.requests).cpu
+            bare = measure(pid, client, lambda n: plain, 10 * given.requests, ROUNDS).cpu
         print(f"bare FastAPI endpoint: {bare:.2f} CPU ms; embedding a question: {embedding():.2f} CPU ms")
         grown: dict[str, list[dict[str, float]]] = {}
         for engine in given.engines:
-            with postgres(folder / "pg") if engine == "postgres" else nullcontext(_none) as database:
+            folder = given.stores if given.stores is not None and engine == "sqlite" else scratch
+            with postgres(scratch / "pg") if engine == "postgres" else nullcontext(_none) as database:
                 for size in given.sizes:
                     url = database(f"bench{size}")
                     grown.setdefault(engine, []).append(run(engine, size, folder, url, bare, given.requests))
@@ -308,7 +357,7 @@ def main() -> None:
             for name in steps[0]:
                 print(f"  {name:<30} {steps[-1][name] / max(0.01, steps[0][name]):8.2f} x")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@ Documents are synthetic: 25 words each, in 20 spaces and threads of 50. Words fo
 vocabulary whose commonest are English stop words; a third come from the few that belong to the
 thread's topic. Vectors (256 numbers) are sums of random word vectors, in which the words of a topic
 share a direction, as words that occur together do in a real embedder. Times are CPU milliseconds of
-this process (for PostgreSQL, which works in others, wall time); the embedder's time is not in them.
+this process, background merges included (for PostgreSQL, which works in others, wall time); the
+embedder's time is not in them. The index rate is given with the static embedder, which embeds every
+text, and without. "asked" is a whole `Memory.search` as an agent's tool calls it: reading the question,
+coverage, retention, ranking, snippets, and here the embedder too.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,13 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.config.memory import MemoryConfig
+from holdfast.memory import Memory
+from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter
+from holdfast.memory.embedders.base import EmbedderId, Vectors
+from holdfast.memory.embedders.static import StaticEmbedder
+from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine import Index
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.question import Query
@@ -45,7 +54,6 @@ TOPIC_WORDS = 40
 BATCH = 1_000
 QUESTIONS = 60
 FINGERPRINT = "stand-in:256"
-STATIC_RATE = 8_500
 CANDIDATES = Scoring().candidates
 SQLITE_VEC_LIMIT = 100_000
 TARGETS = {"scope": 5.0, "all": 15.0, "rate": 5_000.0, "rss": 1_024.0}
@@ -124,6 +132,8 @@ class Figures:
 
     size: int
     rate: float = 0.0
+    embedded_rate: float = 0.0
+    longest: float = 0.0
     analysis: float = 0.0
     rss: float = 0.0
     peak: float = 0.0
@@ -170,11 +180,18 @@ def ours(corpus: Corpus, folder: Path) -> Figures:
     gc.collect()
     before = rss_mb()
     reset_peak()
-    index = EmbeddedIndex(folder)
-    spent = 0.0
+    index, static = EmbeddedIndex(folder), StaticEmbedder()
+    spent, embedding = 0.0, 0.0
     for documents, vectors in corpus.batches():
+        began = time.perf_counter()
         spent += cpu(lambda d=documents, v=vectors: index.upsert(d, {FINGERPRINT: v}))
+        figures.longest = max(figures.longest, (time.perf_counter() - began) * 1000)
+        started = time.thread_time()
+        static.embed_documents([document.text for document in documents])
+        embedding += (time.thread_time() - started) * 1000
+    spent += cpu(index.settle)
     figures.rate = corpus.size / (spent / 1000)
+    figures.embedded_rate = corpus.size / ((spent + embedding) / 1000)
     sample = next(corpus.batches())[0]
     figures.analysis = cpu(lambda: [terms(d.text) for d in sample]) / len(sample)
     figures.peak = rss_mb("VmHWM") - before
@@ -186,6 +203,7 @@ def ours(corpus: Corpus, folder: Path) -> Figures:
     index = opened.pop()
     print(f"  segments: {index.segments}")
     _ask(index, corpus, figures)
+    figures.times["asked"] = _asked(index, static, corpus, folder.parent)
     gc.collect()
     figures.rss = rss_mb() - before
     figures.recall = _recall(index, corpus)
@@ -208,6 +226,41 @@ def _ask(index: Index, corpus: Corpus, figures: Figures, spent: Callable[..., fl
                 spent(lambda a=ask, q=q, w=w: a(index, w, q))
                 for (_, q), w in zip(questions, wanted, strict=True)
             ]
+
+
+def _asked(index: Index, static: StaticEmbedder, corpus: Corpus, root: Path) -> list[float]:
+    """Whole searches over all that the agent may see."""
+    config = MemoryConfig.model_validate({"search": {"sessions": {"retentionDays": 0}}})
+    memory = Memory(
+        index,
+        Catalogue(root / "catalogue.db"),
+        EmbedderChain([_StandIn(corpus)], static),
+        workspace=lambda agent: root,
+        config=lambda agent: config,
+    )
+    texts = [query.text for _, query in corpus.questions()]
+    for text in texts[:5]:
+        memory.find(text)
+    times = [cpu(lambda t=text: memory.find(t)) for text in texts]
+    memory.catalogue.close()
+    return times
+
+
+class _StandIn:
+    """The corpus's own vectors as an embedder of questions."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._numbers = {word: number for number, word in enumerate(corpus.words)}
+
+    id = EmbedderId("bench", "stand-in", DIMS, FINGERPRINT)
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        return np.stack([self.embed_query(text) for text in texts])
+
+    def embed_query(self, text: str) -> Vectors:
+        drawn = np.array([[self._numbers[word] for word in text.split()]])
+        return self._corpus.embed(drawn)[0]
 
 
 def _hybrid(index: Index, wanted: Filter, query: Query) -> None:
@@ -373,8 +426,9 @@ def _their_recall(connection: Any, corpus: Corpus, questions: list[tuple[str, Qu
 
 
 def report(size: int, mine: Figures, other: Figures | None) -> None:
-    both = mine.rate * STATIC_RATE / (mine.rate + STATIC_RATE)
-    print(f"  indexing            {mine.rate:9,.0f} documents/s ({both:,.0f} with a static embedder)")
+    with_static = f"{mine.embedded_rate:,.0f} with the static embedder"
+    print(f"  indexing            {mine.rate:9,.0f} documents/s ({with_static})")
+    print(f"  longest upsert      {mine.longest:9.0f} ms wall for {BATCH:,} documents")
     engine = 1000 / (1000 / mine.rate - mine.analysis)
     print(f"  of which terms()    {mine.analysis * 1000:9.0f} µs a document; without it {engine:,.0f}/s")
     print(f"  one write           {mine.write:9.2f} ms CPU, findable at once")
@@ -415,8 +469,8 @@ def targets(last: Figures) -> None:
     if last.size < 1_000_000:
         return
     met = {
-        **{name: last.median(name) <= TARGETS[name.split()[0]] for name in last.times},
-        "rate": last.rate >= TARGETS["rate"],
+        **{name: last.median(name) <= TARGETS[name.split()[0]] for name in last.times if name != "asked"},
+        "rate": last.embedded_rate >= TARGETS["rate"],
         "rss": last.rss / (last.size / 1_000_000) <= TARGETS["rss"],
     }
     print("targets at a million:", ", ".join(f"{k} {'met' if v else 'MISSED'}" for k, v in met.items()))

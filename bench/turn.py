@@ -3,10 +3,10 @@
     python bench/turn.py [--turns 40] [--history 100] [--engines sqlite,postgres] [--idle 1000]
 
 Compares, in one run: a turn through the gateway (`POST /api/agent`, then wait) with the same scripted model
-asked directly by the bare `openai` client with as many messages. The model answers at once, so that all that is
-left is overhead. Prints the median and the CPU of a turn beyond the model's own, turns a second, and the memory
-that idle sessions take. The scripted model runs in a process of its own. The CPU of a turn is all that the
-gateway uses meanwhile, the sorting and indexing of what was said included.
+asked directly by the bare `openai` client with as many messages. The model answers at once: what is left is
+overhead. Prints the median and the CPU of a turn beyond the model's own, turns a second, and the memory that
+idle sessions take. The scripted model runs in a process of its own. The CPU of a turn is all that the gateway
+uses meanwhile, the sorting and indexing of what was said included.
 """
 
 from __future__ import annotations

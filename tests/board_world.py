@@ -9,10 +9,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.board import spaces, tasks, topics
+from holdfast.board.visibility import RECENT_ENTRIES
 from holdfast.log import EntryDraft, Store, entries
 
 LABELS = ("default", "alpha", "beta", "gamma")
 SPACES = tuple(f"space-{label}" for label in LABELS)
+SESSIONS = ("discord:dm:1", "discord:dm:2")
 TAGS = ("space:alpha", "Beta", "GAMMA", "all", "system:alpha", "agent:beta")
 TAG_SPACES = {"space:alpha": SPACES[1], "Beta": SPACES[2], "GAMMA": SPACES[3], "all": SPACES[0]}
 
@@ -44,6 +46,14 @@ class World:
     topics: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
     entries: dict[str, tuple[str | None, str | None, str | None]] = field(default_factory=dict)
+    said: list[tuple[int, str, str]] = field(default_factory=list)
+    """When each entry was said, in which session, and its id; in the order of the log."""
+
+    def told_by(self, session: str) -> str | None:
+        """The space of the newest entry of a session that lies in one, among the last few of them."""
+        spoken = [(at, n, id_) for n, (at, key, id_) in enumerate(self.said) if key == session]
+        there = [self.entries[id_][0] for _, _, id_ in sorted(spoken, reverse=True) if id_ in self.entries]
+        return next((space for space in there[:RECENT_ENTRIES] if space is not None), None)
 
     def allowed(self, source: str | None, wanted: Any, own: Any) -> frozenset[str] | None:
         limits = [set(limit) for limit in (wanted, own) if limit is not None]
@@ -110,8 +120,11 @@ def _write_entries(store: Store, world: World, plan: dict[str, Any]) -> None:
         }
         with store.write() as tx:
             at = minute * 60_000
-            made = entries.append(tx, EntryDraft(content="text", created_at=at, **places)).entry
+            session = SESSIONS[minute % len(SESSIONS)]
+            draft = EntryDraft(content="text", created_at=at, session_key=session, **places)
+            made = entries.append(tx, draft).entry
         world.entries[made.id] = (places["space_id"], places["topic_id"], places["task_id"])
+        world.said.append((at, session, made.id))
 
 
 def retag(store: Store, world: World, id_: str, tags: list[str]) -> None:

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import sqlalchemy as sa
@@ -32,14 +32,18 @@ from holdfast.memory.scoring import Scored, Scoring, rank
 
 if TYPE_CHECKING:
     from holdfast.memory import MemoryService
-    from holdfast.memory.engine.protocol import View
+    from holdfast.memory.engine.protocol import Top, View
+    from holdfast.memory.scoring import Candidates
 
 MAX_PLACES: Final = 20_000
 _SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
 _PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
 _INLINE: Final = 2_000
-_POOL: Final = 1_000
+_CANDIDATES: Final = 40
+_SINGLED_OUT: Final = 10
+_LEAST_GAP: Final = 2.0
+_MOST_LEXICAL: Final = 0.85
 _LEAST_COSINE: Final = 0.25
 _NEAR_COSINE: Final = 0.6
 _CHUNK: Final = 500
@@ -126,8 +130,11 @@ class IndexRecall:
         self._vectors: OrderedDict[tuple[str, frozenset[str]], tuple[Any, str]] = OrderedDict()
 
     def search(self, wanted: Wanted) -> Recollection:
+        """What was written before the question is found, if need be by taking it in now."""
+        return self._find(wanted, self._follow(wanted.seq))
+
+    def _find(self, wanted: Wanted, behind: int = 0) -> Recollection:
         """What is exchanged for its next version while it is looked up is looked for again, a few times."""
-        behind = self._follow(wanted.seq)
         found: Recollection | None = None
         for last in (False, False, True):
             found = found or self._search(wanted, behind, whole=not last)
@@ -136,12 +143,12 @@ class IndexRecall:
     def _search(self, wanted: Wanted, behind: int, *, whole: bool) -> Recollection | None:
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
-        said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within))
+        said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within, agents=wanted.agents))
         placed = self._view(Filter(sources=_PLACED, spaces=wanted.spaces, topics=within))
         query = self._prepared(wanted.question, said if said.count else placed)
         embed_ms = (time.thread_time() - began) * 1000
-        scoring = replace(self._scoring(), quotas={})
-        logs = _balanced(rank(query, said, scoring, limit=_POOL), wanted.logs) if wanted.logs else []
+        scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES)
+        logs = _ranked(query, said, scoring, wanted.logs)
         near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
@@ -152,8 +159,11 @@ class IndexRecall:
         return Recollection(found[0], found[1], mode, behind, embed_ms)
 
     def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
-        """The topics that a text may belong to, as the classifier asks: by name, or by what was said."""
-        found = self.search(Wanted(question=text, spaces=spaces, logs=24, places=limit, seq=-1))
+        """The topics that a text may belong to, as the classifier asks: by name, or by what was said.
+
+        What was said a moment ago the classifier knows without the index, which is not brought up to date.
+        """
+        found = self._find(Wanted(question=text, spaces=spaces, logs=24, places=limit, seq=-1))
         named = [one.topic_id for one in found.places if one.topic_id is not None]
         said = [one.topic_id for one in found.logs if one.topic_id is not None]
         mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]
@@ -223,17 +233,40 @@ def _recalled(view: View, scored: Sequence[Scored], whole: bool) -> list[Recalle
     ]
 
 
-def _balanced(scored: Sequence[Scored], limit: int) -> list[Scored]:
-    """The best, a quarter of them by their words: the one text with a rare word is not crowded out."""
-    if len(scored) <= limit:
-        return list(scored)
-    by_words = sorted(scored, key=lambda one: -one.parts.get("lexical", 0.0))[: max(1, limit // 4)]
-    chosen = {one.number for one in by_words}
-    for one in scored:
-        if len(chosen) >= limit:
-            break
-        chosen.add(one.number)
-    return [one for one in scored if one.number in chosen]
+def _ranked(query: Query, view: View, scoring: Scoring, limit: int) -> list[Scored]:
+    if limit < 1:
+        return []
+    by_words = view.lexical(query.terms, max(limit, scoring.candidates))
+    asked = cast("Candidates", _Asked(view, by_words))
+    return rank(query, asked, _weighed(scoring, by_words), limit=limit)
+
+
+def _weighed(scoring: Scoring, by_words: Top) -> Scoring:
+    """Words count for more the more they single out a few texts: a rare word is what was meant.
+
+    Many texts on what is common in the question would otherwise stand before the only one with the rare word.
+    """
+    if len(by_words.scores) <= _SINGLED_OUT:
+        return scoring
+    gap = float(by_words.scores[0]) / max(float(by_words.scores[_SINGLED_OUT]), 1e-9)
+    certainty = min(1.0, max(0.0, gap / _LEAST_GAP - 1))
+    share = scoring.lexical / (scoring.dense + scoring.lexical)
+    share += certainty * max(0.0, _MOST_LEXICAL - share)
+    return replace(scoring, dense=1 - share, lexical=share)
+
+
+class _Asked:
+    """A view for one question, of which is known already what its words find."""
+
+    def __init__(self, view: View, by_words: Top) -> None:
+        self._view = view
+        self._by_words = by_words
+
+    def lexical(self, terms: Sequence[str], limit: int) -> Top:
+        return self._by_words
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
 
 
 def _speaks_to_it(one: Scored, best: float) -> bool:

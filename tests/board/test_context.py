@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -57,6 +58,33 @@ def test_recall_that_is_late_leaves_layer_a_alone_and_says_so(sqlite_store: Stor
     assert late.layers == ("A:timeline",)
     assert "said just now" in late.block
     assert "late" in late.block
+    board.close()
+
+
+class Broken(Scripted):
+    def search(self, wanted: Wanted) -> Recollection:
+        raise RuntimeError("the index is damaged")
+
+
+def test_recall_that_fails_leaves_layer_a_alone_and_says_so(sqlite_store: Store) -> None:
+    say(sqlite_store, "said just now", session_key=KEY)
+    board = board_of(sqlite_store, Broken())
+    made = board.continuity.build(ContextAsk(q="what was said?", sight=Sight(session_key=KEY), mode="full"))
+    assert made.layers == ("A:timeline",)
+    assert "Semantic recall failed" in made.block
+    assert "damaged" not in made.block
+    board.close()
+
+
+def test_many_recalls_at_once_wait_for_a_place_and_all_get_theirs(sqlite_store: Store) -> None:
+    recall = Scripted(say(sqlite_store, "said long ago"))
+    recall.let.clear()
+    board = board_of(sqlite_store, recall)
+    asks = [ContextAsk(q="what was said long ago?", mode="full", max_chars=2000 + n) for n in range(12)]
+    with ThreadPoolExecutor(12) as pool:
+        made = [pool.submit(board.continuity.build, ask) for ask in asks]
+        recall.let.set()
+        assert not any(one.result().late for one in made)
     board.close()
 
 

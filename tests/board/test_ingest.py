@@ -82,6 +82,16 @@ def test_a_board_chat_is_locked_to_its_topic_and_task(store: Store) -> None:
     assert entry.source is None or entry.source["boardScopeLock"] is True
 
 
+def test_a_claim_on_what_is_not_there_is_kept_and_never_comes_true(store: Store) -> None:
+    sent = {"channel": "discord", "boardScopeTopicId": "topic-later", "boardScopeKind": "topic"}
+    entry = log(store, "mend the fence", source=sent)
+    assert (entry.source, entry.topic_id) == (sent, None)
+    with store.write() as tx:
+        topics.upsert(tx, "Later", id_="topic-later")
+        draft = ingest.as_draft(entry)
+        assert ingest.decide(draft, ingest.gather(tx, draft)).scope.topic_id is None
+
+
 def test_a_note_is_placed_by_the_entry_that_it_is_about(store: Store) -> None:
     with store.write() as tx:
         fence = topics.upsert(tx, "Fence").topic

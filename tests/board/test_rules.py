@@ -179,8 +179,13 @@ def test_the_source_tells_the_scope_that_holds_and_keeps_the_rest() -> None:
         "boardScopeKind": "task",
         "boardScopeLock": True,
     }
-    assert normalised_source(sent, Scope()) == {"channel": "discord", "x": [1]}
     assert normalised_source(None, Scope()) is None
+
+
+def test_a_claim_that_comes_to_nothing_is_kept_as_sent() -> None:
+    sent = {"channel": "discord", "boardScopeTopicId": "gone", "boardScopeLock": True, "x": [1]}
+    for scope in (Scope(), Scope("t1", None, "space-a", "row", locked=True)):
+        assert normalised_source(sent, scope) == sent
 
 
 IDS = st.sampled_from([None, "t1", "t2", "k1", "k2", "gone", ""])

@@ -142,21 +142,18 @@ def line_chars(max_chars: int) -> int:
 
 def quoted(text: str, most: int) -> str:
     """What someone said, on one line of at most `most` characters, with nothing in it that is a mark."""
-    flat = " ".join("".join(map(_shown, clean_text(text[:_READ]))).split())
-    return shorten(_defused(flat), most)
+    read = text[:_READ]
+    if not (read.isascii() and read.isprintable()):
+        read = "".join(map(_shown, clean_text(read)))
+    return shorten(_defused(" ".join(read.split())), most)
 
 
 def shorten(text: str, most: int) -> str:
     """Cut between characters as a reader sees them: no accent, no part of an emoji is torn off."""
-    if units(text) <= most:
+    size = units(text)
+    if size <= most:
         return text
-    end = room = 0
-    for char in text:
-        room += 2 if ord(char) > 0xFFFF else 1
-        if room > most - 1:
-            break
-        end += 1
-    whole = end
+    whole = end = most - 1 if size == len(text) else _fitting(text, most - 1)
     while whole > 0 and (_joins(text[whole]) or text[whole - 1] in _JOINERS):
         whole -= 1
     return f"{text[: whole or end].rstrip()}…"
@@ -164,7 +161,17 @@ def shorten(text: str, most: int) -> str:
 
 def units(text: str) -> int:
     """The length as a host written in JavaScript counts it, which is never less than Python's."""
-    return len(text) if text.isascii() else len(text) + sum(char > "\uffff" for char in text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _fitting(text: str, most: int) -> int:
+    """How many characters take at most so many units."""
+    room = 0
+    for end, char in enumerate(text):
+        room += 2 if char > "\uffff" else 1
+        if room > most:
+            return end
+    return len(text)
 
 
 def _size(lines: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ takes too long, layer A goes out alone and says so.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,10 +44,13 @@ from holdfast.errors import Busy, HoldfastError
 from holdfast.log import Entry, Store, Tx
 from holdfast.text import clip
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T", Topic, Task, Entry)
 Mode = Literal["auto", "cheap", "full", "patient"]
 
 SHOWN_ROUTES: Final = 4
+MOST_WAITING: Final = 8
 LEAST_SIGNAL: Final = 4
 RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
@@ -157,11 +161,12 @@ class Continuity:
         location = _location(tx, key, view)
         routed = routing_of(tx, key, options, view)
         said = self._said(tx, ask, view, location)
-        question = _question(ask, location, routed, said)
         recall = None
-        if wants_recall(ask.mode, cleaned(ask.q), board=board_key(key) is not None) and question:
+        wants = wants_recall(ask.mode, cleaned(ask.q), board=board_key(key) is not None)
+        question = _question(ask, location, routed, said) if wants else ""
+        if question:
             wanted = _search_ask(ask, question)
-            session = session_of(tx, key, routed)
+            session = session_of(key, routed)
             recall = self._submit(lambda: self._search.find(wanted, question, view, session, now))
         working = self._working(tx, view, ask.working_set_limit, now)
         return _Begun(Gathered(working, location, routed[-SHOWN_ROUTES:], said), now, recall)
@@ -170,7 +175,7 @@ class Continuity:
         """The working set, read again only when a space, topic or task changed since it was read."""
         key = (view.spaces, limit)
         kept = self._sets.get(key, _ANY)
-        if kept is not None and only_log(tx, kept[0]):
+        if kept is not None and only_log(tx, kept[0], now.seq):
             return kept[1]
         found = working_set(tx, view, limit, tx.now)
         self._sets.put(key, _ANY, (now.seq, found))
@@ -208,10 +213,10 @@ class Continuity:
         return context
 
     def _submit(self, work: Callable[[], SearchFound]) -> Future[SearchFound]:
-        """Run a search beside; when all places are taken by slow ones, none is begun."""
+        """Run a search beside, as soon as a place is free; when too many wait for one, none is begun."""
         places = self._options().search.concurrency
         with self._lock:
-            if self._running >= 2 * places:
+            if self._running >= MOST_WAITING * places:
                 refused: Future[SearchFound] = Future()
                 refused.set_exception(Busy("too many searches run at once", code="search_busy"))
                 return refused
@@ -243,6 +248,9 @@ def _awaited(recall: Future[SearchFound] | None, budget: float) -> tuple[SearchF
         return None, ["Semantic recall was late and is left out of this turn."]
     except HoldfastError as error:
         return None, [f"Semantic recall failed and is left out of this turn: {error.message}"]
+    except Exception:  # noqa: BLE001 - a turn must not fail because the index did; layer A stands alone
+        _log.exception("recall failed")
+        return None, ["Semantic recall failed and is left out of this turn."]
 
 
 def _location(tx: Tx, session_key: str | None, view: View) -> Location | None:

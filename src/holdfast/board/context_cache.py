@@ -9,16 +9,14 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-import sqlalchemy as sa
-
-from holdfast.board.tables import session_routing
+from holdfast.board.reads import Query
 from holdfast.log import Tx
-from holdfast.log.tables import changes
 
 T = TypeVar("T")
 
 KEPT: Final = 256
 SECONDS: Final = 5.0
+MAX_LOOKED_AT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +28,8 @@ class Stamp:
 
 
 def stamp(tx: Tx, session_key: str | None = None) -> Stamp:
-    row = tx.conn.execute(_STAMP, {"key": session_key or ""}).one()
-    return Stamp(row.seq or 0, row.routed_at)
+    seq, routed_at = _STAMP.rows(tx, key=session_key or "")[0]
+    return Stamp(seq or 0, routed_at)
 
 
 class ShortCache(Generic[T]):
@@ -66,21 +64,16 @@ class ShortCache(Generic[T]):
                 self._answers.popitem(last=False)
 
 
-def only_log(tx: Tx, since: int) -> bool:
-    """Whether nothing but the log changed since: no space, topic or task."""
-    return tx.conn.execute(_OTHER, {"since": since}).first() is None
+def only_log(tx: Tx, since: int, until: int) -> bool:
+    """Whether nothing but the log changed between: no space, topic or task. Too much to look at is a no."""
+    return until - since <= MAX_LOOKED_AT and (until == since or _OTHER.first(tx, since=since) is None)
 
 
-_LOG: Final = ("log.appended", "log.patched", "log.deleted")
-_OTHER = (
-    sa.select(sa.literal(1))
-    .where(changes.c.seq > sa.bindparam("since"), changes.c.type.not_in(_LOG))
-    .limit(1)
+_OTHER: Final = Query(
+    """SELECT 1 FROM changes WHERE seq > :since
+    AND type NOT IN ('log.appended', 'log.patched', 'log.deleted') LIMIT 1"""
 )
-_STAMP = sa.select(
-    sa.select(sa.func.max(changes.c.seq)).scalar_subquery().label("seq"),
-    sa.select(session_routing.c.updated_at)
-    .where(session_routing.c.session_key == sa.bindparam("key"))
-    .scalar_subquery()
-    .label("routed_at"),
+_STAMP: Final = Query(
+    """SELECT (SELECT max(seq) FROM changes),
+    (SELECT updated_at FROM session_routing WHERE session_key = :key)"""
 )

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from holdfast.board import lineage, noise, spaces
 from holdfast.board.pending import enqueue, lane_of
-from holdfast.board.rules import Decision, Facts, Scope, decide, normalised_source
+from holdfast.board.rules import Decision, Facts, Scope, decide, normalised_source, without_claims
 from holdfast.board.tables import tasks, topics
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
@@ -113,7 +113,7 @@ def as_draft(entry: Entry) -> EntryDraft:
         related_id=entry.related_id,
         status=entry.status,
         code=entry.code,
-        source=entry.source,
+        source=None if entry.source is None else without_claims(entry.source),
     )
 
 

@@ -11,7 +11,7 @@ Kind = Literal["topic", "task", "log", "note"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One question to the index, and within which spaces and topic it may find anything.
+    """One question to the index, and within which spaces, topic and agents' talk it may find anything.
 
     `seq` is the newest change that the asker knows of: what was written until then must be findable.
     """
@@ -19,6 +19,7 @@ class Wanted:
     question: str
     spaces: frozenset[str] | None = None
     topic_id: str | None = None
+    agents: frozenset[str] | None = None
     logs: int = 36
     places: int = 24
     seq: int = 0

@@ -13,6 +13,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.board import visibility
+from holdfast.board.reads import Query, plain
 from holdfast.board.tables import session_routing as table
 from holdfast.board.visibility import EVERYTHING, View
 from holdfast.config.board import RoutingMemory
@@ -56,7 +57,7 @@ def remember(tx: Tx, session_key: str, item: Routed, options: RoutingMemory) -> 
 def recall(tx: Tx, session_key: str, options: RoutingMemory, view: View = EVERYTHING) -> list[Routed]:
     """What the session has been about, newest last; topics that are gone or out of sight are left out."""
     items = [_routed(one) for one in _kept(read_items(tx, session_key), tx.now, options)]
-    spaces = visibility.spaces_of_topics(tx, [one.topic_id for one in items])
+    spaces = visibility.spaces_of_topics(tx, [one.topic_id for one in items]) if items else {}
     return [one for one in items if one.topic_id in spaces and view.sees(spaces[one.topic_id])]
 
 
@@ -70,7 +71,8 @@ def sweep(tx: Tx, options: RoutingMemory, *, limit: int = SWEEP_LIMIT) -> int:
 
 
 def read_items(tx: Tx, session_key: str) -> list[dict[str, Any]]:
-    found: Sequence[Any] = tx.conn.execute(_ITEMS, {"key": session_key}).scalar() or ()
+    row = _ITEMS.first(tx, key=session_key)
+    found: Sequence[Any] = () if row is None else plain(row[0]) or ()
     return [dict(one) for one in found if isinstance(one, Mapping)]
 
 
@@ -106,4 +108,4 @@ def _routed(item: Mapping[str, Any]) -> Routed:
     )
 
 
-_ITEMS = sa.select(table.c["items"]).where(table.c.session_key == sa.bindparam("key"))
+_ITEMS: Final = Query("SELECT items FROM session_routing WHERE session_key = :key")

@@ -114,18 +114,25 @@ def decide(draft: EntryDraft, facts: Facts) -> Decision:
 
 
 def normalised_source(source: Mapping[str, Any] | None, scope: Scope) -> dict[str, Any] | None:
-    """The source as sent, with the scope that holds in place of the scope that was claimed."""
-    kept = {name: value for name, value in (source or {}).items() if name not in _SCOPE_KEYS}
-    if scope.origin in ("board_key", "source", "link"):
-        claims = {
-            "boardScopeTopicId": scope.topic_id,
-            "boardScopeTaskId": scope.task_id,
-            "boardScopeSpaceId": scope.space_id,
-            "boardScopeKind": "task" if scope.task_id else ("topic" if scope.topic_id else None),
-            "boardScopeLock": scope.locked or None,
-        }
-        kept |= {name: value for name, value in claims.items() if value is not None}
-    return kept or (None if source is None else {})
+    """The source as sent; where a board's scope holds, it stands in place of what was claimed.
+
+    A claim that came to nothing stays readable but has no effect: see `without_claims`.
+    """
+    if scope.origin not in ("board_key", "source", "link"):
+        return None if source is None else dict(source)
+    held = {
+        "boardScopeTopicId": scope.topic_id,
+        "boardScopeTaskId": scope.task_id,
+        "boardScopeSpaceId": scope.space_id,
+        "boardScopeKind": "task" if scope.task_id else ("topic" if scope.topic_id else None),
+        "boardScopeLock": scope.locked or None,
+    }
+    return without_claims(source) | {name: value for name, value in held.items() if value is not None}
+
+
+def without_claims(source: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The source without `boardScope*`: of a stored entry, its own fields say where it lies."""
+    return {name: value for name, value in (source or {}).items() if name not in _SCOPE_KEYS}
 
 
 _Found = tuple[Classification, str, str]

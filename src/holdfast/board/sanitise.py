@@ -22,6 +22,7 @@ _MARK = re.compile(
 _SUSPECT = re.compile(
     r"_CONTEXT_(?:BEGIN|END)|_INTERNAL_CONTEXT|Clawboard |Current user intent:|Working set t", re.IGNORECASE
 )
+_SUSPECT_WORDS: Final = ("_context", "clawboard ", "current user intent:", "working set t")
 _QUOTE = r"[ \t>]*"
 _PREAMBLE = re.compile(
     r"(?:Clawboard continuity hook is active\b|Use this Clawboard retrieval context merged with\b)",
@@ -87,13 +88,21 @@ def sanitise(text: str) -> str:
 def clean(text: str) -> Cleaned:
     """Like `sanitise`, and says whether injected context was found."""
     plain = text.replace("\r\n", "\n")
-    plain = _TAG.sub(" ", plain).strip() if _TAG.search(plain) else plain
+    plain = _TAG.sub(" ", plain).strip() if "<" in plain and _TAG.search(plain) else plain
     injected = False
-    if _SUSPECT.search(plain):
+    if _suspect(plain):
         without = _without_blocks(plain)
         injected = without != plain
         plain = _BLANKS.sub("\n\n", without).strip() if injected else without
     return Cleaned(_undecorated(plain), injected)
+
+
+def _suspect(text: str) -> bool:
+    """Whether it is worth looking for blocks; plain words, which are most, are told apart quickly."""
+    if not text.isascii():
+        return _SUSPECT.search(text) is not None
+    low = text.lower()
+    return any(word in low for word in _SUSPECT_WORDS) and _SUSPECT.search(text) is not None
 
 
 def _undecorated(text: str) -> str:
@@ -103,7 +112,10 @@ def _undecorated(text: str) -> str:
         start = match.end()
     end = _stripped(text, len(text))
     found = False
-    while match := _SUFFIX.search(text, max(start, end - _SUFFIX_REACH), end):
+    while text.endswith("]", start, end):
+        match = _SUFFIX.search(text, max(start, end - _SUFFIX_REACH), end)
+        if match is None:
+            break
         found = True
         end = _stripped(text, match.start())
     return text[start:end].strip() if start or found else text

@@ -7,11 +7,10 @@ the view, so that a row which was hidden a moment ago is not shown. Entries lend
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
-
-import sqlalchemy as sa
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
 
 from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
@@ -19,6 +18,7 @@ from holdfast.board.context_cache import ShortCache, Stamp, stamp
 from holdfast.board.context_sight import Sight
 from holdfast.board.gate import Gate
 from holdfast.board.noise import is_low_signal
+from holdfast.board.reads import Query
 from holdfast.board.recall import Recall, Recollection, Wanted
 from holdfast.board.sanitise import sanitise
 from holdfast.board.search_ranking import Score, Session, by_place, name_part, rank_entries, rank_places
@@ -31,10 +31,10 @@ from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
 from holdfast.log import Classification, Entry, EntryType, Store, Tx
-from holdfast.log.tables import entries as table
 
 MAX_QUESTION: Final = 1_000
 EXPANDED: Final = 500
+USER: Final = "user"
 _CHUNK: Final = 500
 
 
@@ -60,7 +60,7 @@ class Found(Generic[T]):
 
     item: T
     score: float
-    parts: dict[str, float]
+    parts: Mapping[str, float]
     text: str = ""
 
 
@@ -135,6 +135,7 @@ class Search:
             question=question,
             spaces=view.spaces,
             topic_id=ask.topic_id,
+            agents=_whose(ask.sight.agents),
             logs=ask.logs,
             places=max(ask.topics, ask.tasks),
             seq=now.seq,
@@ -184,14 +185,11 @@ class Search:
         """The entries that are there, within sight and say something, best first."""
         found = seen_entries(tx, view, [e for e in _short(tx, list(scores)) if _asked_for(e, ask)])
         traces = self._options().search.include_tool_call_logs
-        texts = {entry.id: semantic_text(entry, tool_traces=traces) for entry in found}
-        return [
-            Found(one.item, one.score, one.parts, texts[one.item.id])
-            for one in _ranked([entry for entry in found if texts[entry.id]], scores)
-        ]
+        texts: dict[str, str] = {one.id: semantic_text(one, tool_traces=traces) for one in found}
+        return _ranked([entry for entry in found if texts[entry.id]], scores, texts)
 
     def _session(self, tx: Tx, key: str | None, view: View) -> Session:
-        return session_of(tx, key, routing_of(tx, key, self._options(), view))
+        return session_of(key, routing_of(tx, key, self._options(), view))
 
     def _question(self, tx: Tx, ask: SearchAsk, view: View) -> str:
         """What is looked for. Words that say nothing are filled up with what a board chat is about."""
@@ -243,12 +241,19 @@ def routing_of(tx: Tx, key: str | None, options: BoardConfig, view: View) -> lis
     return [] if key is None else routing.recall(tx, key, options.routing_memory, view)
 
 
-def session_of(tx: Tx, key: str | None, routed: Sequence[routing.Routed]) -> Session:
+def session_of(key: str | None, routed: Sequence[routing.Routed]) -> Session:
     """What the session is about: its board chat, and what it was lately sorted into."""
     board = board_key(key)
     topic_ids = {one.topic_id for one in routed[-4:]} | ({board[0]} if board else set())
     task_ids = {one.task_id for one in routed[-4:]} | ({board[1]} if board else set())
     return Session(key, frozenset(topic_ids), frozenset(id_ for id_ in task_ids if id_ is not None))
+
+
+def _whose(agents: frozenset[str] | None) -> frozenset[str] | None:
+    """Whose conversations the index may look in. What people say it counts to the agent they say it to,
+    so that one who may see people's words must be let in everywhere; `_asked_for` decides on each entry.
+    """
+    return None if agents is None or USER in agents else agents
 
 
 def _asked_for(entry: Entry, ask: SearchAsk) -> bool:
@@ -259,8 +264,7 @@ def _asked_for(entry: Entry, ask: SearchAsk) -> bool:
 def _short(tx: Tx, ids: Sequence[str]) -> list[Entry]:
     found: list[Entry] = []
     for start in range(0, len(ids), _CHUNK):
-        rows = tx.conn.execute(_BY_ID, {"ids": ids[start : start + _CHUNK]}).mappings()
-        found += map(short_entry, rows)
+        found += map(short_entry, _BY_ID.rows(tx, ids=list(ids[start : start + _CHUNK])))
     return found
 
 
@@ -270,10 +274,13 @@ def _chunked(tx: Tx, read: Callable[[Tx, Sequence[str]], list[T]], scores: dict[
     return read(tx, best) if best else []
 
 
-def _ranked(items: Sequence[T], scores: dict[str, Score]) -> list[Found[T]]:
+def _ranked(
+    items: Sequence[T], scores: Mapping[str, Score], texts: Mapping[str, str] = MappingProxyType({})
+) -> list[Found[T]]:
     order = sorted(items, key=lambda item: (-scores[item.id].total, item.id))
-    return [Found(item, scores[item.id].total, scores[item.id].parts) for item in order]
+    return [
+        Found(item, scores[item.id].total, scores[item.id].parts, texts.get(item.id, "")) for item in order
+    ]
 
 
-_WANTED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_BY_ID = sa.select(*SHORT).where(table.c.id.in_(_WANTED), table.c.deleted_at.is_(None))
+_BY_ID: Final = Query(f"SELECT {SHORT} FROM entries WHERE id IN :ids AND deleted_at IS NULL")

@@ -26,15 +26,17 @@ LEAST_SHARE: Final = 0.1
 class Score:
     """A score as the sum of its parts; parts that are nothing are not named."""
 
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    total: float = 0.0
 
-    @property
-    def total(self) -> float:
-        return sum(self.parts.values())
+    @classmethod
+    def of(cls, one: Recalled) -> Score:
+        return cls(one.parts, one.score)
 
     def add(self, name: str, value: float) -> None:
         if value:
-            self.parts[name] = self.parts.get(name, 0.0) + value
+            self.parts = {**self.parts, name: self.parts.get(name, 0.0) + value}
+            self.total += value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def rank_entries(found: Iterable[Recalled], session: Session) -> dict[str, Score
     """Entries with what they score by themselves, and a little more for those of the session that asks."""
     scores: dict[str, Score] = {}
     for one in found:
-        score = Score(dict(one.parts))
+        score = Score.of(one)
         if session.key is not None and one.session_key == session.key:
             score.add("session", SESSION_ENTRY)
         scores[one.id] = score
@@ -63,7 +65,7 @@ def rank_places(
     near: frozenset[str],
 ) -> dict[str, Score]:
     """Topics or tasks by their own words and by what the entries in them lend; `near` are the session's."""
-    scores = {one.id: Score(dict(one.parts)) for one in found}
+    scores = {one.id: Score.of(one) for one in found}
     for id_, values in lent.items():
         first, *others = sorted(values, reverse=True)[:MOST_ENTRIES]
         score = scores.setdefault(id_, Score())

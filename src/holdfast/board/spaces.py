@@ -14,6 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.board import tags
+from holdfast.board.reads import Query
 from holdfast.board.tables import space_edges, spaces
 from holdfast.board.tags import DEFAULT_NAME, DEFAULT_SPACE, Label
 from holdfast.clock import Millis
@@ -91,10 +92,9 @@ def require(tx: Tx, space_id: str) -> str:
 
 def known(tx: Tx, ids: Iterable[str]) -> frozenset[str]:
     """Which of these are spaces."""
-    wanted = sorted(set(ids))
-    rows = tx.conn.execute(sa.select(spaces.c.id).where(spaces.c.id.in_(wanted)))
-    found = {row.id for row in rows}
-    return frozenset(found | ({DEFAULT_SPACE} & set(wanted)))
+    wanted = set(ids)
+    found = {id_ for (id_,) in _KNOWN.rows(tx, ids=sorted(wanted))} if wanted else set()
+    return frozenset(found | ({DEFAULT_SPACE} & wanted))
 
 
 def unknown(space_id: str) -> NotFound:
@@ -132,10 +132,9 @@ def listing(
 
 def baseline(tx: Tx, source_id: str) -> frozenset[str]:
     """What a space sees: itself, and each space to which an edge says true."""
-    query = sa.select(space_edges.c.target_id).where(
-        space_edges.c.source_id == source_id, space_edges.c.visible.is_(True)
+    return frozenset(
+        (source_id, *(target for (target,) in _SEEN.rows(tx, source=source_id, most=MAX_SPACES)))
     )
-    return frozenset((source_id, *tx.conn.execute(query.limit(MAX_SPACES)).scalars()))
 
 
 def connect(
@@ -223,3 +222,9 @@ def _with_edges(tx: Tx, found: list[Space]) -> list[Space]:
     for row in tx.conn.execute(query.order_by(space_edges.c.source_id, space_edges.c.target_id)):
         edges.setdefault(row.source_id, {})[row.target_id] = bool(row.visible)
     return [replace(space, connectivity=edges.get(space.id, {})) for space in found]
+
+
+_KNOWN: Final = Query("SELECT id FROM spaces WHERE id IN :ids")
+_SEEN: Final = Query(
+    "SELECT target_id FROM space_edges WHERE source_id = :source AND visible IS TRUE LIMIT :most"
+)

@@ -9,12 +9,15 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.board import spaces
+from holdfast.board.reads import Query, plain
 from holdfast.board.tables import task_spaces, topics
 from holdfast.board.tables import tasks as table
 from holdfast.board.tags import membership
-from holdfast.board.visibility import EVERYTHING, View
+from holdfast.board.visibility import EVERYTHING, View, spaces_of_tasks
 from holdfast.board.work import (
+    CREATORS,
     MAX_OFFSET,
+    PRIORITIES,
     CreatedBy,
     Keyset,
     Priority,
@@ -70,7 +73,8 @@ class Page:
     next: Keyset | None = None
 
 
-_NAMES = frozenset(f.name for f in fields(Task)) - {"space_ids"}
+_COLUMNS: Final = tuple(f.name for f in fields(Task) if f.name != "space_ids")
+_NAMES: Final = frozenset(_COLUMNS)
 _MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by"}
 
 
@@ -123,8 +127,7 @@ def get(tx: Tx, id_: str, view: View = EVERYTHING) -> Task:
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Task]:
-    query = sa.select(table).where(table.c.id.in_(sorted(set(ids))))
-    return _tasks(tx, query)
+    return _with_spaces(tx, _BY_ID.rows(tx, ids=sorted(set(ids)))) if ids else []
 
 
 def listing(
@@ -254,21 +257,24 @@ def _typed(new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(tx: Tx, query: sa.Select[Any]) -> list[Task]:
-    rows = tx.conn.execute(query).mappings().all()
-    found = [_task(row) for row in rows]
-    members: dict[str, set[str]] = {}
-    ids = [task.id for task in found]
-    for start in range(0, len(ids), 500):
-        chunk = sa.select(task_spaces).where(task_spaces.c.task_id.in_(ids[start : start + 500]))
-        for row in tx.conn.execute(chunk):
-            members.setdefault(row.task_id, set()).add(row.space_id)
-    return [replace(task, space_ids=frozenset(members.get(task.id, ()))) for task in found]
+    rows = tx.conn.execute(query).mappings()
+    return _with_spaces(tx, [[row[name] for name in _COLUMNS] for row in rows])
 
 
-def _task(row: Mapping[Any, Any]) -> Task:
-    values = {name: row[name] for name in _NAMES}
-    values["created_by"] = CreatedBy(values["created_by"])
-    values["priority"] = Priority(values["priority"])
-    values["status"] = TaskStatus(values["status"])
-    values["tags"] = tuple(values["tags"])
-    return Task(**values)
+def _with_spaces(tx: Tx, rows: Sequence[Sequence[Any]]) -> list[Task]:
+    members = spaces_of_tasks(tx, (row[0] for row in rows))
+    return [_from_row(row, members.get(row[0], frozenset())) for row in rows]
+
+
+def _from_row(row: Sequence[Any], space_ids: frozenset[str]) -> Task:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["created_by"] = CREATORS[values["created_by"]]
+    values["priority"] = PRIORITIES[values["priority"]]
+    values["status"] = _STATUSES[values["status"]]
+    values["pinned"] = bool(values["pinned"])
+    values["tags"] = tuple(plain(values["tags"]))
+    return Task(**values, space_ids=space_ids)
+
+
+_STATUSES: Final = {status.value: status for status in TaskStatus}
+_BY_ID: Final = Query(f"SELECT {', '.join(_COLUMNS)} FROM tasks WHERE id IN :ids")

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
-
-import sqlalchemy as sa
+from itertools import islice
+from typing import Any, Final, Literal, get_args
 
 from holdfast.board.context_sight import Sight
+from holdfast.board.reads import Query, plain
 from holdfast.board.semantic import semantic_text
 from holdfast.board.visibility import View, seen_entries
 from holdfast.log import Classification, Entry, EntryType, Tx
-from holdfast.log.tables import entries as table
 
 HEAD_CHARS: Final = 2_000
 MAX_LIMIT: Final = 40
 _SPARE: Final = 24
 
 Thread = Literal["session_key", "topic_id", "task_id"]
+Row = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,64 +40,67 @@ def timeline(
 ) -> list[Said]:
     """The last lines of a session, topic or task that the view shows, oldest first.
 
-    Looks at so many entries that tool traces between the lines rarely matter, and at no more.
+    Where the newest entries are tool traces, it looks at so many that they rarely matter, and at no more.
     """
     limit = max(0, min(limit, MAX_LIMIT))
     if limit == 0 or view.spaces == frozenset():
         return []
-    name, value = thread
-    rows = tx.conn.execute(_NEWEST[name], {"value": value, "most": 4 * limit + _SPARE}).mappings()
-    spoken = [entry for row in rows if _wanted(entry := short_entry(row), sight, include_pending)]
-    found: list[Said] = []
-    for entry in seen_entries(tx, view, spoken):
-        text = semantic_text(entry)
-        if text:
-            found.append(Said(entry, text))
-        if len(found) == limit:
+    for most in (2 * limit, 4 * limit + _SPARE):
+        rows = _NEWEST[thread[0]].rows(tx, value=thread[1], most=most)
+        spoken = [row for row in rows if _wanted(row, sight, include_pending)]
+        found = list(islice(_said(tx, view, spoken, limit), limit))
+        if len(found) == limit or len(rows) < most:
             break
     return found[::-1]
 
 
-def short_entry(row: Mapping[Any, Any]) -> Entry:
-    """An entry from the columns of `SHORT`: its text is clipped, and what nobody reads here is left out."""
-    values = dict(row)
-    values["type"] = _TYPES[values["type"]]
-    values["status"] = _STATUSES[values["status"]]
-    return Entry(**values, updated_at=values["created_at"])
+def _said(tx: Tx, view: View, rows: Sequence[Row], limit: int) -> Iterator[Said]:
+    """The lines that say something and may be seen; no more are looked at than are asked for."""
+    for start in range(0, len(rows), limit):
+        for entry in seen_entries(tx, view, list(map(short_entry, rows[start : start + limit]))):
+            text = semantic_text(entry)
+            if text:
+                yield Said(entry, text)
 
 
-def _wanted(entry: Entry, sight: Sight, include_pending: bool) -> bool:
-    sorted_ = include_pending or entry.status is Classification.CLASSIFIED
-    return entry.type is EntryType.CONVERSATION and sorted_ and sight.sees_agent(entry.agent_id)
+def short_entry(row: Row) -> Entry:
+    """An entry from the columns `SHORT`: its text is clipped, and what nobody reads here is left out."""
+    return Entry(
+        position=row[0],
+        id=row[1],
+        type=_TYPES[row[2]],
+        content=row[3],
+        status=_STATUSES[row[4]],
+        created_at=row[5],
+        updated_at=row[5],
+        role=row[6],
+        session_key=row[7],
+        agent_id=row[8],
+        agent_label=row[9],
+        summary=row[10],
+        space_id=row[11],
+        topic_id=row[12],
+        task_id=row[13],
+        code=row[14],
+        source=plain(row[15]),
+    )
 
 
-def _newest(column: sa.Column[Any]) -> sa.Select[Any]:
-    query = sa.select(*SHORT).where(column == sa.bindparam("value"), table.c.deleted_at.is_(None))
-    return query.order_by(table.c.created_at.desc(), table.c.position.desc()).limit(sa.bindparam("most"))
+def _wanted(row: Row, sight: Sight, include_pending: bool) -> bool:
+    sorted_ = include_pending or row[4] == Classification.CLASSIFIED
+    return row[2] == EntryType.CONVERSATION and sorted_ and sight.sees_agent(row[8])
 
 
-SHORT: Final[Sequence[sa.ColumnElement[Any]]] = (
-    table.c.position,
-    table.c.id,
-    table.c.type,
-    sa.func.substr(table.c.content, 1, HEAD_CHARS).label("content"),
-    table.c.status,
-    table.c.created_at,
-    table.c.role,
-    table.c.session_key,
-    table.c.agent_id,
-    table.c.agent_label,
-    table.c.summary,
-    table.c.space_id,
-    table.c.topic_id,
-    table.c.task_id,
-    table.c.code,
-    table.c.source,
+SHORT: Final = (
+    f"position, id, type, substr(content, 1, {HEAD_CHARS}), status, created_at, role, session_key, agent_id,"
+    " agent_label, summary, space_id, topic_id, task_id, code, source"
 )
-_TYPES = {kind.value: kind for kind in EntryType}
-_STATUSES = {status.value: status for status in Classification}
-_NEWEST: Final[dict[Thread, sa.Select[Any]]] = {
-    "session_key": _newest(table.c.session_key),
-    "topic_id": _newest(table.c.topic_id),
-    "task_id": _newest(table.c.task_id),
+_TYPES: Final = {kind.value: kind for kind in EntryType}
+_STATUSES: Final = {status.value: status for status in Classification}
+_NEWEST: Final[dict[Thread, Query]] = {
+    name: Query(
+        f"SELECT {SHORT} FROM entries WHERE {name} = :value AND deleted_at IS NULL"
+        " ORDER BY created_at DESC, position DESC LIMIT :most"
+    )
+    for name in get_args(Thread)
 }

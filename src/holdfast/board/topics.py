@@ -9,6 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.board import spaces, tasks
+from holdfast.board.reads import Query, plain
 from holdfast.board.tables import topic_spaces
 from holdfast.board.tables import topics as table
 from holdfast.board.tags import (
@@ -23,7 +24,9 @@ from holdfast.board.tags import (
 )
 from holdfast.board.visibility import EVERYTHING, View
 from holdfast.board.work import (
+    CREATORS,
     MAX_OFFSET,
+    PRIORITIES,
     CreatedBy,
     Keyset,
     Priority,
@@ -84,7 +87,8 @@ class Page:
     next: Keyset | None = None
 
 
-_NAMES = frozenset(f.name for f in fields(Topic))
+_COLUMNS: Final = tuple(f.name for f in fields(Topic))
+_NAMES: Final = frozenset(_COLUMNS)
 _MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by"}
 
 
@@ -134,8 +138,7 @@ def get(tx: Tx, id_: str, view: View = EVERYTHING) -> Topic:
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Topic]:
-    query = sa.select(table).where(table.c.id.in_(sorted(set(ids))))
-    return [_topic(row, tx.now) for row in tx.conn.execute(query).mappings()]
+    return [_from_row(row, tx.now) for row in _BY_ID.rows(tx, ids=sorted(set(ids)))] if ids else []
 
 
 def listing(
@@ -305,12 +308,21 @@ def _rising(places: Sequence[int]) -> list[int]:
 
 
 def _topic(row: Mapping[Any, Any], now: Millis) -> Topic:
-    values = {name: row[name] for name in _NAMES}
-    values["created_by"] = CreatedBy(values["created_by"])
-    values["priority"] = Priority(values["priority"])
-    values["status"] = TopicStatus(values["status"])
-    values["tags"] = tuple(values["tags"])
+    return _from_row([row[name] for name in _COLUMNS], now)
+
+
+def _from_row(row: Sequence[Any], now: Millis) -> Topic:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["created_by"] = CREATORS[values["created_by"]]
+    values["priority"] = PRIORITIES[values["priority"]]
+    values["status"] = _STATUSES[values["status"]]
+    values["pinned"] = bool(values["pinned"])
+    values["tags"] = tuple(plain(values["tags"]))
     until = values["snoozed_until"]
     if values["status"] is TopicStatus.SNOOZED and until is not None and until <= now:
         values |= {"status": TopicStatus.ACTIVE, "snoozed_until": None}
     return Topic(**values)
+
+
+_STATUSES: Final = {status.value: status for status in TopicStatus}
+_BY_ID: Final = Query(f"SELECT {', '.join(_COLUMNS)} FROM topics WHERE id IN :ids")

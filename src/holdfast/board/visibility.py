@@ -11,15 +11,16 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.board import spaces
-from holdfast.board.tables import session_routing, task_spaces, tasks, topic_spaces, topics
+from holdfast.board.reads import Query, plain
+from holdfast.board.tables import task_spaces, tasks, topic_spaces, topics
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Entry, EntryFilter, Tx, entries
-from holdfast.log.tables import entries as entry_table
+from holdfast.log import Entry, Tx
 
 MAX_ALLOWED: Final = 500
 MAX_FILTER_IDS: Final = 50_000
 RECENT_ENTRIES: Final = 24
+_FIRST_LOOK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,11 @@ def parse_allowed(text: str | None) -> frozenset[str] | None:
 
 
 def spaces_of_topics(tx: Tx, ids: Iterable[str | None]) -> dict[str, frozenset[str]]:
-    return _memberships(tx, topic_spaces.c.topic_id, topic_spaces.c.space_id, ids)
+    return _memberships(tx, _OF_TOPICS, ids)
 
 
 def spaces_of_tasks(tx: Tx, ids: Iterable[str | None]) -> dict[str, frozenset[str]]:
-    return _memberships(tx, task_spaces.c.task_id, task_spaces.c.space_id, ids)
+    return _memberships(tx, _OF_TASKS, ids)
 
 
 def spaces_of_entries(tx: Tx, rows: Sequence[Entry]) -> dict[str, frozenset[str]]:
@@ -155,42 +156,38 @@ def spaces_of_entries(tx: Tx, rows: Sequence[Entry]) -> dict[str, frozenset[str]
 
 
 def seen_entries(tx: Tx, view: View, rows: Sequence[Entry]) -> list[Entry]:
-    """Those of the entries that the view shows."""
-    if view.spaces is None or not rows:
+    """Those of the entries that the view shows; most do by their own space alone."""
+    if view.spaces is None:
         return list(rows)
-    members = spaces_of_entries(tx, rows)
-    return [row for row in rows if view.sees(members[row.id])]
+    elsewhere = [row for row in rows if row.space_id not in view.spaces]
+    members = spaces_of_entries(tx, elsewhere)
+    return [row for row in rows if row.id not in members or view.sees(members[row.id])]
 
 
-def _memberships(
-    tx: Tx, id_: sa.Column[str], space: sa.Column[str], ids: Iterable[str | None]
-) -> dict[str, frozenset[str]]:
+def _memberships(tx: Tx, query: Query, ids: Iterable[str | None]) -> dict[str, frozenset[str]]:
     wanted = sorted({one for one in ids if one is not None})
     found: dict[str, set[str]] = {}
     for start in range(0, len(wanted), MAX_ALLOWED):
-        chunk = wanted[start : start + MAX_ALLOWED]
-        for one, member in tx.conn.execute(sa.select(id_, space).where(id_.in_(chunk))):
+        for one, member in query.rows(tx, ids=wanted[start : start + MAX_ALLOWED]):
             found.setdefault(one, set()).add(member)
     return {one: frozenset(members) for one, members in found.items()}
 
 
 def _is_in_use(tx: Tx, space_id: str) -> bool:
     """Whether anything was logged in this space, which an older or foreign log may name without a row."""
-    query = sa.select(sa.literal(1)).select_from(entry_table).where(entry_table.c.space_id == space_id)
-    return tx.conn.execute(query.limit(1)).first() is not None
+    return _IN_USE.first(tx, space=space_id) is not None
 
 
 def _from_entries(tx: Tx, session_key: str) -> str | None:
     """The newest entry that names a space, by the board's scope on it or by its own."""
-    page = entries.listing(tx, EntryFilter(session_key=session_key), limit=RECENT_ENTRIES)
-    named = [
-        one
-        for entry in page.entries
-        for one in ((entry.source or {}).get("boardScopeSpaceId"), entry.space_id)
-        if isinstance(one, str) and one
-    ]
-    there = spaces.known(tx, named) if named else frozenset()
-    return next((one for one in named if one in there), None)
+    for most in (_FIRST_LOOK, RECENT_ENTRIES):
+        rows = _RECENT.rows(tx, key=session_key, most=most)
+        named = [one for row in rows for one in row if isinstance(one, str) and one]
+        there = spaces.known(tx, named)
+        found = next((one for one in named if one in there), None)
+        if found is not None or len(rows) < most:
+            return found
+    return None
 
 
 def _from_board_key(tx: Tx, session_key: str) -> str | None:
@@ -198,18 +195,15 @@ def _from_board_key(tx: Tx, session_key: str) -> str | None:
     if key is None:
         return None
     if isinstance(key, BoardTaskKey):
-        of_task = sa.select(tasks.c.space_id).where(
-            tasks.c.id == key.task_id, tasks.c.topic_id == key.topic_id
-        )
-        found = tx.conn.execute(of_task).scalar()
+        found = _SPACE_OF_TASK.first(tx, id=key.task_id, topic=key.topic_id)
         if found is not None:
-            return str(found)
+            return str(found[0])
     return _space_of_topic(tx, key.topic_id)
 
 
 def _from_routing(tx: Tx, session_key: str) -> str | None:
-    query = sa.select(session_routing.c["items"]).where(session_routing.c.session_key == session_key)
-    items: Sequence[Mapping[str, Any]] = tx.conn.execute(query).scalar() or ()
+    row = _ROUTED.first(tx, key=session_key)
+    items: Sequence[Mapping[str, Any]] = () if row is None else plain(row[0]) or ()
     for item in reversed(items):
         found = _space_of_topic(tx, str(item.get("topicId") or ""))
         if found is not None:
@@ -218,4 +212,18 @@ def _from_routing(tx: Tx, session_key: str) -> str | None:
 
 
 def _space_of_topic(tx: Tx, topic_id: str) -> str | None:
-    return tx.conn.execute(sa.select(topics.c.space_id).where(topics.c.id == topic_id)).scalar()
+    row = _SPACE_OF_TOPIC.first(tx, id=topic_id)
+    return None if row is None else str(row[0])
+
+
+_OF_TOPICS: Final = Query("SELECT topic_id, space_id FROM topic_spaces WHERE topic_id IN :ids")
+_OF_TASKS: Final = Query("SELECT task_id, space_id FROM task_spaces WHERE task_id IN :ids")
+_IN_USE: Final = Query("SELECT 1 FROM entries WHERE space_id = :space LIMIT 1")
+_RECENT: Final = Query(
+    """SELECT source ->> 'boardScopeSpaceId', space_id FROM entries
+    WHERE session_key = :key AND deleted_at IS NULL
+    ORDER BY created_at DESC, position DESC LIMIT :most"""
+)
+_SPACE_OF_TASK: Final = Query("SELECT space_id FROM tasks WHERE id = :id AND topic_id = :topic")
+_SPACE_OF_TOPIC: Final = Query("SELECT space_id FROM topics WHERE id = :id")
+_ROUTED: Final = Query("SELECT items FROM session_routing WHERE session_key = :key")

@@ -56,6 +56,10 @@ class TaskStatus(StrEnum):
     DONE = "done"
 
 
+PRIORITIES: Final = {one.value: one for one in Priority}
+CREATORS: Final = {one.value: one for one in CreatedBy}
+
+
 @dataclass(frozen=True, slots=True)
 class Keyset:
     """A place in a listing that is ordered by a number and then by id."""

@@ -4,15 +4,12 @@ reason to matter; what is best among them is a pure decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-import sqlalchemy as sa
+from typing import Final, NamedTuple, TypeVar
 
 from holdfast.board import tasks, topics
-from holdfast.board.tables import tasks as task_table
-from holdfast.board.tables import topics as topic_table
+from holdfast.board.reads import Query
 from holdfast.board.tasks import Task
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
@@ -23,8 +20,21 @@ DUE_SOON_MS: Final = 72 * 3_600_000
 MAX_LIMIT: Final = 100
 _CANDIDATES: Final = 64
 
-Item = Topic | Task
-T = TypeVar("T", Topic, Task)
+
+class Candidate(NamedTuple):
+    """What decides whether a topic or a task is in the set; a snooze that is over is none."""
+
+    id: str
+    status: str
+    priority: str
+    pinned: bool
+    due_at: int | None
+    snoozed_until: int | None
+    updated_at: int
+
+
+Item = Topic | Task | Candidate
+T = TypeVar("T", Topic, Task, Candidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +48,11 @@ def working_set(tx: Tx, view: View, limit: int, now: int) -> WorkingSet:
     limit = max(0, min(limit, MAX_LIMIT))
     if limit == 0 or view.spaces == frozenset():
         return WorkingSet([], [])
-    topic_ids = _candidates(tx, topic_table, view.topics(), now)
-    task_ids = _candidates(tx, task_table, view.tasks(), now)
-    # The nearest topics round off a set in which too little is pressing.
-    recent = sa.select(topic_table.c.id).where(*view.topics(), _awake(topic_table, now))
-    recent = recent.order_by(topic_table.c.updated_at.desc(), topic_table.c.id.desc()).limit(limit)
-    topic_ids |= set(tx.conn.execute(recent).scalars())
-    return WorkingSet(
-        rank(topics.get_many(tx, sorted(topic_ids)), limit, now),
-        rank(tasks.get_many(tx, sorted(task_ids)), limit, now),
-    )
+    topic_ids = [one.id for one in rank(_candidates(tx, "topics", view, limit, now), limit, now)]
+    task_ids = [one.id for one in rank(_candidates(tx, "tasks", view, 0, now), limit, now)]
+    of_topics = {one.id: one for one in topics.get_many(tx, topic_ids)}
+    of_tasks = {one.id: one for one in tasks.get_many(tx, task_ids)}
+    return WorkingSet([of_topics[id_] for id_ in topic_ids], [of_tasks[id_] for id_ in task_ids])
 
 
 def rank(items: Iterable[T], limit: int, now: int) -> list[T]:
@@ -67,7 +72,7 @@ def pressure(item: Item, now: int) -> int:
     moving = item.status in (TopicStatus.DOING, TopicStatus.BLOCKED)
     due = item.due_at is not None and item.due_at <= now + DUE_SOON_MS
     overdue = item.due_at is not None and item.due_at < now
-    high = item.priority is Priority.HIGH
+    high = item.priority == Priority.HIGH
     return 16 * item.pinned + 8 * moving + 4 * overdue + 2 * due + 1 * high
 
 
@@ -76,33 +81,40 @@ def _order(item: Item, now: int) -> tuple[int, int, int]:
     return (-pressure(item, now), due, -item.updated_at)
 
 
-def _candidates(tx: Tx, table: sa.Table, seen: Sequence[sa.ColumnElement[bool]], now: int) -> set[str]:
-    """A bounded number of ids for each reason; conditions are literal so that the partial indexes fit.
+def _candidates(tx: Tx, table: str, view: View, recent: int, now: int) -> list[Candidate]:
+    """A bounded number for each reason; the `recent` last changed round off a set in which little presses."""
+    given = {"now": int(now), "soon": int(now) + DUE_SOON_MS, "recent": recent}
+    if view.spaces is None:
+        rows = _EVERYWHERE[table].rows(tx, **given)
+    else:
+        rows = _WITHIN[table].rows(tx, **given, spaces=sorted(view.spaces))
+    return [Candidate(*row) for row in {row[0]: row for row in rows}.values()]
 
-    The time is bound, not written in: a statement whose text changes is compiled anew each time.
-    """
-    newest = (table.c.updated_at.desc(), table.c.id.desc())
-    soonest = (table.c.due_at, table.c.id)
-    name = table.name
-    reasons: list[tuple[str, Sequence[sa.ColumnElement[Any]]]] = [
-        (f"{name}.pinned IS TRUE", newest),
-        (f"{name}.status = 'doing'", newest),
-        (f"{name}.status = 'blocked'", newest),
-        (f"{name}.priority = 'high'", newest),
-        (f"{name}.due_at IS NOT NULL AND {name}.due_at <= :soon", soonest),
+
+def _query(table: str, within: str) -> Query:
+    """Reasons are written out, so that each is read from its own index in the order of that index."""
+    newest, soonest = "updated_at DESC, id DESC", "due_at, id"
+    reasons = [
+        ("pinned IS TRUE", newest, str(_CANDIDATES)),
+        ("status = 'doing'", newest, str(_CANDIDATES)),
+        ("status = 'blocked'", newest, str(_CANDIDATES)),
+        ("priority = 'high'", newest, str(_CANDIDATES)),
+        ("due_at IS NOT NULL AND due_at <= :soon", soonest, str(_CANDIDATES)),
+        ("updated_at IS NOT NULL", newest, ":recent"),
     ]
-    soon = {"soon": int(now) + DUE_SOON_MS}
-    found: set[str] = set()
-    for reason, order in reasons:
-        query = sa.select(table.c.id).where(sa.text(reason), *seen, _awake(table, now))
-        given = soon if ":soon" in reason else {}
-        found.update(tx.conn.execute(query.order_by(*order).limit(_CANDIDATES), given).scalars())
-    return found
+    parts = [
+        f"""SELECT * FROM (SELECT id, CASE WHEN status = 'snoozed' THEN 'active' ELSE status END, priority,
+        pinned, due_at, CASE WHEN snoozed_until > :now THEN snoozed_until END, updated_at FROM {table}
+        WHERE {reason} AND {_AWAKE} {within} ORDER BY {order} LIMIT {most}) AS reason{at}"""
+        for at, (reason, order, most) in enumerate(reasons)
+    ]
+    return Query(" UNION ALL ".join(parts))
 
 
-def _awake(table: sa.Table, now: int) -> sa.ColumnElement[bool]:
-    """Live, as `is_live` says, put so that no index is chosen for it."""
-    asleep = sa.and_(table.c.snoozed_until.is_not(None), table.c.snoozed_until > now)
-    over = sa.func.coalesce(table.c.status, "").in_(["archived", "done"])
-    forever = sa.and_(sa.func.coalesce(table.c.status, "") == "snoozed", table.c.snoozed_until.is_(None))
-    return sa.not_(sa.or_(sa.and_(table.c.snoozed_until.is_not(None), asleep), over, forever))
+_AWAKE: Final = """(snoozed_until IS NULL OR snoozed_until <= :now)
+    AND NOT coalesce(status, '') IN ('archived', 'done')
+    AND NOT (coalesce(status, '') = 'snoozed' AND snoozed_until IS NULL)"""
+_MEMBER: Final = """AND EXISTS (SELECT 1 FROM {one}_spaces AS m
+    WHERE m.{one}_id = {one}s.id AND m.space_id IN :spaces)"""
+_EVERYWHERE: Final = {table: _query(table, "") for table in ("topics", "tasks")}
+_WITHIN: Final = {f"{one}s": _query(f"{one}s", _MEMBER.format(one=one)) for one in ("topic", "task")}

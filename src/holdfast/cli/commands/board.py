@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -9,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from holdfast.cli.board_layout import Item, hits, listed, moment, thread
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table
 
@@ -67,8 +70,8 @@ def topics(
     if as_json:
         print_json(found)
         return
-    rows = [(one["id"], one["name"], _state(one), one["spaceId"], _day(one["updatedAt"])) for one in found]
-    print_table(["id", "name", "state", "space", "changed"], rows, empty="There are no topics yet.")
+    rows = [(one["id"], one["name"], _state(one), one["spaceId"], moment(one["updatedAt"])) for one in found]
+    _print_list(["id", "name", "state", "space", "changed"], rows, empty="There are no topics yet.")
 
 
 @board.command("tasks")
@@ -90,8 +93,8 @@ def tasks(app: App, /, task_id: str | None, as_json: bool, limit: int, **only: s
     if as_json:
         print_json(rows)
         return
-    cells = [(one["id"], one["title"], _state(one), one["topicId"], _day(one["dueDate"])) for one in rows]
-    print_table(["id", "title", "state", "topic", "due"], cells, empty="There are no tasks.")
+    cells = [(one["id"], one["title"], _state(one), one["topicId"], moment(one["dueDate"])) for one in rows]
+    _print_list(["id", "title", "state", "topic", "due"], cells, empty="There are no tasks.")
 
 
 @board.command("search")
@@ -184,7 +187,7 @@ def _thread(app: App, topic_id: str, limit: int, *, as_json: bool) -> None:
         return
     _print_work(topic)
     click.echo()
-    _print_entries(sorted(said, key=lambda entry: str(entry["createdAt"])))
+    _print_entries(said[::-1])
 
 
 def _print_work(one: Mapping[str, Any]) -> None:
@@ -195,31 +198,43 @@ def _print_work(one: Mapping[str, Any]) -> None:
             "state": _state(one),
             "spaces": ", ".join(one["spaceIds"]),
             "tags": ", ".join(one["tags"]) or None,
-            "due": _day(one["dueDate"]),
-            "changed": _day(one["updatedAt"]),
+            "due": moment(one["dueDate"]),
+            "changed": moment(one["updatedAt"]),
         }
     )
     for line in (one["digest"] or "").splitlines():
         click.echo(f"  {cell(line)}")
 
 
-def _print_hits(kind: str, hits: Sequence[Mapping[str, Any]], *, explain: bool) -> None:
-    if not hits:
+def _print_list(columns: Sequence[str], rows: Sequence[tuple[Any, ...]], *, empty: str) -> None:
+    """A table in a pipe; in a terminal, whose width the ids alone would fill, two lines for each."""
+    width = _width()
+    if width is None or not rows:
+        print_table(columns, rows, empty=empty)
         return
-    click.secho(kind.capitalize(), bold=True)
-    for hit in hits:
-        text = hit.get("name") or hit.get("title") or hit.get("content") or ""
-        click.echo(f"  {hit['score']:.2f}  {hit['id']}  {_clipped(text)}")
-        if explain:
-            click.echo("        " + "  ".join(f"{name} {value:.2f}" for name, value in hit["parts"].items()))
+    for id_, name, state, place, at in rows:
+        head, below = listed([Item(name, id_, state, f"{place}  {at or ''}")], width)
+        click.secho(head, bold=True)
+        click.echo(below)
+
+
+def _print_hits(kind: str, found: Sequence[Mapping[str, Any]], *, explain: bool) -> None:
+    if found:
+        click.secho(kind.capitalize(), bold=True)
+    for line in hits(found, _width(), explain=explain):
+        click.echo(line)
 
 
 def _print_entries(found: Sequence[Mapping[str, Any]]) -> None:
-    for one in found:
-        who = one["agentLabel"] or one["agentId"] or "-"
-        click.echo(f"{_day(one['createdAt'])}  {one['id']}  {cell(who)}: {_clipped(one['content'])}")
+    for line in thread(found, _width()):
+        click.echo(line)
     if not found:
         click.echo("There are no entries.")
+
+
+def _width() -> int | None:
+    """The columns of the terminal; None in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _print_entry(one: Mapping[str, Any]) -> None:
@@ -250,15 +265,6 @@ def _visible(edges: Mapping[str, bool]) -> str:
 def _state(one: Mapping[str, Any]) -> str:
     marks = [str(one["status"])] + (["pinned"] if one["pinned"] else [])
     return ", ".join(marks + (["high"] if one["priority"] == "high" else []))
-
-
-def _day(text: str | None) -> str | None:
-    return None if text is None else text[:16].replace("T", " ")
-
-
-def _clipped(text: str, most: int = 100) -> str:
-    flat = cell(" ".join(text.split()))
-    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
 def _asked(app: App, path: str, **query: Any) -> Any:

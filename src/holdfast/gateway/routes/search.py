@@ -8,15 +8,15 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.board.search import SearchAsk
+from holdfast.board.search import SearchAsk, SearchFound
 from holdfast.board.search_forms import found_forms
-from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer
-from holdfast.gateway.scope import Asked, sight_of
+from holdfast.gateway.queries import QueryRoute, Sighted
+from holdfast.gateway.scope import sight_of
 from holdfast.gateway.wire import json_response
 
-router = APIRouter(tags=["board"], route_class=StrictRoute)
+router = APIRouter(tags=["board"], route_class=QueryRoute)
 
 
 class SearchOut(Answer):
@@ -32,39 +32,38 @@ class SearchOut(Answer):
     took: int = Field(description="Milliseconds; those of the first time for an answer given again.")
 
 
+class SearchQuery(Sighted):
+    q: Annotated[str, Field(max_length=100_000, description="What to look for.")] = ""
+    topic_id: Annotated[str | None, Field(alias="topicId", max_length=256)] = None
+    include_pending: Annotated[bool | None, Field(alias="includePending")] = None
+    limit_topics: Annotated[int | None, Field(alias="limitTopics", ge=1, le=800)] = None
+    limit_tasks: Annotated[int | None, Field(alias="limitTasks", ge=1, le=800)] = None
+    limit_logs: Annotated[int | None, Field(alias="limitLogs", ge=1, le=5000)] = None
+
+
 @router.get(
     "/api/search",
     response_model=SearchOut,
     responses={429: {"description": "Too many searches at once: `search_busy`."}},
 )
-async def search(
-    here: Here,
-    caller: Caller,
-    ask: Asked,
-    q: Annotated[str, Query(max_length=100_000, description="What to look for.")] = "",
-    topic_id: Annotated[str | None, Query(alias="topicId", max_length=256)] = None,
-    include_pending: Annotated[bool | None, Query(alias="includePending")] = None,
-    limit_topics: Annotated[int | None, Query(alias="limitTopics", ge=1, le=800)] = None,
-    limit_tasks: Annotated[int | None, Query(alias="limitTasks", ge=1, le=800)] = None,
-    limit_logs: Annotated[int | None, Query(alias="limitLogs", ge=1, le=5000)] = None,
-) -> Response:
+async def search(here: Here, caller: Caller, query: Annotated[SearchQuery, Query()]) -> Response:
     """Hybrid search, best first; what a topic's entries score counts for the topic too."""
     options = here.hold.settings.board
+    pending = options.include_pending if query.include_pending is None else query.include_pending
     wanted = SearchAsk(
-        q=q,
-        sight=sight_of(ask, caller),
-        topic_id=topic_id,
-        include_pending=options.include_pending if include_pending is None else include_pending,
-        topics=limit_topics or options.search.limit_topics,
-        tasks=limit_tasks or options.search.limit_tasks,
-        logs=limit_logs or options.search.limit_logs,
+        q=query.q,
+        sight=sight_of(query.ask, caller),
+        topic_id=query.topic_id,
+        include_pending=pending,
+        topics=query.limit_topics or options.search.limit_topics,
+        tasks=query.limit_tasks or options.search.limit_tasks,
+        logs=query.limit_logs or options.search.limit_logs,
     )
     board = here.hold.board
     async with board.search.gate.entering():
-        found, forms = await here.hold.threads(lambda: _made(board.search.run(wanted)))
+        return await here.hold.threads(lambda: _answer(query.q, board.search.run(wanted)))
+
+
+def _answer(q: str, found: SearchFound) -> Response:
     told = {"ok": True, "q": q[:2000], "mode": found.mode}
-    return json_response(told | forms | {"took": found.took_ms})
-
-
-def _made(found: Any) -> tuple[Any, dict[str, list[dict[str, Any]]]]:
-    return found, found_forms(found)
+    return json_response(told | found_forms(found) | {"took": found.took_ms})

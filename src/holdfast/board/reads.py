@@ -1,0 +1,46 @@
+"""Queries on the hot path: written once for both engines, and run past SQLAlchemy's per-call machinery."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from holdfast.log import Tx
+
+_LIST: Final = re.compile(r"\bIN :(\w+)")
+_NAME: Final = re.compile(r":(\w+)")
+
+
+class Query:
+    """A query with parameters `:name`; `IN :name` takes a list of texts.
+
+    Its text never depends on what is asked for, so that a driver prepares it once. Rows are as the driver
+    gives them: see `plain` for JSON, and mind that SQLite knows no booleans.
+    """
+
+    __slots__ = ("_postgres", "_sqlite")
+
+    def __init__(self, sql: str) -> None:
+        flat = " ".join(sql.split())
+        self._sqlite = _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", flat)
+        self._postgres = _NAME.sub(r"%(\1)s", _LIST.sub(r"= ANY(:\1)", flat.replace("%", "%%")))
+
+    def rows(self, tx: Tx, **given: Any) -> list[tuple[Any, ...]]:
+        if tx.postgres:
+            sql = self._postgres
+        else:
+            sql = self._sqlite
+            given = {k: json.dumps(v) if isinstance(v, list) else v for k, v in given.items()}
+        with tx.driver(sql) as connection:
+            found: list[tuple[Any, ...]] = connection.execute(sql, given).fetchall()
+        return found
+
+    def first(self, tx: Tx, **given: Any) -> tuple[Any, ...] | None:
+        """The first row; for queries that have at most one, or say LIMIT 1."""
+        return next(iter(self.rows(tx, **given)), None)
+
+
+def plain(value: Any) -> Any:
+    """The value of a JSON column, which PostgreSQL gives as it is and SQLite as text."""
+    return json.loads(value) if isinstance(value, str) else value
