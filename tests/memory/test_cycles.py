@@ -13,6 +13,7 @@ from holdfast.clock import ManualClock
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import Unavailable
 from holdfast.log import Store, Threads, agenda, changes
+from holdfast.memory import Filter
 from holdfast.memory.cycles import EMBED, PROGRESS, UPDATE, UPDATED, MemoryCycles, Teller
 
 pytestmark = pytest.mark.anyio
@@ -99,6 +100,31 @@ async def test_an_interval_that_was_changed_holds_from_the_next_round(round_: Ro
     round_.update["interval"] = "20m"
     await round_.drain()
     assert round_.minutes() == [20.0]
+
+
+async def test_the_files_of_an_agent_that_left_the_config_leave_the_index(
+    round_: Round, clock: ManualClock
+) -> None:
+    desk = round_.desk
+    desk.write("MEMORY.md", "The walrus has tusks.")
+    desk.write("MEMORY.md", "The heron has a beak.", agent="other")
+    append(desk.store, "the heron said so", session_key="agent:other:main")
+    round_.agents.append("other")
+    round_.cycles.schedule_boot()
+    await round_.drain()
+    desk.memory.follow()
+    assert "MEMORY.md" in desk.paths("heron", agent="other")
+    round_.agents.remove("other")
+    clock.advance(minutes=5)
+    await round_.drain()
+    files = Filter(agents=frozenset({"other"}), sources=frozenset({"file"}))
+    assert desk.memory.index.view(files).count == 0
+    assert desk.memory.index.view(Filter(agents=frozenset({"other"}))).count == 1
+    assert desk.paths("walrus") == ["MEMORY.md"]
+    round_.agents.append("other")
+    round_.cycles.schedule_boot()
+    await round_.drain()
+    assert "MEMORY.md" in desk.paths("heron", agent="other")
 
 
 async def test_an_agent_that_left_the_config_has_no_further_rounds(round_: Round) -> None:

@@ -60,10 +60,11 @@ def new_bench(
 ) -> Iterator[Callable[..., Bench]]:
     with ExitStack() as open_:
 
-        def make(**qmd: object) -> Bench:
+        def make(*, search: dict[str, Any] | None = None, **qmd: object) -> Bench:
             home = tmp_path / "home"
             home.mkdir()
-            config = {"memory": {"backend": "qmd", "qmd": {"command": str(program.path), **qmd}}}
+            own = {"command": str(program.path), **qmd}
+            config = {"memory": {"backend": "qmd", "qmd": own, "search": search or {}}}
             (home / "holdfast.json").write_text(json.dumps(config))
             url = sqlite_url(shutil.copy(sqlite_template, home))
             return Bench(open_.enter_context(open_home(home, store_url=url, clock=clock)), program)
@@ -94,6 +95,17 @@ def test_a_question_finds_though_qmd_wants_every_word_of_a_line(bench: Bench) ->
     assert bench.ask("Who could possibly open the boathouse for us tomorrow?").hits[0].path == (
         "memory/2026-01-01.md"
     )
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_qmd_judges_its_results_again_only_where_that_is_asked_for(
+    new_bench: Callable[..., Bench], enabled: bool
+) -> None:
+    bench = new_bench(search={"rerank": {"enabled": enabled}})
+    bench.write("MEMORY.md", "The staging deploy needs the VPN.")
+    bench.memory.update("main")
+    assert bench.ask("staging").diagnostics.backend == "qmd"
+    assert ("--no-rerank" in bench.program.asked("query")[0]) is not enabled
 
 
 def test_each_agent_has_folders_of_its_own_and_no_secret_of_ours(

@@ -28,7 +28,7 @@ def check_memory(patient: Patient) -> Iterator[Finding]:
         return
     from holdfast.memory.embedding import chain_from
 
-    chain = chain_from(config.memory.search.embedding, os.environ)
+    chain = chain_from(config.memory.search.embedding, os.environ, patient.home.path / "models")
     yield _finds_what_it_is_given(chain)
     names = [f"{one.id.provider}/{one.id.model}" for one in (*chain.preferred, chain.base)]
     yield Finding("ok", f"embedders: {', then '.join(names)}")

@@ -82,5 +82,9 @@ def open_folder(folder: str | os.PathLike[str], *, index: str | os.PathLike[str]
         workspace=lambda agent: root,
         config=lambda agent: config,
     )
-    memory.update("main")
+    try:
+        memory.update("main")
+    except BaseException:
+        memory.close()
+        raise
     return memory

@@ -70,6 +70,11 @@ class Catalogue:
                 "DELETE FROM files WHERE agent = ? AND collection = ? AND path = ?", (agent, collection, path)
             )
 
+    def drop_files(self, agent: str) -> None:
+        """Forget the files of one agent."""
+        with self._lock:
+            self._db.execute("DELETE FROM files WHERE agent = ?", (agent,))
+
     def forget_files(self) -> None:
         """Forget every file, so that the next update indexes all of them anew; embeddings stay."""
         with self._lock:

@@ -156,8 +156,15 @@ class MemoryCycles:
             with self._store.write(ordered=False) as tx:
                 _enqueue(tx, UPDATE, agent, tx.now + self._config(agent).search.update.debounce_ms)
 
+    def _forget_those_who_left(self) -> None:
+        """The files of an agent that is no longer configured leave the index in the next round of any."""
+        memory, configured = self._memory(), set(self._agents())
+        for owner in {owner for owner, _ in memory.catalogue.collections()} - configured:
+            log.info("agent %s is gone: %s documents of its files too", owner, memory.forget(owner))
+
     async def _update(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
+        await self._threads(self._forget_those_who_left)
         if agent in self._agents():
             told = Teller(self._store, agent)
             done = await self._threads(lambda: self._memory().update(agent, progress=told.progress))

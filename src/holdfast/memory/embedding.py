@@ -7,8 +7,9 @@ of its own, and serves searches once it has covered nearly all there is. When it
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final
 from holdfast.config.memory import Embedding, EmbeddingProvider
 from holdfast.errors import HoldfastError
 from holdfast.memory.embedders.base import Embedder, Vectors
+from holdfast.memory.embedders.hub import HubModel, Manifest, Progress, check_address
 from holdfast.memory.hurry import Hurry
 
 log = logging.getLogger(__name__)
@@ -38,10 +40,28 @@ class Embedded:
 class EmbedderChain:
     """Embedders by preference. `base` is the static one, which cannot fail for want of a network."""
 
-    def __init__(self, preferred: list[Embedder], base: Embedder) -> None:
+    def __init__(
+        self, preferred: list[Embedder], base: Embedder, awaited: Sequence[tuple[int, HubModel]] = ()
+    ) -> None:
+        """`awaited` are models that are not here yet, each with how many preferred ones come before it."""
         self.preferred = preferred
         self.base = base
         self._hurry = Hurry()
+        self._awaited = list(awaited)
+        self._fetching = threading.Lock()
+
+    def fetch(self, progress: Progress | None = None) -> None:
+        """Bring the models that are awaited; one that cannot be had now is tried again the next time."""
+        with self._fetching:
+            awaited, self._awaited = self._awaited, []
+            for place, model in awaited:
+                try:
+                    made = _from_hub(model, model.fetch(progress))
+                except HoldfastError as error:
+                    log.warning("a model was not fetched: %s", error.message)
+                    self._awaited.append((place, model))
+                    continue
+                self.preferred = [*self.preferred[:place], made, *self.preferred[place:]]
 
     def question(self, text: str, covered: Mapping[str, float], seconds: float = PATIENCE) -> Embedded:
         """Embed a question with the first that works, and whose vectors cover the scope, within the time.
@@ -66,26 +86,59 @@ class EmbedderChain:
         return Embedded(self.base.embed_query(text), self.base, "; ".join(reasons) or None)
 
 
-def chain_from(config: Embedding, env: Mapping[str, str]) -> EmbedderChain:
-    """The chain as configured; a provider without a key, or a model that is not there, is passed over."""
+def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = None) -> EmbedderChain:
+    """The chain as configured; a provider without a key, or a model that is not there, is passed over.
+
+    A hub's model is kept in `models` and awaited until it is there; `fetch` brings it.
+    """
     from holdfast.memory.embedders.static import StaticEmbedder
 
     preferred: list[Embedder] = []
+    awaited: list[tuple[int, HubModel]] = []
     for name in config.providers:
         try:
-            found = _local(config.local) if name == "local" else _remote(name, config, env)
+            found: Embedder | HubModel | None
+            if name == "local":
+                found = _local(config.local, models or _models(env))
+            else:
+                found = _remote(name, config, env)
         except HoldfastError as error:
             log.warning("embedder %s is left out: %s", name, error.message)
             continue
-        if found is not None:
+        if isinstance(found, HubModel):
+            awaited.append((len(preferred), found))
+        elif found is not None:
             preferred.append(found)
-    return EmbedderChain(preferred, StaticEmbedder())
+    return EmbedderChain(preferred, StaticEmbedder(), awaited)
 
 
-def _local(provider: EmbeddingProvider) -> Embedder | None:
-    """A transformer from a folder or an installed weights package; none unless it is asked for or there."""
+def _models(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOLDFAST_HOME") or "~/.holdfast").expanduser() / "models"
+
+
+def _from_hub(model: HubModel, manifest: Manifest) -> Embedder:
     from holdfast.memory.embedders.transformer import TransformerEmbedder
 
+    return TransformerEmbedder(model.folder, manifest.model)
+
+
+def _hub(place: str, models: Path) -> Embedder | HubModel:
+    """The model if its files are here already, else where to get it."""
+    if "://" in place:
+        check_address(place.partition("#")[0])
+    model = HubModel(place, models)
+    manifest = model.ready()
+    return model if manifest is None else _from_hub(model, manifest)
+
+
+def _local(provider: EmbeddingProvider, models: Path) -> Embedder | HubModel | None:
+    """A transformer from a hub, a folder or an installed weights package; none unless asked for or there."""
+    from holdfast.memory.embedders.transformer import TransformerEmbedder
+
+    if provider.base_url is not None:
+        return _hub(provider.base_url, models)
+    if provider.model is not None and provider.model.partition("#")[0].endswith(".json"):
+        return _hub(provider.model, models)
     if provider.model is not None and ("/" in provider.model or provider.model.startswith("~")):
         return TransformerEmbedder(Path(provider.model).expanduser())
     if provider.model in (None, "all-MiniLM-L6-v2") and _has_minilm():

@@ -124,6 +124,10 @@ class FallbackMemory:
                 done.problems.append(self._told(agent, error))
         return done
 
+    def forget(self, agent: str) -> int:
+        """The built-in index is shared; `qmd` has a folder for each agent, which nobody asks any more."""
+        return self.builtin.forget(agent)
+
     def follow(self, limit: int = 50_000) -> int:
         return self.builtin.follow(limit)
 

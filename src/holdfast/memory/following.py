@@ -93,7 +93,7 @@ class LogFollower:
             return self._catch_up(limit)
 
     def _catch_up(self, limit: int) -> Followed:
-        """One at a time: what two take in at once would vanish for the moment of its exchange."""
+        """One at a time: two who follow at once would each take in and embed the same entries."""
         done = Followed()
         self._begin_feed()
         while done.taken < limit and (count := self._take_new()):

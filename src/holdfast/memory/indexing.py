@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.memory.catalogue import Catalogue, FileState
 from holdfast.memory.chunking import Chunk, chunk
 from holdfast.memory.collections import Collection
-from holdfast.memory.documents import Document
+from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedders.base import Embedder, Vectors
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.reading import read_within
@@ -20,6 +20,7 @@ from holdfast.memory.reading import read_within
 Progress = Callable[[str, int, int], None]
 
 _EMBED_BATCH: Final = 256
+_MUCH: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -86,7 +87,8 @@ class FileIndexer:
             self._collection(agent, collection, done, progress, force)
             self._write_waiting()
         self._drop_unlisted(agent, collections, done)
-        self._index.flush()
+        if done.chunks >= _MUCH:
+            self._index.flush()
         return done
 
     def _collection(
@@ -160,6 +162,16 @@ class FileIndexer:
             if owner == agent and name not in listed:
                 for state in self._catalogue.files(agent, name).values():
                     self._remove(agent, name, state, done)
+
+
+def forget(index: Index, catalogue: Catalogue, agent: str) -> int:
+    """Take all files of an agent out of the index; returns how many documents those were."""
+    view = index.view(Filter(agents=frozenset((agent,)), sources=frozenset(("file",))))
+    ids = [document.id for document in view.documents(view.recent(view.count)) if document is not None]
+    for start in range(0, len(ids), _MUCH):
+        index.delete(ids[start : start + _MUCH])
+    catalogue.drop_files(agent)
+    return len(ids)
 
 
 def refine(

@@ -14,53 +14,59 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """For each place in a pool the places of the previous and the next turn, -1 for none."""
+    """For each place in a pool the places one, two, … turns before and after it, row by row.
 
-    previous: Places
-    following: Places
+    Where there is none stands the number of places, under which a value of 0 is found.
+    """
+
+    before: Places
+    after: Places
 
     @classmethod
     def of(
-        cls, pool: NDArray[np.int64], neighbours: NDArray[np.int64], at: NDArray[np.int64], pause: int
+        cls,
+        pool: NDArray[np.int64],
+        neighbours: NDArray[np.int64],
+        at: NDArray[np.int64],
+        *,
+        pause: int,
+        reach: int,
     ) -> Links:
         """Links within an ascending pool; a pause longer than `pause` ms ends the conversation."""
-        places = np.minimum(np.searchsorted(pool, neighbours), len(pool) - 1)
+        places = np.minimum(pool.searchsorted(neighbours), len(pool) - 1)
         near = np.abs(at[places] - at[:, None]) <= pause
-        held = np.where((neighbours >= 0) & (pool[places] == neighbours) & near, places, -1)
-        return cls(held[:, 0], held[:, 1])
+        held = np.where((neighbours >= 0) & (pool[places] == neighbours) & near, places, len(pool))
+        return cls(_walk(held[:, 0], reach), _walk(held[:, 1], reach))
+
+
+def _walk(link: Places, reach: int) -> Places:
+    """The places that so many steps along a link lead to."""
+    step = np.append(link, len(link))
+    found = np.empty((reach, len(link)), np.int64)
+    places = np.arange(len(link))
+    for row in found:
+        places = np.take(step, places, out=row)
+    return found
 
 
 def spread(values: Column, links: Links, weights: Sequence[float]) -> Column:
     """What the turns one, two, … before and after lend, each with its weight."""
-    lent = np.zeros_like(values)
-    before, after = links.previous, links.following
-    for weight in weights:
-        lent += weight * (_taken(values, before) + _taken(values, after))
-        before, after = _step(links.previous, before), _step(links.following, after)
+    padded, lent = np.append(values, 0.0), np.zeros_like(values)
+    for weight, before, after in zip(weights, links.before, links.after, strict=False):
+        lent += weight * (padded[before] + padded[after])
     return lent
 
 
 def from_question(values: Column, links: Links, asks: NDArray[np.bool_]) -> Column:
     """What the turn before lends if it asks something: the answer belongs to the question's words."""
-    return _taken(np.where(asks, values, 0.0), links.previous)
+    taken: Column = np.append(np.where(asks, values, 0.0), 0.0)[links.before[0]]
+    return taken
 
 
 def around(values: Column, links: Links, reach: int, best: int) -> Column:
     """The mean of the best few values within `reach` turns, the document itself among them."""
-    rows = [values]
-    before, after = links.previous, links.following
-    for _ in range(reach):
-        rows += [_taken(values, before), _taken(values, after)]
-        before, after = _step(links.previous, before), _step(links.following, after)
-    stacked = np.array(rows)
-    best = min(best, len(rows))
-    top: Column = np.partition(stacked, len(rows) - best, axis=0)[len(rows) - best :].mean(axis=0)
+    padded = np.append(values, 0.0)
+    stacked = np.concatenate([values[None, :], padded[links.before[:reach]], padded[links.after[:reach]]])
+    best = min(best, len(stacked))
+    top: Column = np.partition(stacked, len(stacked) - best, axis=0)[len(stacked) - best :].mean(axis=0)
     return top
-
-
-def _taken(values: Column, places: Places) -> Column:
-    return np.where(places >= 0, values[places], 0.0)
-
-
-def _step(link: Places, places: Places) -> Places:
-    return np.where(places >= 0, link[places], -1)

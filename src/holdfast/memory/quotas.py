@@ -24,10 +24,13 @@ def within_quotas(
     A place is given to another source only for a result with at least `floor` of the best score, and
     no place stays empty for a quota's sake.
     """
+    ranked: list[int] = order.tolist()
+    if len(set(sources)) < 2:
+        return ranked[:limit]
+    worth = scores[order].tolist()
     chosen: list[int] = []
     deferred: list[int] = []
     counts: Counter[str] = Counter()
-    ranked, worth = order.tolist(), scores[order].tolist()
     walk = iter(range(len(ranked)))
     for place in walk:
         if len(chosen) == limit or worth[place] < floor * worth[0]:

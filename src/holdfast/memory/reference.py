@@ -58,20 +58,18 @@ class InMemoryEngine:
     def neighbours(self, numbers: Numbers) -> Numbers:
         return self._beside[numbers]
 
-    def recent(self, limit: int) -> Numbers:
-        at = np.array([document.at for document in self._documents], np.int64)
-        return np.argsort(-at, kind="stable")[:limit].astype(np.int64)
+    def speakers(self) -> list[str]:
+        return sorted({document.speaker for document in self._documents if document.speaker})
+
+    def speakers_of(self, numbers: Numbers) -> list[str | None]:
+        return [self._documents[number].speaker for number in numbers.tolist()]
 
     def metadata(self, numbers: Numbers) -> Metadata:
         chosen = [self._documents[number] for number in numbers.tolist()]
         return Metadata(
             at=np.array([document.at for document in chosen], np.int64),
             curated=np.array([document.curated for document in chosen], np.bool_),
-            length=self._lengths[numbers].astype(np.int64),
             source=[document.source for document in chosen],
-            speaker=[document.speaker for document in chosen],
-            topic=[document.topic for document in chosen],
-            session=[document.session for document in chosen],
         )
 
     def documents(self, numbers: Numbers) -> list[Document | None]:

@@ -23,6 +23,7 @@ from holdfast.memory.quotas import within_quotas
 from holdfast.memory.text import ASKS, NAMES_TIME
 
 _FEW = 20
+_TELLING = 2.0
 _LEAST_GRACE = 3 * 86_400_000
 _MOST_GRACE = 30 * 86_400_000
 
@@ -45,6 +46,8 @@ class Candidates(Protocol):
         ...
 
     def metadata(self, numbers: Numbers) -> Metadata: ...
+
+    def speakers_of(self, numbers: Numbers) -> list[str | None]: ...
 
 
 class Reranker(Protocol):
@@ -115,6 +118,7 @@ class _Pool:
     bm25: Column
     asks: NDArray[np.bool_]
     names_time: NDArray[np.bool_]
+    speaks: Column
 
 
 def rank(
@@ -137,7 +141,15 @@ def rank(
     order = order[relevant[order]]
     sources = pool.metadata.source
     chosen = within_quotas(order, total, sources, options.quotas, options.quota_floor, limit)
+    _give_the_rare_word_a_place(chosen, pool.bm25)
     return _reranked(query, [_scored(at, pool, total, parts) for at in chosen], options, reranker)
+
+
+def _give_the_rare_word_a_place(chosen: list[int], bm25: Column) -> None:
+    """The last place goes to what alone has the telling word, where much that is alike has crowded it out."""
+    best = int(np.argmax(bm25))
+    if len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max() and best not in chosen:
+        chosen[-1] = best
 
 
 def _gather(query: Query, view: Candidates, options: Scoring, most: int) -> tuple[Numbers, Numbers]:
@@ -149,7 +161,7 @@ def _gather(query: Query, view: Candidates, options: Scoring, most: int) -> tupl
     beside = lent = view.neighbours(numbers)
     for _ in range(max(len(options.beside_dense), len(options.beside_lexical))):
         fresh = _distinct(lent[lent >= 0])
-        fresh = fresh[numbers[np.minimum(np.searchsorted(numbers, fresh), len(numbers) - 1)] != fresh]
+        fresh = fresh[numbers[np.minimum(numbers.searchsorted(fresh), len(numbers) - 1)] != fresh]
         if not len(fresh):
             break
         lent = view.neighbours(fresh)
@@ -162,7 +174,7 @@ def _gather(query: Query, view: Candidates, options: Scoring, most: int) -> tupl
 def _distinct(numbers: Numbers) -> Numbers:
     """Each number once, ascending; for a few hundred a sort is quicker than numpy's hashing."""
     ordered = np.sort(numbers)
-    return ordered[np.diff(ordered, prepend=-1) > 0]
+    return ordered[np.append(True, ordered[1:] > ordered[:-1])] if len(ordered) else ordered
 
 
 def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers, beside: Numbers) -> _Pool:
@@ -170,14 +182,16 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
     cosine = np.full(len(numbers), np.nan)
     if query.vector is not None:
         cosine = view.dense_scores(query.fingerprint, query.vector, numbers).astype(np.float64)
+    reach = max(1, options.passage_reach, len(options.beside_dense), len(options.beside_lexical))
     return _Pool(
         numbers=numbers,
         metadata=metadata,
-        links=Links.of(numbers, beside, metadata.at, options.pause_ms),
+        links=Links.of(numbers, beside, metadata.at, pause=options.pause_ms, reach=reach),
         cosine=cosine,
         bm25=view.lexical_scores(query.terms, numbers).astype(np.float64),
         asks=view.lexical_scores([ASKS], numbers) > 0,
         names_time=view.lexical_scores([NAMES_TIME] if query.wants_time else [], numbers) > 0,
+        speaks=_speaks(query, view.speakers_of(numbers)) if query.persons else np.zeros(len(numbers)),
     )
 
 
@@ -185,7 +199,7 @@ def _parts(query: Query, options: Scoring, pool: _Pool) -> dict[str, Column]:
     """Every part of the score, on one scale on which the best conceivable result has 1."""
     parts = _components(options, pool)
     bonus: dict[str, tuple[float, Column]] = {
-        "speaker": (options.speaker, _speaks(query, pool.metadata.speaker)),
+        "speaker": (options.speaker, pool.speaks),
         "time": (options.time * query.wants_time, pool.names_time.astype(np.float64)),
         "period": (options.period * bool(query.ranges), _in_period(query, pool.metadata.at)),
         "curated": (options.curated, pool.metadata.curated.astype(np.float64)),
@@ -251,7 +265,7 @@ def _component(
 
 def _speaks(query: Query, speakers: Sequence[str | None]) -> Column:
     """1 for what a named person said; nothing where everyone is named, for it would not tell apart."""
-    if not query.persons or query.persons.issuperset(speaker for speaker in speakers if speaker):
+    if query.persons.issuperset(speaker for speaker in speakers if speaker):
         return np.zeros(len(speakers))
     return np.array([speaker in query.persons for speaker in speakers], np.float64)
 

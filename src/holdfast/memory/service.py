@@ -16,13 +16,13 @@ from holdfast.log import Entry, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
 from holdfast.memory.documents import Document, Filter
+from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index, View
 from holdfast.memory.following import LogFollower, speaker_of
-from holdfast.memory.indexing import FileIndexer, Progress, Update, refine
+from holdfast.memory.indexing import FileIndexer, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
-from holdfast.memory.recall import speakers_in
 from holdfast.memory.results import Diagnostics, Found, Hit
 from holdfast.memory.scope import PRIVATE, Chat, may_search, shows_citations
 from holdfast.memory.scoring import Reranker, Scored, Scoring, rank
@@ -172,6 +172,10 @@ class Memory:
         self.catalogue.put_fact(f"updated:{agent}", str(self._clock.now()))
         return done
 
+    def forget(self, agent: str) -> int:
+        """Take the files of an agent that is no more out of the index; what was said stays with the log."""
+        return forget(self.index, self.catalogue, agent)
+
     def follow(self, limit: int = 50_000) -> int:
         """Take in what is new in the log; returns how far behind the index still is."""
         return 0 if self._follower is None else self._follower.catch_up(limit).behind
@@ -179,10 +183,11 @@ class Memory:
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
     ) -> int:
-        """Let the better embedders, as far as they are there, catch up; newest documents first.
+        """Let the better embedders catch up, newest documents first; an awaited model is fetched before.
 
         `agent` is for backends that keep agents apart; this index has all of them in one.
         """
+        self.chain.fetch(progress)
         return sum(
             refine(self.index, embedder, self.catalogue, self._clock, limit=limit, progress=progress)
             for embedder in self.chain.preferred
@@ -207,7 +212,7 @@ class Memory:
             ],
             "embedders": [
                 {"provider": e.id.provider, "model": e.id.model, "dims": e.id.dims, "covered": share}
-                for e, share in self._coverage(mine)
+                for e, share in self._coverage(mine, [*self.chain.preferred, self.chain.base])
             ],
         }
 
@@ -239,16 +244,15 @@ class Memory:
 
     def _prepare(self, question: str, view: View, timeout_ms: int) -> tuple[Query, str, str, str | None]:
         """The question with its vector, for which at most three quarters of the time are spent."""
-        query = understand(question, self._clock.now(), speakers_in(view, question), self._zone)
+        query = understand(question, self._clock.now(), view.speakers(), self._zone)
         if not view.count:
             return query, "none", "none", None
-        covered = {e.id.fingerprint: share for e, share in self._coverage(view)}
+        covered = {e.id.fingerprint: share for e, share in self._coverage(view, self.chain.preferred)}
         made = self.chain.question(query.dense_text, covered, timeout_ms * _EMBED_SHARE / 1000)
         who = made.embedder.id
         return query.with_vector(made.vector, who.fingerprint), who.provider, who.model, made.fallback
 
-    def _coverage(self, view: View) -> list[tuple[Any, float]]:
-        chosen = [*self.chain.preferred, self.chain.base]
+    def _coverage(self, view: View, chosen: Sequence[Embedder]) -> list[tuple[Embedder, float]]:
         count = view.count
         return [(e, round(view.with_vector(e.id.fingerprint) / count, 4) if count else 0.0) for e in chosen]
 

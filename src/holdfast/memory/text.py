@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, Final, Literal
 
 from holdfast.memory.folding import fold
 from holdfast.memory.stopwords import ENGLISH, GERMAN
-from holdfast.memory.timewords import names_time
+from holdfast.memory.timewords import may_name_time, names_time
 
 Language = Literal["english", "german"]
 
@@ -29,6 +31,8 @@ _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-
 _LETTER = rf"[^\W_{_CJK}]"
 _RUN = re.compile(rf"[{_CJK}]+|{_LETTER}+(?:['’._/\\@:#+\-]{{1,3}}{_LETTER}+)*")
 _PIECE = re.compile(rf"{_LETTER}+")
+_ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:['._/\\@:#+\-]{1,3}[A-Za-z0-9]+)*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\WA-Z\d_]+|[A-Z]+")
 _ELISION = re.compile(r"['’](?:s|re|ve|ll|d|m)$", re.IGNORECASE)
 _NEGATION = re.compile(r"\w+n['’]t", re.IGNORECASE)
@@ -53,10 +57,19 @@ class QueryTerms:
 
 
 def terms(text: str) -> list[str]:
-    """The terms under which a document is found, in order and with repeats, and its cues last."""
-    language = language_of(text)
-    found = [term for run in _runs(text) for term in _content_forms(run, language)]
-    return [*found, *cues(text)]
+    """The terms under which a document is found, in order and with repeats, and its cues last.
+
+    A date in square brackets before it is the document's own, and no cue.
+    """
+    folded = fold(text)
+    words = _words(folded)
+    found = list(chain.from_iterable(map(_READERS[_language(words)], _runs(text))))
+    body = _HEADER.sub("", folded, count=1)
+    if "?" in body:
+        found.append(ASKS)
+    if may_name_time(words, body) and names_time(body):
+        found.append(NAMES_TIME)
+    return found
 
 
 def query_terms(text: str) -> QueryTerms:
@@ -66,30 +79,32 @@ def query_terms(text: str) -> QueryTerms:
     content: dict[str, None] = {}
     for run in _runs(text):
         every.update(dict.fromkeys(_forms(run, language)))
-        content.update(dict.fromkeys(_content_forms(run, language)))
+        content.update(dict.fromkeys(_READERS[language](run)))
     return QueryTerms(tuple(content), tuple(every), language)
-
-
-def cues(text: str) -> list[str]:
-    """The cue terms of a document; a date in square brackets before it is its own, not a cue."""
-    body = _HEADER.sub("", text, count=1)
-    found = [ASKS] if "?" in body or "？" in body else []
-    return [*found, NAMES_TIME] if names_time(body) else found
 
 
 def language_of(text: str) -> Language:
     """German where German function words outnumber English ones, else English."""
-    words = _PIECE.findall(fold(text[:2000]))
-    german = sum(word in GERMAN for word in words)
-    return "german" if german > sum(word in ENGLISH for word in words) else "english"
+    return _language(_words(fold(text)))
+
+
+def _language(words: list[str]) -> Language:
+    german = sum(map(GERMAN.__contains__, words))
+    return "german" if german and german > sum(map(ENGLISH.__contains__, words)) else "english"
+
+
+def _words(folded: str) -> list[str]:
+    """Plain words of a folded text; most texts are ASCII, for which a narrow pattern is much quicker."""
+    return (_ASCII_WORD if folded.isascii() else _PIECE).findall(folded)
 
 
 def _runs(text: str) -> list[str]:
     """Runs of the text: plain words, identifiers with their marks, stretches of CJK."""
+    if text.isascii():
+        return _ASCII_RUN.findall(text)
     return _RUN.findall(unicodedata.normalize("NFC", text))
 
 
-@lru_cache(maxsize=1 << 16)
 def _content_forms(run: str, language: Language) -> tuple[str, ...]:
     """The terms of a run, none for a function word."""
     word = _ELISION.sub("", run)
@@ -138,4 +153,10 @@ def _stem(word: str, language: Language) -> str:
 def _stemmer(language: Language) -> Any:
     import Stemmer
 
-    return Stemmer.Stemmer(language)
+    return Stemmer.Stemmer(language, 0)
+
+
+_READERS: dict[Language, Callable[[str], tuple[str, ...]]] = {
+    language: lru_cache(maxsize=1 << 16)(partial(_content_forms, language=language)) for language in _STOPS
+}
+"""The content terms of a run, kept by language, for the same words come again and again."""

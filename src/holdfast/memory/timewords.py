@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
@@ -46,6 +46,11 @@ def asks_for_time(question: str) -> bool:
 def names_time(text: str) -> bool:
     """Whether a text says when something happens or happened."""
     return _NAMES.search(fold(text)) is not None
+
+
+def may_name_time(words: Iterable[str], folded: str) -> bool:
+    """Whether `names_time` needs to look: every pattern of it holds one of these words, or a digit."""
+    return not _HINTS.isdisjoint(words) or _DIGIT.search(folded) is not None
 
 
 def _spans(text: str, today: date) -> Iterator[tuple[int, int, Span]]:
@@ -252,3 +257,12 @@ _NAMES = re.compile(
     rf"|(?:{_SHIFT}|on|am) (?:{_any(_DAYS)})|(?:{_SHIFT}|in|on|since|im|seit) (?:{_MONTH})"
     rf"|{_DAY} (?:{_MONTH})|(?:in|since|seit) (?:19|20)\d\d|\d{{1,2}}(?::\d\d)? ?(?:am|pm|uhr))\b"
 )
+_HINTS = (
+    frozenset(_MONTHS)
+    | frozenset(_DAYS)
+    | frozenset(_UNITS)
+    | frozenset(words.split()[-1] for words in _SINGLE)
+    | {"ago", "recently", "lately", "neulich", "kurzlich"}
+    | {"night", "summer", "winter", "spring", "fall", "sommer"}
+)
+_DIGIT = re.compile(r"\d")

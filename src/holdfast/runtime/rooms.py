@@ -22,7 +22,7 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
     from holdfast.memory.qmd import QmdMemory
     from holdfast.recall_bridge import BoardPlaces, findable_text
 
-    chain = chain_from(hold.settings.memory.search.embedding, os.environ)
+    chain = chain_from(hold.settings.memory.search.embedding, os.environ, hold.home.path / "models")
     qmd = QmdMemory(
         lambda agent: hold.home.path / "agents" / agent / "qmd",
         config=hold.settings_for_memory,

@@ -133,8 +133,8 @@ def _assert_rest(view: View, model: Model, wanted: Filter, query: NDArray[np.flo
     metadata = view.metadata(numbers)
     assert metadata.at.tolist() == [model.documents[str(i)].at for i in ids]
     assert metadata.source == [model.documents[str(i)].source for i in ids]
-    assert metadata.speaker == [model.documents[str(i)].speaker for i in ids]
-    assert metadata.topic == [model.documents[str(i)].topic for i in ids]
+    assert metadata.curated.tolist() == [model.documents[str(i)].curated for i in ids]
+    assert view.speakers_of(numbers) == [model.documents[str(i)].speaker for i in ids]
     speakers = {model.documents[str(i)].speaker for i in ids} - {None}
     assert set(view.speakers()) == speakers
 

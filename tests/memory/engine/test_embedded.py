@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, vector_of
 from holdfast.errors import Conflict, InvalidInput, Unavailable
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine.embedded import EmbeddedIndex
+from holdfast.memory.engine.merging import Merge
 from holdfast.memory.text import terms
 
 
@@ -96,7 +97,8 @@ def test_the_oldest_document_is_found_after_many_merges(index: EmbeddedIndex) ->
     index.upsert([note(0, "the first thing ever said was zanzibar")])
     for start in range(1, 600, 7):
         index.upsert([note(n, f"later talk number{n}") for n in range(start, start + 7)])
-    assert len(index.segments) < 12
+    index.settle()
+    assert len(index.segments) < 8
     assert found(index, "zanzibar") == ["n0"]
 
 
@@ -207,6 +209,19 @@ def test_vectors_of_two_models_never_mix(index: EmbeddedIndex) -> None:
     assert len(view.lexical(["text"], 50).numbers) == 20
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_zero_vector_takes_away_the_one_that_was_there(index: EmbeddedIndex, sealed: bool) -> None:
+    documents = [note(n, f"text {n}") for n in range(5)]
+    index.upsert(documents, {FINGERPRINT: np.array([vector_of(d.text) for d in documents])})
+    if sealed:
+        index.flush()
+    assert index.view(Filter()).with_vector(FINGERPRINT) == 5
+    index.put_vectors(FINGERPRINT, ["n3"], np.zeros((1, DIMS)))
+    view = index.view(Filter())
+    assert view.with_vector(FINGERPRINT) == 4
+    assert "n3" not in ids_of(view, view.dense(FINGERPRINT, vector_of("text 3"), 9).numbers)
+
+
 def test_vectors_of_the_wrong_width_or_number_are_refused(index: EmbeddedIndex) -> None:
     index.upsert([note(1, "kelp")], {FINGERPRINT: np.ones((1, DIMS))})
     with pytest.raises(InvalidInput):
@@ -271,6 +286,79 @@ def test_readers_see_whole_batches_while_a_writer_works(index: EmbeddedIndex) ->
         stop.set()
         assert all(reader.result() <= batches * 3 for reader in readers)
     assert index.view(Filter()).count == batches * 3
+
+
+def test_a_document_that_is_being_rewritten_is_never_missed(index: EmbeddedIndex) -> None:
+    """Neither by the search nor when what it found is fetched, while batches are replaced and merged."""
+    ids = {f"n{n}" for n in range(30)}
+    index.upsert([note(n, "kelp first") for n in range(30)])
+    stop = threading.Event()
+
+    def read() -> int:
+        rounds = 0
+        while not stop.is_set():
+            view = index.view(Filter())
+            assert view.count == 30
+            top = view.lexical(["kelp"], 100)
+            documents = view.documents(top.numbers)
+            assert {d.id for d in documents if d is not None} == ids
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            for turn in range(150):
+                index.upsert([note(n, f"kelp turn{turn}") for n in range(turn % 20, turn % 20 + 10)])
+        finally:
+            stop.set()
+        assert all(reader.result() > 0 for reader in readers)
+
+
+def test_a_document_that_left_the_scope_is_not_shown_by_an_older_view(index: EmbeddedIndex) -> None:
+    index.upsert([note(1, "kelp open", spaces=frozenset({"red"}))])
+    view = index.view(Filter(spaces=frozenset({"red"})))
+    found_before = view.lexical(["kelp"], 5).numbers
+    index.upsert([note(1, "kelp secret", spaces=frozenset({"blue"}))])
+    assert view.documents(found_before) == [None]
+
+
+def test_a_merge_under_way_is_given_up_at_the_close_and_leaves_nothing(folder: Path) -> None:
+    begun: list[Merge] = []
+    index = EmbeddedIndex(folder, seal_rows=8, beside=lambda merge, finish: begun.append(merge))
+    for start in (0, 8):
+        index.upsert([note(n, f"kelp word{n}") for n in range(start, start + 8)])
+    begun[0].write()
+    assert (folder / f"{begun[0].name}.seg").exists()
+    index.close()
+    assert not list(folder.glob(f"{begun[0].name}.*"))
+    opened = EmbeddedIndex(folder, seal_rows=8)
+    assert len(found(opened, "kelp", limit=99)) == 16
+    opened.flush()
+    opened.settle()
+    assert opened.segments == [16]
+    opened.close()
+
+
+def test_a_merge_that_cannot_be_written_costs_no_document(folder: Path) -> None:
+    begun: list[tuple[Merge, Callable[[Merge], None]]] = []
+    index = EmbeddedIndex(folder, seal_rows=8, beside=lambda *merge: begun.append(merge))
+    for start in (0, 8):
+        index.upsert([note(n, f"kelp word{n}") for n in range(start, start + 8)])
+    merge, finish = begun.pop()
+    (folder / f"{merge.name}.new").mkdir()
+    merge.write()
+    finish(merge)
+    assert not merge.is_written
+    assert index.segments == [8, 8]
+    (folder / f"{merge.name}.new").rmdir()
+    index.flush()
+    merge, finish = begun.pop()
+    merge.write()
+    finish(merge)
+    assert index.segments == [16]
+    assert len(found(index, "kelp", limit=99)) == 16
+    index.close()
 
 
 def test_a_second_process_is_told_that_the_index_is_open(index: EmbeddedIndex, folder: Path) -> None:

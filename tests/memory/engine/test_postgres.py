@@ -174,7 +174,7 @@ def test_a_view_stays_as_it_was_while_the_index_goes_on(index: PostgresIndex) ->
     assert view.count == 20
     top = view.lexical(["kelp"], 100)
     assert len(top.numbers) == 20
-    assert view.metadata(top.numbers).speaker == [None] * 20
+    assert view.speakers_of(top.numbers) == [None] * 20
     assert index.view(Filter()).count == 25
 
 

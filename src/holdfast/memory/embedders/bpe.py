@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from holdfast.errors import InvalidInput
@@ -34,14 +34,23 @@ class BytePairs:
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text, without any marks around them."""
-        found: list[int] = []
-        for word in text.split(" ") if text else ():
-            for at in range(0, len(word) or 1, _LONGEST_WORD):
-                found += self._word((_SPACE if at == 0 else "") + word[at : at + _LONGEST_WORD])
-        return found
+        if not text:
+            return []
+        words = text.split(" ")
+        if len(max(words, key=len)) > _LONGEST_WORD:
+            return [number for word in words for number in self._long_word(word)]
+        return list(chain.from_iterable(map(self._word, words)))
+
+    def _long_word(self, word: str) -> Iterator[int]:
+        """A word of any length, cut so that neither the joining nor what is kept of it grows with it."""
+        yield from self._word(word[:_LONGEST_WORD])
+        for at in range(_LONGEST_WORD, len(word), _LONGEST_WORD):
+            yield from self._joined(list(word[at : at + _LONGEST_WORD]))
 
     def _split_word(self, word: str) -> tuple[int, ...]:
-        parts = list(word)
+        return self._joined([_SPACE, *word])
+
+    def _joined(self, parts: list[str]) -> tuple[int, ...]:
         while len(parts) > 1:
             joined = [self.vocabulary.get(a + b) for a, b in pairwise(parts)]
             known = [(number, at) for at, number in enumerate(joined) if number is not None]

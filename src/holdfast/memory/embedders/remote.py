@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class RemoteEmbedder:
         self._wire = wire
         self._sleep = sleep
         self._dims = endpoint.dims
+        self._lock = threading.Lock()
+        self._client: Any = None
 
     @property
     def id(self) -> EmbedderId:
@@ -69,17 +72,22 @@ class RemoteEmbedder:
         return row
 
     def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
-        import httpx
-
-        size = self._endpoint.batch
-        with httpx.Client(timeout=self._endpoint.timeout) as client:
-            parts = [
-                self._batch(client, texts[start : start + size], query)
-                for start in range(0, len(texts), size)
-            ]
+        size, client = self._endpoint.batch, self._connected()
+        parts = [
+            self._batch(client, texts[start : start + size], query) for start in range(0, len(texts), size)
+        ]
         if not parts:
             return np.zeros((0, self._dims or 0), np.float32)
         return normalised(np.concatenate(parts))
+
+    def _connected(self) -> Any:
+        """One client for all requests: making one, with its certificates, takes longer than a question."""
+        import httpx
+
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(timeout=self._endpoint.timeout)
+            return self._client
 
     def _batch(self, client: Any, texts: Sequence[str], query: bool) -> Vectors:
         """One request, repeated while the provider says that it may work later."""

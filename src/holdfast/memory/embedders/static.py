@@ -36,10 +36,10 @@ class StaticEmbedder:
 
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or package_folder(_PACKAGE)
-        self._vectors = read_safetensors(folder / _WEIGHTS)["embedding.weight"]
+        vectors = read_safetensors(folder / _WEIGHTS)["embedding.weight"]
         self._pairs = BytePairs.from_file(folder / _TOKENIZER)
-        self._weights = token_weights(self._pairs.vocabulary, len(self._vectors))
-        dims, digest = int(self._vectors.shape[1]), sha256_of(folder / _WEIGHTS)
+        self._weighted = token_weights(self._pairs.vocabulary, len(vectors))[:, None] * vectors
+        dims, digest = int(vectors.shape[1]), sha256_of(folder / _WEIGHTS)
         self._id = EmbedderId("static", "wordllama-l2-256", dims, f"static:{digest[:16]}:{_RECIPE}")
 
     @property
@@ -54,8 +54,7 @@ class StaticEmbedder:
         return normalised(self._sum(text))
 
     def _sum(self, text: str) -> Vectors:
-        ids = self._pairs.ids(text)
-        summed: Vectors = self._weights[ids] @ self._vectors[ids].astype(np.float32)
+        summed: Vectors = np.add.reduce(self._weighted[self._pairs.ids(text)], axis=0)
         return summed
 
 

@@ -1,8 +1,9 @@
 """The embedded index: documents in SQLite, rows for scanning in numpy, one writer, many readers.
 
 Every batch becomes a small segment in memory at once. Small ones are merged as they gather, sealed to
-a file when there are enough, and sealed ones merged in tiers, so a search meets a handful. Readers
-take the current tuple of segments and never wait for the writer.
+a file when there are enough, and sealed ones merged in tiers, so a search meets a handful. That last is
+done beside the writing, which never waits for it. Readers take the current tuple of segments and never
+wait for the writer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,12 @@ from holdfast.memory.engine import files, parts, store
 from holdfast.memory.engine import segment as seg
 from holdfast.memory.engine.analysis import Analyse, stamp_of
 from holdfast.memory.engine.claim import Claim
+from holdfast.memory.engine.merging import Beside, in_a_thread
 from holdfast.memory.engine.parts import Part
 from holdfast.memory.engine.protocol import UNCHANGED, Unchanged
 from holdfast.memory.engine.segment import COLUMNS, MOVING, Columns
 from holdfast.memory.engine.selection import fine_part, select
+from holdfast.memory.engine.shelf import Shelf
 from holdfast.memory.engine.symbols import group_of
 from holdfast.memory.engine.vectors import Quantised, decoded, encoded, quantised
 from holdfast.memory.engine.view import EmbeddedView
@@ -36,23 +40,30 @@ from holdfast.memory.text import terms as text_terms
 FORMAT = 1
 SEAL_ROWS = 16_384
 _BATCH = 4_096
-_MOST_PENDING_VECTORS = 16_384
+_MOST_REPLACED = 65_536
 
 
 class EmbeddedIndex:
     """See `Index`. Opened on a folder that may be deleted at any time while it is closed."""
 
-    def __init__(self, folder: Path, *, analyse: Analyse = text_terms, seal_rows: int = SEAL_ROWS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        analyse: Analyse = text_terms,
+        seal_rows: int = SEAL_ROWS,
+        beside: Beside = in_a_thread,
+    ) -> None:
         self._folder = folder
         self._analyse = analyse
         self._seal_rows = seal_rows
         self._lock = threading.RLock()
-        self._parts: parts.Parts = ()
-        self._pending_vectors = 0
+        self._replaced: dict[int, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._claim = Claim(folder)
         try:
             self._store = store.Store(folder / "index.db")
+            self._shelf = Shelf(folder, self._store, self._lock, seal_rows=seal_rows, beside=beside)
             self._load()
         except BaseException:
             self._claim.close()
@@ -73,18 +84,26 @@ class EmbeddedIndex:
     @property
     def segments(self) -> list[int]:
         """Rows per segment, sealed ones first; for status and benchmarks."""
-        return [segment.rows for segment, _ in self._parts]
+        return [segment.rows for segment, _ in self._shelf.parts]
 
     def view(self, wanted: Filter) -> EmbeddedView:
-        now = self._parts
+        now = self._shelf.parts
         excluded = self._store.numbers(wanted.exclude).values() if wanted.exclude else ()
         fine = fine_part(wanted, self._symbols, np.array(list(excluded), np.int64))
         pieces = select(now, self._groups.allowed(wanted), fine)
-        return EmbeddedView(pieces, self._store, self._symbols, self._groups, self._spaces)
+        found = partial(self._documents, wanted)
+        return EmbeddedView(pieces, found, self._symbols, self._groups, self._spaces)
+
+    def _documents(self, wanted: Filter, nums: Sequence[int]) -> dict[int, Document]:
+        """Stored documents; for one replaced since, its next version if the filter lets that through."""
+        found = self._store.documents(nums)
+        ids = {num: self._replaced[num] for num in nums if num not in found and num in self._replaced}
+        newer = self.get(list(ids.values())) if ids else {}
+        found |= {num: newer[id_] for num, id_ in ids.items() if id_ in newer and wanted.matches(newer[id_])}
+        return {num: document for num, document in found.items() if document.id not in wanted.exclude}
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
-        found = self._store.documents(list(self._store.numbers(ids).values()))
-        return {document.id: document for document in found.values()}
+        return self._store.documents_named(ids)
 
     def upsert(
         self,
@@ -104,8 +123,10 @@ class EmbeddedIndex:
         reached = max((d.position for d in documents if d.position is not None), default=0)
         with self._lock:
             nums = list(range(self._next_num, self._next_num + len(batch)))
-            old = list(self._store.numbers(last).values())
+            known = self._store.numbers(last)
+            old = list(known.values())
             columns = self._columns(nums, batch)
+            self._remember_replaced(known)
             with self._transaction(max(reached, position or 0)) as connection:
                 self._forget(connection, old)
                 store.insert(connection, zip(nums, batch, strict=True))
@@ -113,8 +134,8 @@ class EmbeddedIndex:
                     self._save_vectors(connection, fingerprint, nums, block)
             self._next_num += len(batch)
             self._count += len(batch) - len(old)
-            self._parts = parts.buried(self._parts, old)
-            self._append(columns, analysed, blocks)
+            if batch:
+                self._shelf.exchange(old, self._part(columns, analysed, blocks))
 
     def delete(self, ids: Sequence[str], *, position: int | None = None) -> int:
         with self._lock:
@@ -122,7 +143,7 @@ class EmbeddedIndex:
             with self._transaction(position or 0) as connection:
                 self._forget(connection, nums)
             self._count -= len(nums)
-            self._parts = parts.buried(self._parts, nums)
+            self._shelf.bury(nums)
             return len(nums)
 
     def update_scope(
@@ -142,8 +163,8 @@ class EmbeddedIndex:
             columns = self._columns(list(moved), list(moved.values()))
             with self._transaction(position or 0) as connection:
                 store.rewrite(connection, moved.items())
-                store.note(connection, "moved", (num for num in moved if num <= self._sealed))
-            self._parts = parts.moved(self._parts, columns)
+                store.note(connection, "moved", (num for num in moved if num <= self._shelf.sealed))
+            self._shelf.move(columns)
             return len(moved)
 
     def put_vectors(self, fingerprint: str, ids: Sequence[str], vectors: NDArray[Any]) -> int:
@@ -156,17 +177,13 @@ class EmbeddedIndex:
             with self._transaction(0) as connection:
                 self._save_vectors(connection, fingerprint, nums, chosen)
             space = self._spaces[fingerprint][0]
-            numbers = np.array(nums, np.int64)
-            parts.place_vectors(self._parts, self._folder, space, numbers, chosen)
-            self._pending_vectors += len(nums)
-            if self._pending_vectors >= _MOST_PENDING_VECTORS:
-                self._sync_vectors()
+            self._shelf.place_vectors(space, np.array(nums, np.int64), chosen)
             return len(nums)
 
     def without_vector(self, fingerprint: str, limit: int) -> list[Document]:
         space = self._spaces.get(fingerprint, (0, 0))[0]
         nums: list[int] = []
-        for segment, state in reversed(self._parts):
+        for segment, state in reversed(self._shelf.parts):
             block = segment.vectors.get(space)
             lacking = ~state.dead if block is None else ~state.dead & (block.scales == 0)
             found = np.sort(segment.columns["num"][lacking])[::-1]
@@ -175,31 +192,36 @@ class EmbeddedIndex:
         return [documents[num] for num in nums if num in documents]
 
     def flush(self) -> None:
-        """Seal what is in memory, and push vectors written in place to the disk."""
+        """Seal what is in memory and push vectors written in place to the disk; merges follow beside."""
         with self._lock:
-            fresh = [part for part in self._parts if not parts.is_sealed(part)]
-            if fresh:
-                self._merge(fresh)
-            while full := parts.next_merge(self._parts, self._seal_rows):
-                self._merge(full)
-            self._sync_vectors()
+            self._shelf.seal()
+            self._shelf.sync_vectors()
+            self._shelf.merge_beside()
+
+    def settle(self) -> None:
+        """Wait until no merge of segments is under way or due."""
+        self._shelf.settle()
 
     def compact(self) -> None:
         """Merge everything into one segment and drop what is dead."""
         with self._lock:
-            self._merge(self._parts)
-            self._sync_vectors()
+            self._shelf.drop_merge()
+            self._shelf.replace((), self._shelf.written(self._shelf.parts), self._next_num - 1)
+            self._shelf.sync_vectors()
 
     def rebuild(self) -> None:
         """Make all segments again from the stored documents, keeping the vectors they have."""
         with self._lock:
-            self._rebuild(self._parts)
+            self._shelf.drop_merge()
+            self._rebuild(self._shelf.parts)
 
     def close(self) -> None:
         """Seal what is in memory, so that the next start has nothing to index again."""
         with self._lock:
-            self.flush()
-            self._parts = ()
+            self._shelf.drop_merge()
+            self._shelf.seal()
+            self._shelf.sync_vectors()
+            self._shelf.parts = ()
             self._store.close()
             self._claim.close()
 
@@ -208,30 +230,31 @@ class EmbeddedIndex:
         self._symbols, self._groups = self._store.symbols(), self._store.groups()
         self._spaces = self._store.spaces()
         self._position = int(self._store.meta("position", 0))
-        self._sealed = int(self._store.meta("sealed", 0))
         self._next_num, self._count = self._store.next_num(), self._store.count()
         names = self._store.names()
-        self._next_name = 1 + int(max(names, default="0"))
         files.remove(self._folder, set(names))
         readable = tuple(part for name in names if (part := self._open(name)))
         if len(readable) < len(names) or self._store.meta("stamp", "") not in {"", self._stamp}:
             self._rebuild(readable)
         else:
-            self._parts = parts.buried(readable, self._store.column("dead").tolist())
-            moved = self._store.documents(self._store.column("moved").tolist())
-            columns = self._columns(list(moved), list(moved.values()))
-            self._parts = parts.moved(self._parts, columns)
-            for nums, documents in self._batches(self._sealed):
-                analysed = [self._analyse(document.text) for document in documents]
-                fresh = seg.build(self._columns(nums, documents), analysed)
-                self._parts = parts.with_fresh(self._parts, fresh)
+            self._redo(readable)
         for space, numbers, block in self._pending():
-            parts.place_vectors(self._parts, self._folder, space, numbers, block)
-            self._pending_vectors += len(numbers)
+            self._shelf.place_vectors(space, numbers, block)
         self._identity = str(self._store.meta("identity", "")) or uuid7()
         with self._transaction(0) as connection:
             store.set_meta(connection, "stamp", self._stamp)
             store.set_meta(connection, "identity", self._identity)
+
+    def _redo(self, readable: parts.Parts) -> None:
+        """What changed about sealed rows since, and the rows that were not sealed yet."""
+        self._shelf.parts = readable
+        self._shelf.bury(self._store.column("dead").tolist())
+        moved = self._store.documents(self._store.column("moved").tolist())
+        self._shelf.move(self._columns(list(moved), list(moved.values())))
+        for nums, documents in self._batches(self._shelf.sealed):
+            analysed = [self._analyse(document.text) for document in documents]
+            fresh = seg.build(self._columns(nums, documents), analysed)
+            self._shelf.parts = parts.with_fresh(self._shelf.parts, fresh)
 
     def _open(self, name: str) -> Part | None:
         try:
@@ -270,69 +293,26 @@ class EmbeddedIndex:
                 parts.place_vectors((part,), self._folder, space, numbers, block)
             fresh = parts.with_fresh(fresh, part)
             if parts.total_rows(fresh) >= self._seal_rows:
-                made.extend(self._written(fresh))
+                made.extend(self._shelf.written(fresh))
                 fresh = ()
-        made.extend(self._written(fresh))
-        self._commit_segments((), made, self._next_num - 1)
+        made.extend(self._shelf.written(fresh))
+        self._shelf.replace((), made, self._next_num - 1)
 
-    def _append(
-        self,
-        columns: Columns,
-        analysed: Sequence[Sequence[str]],
-        blocks: Mapping[str, Quantised],
-    ) -> None:
-        """Make a batch findable; its vectors are placed before any reader can see it."""
-        if not len(columns["num"]):
-            return
+    def _remember_replaced(self, known: Mapping[str, int]) -> None:
+        """Keep the ids behind numbers that are about to go, for views that were taken before."""
+        self._replaced.update((num, id_) for id_, num in known.items())
+        while len(self._replaced) > _MOST_REPLACED:
+            del self._replaced[next(iter(self._replaced))]
+
+    def _part(
+        self, columns: Columns, analysed: Sequence[Sequence[str]], blocks: Mapping[str, Quantised]
+    ) -> Part:
+        """A batch as a segment in memory, with its vectors before any reader can see it."""
         part = seg.build(columns, analysed)
         for fingerprint, block in blocks.items():
             space = self._spaces[fingerprint][0]
             parts.place_vectors((part,), self._folder, space, columns["num"], block)
-        self._parts = parts.with_fresh(self._parts, part)
-        fresh = [part for part in self._parts if not parts.is_sealed(part)]
-        if parts.total_rows(fresh) >= self._seal_rows:
-            self.flush()
-
-    def _written(self, merged: Sequence[Part]) -> list[Part]:
-        name = f"{self._next_name:08d}"
-        self._next_name += 1
-        try:
-            part = parts.write_merged(merged, self._folder, name) if merged else None
-        except OSError as error:
-            raise store.unusable(self._folder, str(error)) from error
-        return [part] if part else []
-
-    def _merge(self, merged: Sequence[Part]) -> None:
-        """Replace some segments by one sealed one."""
-        kept = [part for part in self._parts if not any(part is other for other in merged)]
-        fresh_stay = any(not parts.is_sealed(part) for part in kept)
-        sealed = self._sealed if fresh_stay else self._next_num - 1
-        self._commit_segments(kept, self._written(merged), sealed)
-
-    def _commit_segments(self, kept: Sequence[Part], made: Sequence[Part], sealed: int) -> None:
-        """Name the new set of segments; what they contain needs no redoing from now on."""
-        held = np.concatenate([np.zeros(0, np.int64), *(s.columns["num"] for s, _ in kept)])
-        now = [part for part in [*kept, *made] if parts.is_sealed(part)]
-        with self._transaction(0) as connection:
-            store.name_segments(connection, [segment.name for segment, _ in now])
-            for table in ("dead", "moved", "vectors"):
-                store.keep_only(connection, table, held)
-            store.set_meta(connection, "sealed", sealed)
-        self._sealed = sealed
-        self._parts = (*now, *(part for part in kept if not parts.is_sealed(part)))
-        self._store.checkpoint()
-        files.remove(self._folder, {segment.name for segment, _ in now})
-
-    def _sync_vectors(self) -> None:
-        """Vectors in the files of sealed segments need no copy in the store once they are synced."""
-        if not self._pending_vectors:
-            return
-        for segment, _ in self._parts:
-            if segment.name:
-                files.sync_vectors(self._folder, segment.name)
-        with self._transaction(0) as connection:
-            store.drop_vectors(connection, self._sealed)
-        self._pending_vectors = 0
+        return part
 
     def _columns(self, nums: Sequence[int], documents: Sequence[Document]) -> Columns:
         code = self._symbols.code
@@ -369,7 +349,7 @@ class EmbeddedIndex:
     def _forget(self, connection: Any, nums: Sequence[int]) -> None:
         if nums:
             store.remove(connection, nums)
-            store.note(connection, "dead", (num for num in nums if num <= self._sealed))
+            store.note(connection, "dead", (num for num in nums if num <= self._shelf.sealed))
 
     def _save_vectors(self, connection: Any, fingerprint: str, nums: Sequence[int], block: Quantised) -> None:
         space, dims = self._spaces.get(fingerprint, (0, block.dims))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +31,7 @@ from holdfast.memory.engine.vectors import Quantised, empty, words_for
 _MAGIC = b"HOLDSEG1"
 _ALIGN = 64
 _CHUNK = 8_192
+_SUFFIXES = frozenset({".seg", ".vec", ".new"})
 
 
 class DamagedSegment(Exception):
@@ -126,13 +127,20 @@ def open_vectors(folder: Path, name: str, space: int, rows: int, dims: int) -> Q
 
 
 def write_vectors(
-    folder: Path, name: str, space: int, dims: int, blocks: Sequence[Quantised | None], plan: Plan
+    folder: Path,
+    name: str,
+    space: int,
+    dims: int,
+    blocks: Sequence[Quantised | None],
+    plan: Plan,
+    go_on: Callable[[], None],
 ) -> None:
     """Write the merged vectors of a space chunk by chunk and sync them."""
     rows = len(plan.row)
     bits, scales = np.zeros((words_for(dims), rows), np.uint64), np.zeros(rows, np.float32)
     with vector_path(folder, name, space, dims).open("wb") as out:
         for low in range(0, rows, _CHUNK):
+            go_on()
             high = min(rows, low + _CHUNK)
             chunk = empty(high - low, dims)
             gather(blocks, plan, low, high, chunk)
@@ -156,8 +164,15 @@ def sync_vectors(folder: Path, name: str) -> None:
 def remove(folder: Path, keep: set[str]) -> None:
     """Drop the files of segments that the store does not name."""
     for path in folder.iterdir():
-        if path.suffix in {".seg", ".vec", ".new"} and path.name.split(".")[0] not in keep:
+        if path.suffix in _SUFFIXES and path.name.split(".")[0] not in keep:
             path.unlink()
+
+
+def remove_segment(folder: Path, name: str) -> None:
+    """Drop all files of one segment."""
+    for path in folder.glob(f"{name}.*"):
+        if path.suffix in _SUFFIXES and not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

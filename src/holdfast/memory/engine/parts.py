@@ -29,7 +29,7 @@ def total_rows(parts: Sequence[Part]) -> int:
     return sum(segment.rows for segment, _ in parts)
 
 
-def buried(parts: Parts, nums: Sequence[int]) -> Parts:
+def buried(parts: Parts, nums: Sequence[int] | Nums) -> Parts:
     """Mark documents as dead wherever they lie."""
     return _changed(parts, nums, lambda segment, state, rows, _: seg.buried(segment, state, rows))
 
@@ -76,7 +76,7 @@ def place_vectors(parts: Parts, folder: Path, space: int, nums: Nums, block: Qua
             continue
         if segment.name and space not in segment.vectors:
             segment.vectors[space] = files.open_vectors(folder, segment.name, space, segment.rows, block.dims)
-        segment.vector_block(space, block.dims).put(rows[at], block.rows(at))
+        segment.put_vectors(space, rows[at], block.rows(at))
 
 
 def copy_vectors(source: Parts, target: Part) -> None:
@@ -113,16 +113,24 @@ def _tier(rows: int, seal_rows: int) -> int:
     return tier
 
 
-def write_merged(parts: Sequence[Part], folder: Path, name: str) -> Part | None:
-    """Merge into new files, synced but not yet named in the store; `None` if nothing lives."""
+def write_merged(
+    parts: Sequence[Part], folder: Path, name: str, go_on: Callable[[], None] = lambda: None
+) -> Part | None:
+    """Merge into new files, synced but not yet named in the store; `None` if nothing lives.
+
+    `go_on` is asked between the steps, and raises to end it.
+    """
     plan = seg.plan_merge(parts)
     if not len(plan.row):
         return None
-    files.write_segment(folder, name, plan.columns, seg.merged_postings(parts, plan))
-    for space in sorted({space for segment, _ in parts for space in segment.vectors}):
+    postings = seg.merged_postings(parts, plan)
+    go_on()
+    files.write_segment(folder, name, plan.columns, postings)
+    del postings
+    for space in sorted({space for segment, _ in parts for space in list(segment.vectors)}):
         blocks = [segment.vectors.get(space) for segment, _ in parts]
         dims = next(block.dims for block in blocks if block is not None)
-        files.write_vectors(folder, name, space, dims, blocks, plan)
+        files.write_vectors(folder, name, space, dims, blocks, plan, go_on)
     return open_part(folder, name)
 
 

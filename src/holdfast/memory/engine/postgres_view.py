@@ -161,23 +161,18 @@ class PostgresView:
         found = self._all(query, {**self._values, "limit": max(limit, 0)})
         return np.array([number for (number,) in found], np.int64)
 
+    def speakers_of(self, numbers: Numbers) -> list[str | None]:
+        query = "select d.num, d.speaker from docs d where d.num = any(%s::bigint[])"
+        found = dict(self._all(query, (rows.listed(numbers.tolist()),)))
+        return [found[number] for number in numbers.tolist()]
+
     def metadata(self, numbers: Numbers) -> Metadata:
-        query = """select d.num, d.at, d.curated, d.length, g.source, d.speaker, d.topic, d.session
+        query = """select d.num, d.at, d.curated, g.source
             from docs d join groups g on g.code = d.grp where d.num = any(%s::bigint[])"""
         found = {number: columns for number, *columns in self._all(query, (rows.listed(numbers.tolist()),))}
         columns = [found[number] for number in numbers.tolist()]
-        at, curated, length, source, speaker, topic, session = (
-            zip(*columns, strict=True) if columns else [()] * 7
-        )
-        return Metadata(
-            at=np.array(at, np.int64),
-            curated=np.array(curated, np.bool_),
-            length=np.array(length, np.int64),
-            source=list(source),
-            speaker=list(speaker),
-            topic=list(topic),
-            session=list(session),
-        )
+        at, curated, source = zip(*columns, strict=True) if columns else ((), (), ())
+        return Metadata(np.array(at, np.int64), np.array(curated, np.bool_), list(source))
 
     def documents(self, numbers: Numbers) -> list[Document | None]:
         query = f"{rows.SELECT} where d.num = any(%s::bigint[])"

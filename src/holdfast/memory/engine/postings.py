@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def term_key(term: str) -> int:
 
 
 def term_keys(terms: Iterable[str]) -> NDArray[np.uint64]:
-    return np.array([term_key(term) for term in terms], dtype=np.uint64)
+    return np.array(list(map(term_key, terms)), dtype=np.uint64)
 
 
 def lengths_of(analysed: Sequence[Sequence[str]]) -> NDArray[np.uint16]:
@@ -64,7 +65,7 @@ def lengths_of(analysed: Sequence[Sequence[str]]) -> NDArray[np.uint16]:
 def build(analysed: Sequence[Sequence[str]]) -> Postings:
     """Postings of freshly analysed documents, row by row in the order given."""
     counts = np.array([len(terms) for terms in analysed], dtype=np.int64)
-    keys = term_keys(term for terms in analysed for term in terms)
+    keys = term_keys(chain.from_iterable(analysed))
     names, ranks = np.unique(keys, return_inverse=True)
     rows = np.repeat(np.arange(len(analysed), dtype=np.int64), counts)
     places, frequency = np.unique(ranks.astype(np.int64) << 24 | rows, return_counts=True)

@@ -37,11 +37,7 @@ class Metadata:
 
     at: NDArray[np.int64]
     curated: NDArray[np.bool_]
-    length: NDArray[np.int64]
     source: list[str]
-    speaker: list[str | None]
-    topic: list[str | None]
-    session: list[str | None]
 
 
 class View(Protocol):
@@ -72,6 +68,10 @@ class View(Protocol):
 
     def speakers(self) -> list[str]:
         """Everyone who speaks in a document that the filter lets through."""
+        ...
+
+    def speakers_of(self, numbers: Numbers) -> list[str | None]:
+        """Who speaks in each of these documents."""
         ...
 
     def recent(self, limit: int) -> Numbers:

@@ -60,6 +60,7 @@ class Segment:
     vectors: dict[int, Quantised]
     _totals: dict[tuple[int, int], int] = field(default_factory=dict)
     _distinct: dict[tuple[str, int, int], frozenset[int]] = field(default_factory=dict)
+    _complete: set[tuple[int, int, int]] = field(default_factory=set)
 
     @property
     def rows(self) -> int:
@@ -84,6 +85,23 @@ class Segment:
             known = frozenset(np.unique(self.columns[name][low:high]).tolist())
             self._distinct[name, low, high] = known
         return known
+
+    def lacking(self, space: int, low: int, high: int) -> NDArray[np.bool_] | None:
+        """Which rows of a range have no vector; `None`, which is kept, where all have one."""
+        if (space, low, high) in self._complete:
+            return None
+        block = self.vectors.get(space)
+        found = np.ones(high - low, np.bool_) if block is None else block.scales[low:high] == 0
+        if not found.any():
+            self._complete.add((space, low, high))
+            return None
+        return found
+
+    def put_vectors(self, space: int, rows: Rows, block: Quantised) -> None:
+        """Write vectors beside their rows; one of length 0 takes away what was there."""
+        self.vector_block(space, block.dims).put(rows, block)
+        if not block.scales.all():
+            self._complete.clear()
 
     def vector_block(self, space: int, dims: int) -> Quantised:
         """The block of a vector space, made empty in memory if this segment has none."""

@@ -52,6 +52,23 @@ class Piece:
         return int(self.segment.columns["length"][self.low : self.high][self.live].sum(dtype=np.int64))
 
 
+Located = tuple[Piece, slice | NDArray[np.int64], NDArray[np.int64]]
+"""A piece, where in some numbers its rows stand, and which rows they are."""
+
+
+def located(pieces: Sequence[Piece], starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Located]:
+    """Per piece the rows that some of the view's numbers mean; quickest where the numbers ascend."""
+    order = None if (numbers[1:] >= numbers[:-1]).all() else np.argsort(numbers, kind="stable")
+    ordered = numbers if order is None else numbers[order]
+    bounds = [*ordered.searchsorted(starts).tolist(), len(numbers)]
+    found: list[Located] = []
+    for piece, first, last in zip(pieces, bounds[:-1], bounds[1:], strict=True):
+        if first < last:
+            at = slice(first, last) if order is None else order[first:last]
+            found.append((piece, at, ordered[first:last] + (piece.low - piece.start)))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Fine:
     """The part of a filter that is decided row by row, with names already turned into codes."""

@@ -113,7 +113,8 @@ class Store:
 
     def checkpoint(self) -> None:
         """Make what was committed survive a loss of power before files it replaces are removed."""
-        self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
+        with self._told():
+            self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
 
     def close(self) -> None:
         with self._guard:
@@ -163,6 +164,11 @@ class Store:
             rows = connection.execute(f"{_SELECT} where num in {_AMONG}", (json.dumps(list(nums)),))
             return {row[0]: _document(row[1:]) for row in rows}
 
+    def documents_named(self, ids: Iterable[str]) -> dict[str, Document]:
+        with self.reading() as connection:
+            rows = connection.execute(f"{_SELECT} where id in {_AMONG}", (json.dumps(list(ids)),))
+            return {row[1]: _document(row[1:]) for row in rows}
+
     def column(self, table: str) -> NDArray[np.int64]:
         rows = self._writer.execute(f"select num from {table}").fetchall()
         return np.array([num for (num,) in rows], dtype=np.int64)
@@ -200,10 +206,7 @@ def rewrite(connection: Any, changed: Iterable[tuple[int, Document]]) -> None:
     """Store the new places of documents that moved."""
     connection.executemany(
         "update docs set spaces = ?, topic = ?, task = ? where num = ?",
-        (
-            (json.dumps(sorted(document.spaces)), document.topic, document.task, num)
-            for num, document in changed
-        ),
+        ((_spaces_text(document.spaces), document.topic, document.task, num) for num, document in changed),
     )
 
 
@@ -275,7 +278,7 @@ def _row(document: Document) -> tuple[Any, ...]:
         document.text,
         document.source,
         document.agent,
-        json.dumps(sorted(document.spaces)),
+        _spaces_text(document.spaces),
         document.collection,
         document.topic,
         document.task,
@@ -299,6 +302,11 @@ def _document(row: Sequence[Any]) -> Document:
     values["curated"] = bool(values["curated"])
     values["payload"] = {} if values["payload"] == "{}" else json.loads(values["payload"])
     return Document(**values)
+
+
+@lru_cache(maxsize=1024)
+def _spaces_text(spaces: frozenset[str]) -> str:
+    return json.dumps(sorted(spaces))
 
 
 @lru_cache(maxsize=1024)

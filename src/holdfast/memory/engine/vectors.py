@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.errors import InvalidInput
 
 EXACT_ROWS = 12_000
-_BLOCK = 32_768
+_BLOCK = 65_536
 _SAMPLE = 4_096
 _PRODUCT_BLOCK = 1_024
 
@@ -100,7 +100,7 @@ def products(block: Quantised, low: int, high: int, query: Floats) -> Floats:
 
 
 def products_at(block: Quantised, rows: NDArray[Any], query: Floats) -> Floats:
-    """Cosine of some rows with a unit query, gathered block by block for the same reason."""
+    """Cosine of some rows with a unit query, NaN for one without a vector; block by block likewise."""
     out = np.empty(len(rows), np.float32)
     gathered = np.empty((min(_PRODUCT_BLOCK, len(rows)), block.dims), np.int8)
     buffer = np.empty(gathered.shape, np.float32)
@@ -110,7 +110,9 @@ def products_at(block: Quantised, rows: NDArray[Any], query: Floats) -> Floats:
         np.take(block.codes, chosen, axis=0, out=gathered[:size], mode="clip")
         buffer[:size] = gathered[:size]
         np.vecdot(buffer[:size], query, out=out[start : start + size])
-    out *= block.scales[rows]
+    scales = block.scales[rows]
+    out *= scales
+    out[scales == 0] = np.nan
     return out
 
 
@@ -132,16 +134,19 @@ def distances(block: Quantised, low: int, high: int, query_bits: NDArray[np.uint
         stop = min(high, start + _BLOCK)
         size = stop - start
         total = out[start - low : stop - low]
-        total[:] = 0
-        for word, wanted in zip(block.bits, query_bits, strict=True):
+        for place, (word, wanted) in enumerate(zip(block.bits, query_bits, strict=True)):
             np.bitwise_xor(word[start:stop], wanted, out=crossed[:size])
-            np.bitwise_count(crossed[:size], out=counted[:size])
-            total += counted[:size]
+            if place == 0 and total.dtype == counted.dtype:
+                np.bitwise_count(crossed[:size], out=total)
+            elif place == 0:
+                total[:] = np.bitwise_count(crossed[:size], out=counted[:size])
+            else:
+                total += np.bitwise_count(crossed[:size], out=counted[:size])
 
 
 def kept_for(rows: int, limit: int) -> tuple[int, int]:
     """How many of a bit scan's nearest get their exact product: usually, and at the very most."""
-    usual = max(4_000, rows // 200, 10 * limit)
+    usual = max(2_000, rows // 400, 10 * limit)
     return usual, max(usual, 16_000, rows // 50)
 
 

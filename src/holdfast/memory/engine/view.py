@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import InvalidInput
 from holdfast.memory.documents import Document
+from holdfast.memory.engine import threads
 from holdfast.memory.engine import vectors as vec
 from holdfast.memory.engine.postings import idf, term_keys, weights
 from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
-from holdfast.memory.engine.segment import Segment
-from holdfast.memory.engine.selection import Piece
+from holdfast.memory.engine.segment import MOVING
+from holdfast.memory.engine.selection import Located, Piece, located
 from holdfast.memory.engine.symbols import Groups, Symbols
 
-if TYPE_CHECKING:
-    from holdfast.memory.engine.store import Store
-
-_MOST_STEPS = 32
 _SAMPLE_STEP = 61
 _SURE = 20
-_LOWEST, _HIGHEST = np.int64(-1), np.int64(2**62)
-_ORDINAL = np.int64(2**32 - 1)
+_LOOK = 8_192
 
-Located = tuple[Piece, NDArray[np.int64], NDArray[np.int64]]
+Stored = Callable[[Sequence[int]], Mapping[int, Document]]
 
 
 class EmbeddedView:
@@ -37,24 +32,27 @@ class EmbeddedView:
     def __init__(
         self,
         pieces: list[Piece],
-        store: Store,
+        stored: Stored,
         symbols: Symbols,
         groups: Groups,
         spaces: dict[str, tuple[int, int]],
     ) -> None:
         self._pieces = pieces
-        self._store = store
+        self._stored = stored
         self._symbols = symbols
         self._groups = groups
         self._spaces = spaces
         self._starts = np.array([piece.start for piece in pieces], np.int64)
         self._size = sum(piece.rows for piece in pieces)
+        self._count: int | None = None
         self._last: tuple[tuple[str, ...], Scores] | None = None
         self._placed: tuple[Numbers, list[Located]] | None = None
 
     @property
     def count(self) -> int:
-        return sum(piece.kept for piece in self._pieces)
+        if self._count is None:
+            self._count = sum(piece.kept for piece in self._pieces)
+        return self._count
 
     def lexical(self, terms: Sequence[str], limit: int) -> Top:
         """The best by BM25, counted over the scope as if it were the whole index."""
@@ -117,10 +115,11 @@ class EmbeddedView:
         space, _ = self._spaces.get(fingerprint, (0, 0))
         total = 0
         for piece in self._pieces:
-            block = piece.segment.vectors.get(space)
-            if block is not None:
-                there = block.scales[piece.low : piece.high] > 0
-                total += int(np.count_nonzero(there if piece.keep is None else there & piece.keep))
+            lacking = piece.segment.lacking(space, piece.low, piece.high)
+            if lacking is None:
+                total += piece.kept
+            else:
+                total += int(np.count_nonzero(~lacking if piece.keep is None else ~lacking & piece.keep))
         return total
 
     def dense_scores(self, fingerprint: str, vector: NDArray[Any], numbers: Numbers) -> Scores:
@@ -160,8 +159,7 @@ class EmbeddedView:
         found = self._distances(query, space)
         usual, most = vec.kept_for(self._size, limit)
         bar = vec.nearest(found, usual, len(query))
-        numbers = np.flatnonzero(found <= bar)
-        scores = self._products(space, query, numbers)
+        numbers, scores = self._known_products(space, query, np.flatnonzero(found <= bar))
         sure = min(limit, _SURE, len(scores))
         if not sure:
             return numbers, scores
@@ -169,10 +167,16 @@ class EmbeddedView:
         wider = vec.reach(worst, len(query))
         if wider > bar:
             wider = min(wider, vec.nearest(found, most, len(query)))
-            more = np.flatnonzero((found > bar) & (found <= wider))
-            numbers = np.concatenate([numbers, more])
-            scores = np.concatenate([scores, self._products(space, query, more)])
+            farther = np.flatnonzero((found > bar) & (found <= wider))
+            more, further = self._known_products(space, query, farther)
+            numbers, scores = np.concatenate([numbers, more]), np.concatenate([scores, further])
         return numbers, scores
+
+    def _known_products(self, space: int, query: vec.Floats, numbers: Numbers) -> tuple[Numbers, Scores]:
+        """Scores without those whose vector was taken away in this moment."""
+        scores = self._products(space, query, numbers)
+        known = ~np.isnan(scores)
+        return (numbers, scores) if known.all() else (numbers[known], scores[known])
 
     def _distances(self, query: vec.Floats, space: int) -> vec.Distances:
         bits = vec.signs(query[None, :])[:, 0]
@@ -183,7 +187,9 @@ class EmbeddedView:
                 continue
             part = found[piece.start : piece.start + piece.rows]
             vec.distances(block, piece.low, piece.high, bits, part)
-            part[block.scales[piece.low : piece.high] == 0] = farthest
+            lacking = piece.segment.lacking(space, piece.low, piece.high)
+            if lacking is not None:
+                part[lacking] = farthest
             if piece.keep is not None:
                 part[~piece.keep] = farthest
         return found
@@ -193,135 +199,55 @@ class EmbeddedView:
         for piece, at, rows in self._located(numbers):
             block = piece.segment.vectors.get(space)
             if block is not None:
-                found = vec.products_at(block, rows, query)
-                found[block.scales[rows] == 0] = np.nan
-                out[at] = found
+                out[at] = vec.products_at(block, rows, query)
         return out
 
     def _located(self, numbers: Numbers) -> list[Located]:
-        """Per piece: where in `numbers` its rows stand, and which rows they are; kept for the next call."""
-        if self._placed is not None and self._placed[0] is numbers:
-            return self._placed[1]
-        owner = np.searchsorted(self._starts, numbers, side="right") - 1
-        found = []
-        for index in np.flatnonzero(np.bincount(owner)).tolist():
-            piece = self._pieces[index]
-            at = np.flatnonzero(owner == index)
-            found.append((piece, at, numbers[at] - piece.start + piece.low))
-        self._placed = numbers, found
-        return found
+        """Where in `numbers` the rows of each piece stand; kept for the next call about the same."""
+        if self._placed is None or self._placed[0] is not numbers:
+            self._placed = numbers, located(self._pieces, self._starts, numbers)
+        return self._placed[1]
 
     def neighbours(self, numbers: Numbers) -> Numbers:
-        """Most lie in the rows beside, which are sorted by thread; the rest are searched for."""
         places = self._gathered(numbers, "place")
-        out = np.full((len(numbers), 2), -1, np.int64)
-        for piece, at, rows in self._located(numbers):
-            for side, step in ((0, -1), (1, 1)):
-                out[at, side] = _adjacent(piece, rows, places[at], step)
-        threaded = places >> 32 > 0
-        for side, step, could in ((0, -1, places & _ORDINAL > 0), (1, 1, True)):
-            rest = np.flatnonzero((out[:, side] < 0) & threaded & could)
-            if len(rest):
-                out[rest, side] = self._searched(places[rest], step)
-        return out
-
-    def _searched(self, places: NDArray[np.int64], step: int) -> Numbers:
-        """The nearest on one side over all segments, each of which may hold part of a thread."""
-        out = np.full(len(places), -1, np.int64)
-        held = np.full(len(places), _LOWEST if step < 0 else _HIGHEST)
-        for segment, pieces in self._by_segment():
-            at = np.searchsorted(segment.places, places, side="left" if step < 0 else "right") - (step < 0)
-            there = segment.places[np.minimum(at, segment.rows - 1)]
-            if not ((there ^ places) >> 32 == 0).any():
-                continue
-            number, place = self._beside(segment, pieces, places, at, step)
-            nearer = (number >= 0) & ((place - held) * step < 0)
-            out[nearer], held[nearer] = number[nearer], place[nearer]
-        return out
-
-    def _by_segment(self) -> Iterator[tuple[Segment, list[Piece]]]:
-        for _, pieces in groupby(self._pieces, key=lambda piece: id(piece.segment)):
-            own = list(pieces)
-            yield own[0].segment, own
-
-    def _beside(
-        self,
-        segment: Segment,
-        pieces: list[Piece],
-        places: NDArray[np.int64],
-        at: NDArray[np.int64],
-        step: int,
-    ) -> tuple[Numbers, NDArray[np.int64]]:
-        """Per place the next row of its thread in one direction that the filter lets through."""
-        number = np.full(len(places), -1, np.int64)
-        place = np.zeros(len(places), np.int64)
-        waiting = np.arange(len(places))
-        for _ in range(_MOST_STEPS):
-            waiting = waiting[(at[waiting] >= 0) & (at[waiting] < segment.rows)]
-            there = segment.places[at[waiting]]
-            same = there >> 32 == places[waiting] >> 32
-            waiting, there = waiting[same], there[same]
-            if not len(waiting):
-                break
-            found = self._numbers_of(pieces, segment.by_place[at[waiting]])
-            good = (found >= 0) & (there != places[waiting])
-            number[waiting[good]], place[waiting[good]] = found[good], there[good]
-            waiting = waiting[~good]
-            at[waiting] += step
-        return number, place
-
-    def _numbers_of(self, pieces: list[Piece], rows: NDArray[np.int32]) -> Numbers:
-        """The view's numbers of a segment's rows, -1 for what the filter leaves out."""
-        out = np.full(len(rows), -1, np.int64)
-        for piece in pieces:
-            at = np.flatnonzero((rows >= piece.low) & (rows < piece.high))
-            if piece.keep is not None:
-                at = at[piece.keep[rows[at] - piece.low]]
-            out[at] = rows[at] + np.int64(piece.start - piece.low)
-        return out
+        return threads.neighbours(self._pieces, self._located(numbers), places)
 
     def _gathered(self, numbers: Numbers, name: str) -> NDArray[Any]:
         out: NDArray[Any] = np.zeros(len(numbers), np.int64)
         for piece, at, rows in self._located(numbers):
-            moving = name in {"group", "topic", "task"}
-            column = getattr(piece.state, name) if moving else piece.segment.columns[name]
-            out[at] = column[rows]
+            out[at] = _column(piece, name)[rows]
         return out
 
     def speakers(self) -> list[str]:
         codes: set[int] = set()
         for piece in self._pieces:
-            if piece.keep is None:
-                codes |= piece.segment.distinct("speaker", piece.low, piece.high)
-            else:
-                column = piece.segment.columns["speaker"][piece.low : piece.high]
-                codes |= set(np.unique(column[piece.keep]).tolist())
+            unseen = piece.segment.distinct("speaker", piece.low, piece.high) - codes
+            codes |= unseen if piece.keep is None else _occurring(piece, unseen)
         names = self._symbols.names(np.array(sorted(codes), np.int32))
         return [name for name in names if name is not None]
 
+    def speakers_of(self, numbers: Numbers) -> list[str | None]:
+        return self._symbols.names(self._gathered(numbers, "speaker"))
+
     def recent(self, limit: int) -> Numbers:
-        found = [np.zeros(0, np.int64)]
+        found, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for piece in self._pieces:
             kept = np.arange(piece.rows) if piece.keep is None else np.flatnonzero(piece.keep)
             found.append(kept + piece.start)
-        numbers = np.concatenate(found)
-        at = self._gathered(numbers, "at")
+            times.append(piece.segment.columns["at"][kept + piece.low])
+        numbers, at = np.concatenate(found), np.concatenate(times)
         return numbers[np.lexsort((numbers, -at))[:limit]]
 
     def metadata(self, numbers: Numbers) -> Metadata:
         return Metadata(
             at=self._gathered(numbers, "at"),
             curated=self._gathered(numbers, "curated").astype(np.bool_),
-            length=self._gathered(numbers, "length"),
             source=self._groups.sources(self._gathered(numbers, "group")),
-            speaker=self._symbols.names(self._gathered(numbers, "speaker")),
-            topic=self._symbols.names(self._gathered(numbers, "topic")),
-            session=self._symbols.names(self._gathered(numbers, "session")),
         )
 
     def documents(self, numbers: Numbers) -> list[Document | None]:
         nums = self._gathered(numbers, "num").tolist()
-        found = self._store.documents(nums)
+        found = self._stored(nums)
         return [found.get(num) for num in nums]
 
 
@@ -353,13 +279,21 @@ def _postings(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], N
     return rows[alive], codes[alive]
 
 
-def _adjacent(piece: Piece, rows: NDArray[np.int64], places: NDArray[np.int64], step: int) -> Numbers:
-    """The row beside each if it is the very next of the thread and let through, else -1."""
-    beside = np.minimum(np.maximum(rows + step, piece.low), piece.high - 1)
-    good = (piece.segment.columns["place"][beside] == places + step) & (places >> 32 > 0)
-    if piece.keep is not None:
-        good &= piece.keep[beside - piece.low]
-    return np.where(good, beside + (piece.start - piece.low), -1)
+def _column(piece: Piece, name: str) -> NDArray[Any]:
+    found: NDArray[Any] = getattr(piece.state, name) if name in MOVING else piece.segment.columns[name]
+    return found
+
+
+def _occurring(piece: Piece, codes: frozenset[int] | set[int]) -> set[int]:
+    """Which of these speakers have a row that is let through; looks no farther than needed."""
+    assert piece.keep is not None
+    column, found = piece.segment.columns["speaker"][piece.low : piece.high], set[int]()
+    for start in range(0, piece.rows, _LOOK):
+        if found >= codes:
+            break
+        part = slice(start, start + _LOOK)
+        found |= codes & set(np.unique(column[part][piece.keep[part]]).tolist())
+    return found
 
 
 def greatest(scores: Scores, limit: int) -> Numbers:

@@ -137,7 +137,8 @@ class QmdMemory:
 
     def _query(self, agent: str, asked: str, wanted: int, names: list[str], wait: float) -> list[QmdHit]:
         chosen = [word for name in names for word in ("-c", name)]
-        args = ("query", asked, "--json", "--no-rerank", "-n", str(wanted), *chosen)
+        judged = () if self._config(agent).search.rerank.enabled else ("--no-rerank",)
+        args = ("query", asked, "--json", *judged, "-n", str(wanted), *chosen)
         return hits_from(self._program(agent).run(*args, timeout=wait))
 
     def _hits(self, ask: Ask, rows: Sequence[QmdHit], limits: Limits) -> list[Hit]:

@@ -1,0 +1,166 @@
+"""The segments of an embedded index: what is in memory, what is sealed, and the merge under way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.memory.engine import files, parts, store
+from holdfast.memory.engine.merging import Beside, Merge
+from holdfast.memory.engine.parts import Nums, Part, Parts
+from holdfast.memory.engine.segment import Columns
+from holdfast.memory.engine.vectors import Quantised
+
+log = logging.getLogger(__name__)
+
+_MOST_PENDING_VECTORS = 16_384
+_NO_NUMS: Nums = np.zeros(0, np.int64)
+
+
+class Shelf:
+    """Every change gives a new tuple of parts; readers keep the one they took.
+
+    All but `settle` is called under the index's lock, which a merge takes only to begin and to end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kept: store.Store,
+        lock: threading.RLock,
+        *,
+        seal_rows: int,
+        beside: Beside,
+    ) -> None:
+        self.parts: Parts = ()
+        self.sealed = int(kept.meta("sealed", 0))
+        self._folder = folder
+        self._store = kept
+        self._lock = lock
+        self._seal_rows = seal_rows
+        self._beside = beside
+        self._merge: Merge | None = None
+        self._pending_vectors = 0
+        self._next_name = 1 + int(max(kept.names(), default="0"))
+
+    def exchange(self, old: Sequence[int], fresh: Part) -> None:
+        """Let new rows take the place of what they replace, for every reader in the same instant."""
+        self.parts = parts.with_fresh(parts.buried(self.parts, old), fresh)
+        if parts.total_rows([part for part in self.parts if not parts.is_sealed(part)]) >= self._seal_rows:
+            self.seal()
+            self.merge_beside()
+
+    def bury(self, nums: Sequence[int]) -> None:
+        self.parts = parts.buried(self.parts, nums)
+
+    def move(self, columns: Columns) -> None:
+        self.parts = parts.moved(self.parts, columns)
+
+    def place_vectors(self, space: int, nums: Nums, block: Quantised) -> None:
+        """Write vectors beside their rows; now and then they are synced, and then not kept twice."""
+        parts.place_vectors(self.parts, self._folder, space, nums, block)
+        if self._merge is not None:
+            self._merge.note_vectors(space, nums, block)
+        self._pending_vectors += len(nums)
+        if self._pending_vectors >= _MOST_PENDING_VECTORS:
+            self.sync_vectors()
+
+    def sync_vectors(self) -> None:
+        """Vectors in the files of sealed segments need no copy in the store once they are synced."""
+        if not self._pending_vectors:
+            return
+        for segment, _ in self.parts:
+            if segment.name:
+                files.sync_vectors(self._folder, segment.name)
+        with self._store.writing() as connection:
+            store.drop_vectors(connection, self.sealed)
+        self._pending_vectors = 0
+
+    def seal(self) -> None:
+        """Write what is in memory into one segment of its own."""
+        fresh = [part for part in self.parts if not parts.is_sealed(part)]
+        if fresh:
+            kept = [part for part in self.parts if parts.is_sealed(part)]
+            self.replace(kept, self.written(fresh), self._store.next_num() - 1)
+
+    def written(self, merged: Sequence[Part]) -> list[Part]:
+        """Some parts as one sealed segment, which the store does not name yet."""
+        try:
+            part = parts.write_merged(merged, self._folder, self._new_name()) if merged else None
+        except OSError as error:
+            raise store.unusable(self._folder, str(error)) from error
+        return [part] if part else []
+
+    def replace(self, kept: Sequence[Part], made: Sequence[Part], sealed: int, late: Nums = _NO_NUMS) -> None:
+        """Name the new set of segments; what they contain needs no redoing from now on.
+
+        `late` are documents whose newest changes the new segments hold in memory only.
+        """
+        held = np.concatenate([late, *(segment.columns["num"] for segment, _ in kept)])
+        now = [part for part in [*kept, *made] if parts.is_sealed(part)]
+        with self._store.writing() as connection:
+            store.name_segments(connection, [segment.name for segment, _ in now])
+            for table in ("dead", "moved", "vectors"):
+                store.keep_only(connection, table, held)
+            store.set_meta(connection, "sealed", sealed)
+        self.sealed = sealed
+        self.parts = (*now, *(part for part in kept if not parts.is_sealed(part)))
+        self._store.checkpoint()
+        under_way = {self._merge.name} if self._merge is not None else set()
+        files.remove(self._folder, {segment.name for segment, _ in now} | under_way)
+
+    def merge_beside(self) -> None:
+        """Begin the merge that is due, if any, unless one is under way."""
+        due = () if self._merge is not None else parts.next_merge(self.parts, self._seal_rows)
+        if due:
+            self._merge = Merge(due, self._folder, self._new_name())
+            self._beside(self._merge, self._finish)
+
+    def drop_merge(self) -> None:
+        """Give up the merge under way, if any; it is begun again when something has been written."""
+        if self._merge is not None:
+            self._merge.drop()
+            self._merge = None
+
+    def settle(self) -> None:
+        """Wait until no merge is under way or due."""
+        with self._lock:
+            self.merge_beside()
+            merge = self._merge
+        while merge is not None:
+            merge.settled.wait()
+            merge = self._merge
+
+    def _finish(self, merge: Merge) -> None:
+        """Swap the written segment in for those it was made of, and go on with the next merge."""
+        with self._lock:
+            if self._merge is not merge:
+                return
+            taken = False
+            try:
+                taken = merge.is_written and self._take(merge)
+            finally:
+                self._merge = None
+                if taken:
+                    self.merge_beside()
+                merge.settled.set()
+
+    def _take(self, merge: Merge) -> bool:
+        try:
+            made, late = merge.caught_up(self.parts)
+            merged = {id(segment) for segment, _ in merge.inputs}
+            kept = [part for part in self.parts if id(part[0]) not in merged]
+            self.replace(kept, made, self.sealed, late)
+        except (HoldfastError, OSError) as error:
+            log.warning("merged segments of %s were not taken: %s", self._folder, error)
+            return False
+        return True
+
+    def _new_name(self) -> str:
+        self._next_name += 1
+        return f"{self._next_name - 1:08d}"
