@@ -20,6 +20,7 @@ from holdfast.config import Config
 from holdfast.config.board import BoardConfig
 from holdfast.context.lossless import KIND as COMPACT
 from holdfast.context.lossless import compaction_kind
+from holdfast.context.retention import prune as prune_contexts
 from holdfast.errors import HoldfastError
 from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
@@ -178,6 +179,9 @@ class Services:
         removed = await self.hold.threads(prune, self.hold.store, _retention(self.hold.settings))
         if any(removed.values()):
             log.info("retention removed %s", {k: v for k, v in removed.items() if v})
+        days = self.hold.settings.retention.manifest_days
+        if days is not None:
+            await self.hold.threads(prune_contexts, self.hold.store, days)
         await self.hold.threads(self.hold.store.run, self._sweep_rooms)
         await self.hold.threads(self._schedule_retention, after=job)
 

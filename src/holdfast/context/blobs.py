@@ -16,17 +16,26 @@ from holdfast.log import Tx
 
 _MOST_KNOWN: Final = 100_000
 _CHUNK: Final = 500
+_DAY_MS: Final = 86_400_000
 
 
 class Blobs:
-    """Remembers what it has written, so that the unchanged bulk of a context costs no statement."""
+    """Remembers what it has written, so that the unchanged bulk of a context costs no statement.
+
+    For a day at most: what nothing refers to for long is removed, perhaps by another process.
+    """
 
     def __init__(self) -> None:
         self._known: set[str] = set()
+        self._day = 0
         self._lock = threading.Lock()
 
     def put(self, tx: Tx, contents: Mapping[str, str]) -> None:
         """Write contents under their hashes; those that are there stay."""
+        if tx.now // _DAY_MS != self._day:
+            with self._lock:
+                self._day = tx.now // _DAY_MS
+                self._known.clear()
         new = {hash_: text for hash_, text in contents.items() if hash_ not in self._known}
         if not new:
             return
