@@ -11,8 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdfast.cli.context_checks import check_context
 from holdfast.cli.findings import Finding, Level, Named, Patient
 from holdfast.cli.memory_checks import check_memory
+from holdfast.cli.model_checks import check_models
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -194,6 +196,8 @@ CHECKS: Final[list[Named]] = [
     Named("disk", check_disk),
     Named("port", check_port),
     Named("memory", check_memory),
+    Named("context", check_context),
+    Named("models", check_models),
 ]
 
 

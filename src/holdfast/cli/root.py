@@ -15,6 +15,8 @@ COMMANDS: Final = {
     "init": (f"{_AT}.init:init", "Write a commented config and a workspace."),
     "doctor": (f"{_AT}.doctor:doctor", "Say what is wrong and how to mend it."),
     "status": (f"{_AT}.status:status", "What is running and what is there."),
+    "agent": (f"{_AT}.agent:agent", "One turn: say something, get the reply."),
+    "chat": (f"{_AT}.chat:chat", "Talk in the terminal."),
     "sessions": (f"{_AT}.sessions:sessions", "List, show, reset, export, import, archive."),
     "export-trajectory": (f"{_AT}.trajectory:trajectory", "A session's entries and turns as JSONL."),
     "context": (f"{_AT}.context:context", "Show, diff, replay what a model was given."),

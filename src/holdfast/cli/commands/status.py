@@ -45,12 +45,14 @@ def status(ctx: click.Context, app: App, as_json: bool) -> None:
 
 
 def _inside(hold: Holdfast) -> dict[str, Any]:
+    from holdfast.agents.approvals import requests
     from holdfast.gateway.tokens import listing
     from holdfast.log.stats import stats
 
     with hold.store.read() as tx:
         figures = stats(tx)
         live = [token for token in listing(tx) if token.revoked_at is None]
+        waiting = len(requests.listing(tx, status=requests.ApprovalStatus.PENDING, limit=requests.MAX_PAGE))
     return {
         "store": {
             "engine": "postgresql" if hold.store.postgres else "sqlite",
@@ -63,9 +65,29 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "agenda": figures.agenda,
         "tokens": len(live),
         "agents": [agent.id for agent in hold.settings.agent_list],
+        "model": _model(hold),
+        "runningTurns": figures.turns.get("running", 0),
+        "approvalsWaiting": waiting,
         "contextEngine": hold.settings.plugins.slots.context_engine,
         "memoryBackend": hold.settings.memory.backend,
     }
+
+
+def _model(hold: Holdfast) -> str:
+    """Who would answer for the default agent; servers on this machine are asked, nobody else."""
+    import asyncio
+
+    from holdfast.agents.models import Models
+    from holdfast.errors import HoldfastError
+
+    models = Models(hold.home, lambda: hold.settings, hold.clock)
+    settings = hold.settings.agent(hold.settings.default_agent_id)
+    try:
+        if settings.model.primary is None:
+            asyncio.run(models.discover())
+        return str(models.choice(settings)[0])
+    except HoldfastError as error:
+        return f"none: {error.message}"
 
 
 def _print(body: dict[str, Any]) -> None:
@@ -86,12 +108,19 @@ def _print(body: dict[str, Any]) -> None:
             "turns": _counts(body["turns"]),
             "agenda": _counts(body["agenda"]),
             "agents": ", ".join(body["agents"]),
+            "model": body["model"],
+            "running": _turns(body["runningTurns"]),
+            "approvals": f"{body['approvalsWaiting']} waiting",
             "engine": body["contextEngine"],
             "memory": body["memoryBackend"],
             "tokens": body["tokens"],
         }
     fields["config"] = "; ".join(body["configErrors"]) or "in order"
     print_fields(fields)
+
+
+def _turns(count: int) -> str:
+    return "no turns" if not count else f"{count} turn{'s' if count > 1 else ''}"
 
 
 def _counts(counts: dict[str, int]) -> str:

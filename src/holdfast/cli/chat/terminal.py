@@ -1,0 +1,226 @@
+"""A conversation at a terminal."""
+
+from __future__ import annotations
+
+import select
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from holdfast.cli.chat.events import (
+    Again,
+    End,
+    Happening,
+    Heard,
+    NeedsApproval,
+    Reading,
+    Thought,
+    Tool,
+    Words,
+    WordsEnd,
+    summary_of,
+)
+from holdfast.cli.chat.history import History, Prompt
+from holdfast.cli.chat.interrupts import Interrupts
+from holdfast.cli.chat.keys import Keys
+from holdfast.cli.chat.local import LEAVE, greeting, reply_of
+from holdfast.cli.chat.plain import ANSWERS, QUESTION, approval_lines, decided, tool_line
+from holdfast.cli.chat.rendering import line
+from holdfast.cli.chat.stage import Stage
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.cli.chat.line import About, Told
+    from holdfast.cli.chat.talk import Feed, Talk
+
+_LOOK_SECONDS: Final = 0.1
+_PROMPT: Final = "\x01\x1b[1;36m\x02›\x01\x1b[0m\x02 "
+_MORE: Final = "\x01\x1b[2m\x02…\x01\x1b[0m\x02 "
+
+
+class Terminal:
+    """Asks, shows and asks again."""
+
+    def __init__(self, talk: Talk, history: History, console: Console | None = None) -> None:
+        self._talk = talk
+        self._console = console or Console(highlight=False)
+        self._prompt = Prompt(history)
+        self._begun = ""
+
+    def greet(self, about: About) -> None:
+        out = self._console.print
+        whom, model, hint = greeting(about)
+        out(line(f"Holdfast · {whom}", "bold"))
+        out(line(model, "dim"))
+        if hint:
+            out(line(hint, "yellow"))
+        out(line("/help · \\ continues a line · Ctrl-C stops a turn · Ctrl-D leaves", "dim"))
+
+    def converse(self) -> None:
+        leave = False
+        while not leave:
+            try:
+                text = self._prompt.ask(_PROMPT, _MORE, self._begun)
+            except KeyboardInterrupt:
+                self._begun = ""
+                self._console.print()
+                continue
+            self._begun = ""
+            if text is None:
+                self._console.print()
+            leave = text is None or text.strip().lower() in LEAVE
+            if text is not None and text.strip() and not leave:
+                leave = self._turn(text)
+
+    def _turn(self, text: str) -> bool:
+        """Say something and show what comes of it; whether to leave then."""
+        try:
+            told = self._talk.say(text)
+            runs = [str(told["runId"])]
+            if "reply" in told:
+                self._console.print(line(reply_of(text, told), ""))
+                runs = self._talk.resumed(text, told)
+            following = Following(self._talk, self._console, runs)
+            following.run()
+            self._begun = following.begun
+            return following.leave
+        except HoldfastError as error:
+            self._console.print(line(f"✗ {error.message}. {error.hint}".rstrip(), "red"))
+            return False
+
+
+class Following:
+    """Shows runs, and those that come of what is typed meanwhile. `begun` is what was typed and not sent."""
+
+    def __init__(self, talk: Talk, console: Console, run_ids: list[str]) -> None:
+        self.leave = False
+        self.begun = ""
+        self._talk = talk
+        self._console = console
+        self._runs = deque(run_ids)
+        self._asked: dict[str, Told] = {}
+
+    def run(self) -> None:
+        while self._runs and not self.leave:
+            self._follow(self._runs.popleft())
+
+    def _follow(self, run_id: str) -> None:
+        stage = Stage(self._console)
+        stage.doing = "waiting"
+        with Keys(self.begun) as keys, Interrupts() as interrupts, self._talk.follow(run_id) as feed:
+            try:
+                with stage:
+                    end = self._watch(run_id, feed, keys, stage, interrupts)
+                if end is not None:
+                    self._tell_end(end, stage.seconds)
+            finally:
+                self.begun = keys.line.text
+
+    def _watch(self, run_id: str, feed: Feed, keys: Keys, stage: Stage, interrupts: Interrupts) -> End | None:
+        """To the run's end, or until someone leaves."""
+        reading = Reading()
+        stopping = False
+        both: list[Feed | Keys] = [feed, keys]
+        while True:
+            ready, _, _ = select.select(both, [], [], _LOOK_SECONDS)
+            feed.hush()
+            while (event := feed.next()) is not None:
+                for happening in reading.read(event):
+                    if isinstance(happening, End):
+                        return happening
+                    self._show(happening, stage)
+            for entered in keys.read() if keys in ready else ():
+                self._entered(entered, stage)
+            self.leave = self.leave or keys.line.ended
+            if self.leave and self._talk.lasting:
+                stage.print("The turn goes on in the gateway.")
+                return None
+            if (interrupts.pressed or self.leave) and not stopping:
+                stopping, stage.doing = True, "stopping"
+                self._talk.cancel(run_id)
+            stage.typed = keys.line.text
+            stage.prompt = QUESTION if self._asked else ""
+            stage.draw(now=bool(ready))
+
+    def _show(self, happening: Happening, stage: Stage) -> None:
+        match happening:
+            case Words(text):
+                stage.say(text)
+                stage.doing = "writing"
+            case Thought():
+                stage.doing = "thinking"
+            case WordsEnd():
+                stage.end_words()
+                stage.doing = "waiting"
+            case Again(reason):
+                stage.drop_words()
+                stage.print(f"… {reason}; it begins again")
+            case Heard(text):
+                stage.print(f"↳ the agent reads: {text}")
+            case NeedsApproval(call_id=call, approval_id=id_):
+                self._ask(call, id_, stage)
+            case Tool() as tool:
+                self._tool(tool, stage)
+
+    def _tool(self, tool: Tool, stage: Stage) -> None:
+        if tool.phase == "progress":
+            stage.doing = f"{tool.name}: {tool.text}"
+        else:
+            stage.print(tool_line(tool, self._console.width), "red" if tool.failed else "dim")
+            stage.doing = tool.name if tool.phase == "start" else "waiting"
+        self._asked.pop(tool.call_id, None)
+
+    def _ask(self, call_id: str, approval_id: str, stage: Stage) -> None:
+        approval = self._talk.approval(approval_id)
+        if approval["status"] == "pending":
+            self._asked[call_id] = approval
+            what, *rest = approval_lines(approval)
+            stage.print(what, "bold yellow")
+            for each in rest:
+                stage.print(each, "")
+
+    def _entered(self, text: str, stage: Stage) -> None:
+        """An answer, a command, or words for the turn that runs."""
+        if not text.strip():
+            return
+        if text.strip().lower() in LEAVE:
+            self.leave = True
+        elif self._asked and not text.startswith("/"):
+            self._answer(text, stage)
+        else:
+            self._steer(text, stage)
+
+    def _answer(self, text: str, stage: Stage) -> None:
+        decision = ANSWERS.get(text.strip().lower())
+        if decision is None:
+            stage.print("Answer y, n or a first; or stop the turn with Ctrl-C.", "yellow")
+            return
+        call_id, approval = next(iter(self._asked.items()))
+        after, said = decided(self._talk, approval, decision)
+        stage.print(said, "dim" if after["status"] != "pending" else "yellow")
+        if after["status"] != "pending":
+            del self._asked[call_id]
+
+    def _steer(self, text: str, stage: Stage) -> None:
+        try:
+            told = self._talk.say(text, steer=True)
+        except HoldfastError as error:
+            stage.print(f"{error.message}. {error.hint}".rstrip(), "red")
+            return
+        if "reply" in told:
+            stage.print(reply_of(text, told), "")
+            return
+        stage.print(f"› {text}", "cyan")
+        if not told.get("joined"):
+            self._runs.append(str(told["runId"]))
+
+    def _tell_end(self, end: End, seconds: float) -> None:
+        if end.ok:
+            self._console.print(line(summary_of(end, seconds), "dim"))
+        elif end.status == "cancelled":
+            self._console.print(line("■ stopped", "yellow"))
+        else:
+            why = (end.error or f"the turn was {end.status}").rstrip(".")
+            self._console.print(line(f"✗ {why}. {end.hint}".rstrip(), "red"))
+        self._console.print()

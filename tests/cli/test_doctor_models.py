@@ -1,0 +1,88 @@
+"""What `holdfast doctor` and `holdfast status` tell of models and contexts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from talk_builders import Scripted, scripted, write_config
+
+from conftest import Run
+from holdfast.testing import Call, Say
+
+__all__ = ["scripted"]
+
+
+def findings(run: Run, check: str, *args: str) -> dict[str, str]:
+    rows = json.loads(run("doctor", "--json", *args).stdout)
+    assert all(row["mend"] for row in rows if row["check"] == check and row["level"] != "ok")
+    return {row["message"]: row["level"] for row in rows if row["check"] == check}
+
+
+def test_a_key_is_told_by_its_name_and_the_model_that_it_would_bring(
+    run: Run, home: Path, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted([], models={}, agents={})
+    assert (
+        findings(run, "models")["agent main has no model: holdfast/recall answers from memory alone"]
+        == "warn"
+    )
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-very-secret-value")
+    told = findings(run, "models")
+    assert "very-secret" not in str(told)
+    (key,) = [said for said in told if said.startswith("anthropic: credential")]
+    assert "ANTHROPIC_API_KEY" in key
+    assert any(said.startswith("agent main asks anthropic/") for said in told)
+    assert told["openai: no key (OPENAI_API_KEY)"] == "ok"
+
+
+def test_a_server_on_this_machine_is_found_and_used(run: Run, home: Path, scripted: Scripted) -> None:
+    server = scripted([])
+    write_config(home, server.url, models={"providers": {"ollama": {"baseUrl": server.url}}}, agents={})
+    told = findings(run, "models")
+    assert told[f"ollama: at {server.url}: scripted"] == "ok"
+    assert told["agent main asks ollama/scripted"] == "ok"
+    assert json.loads(run("status", "--json").stdout)["model"] == "ollama/scripted"
+
+
+def test_a_model_that_cannot_be_asked_is_a_failure(run: Run, scripted: Scripted) -> None:
+    scripted(
+        [], agents={"defaults": {"model": {"primary": "scripted/m", "fallbacks": ["openai/x", "nowhere/y"]}}}
+    )
+    told = findings(run, "models")
+    assert told["agent main cannot ask openai/x: there is no credential for openai"] == "fail"
+    assert len([said for said in told if said.startswith("agent main cannot ask nowhere/y")]) == 1
+
+
+def test_a_context_with_a_hole_is_found_and_mended(run: Run, home: Path, scripted: Scripted) -> None:
+    from dataclasses import replace
+
+    from holdfast.context.lossless import check, projections
+    from holdfast.log import sessions
+    from holdfast.runtime import open_home
+
+    scripted([Say("Hello.")])
+    run("agent", "-m", "Hi")
+    with open_home(home) as hold, hold.store.write() as tx:
+        session = sessions.find(tx, "agent:main:main")
+        whole = projections.of(tx, session.id, retain_depth=2)
+        projections.save(tx, replace(whole, items=()))
+        assert [problem.code for problem in check(tx, session.id)] == ["uncovered"]
+    (said,) = findings(run, "context")
+    assert said.startswith(f"the context of session {session.id} is broken: entries ")
+    assert run("doctor").exit_code == 1
+    mended = findings(run, "context", "--fix")
+    assert mended == {"every entry can be reached: looked at all sessions (1)": "ok"}
+
+
+def test_status_tells_the_model_and_what_waits(run: Run, home: Path, scripted: Scripted) -> None:
+    scripted(
+        [Call("exec", {"command": "echo 1 > one"}), Say("Done.")], tools={"exec": {"askTimeoutSeconds": 600}}
+    )
+    assert run("agent", "-m", "make one", "--timeout", "2").exit_code == 1
+    body = json.loads(run("status", "--json").stdout)
+    assert (body["model"], body["runningTurns"], body["approvalsWaiting"]) == ("scripted/m", 0, 1)
+    lines = dict(line.split(None, 1) for line in run("status").stdout.splitlines())
+    assert (lines["model"], lines["running"], lines["approvals"]) == ("scripted/m", "no turns", "1 waiting")
+    assert lines["engine"] == "legacy"
