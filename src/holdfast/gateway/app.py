@@ -10,12 +10,14 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.config import Config
-from holdfast.gateway import contract, problems
+from holdfast.gateway import contract, problems, ws
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.guard import Draining, Guard, Limits
 from holdfast.gateway.metrics import Measured
+from holdfast.gateway.openai_errors import OpenAIErrors
 from holdfast.gateway.routes import (
+    agent,
     approvals,
     attachments,
     classifier,
@@ -27,6 +29,8 @@ from holdfast.gateway.routes import (
     graph,
     log,
     memory,
+    models,
+    openai,
     search,
     sessions,
     skills,
@@ -77,6 +81,8 @@ def create_app(hold: Holdfast) -> FastAPI:
         app.include_router(part.router)
     for part in (context_block, search, graph, classifier, memory, approvals, skills):
         app.include_router(part.router)
+    for part in (agent, openai, models, ws):
+        app.include_router(part.router)
     gateway.views.register("approval", approvals.look)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
@@ -87,6 +93,8 @@ def create_app(hold: Holdfast) -> FastAPI:
         limits=Limits(lambda: hold.settings.gateway.limits, lambda: _upload_bytes(hold)),
         pace=hold.pace,
     )
+    app.add_middleware(OpenAIErrors)
+    app.add_middleware(ws.FirstMessage, gateway=gateway)
     app.add_middleware(Measured, metrics=gateway.metrics)
     app.add_middleware(Traced)
     return app

@@ -87,6 +87,7 @@ def terms_of(ask: Ask, to: Address) -> Terms:
         occasion=ask.occasion,
         timeout_seconds=ask.timeout_seconds,
         deliver=ask.deliver,
+        tools=ask.tools,
     )
 
 

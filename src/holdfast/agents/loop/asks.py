@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from holdfast.agents.routing import Origin
 from holdfast.clock import Millis
 from holdfast.config.agents import Thinking
-from holdfast.context import Image, Occasion, Trust
+from holdfast.context import Image, Occasion, ToolSpec, Trust
 from holdfast.errors import InvalidInput, TooLarge
 
 MAX_TEXT: Final = 1_000_000
@@ -34,6 +34,7 @@ class Ask:
 
     `mode` says what becomes of it while a turn runs; unset: as `messages.queue` has it. `source` is kept with
     the entry. Anything but `trigger="user"` comes from within: it keeps no session fresh and is no command.
+    `tools` are run by whoever asks: a call of one ends the turn and is handed over.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Ask:
     occasion: Occasion = Occasion.MESSAGE
     timeout_seconds: int | None = None
     commands: bool = True
+    tools: tuple[ToolSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:
@@ -119,6 +121,12 @@ class Terms:
     system_prompt: str | None = None
     timeout_seconds: int | None = None
     deliver: Deliver | None = None
+    tools: tuple[ToolSpec, ...] = ()
+
+    @property
+    def lent(self) -> frozenset[str]:
+        """The names of the tools that whoever asked runs himself."""
+        return frozenset(tool.name for tool in self.tools)
 
     def json(self) -> dict[str, Any]:
         kept: dict[str, Any] = {
@@ -137,6 +145,11 @@ class Terms:
         if self.deliver is not None:
             to = self.deliver
             kept["deliver"] = {"kind": to.kind, "target": to.target, "payload": dict(to.payload)}
+        if self.tools:
+            kept["tools"] = [
+                {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
+                for t in self.tools
+            ]
         return kept
 
     @classmethod
@@ -155,4 +168,5 @@ class Terms:
             system_prompt=kept.get("systemPrompt"),
             timeout_seconds=kept.get("timeoutSeconds"),
             deliver=None if to is None else Deliver(**to),
+            tools=tuple(ToolSpec(**tool) for tool in kept.get("tools") or ()),
         )

@@ -85,7 +85,9 @@ class Calling:
         """The request for one of the models that may be asked; the last one built has answered."""
         self.about = about
         caller = self.plan.caller(about, self._cancelled)
-        tools = self._parts.tools.offered(caller, self.plan.policy)
+        terms = self.plan.terms
+        own = self._parts.tools.offered(caller, self.plan.policy)
+        tools = (*(tool for tool in own if tool.name not in terms.lent), *terms.tools)
         request = self.plan.request(about, self.number, tools, pending)
         self.built = built = await self._parts.context().build(request)
         if self._parts.debug is not None:

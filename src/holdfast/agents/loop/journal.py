@@ -62,6 +62,7 @@ class Journal:
     messages: list[Message] = field(default_factory=list)
     written: int = 0
     said_id: str | None = None
+    handed: tuple[ToolCall, ...] = ()
     spent: Usage = field(default_factory=Usage)
     _known: set[str] = field(default_factory=set)
     _shown: set[str] = field(default_factory=set)
@@ -109,11 +110,12 @@ class Journal:
         if self._fresh(turns.get(tx, self.turn.id)):
             self._add(tx, drafts, answered=True)
             return None
+        handed = [{"id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in self.handed] or None
         whole = replace(
             outcome,
             entries=[self._prepared(tx, draft) for draft in drafts],
             reply_id=self.said_id,
-            meta={**(outcome.meta or {}), **_NO_NOTES},
+            meta={**(outcome.meta or {}), **_NO_NOTES, "handed": handed},
         )
         return turns.commit(tx, self.turn.key, whole, job)
 

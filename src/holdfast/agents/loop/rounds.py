@@ -25,7 +25,10 @@ Write: TypeAlias = Callable[[Tx], list[Message]]
 
 @dataclass(slots=True)
 class Rounds:
-    """The rounds of one attempt. `ended` is set when a tool asked for the end of the turn."""
+    """The rounds of one attempt. `ended` is set when a tool asked for the end of the turn.
+
+    Calls of tools that are `lent` are not run here: they end the turn, and are handed to who lent them.
+    """
 
     parts: Parts
     journal: Journal
@@ -34,6 +37,8 @@ class Rounds:
     count: int = 0
     ended: bool = False
     refused: bool = False
+    lent: frozenset[str] = frozenset()
+    _said: bool = False
     _ending: set[str] = field(default_factory=set)
 
     async def run(self, reply: ModelReply, caller: Caller) -> None:
@@ -44,13 +49,25 @@ class Rounds:
             refused = _none_run(reply.calls, refusal)
             await self._write(partial(self.journal.whole_round, reply=reply, results=refused))
             return
-        batches = batched(reply.calls, self.parts.tools)
-        if len(batches) == 1 and not batches[0].noted:
+        self._said = False
+        batches = batched([call for call in reply.calls if call.name not in self.lent], self.parts.tools)
+        if not batches:
+            await self._write(partial(self.journal.reply, reply=reply))
+        elif len(batches) == 1 and not batches[0].noted:
             results = await self._run(caller, batches[0].calls)
             await self._write(partial(self.journal.whole_round, reply=reply, results=results))
         else:
             await self._one_by_one(reply, caller, batches)
-        self.ended = bool(self._ending)
+        self.journal.handed = tuple(call for call in reply.calls if call.name in self.lent)
+        if self._said:
+            await self.take_back()
+        self.ended = bool(self._ending or self.journal.handed)
+
+    async def take_back(self) -> None:
+        """The user spoke before the calls were handed over: the model reads that first."""
+        calls, self.journal.handed = self.journal.handed, ()
+        if calls:
+            await self._write(partial(self.journal.results, results=_none_run(calls, words.STEERED)))
 
     def _refusal(self, reply: ModelReply) -> str | None:
         if reply.finish == "length":
@@ -90,6 +107,7 @@ class Rounds:
             return said
 
         said = await self.parts.threads(write)
+        self._said = self._said or bool(said)
         for message in said:
             self.teller.lifecycle("steered", text=message.text[:200])
         return said

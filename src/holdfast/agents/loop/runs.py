@@ -192,6 +192,7 @@ def _told_after(status: RunStatus, seq: int) -> list[RunEvent]:
     at = status.ended_at or status.accepted_at
     data: dict[str, Any] = {"status": status.status.value, "text": status.reply or ""}
     data |= {"model": status.model, "usage": dict(status.usage), "replayed": True}
+    data |= {name: status.meta.get(name) for name in ("finish", "handed")}
     if status.ok or status.status.value == "cancelled":
         return [RunEvent(status.run_id, seq + 1, "lifecycle", {"phase": "end", **data}, at)]
     data |= {"error": status.error, "resumable": status.resumable}

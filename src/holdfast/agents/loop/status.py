@@ -40,7 +40,7 @@ class RunStatus:
 
     def json(self) -> dict[str, Any]:
         times = {"startedAt": self.started_at, "endedAt": self.ended_at}
-        shown = ("attempts", "finish", "calls")
+        shown = ("attempts", "finish", "calls", "handed")
         return {
             "runId": self.run_id,
             "sessionKey": self.session_key,

@@ -44,8 +44,11 @@ class TurnLoop:
         self._after = AfterWork(parts)
 
     def kind(self) -> agenda.Kind:
-        limit = self._parts.config().agents.defaults.max_concurrent
-        return agenda.Kind(self.run, limit=limit, on_interrupt=self.cut_off)
+        return agenda.Kind(self.run, limit=self._most, on_interrupt=self.cut_off)
+
+    def _most(self) -> int:
+        """How many turns run at once, as the config says now."""
+        return self._parts.config().agents.defaults.max_concurrent
 
     def cut_off(self, tx: Tx, item: agenda.Item) -> None:
         """An attempt ended by no doing of its own, or a turn was cancelled before it ran."""
@@ -126,7 +129,8 @@ class _Attempt:
     async def _work(self, settled: Plan, journal: Journal, teller: Teller) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
         self.calling = calling = Calling(self._parts, settled, journal, teller, self._cancelled)
-        rounds = Rounds(self._parts, journal, teller, settled.settings.max_tool_rounds)
+        most = settled.settings.max_tool_rounds
+        rounds = Rounds(self._parts, journal, teller, most, lent=settled.terms.lent)
         nudge: Message | None = None
         while True:
             reply = await calling.ask(nudge)
@@ -152,6 +156,7 @@ class _Attempt:
             nudge = None
             if done is not None:
                 return done
+            await rounds.take_back()
 
     def _commit(
         self,
@@ -236,8 +241,8 @@ class _Attempt:
         text = replies[-1] if replies else ""
         usage = dict(turn.usage or {})
         teller.step("turn.end", status="committed", usage=usage, model=turn.model)
-        finish = (turn.meta or {}).get("finish")
-        teller.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, finish=finish)
+        more = {name: (turn.meta or {}).get(name) for name in ("finish", "handed")}
+        teller.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, **more)
 
     def _cancelled(self) -> bool:
         return self._job.item.cancel_requested

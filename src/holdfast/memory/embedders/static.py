@@ -25,6 +25,8 @@ _PACKAGE = "wordllama"
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _RECIPE = "r1"
+MOST_CHARS = 20_000
+"""What a text is about stands in its head; a dump of a megabyte must not hold up all that comes after it."""
 _RARE = 1e-3
 _FUNCTION_WORD = 0.1
 _FIRST_MERGE = 259
@@ -54,7 +56,7 @@ class StaticEmbedder:
         return normalised(self._sum(text))
 
     def _sum(self, text: str) -> Vectors:
-        summed: Vectors = np.add.reduce(self._weighted[self._pairs.ids(text)], axis=0)
+        summed: Vectors = np.add.reduce(self._weighted[self._pairs.ids(text[:MOST_CHARS])], axis=0)
         return summed
 
 

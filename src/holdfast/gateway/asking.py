@@ -1,0 +1,186 @@
+"""Asking an agent from outside: the body of a request as an ask, and who may ask and look.
+
+A run lies in no space, so that a token limited to spaces neither starts nor sees any; one limited to agents
+has those of its agents, and names sessions only by keys that say whose they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any, Final, Self
+
+from pydantic import Field, model_validator
+
+from holdfast.agents.loop import Accepted, Ask, Deliver, Mode
+from holdfast.agents.loop.addressing import Address, address
+from holdfast.agents.loop.asks import MAX_IMAGES, MAX_TEXT
+from holdfast.agents.models import ModelRef
+from holdfast.config import Config
+from holdfast.config.agents import Thinking
+from holdfast.context import Image
+from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unavailable
+from holdfast.gateway.access import sees_session
+from holdfast.gateway.context import Gateway
+from holdfast.gateway.tokens import Principal, Scope
+from holdfast.gateway.wire import Label, Text, Wire
+from holdfast.keys import MAX_KEY_LENGTH, canonical_agent_id, parse_key
+from holdfast.log import sessions, turns
+from holdfast.services import Services
+
+MAX_RUN_SECONDS: Final = 48 * 3600
+MAX_IDEMPOTENCY: Final = 512
+
+
+class ImageIn(Wire):
+    """A picture as base64. Addresses are not taken: nobody here fetches what a caller names."""
+
+    mime_type: Annotated[str, Field(pattern=r"^image/[a-z0-9.+-]{1,64}$")]
+    data: Annotated[str, Field(min_length=4, max_length=16_000_000, pattern=r"^[A-Za-z0-9+/]+={0,2}$")]
+
+    def image(self) -> Image:
+        return picture(self.mime_type, self.data)
+
+
+class DeliverIn(Wire):
+    """A parcel for the outbox, posted with the reply."""
+
+    kind: Annotated[Text, Field(min_length=1, max_length=64)]
+    target: Annotated[Text, Field(min_length=1, max_length=512)]
+    payload: dict[str, Any] = Field(default_factory=dict)
+
+
+class AgentIn(Wire):
+    """A message for an agent; `message` and `text` are the same. Without a session it goes to `main`."""
+
+    message: Annotated[Text, Field(max_length=MAX_TEXT)] | None = None
+    text: Annotated[Text, Field(max_length=MAX_TEXT)] | None = None
+    session_key: Annotated[Text, Field(min_length=1, max_length=MAX_KEY_LENGTH)] | None = None
+    agent_id: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    model: Annotated[Text, Field(min_length=3, max_length=256)] | None = None
+    thinking: Thinking | None = None
+    mode: Mode | None = Field(None, description="What becomes of it while a turn runs; unset: as configured.")
+    images: list[ImageIn] = Field(default_factory=list, max_length=MAX_IMAGES)
+    deliver: DeliverIn | None = Field(None, description="Only for tokens without limits.")
+    label: Label | None = Field(None, description="Who speaks, for people who read the log.")
+    timeout_seconds: Annotated[int, Field(ge=1, le=MAX_RUN_SECONDS)] | None = None
+    idempotency_key: Annotated[Text, Field(min_length=1, max_length=MAX_IDEMPOTENCY)] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not (self.said.strip() or self.images):
+            raise ValueError("there is nothing to say: send `message`, or a picture")
+        return self
+
+    @property
+    def said(self) -> str:
+        return self.message if self.message is not None else (self.text or "")
+
+    def ask(self, caller: Principal, header_key: str | None = None) -> Ask:
+        if self.deliver is not None:
+            caller.require_unlimited()
+        if self.model is not None:
+            ModelRef.parse(self.model)
+        to = self.deliver
+        return Ask(
+            text=self.said,
+            session_key=self.session_key,
+            agent_id=self.agent_id,
+            model=self.model,
+            thinking=self.thinking,
+            mode=self.mode,
+            images=tuple(image.image() for image in self.images),
+            deliver=None if to is None else Deliver(kind=to.kind, target=to.target, payload=to.payload),
+            sender_label=self.label,
+            timeout_seconds=self.timeout_seconds,
+            key=own_key(header_key or self.idempotency_key),
+            sender=sender_of(caller),
+            owner=is_owner(caller),
+        )
+
+
+def own_key(sent: str | None) -> str | None:
+    """A caller's idempotency key, apart from the keys that Holdfast gives to turns of its own."""
+    return None if sent is None else f"api:{sent}"
+
+
+def sender_of(caller: Principal) -> str:
+    return f"token:{caller.name}"
+
+
+def is_owner(caller: Principal) -> bool:
+    """Only who may administer everything is the owner to tools and commands that are for the owner alone."""
+    return caller.scope is Scope.ADMIN and not caller.limited
+
+
+def picture(mime: str, data: str) -> Image:
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput("a picture is not base64", hint="Send the bytes of the file as base64.") from error
+    return Image(mime, data)
+
+
+def require_address(caller: Principal, ask: Ask, config: Config) -> Address:
+    """Where the ask goes, if the caller may go there."""
+    caller.require(Scope.WRITE)
+    if caller.spaces is not None:
+        raise Forbidden(
+            "a token limited to spaces runs no agents",
+            code="space_forbidden",
+            hint="Use one that is limited to agents instead, or not at all.",
+        )
+    to = address(ask, config)
+    if ask.agent_id is not None and to.agent_id != canonical_agent_id(ask.agent_id):
+        raise InvalidInput(
+            f"the session is agent {to.agent_id!r}'s",
+            hint="Leave out agentId, or name a session of that one.",
+        )
+    if caller.agents is not None and not {to.agent_id, parse_key(to.session_key).agent_id} <= caller.agents:
+        raise Forbidden(
+            "this token may ask only its own agents",
+            code="agent_forbidden",
+            hint="Send an agentId that it may use, and a sessionKey of the form agent:<agentId>:….",
+        )
+    return to
+
+
+async def accept(here: Gateway, caller: Principal, ask: Ask) -> Accepted:
+    """Store the ask and promise its turn; a key must not open a run that the caller could not see."""
+    require_address(caller, ask, here.hold.settings)
+    accepted = await here.hold.runs.accept(ask)
+    if not accepted.created:
+        await require_own(here, caller, accepted.run_id)
+    return accepted
+
+
+async def require_own(here: Gateway, caller: Principal, run_id: str) -> None:
+    """What a repeated key found is the caller's to see."""
+    try:
+        await require_run(here, caller, run_id)
+    except NotFound as error:
+        raise Conflict(
+            "this idempotency key is in use", code="key_in_use", hint="Send another key."
+        ) from error
+
+
+async def require_run(here: Gateway, caller: Principal, run_id: str) -> None:
+    """`NotFound` for a run that is not there and for one that the caller may not see."""
+
+    def look() -> bool:
+        with here.hold.store.read() as tx:
+            return sees_session(caller, sessions.get(tx, turns.get(tx, run_id).session_id))
+
+    unknown = NotFound(f"no run {run_id[:80]!r}", code="unknown_run")
+    try:
+        seen = await here.hold.threads(look)
+    except NotFound as error:
+        raise unknown from error
+    if not seen:
+        raise unknown
+
+
+def serving(here: Gateway) -> Services:
+    if here.services is None:
+        raise Unavailable("the gateway is not serving yet", code="starting")
+    return here.services

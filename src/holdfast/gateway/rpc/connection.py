@@ -1,0 +1,256 @@
+"""One WebSocket: its caller, the calls under way on it, and what is sent to it. All of it bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from holdfast import __version__
+from holdfast.errors import Busy, HoldfastError, NotFound, TooLarge, Unauthorized
+from holdfast.gateway.context import Gateway
+from holdfast.gateway.rpc import agent_methods, event_methods, protocol, session_methods
+from holdfast.gateway.rpc.following import change_notices, run_notices
+from holdfast.gateway.rpc.methods import Method
+from holdfast.gateway.rpc.protocol import Call, Refused
+from holdfast.gateway.run_stream import require_live
+from holdfast.gateway.scope import Ask
+from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal
+from holdfast.ids import uuid7
+
+log = logging.getLogger(__name__)
+
+METHODS: Final[dict[str, Method]] = (
+    agent_methods.methods.table | session_methods.methods.table | event_methods.methods.table
+)
+CONNECT_SECONDS: float = 5.0
+CLOSE_SECONDS: Final = 1.0
+MAX_TRIES: Final = 3
+MAX_CALLS: Final = 32
+MAX_FOLLOWED: Final = 64
+MAX_WAITING: Final = 256
+
+GOING_AWAY: Final = 1001
+NOT_TEXT: Final = 1003
+POLICY: Final = 1008
+INTERNAL: Final = 1011
+
+
+class Closed(Exception):
+    """The connection is to be closed, with this code and reason."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Connection:
+    """Serves one peer. A slow reader slows what is sent to it, and nobody else."""
+
+    def __init__(self, here: Gateway, socket: WebSocket, principal: Principal | None) -> None:
+        self.here = here
+        self._socket = socket
+        self._principal = principal
+        self._out: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        self._calls: set[asyncio.Task[None]] = set()
+        self._followed: dict[str, asyncio.Task[None]] = {}
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tries = 0
+
+    async def serve(self, stopping: asyncio.Event) -> None:
+        """Until the peer hangs up, the gateway stops, or the peer must be shown out."""
+        await self._socket.accept()
+        own = [
+            asyncio.create_task(self._read()),
+            asyncio.create_task(self._write()),
+            asyncio.create_task(self._stop(stopping)),
+            asyncio.create_task(self._deadline()),
+        ]
+        code, reason = GOING_AWAY, ""
+        try:
+            done, _ = await asyncio.wait({*own, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except Closed as closed:
+            code, reason = closed.code, closed.reason
+        except WebSocketDisconnect:
+            return
+        finally:
+            await self._close(code, reason)
+            await self._end([*own, *self._calls, *self._followed.values()])
+
+    @property
+    def caller(self) -> Principal:
+        if self._principal is None:
+            raise Unauthorized("no token was sent", code="no_token", hint='Call "connect" with one first.')
+        return self._principal
+
+    def told(self) -> dict[str, Any]:
+        caller = self.caller
+        return {
+            "name": caller.name,
+            "scope": caller.scope.name.lower(),
+            "version": __version__,
+            "methods": sorted(METHODS),
+        }
+
+    def follow_run(self, run_id: str) -> None:
+        if run_id not in self._followed:
+            self._follow(run_id, run_notices(self.here, self.caller, run_id))
+
+    def unfollow_run(self, run_id: str) -> bool:
+        return self._unfollow(run_id)
+
+    def subscribe(self, ask: Ask, after: int) -> str:
+        id_ = f"sub-{uuid7()}"
+        self._follow(id_, change_notices(self.here, self.caller, ask, after, id_))
+        return id_
+
+    def unsubscribe(self, id_: str) -> bool:
+        return id_.startswith("sub-") and self._unfollow(id_)
+
+    async def _read(self) -> None:
+        most = self.here.hold.settings.gateway.limits.body_bytes
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message.get("code", GOING_AWAY))
+            text = message.get("text")
+            if text is None:
+                raise Closed(NOT_TEXT, "binary_frame")
+            if len(text) > most or len(text.encode("utf-8", "replace")) > most:
+                large = TooLarge(f"the message is larger than {most} bytes", hint="Split it.")
+                await self._out.put(protocol.failure(None, large))
+                continue
+            await self._take(text)
+
+    async def _take(self, text: str) -> None:
+        """Begin one call; the next is read while it runs."""
+        try:
+            call = protocol.read(text)
+        except Refused as refused:
+            await self._out.put(protocol.failure(refused.id, refused.error, refused.code))
+            return
+        if self._principal is None:
+            await self._connect(call)
+        elif len(self._calls) >= MAX_CALLS:
+            busy = Busy(f"{MAX_CALLS} calls are under way on this connection", hint="Wait for some of them.")
+            await self._answer(call, protocol.failure(call.id, busy))
+        else:
+            task = asyncio.create_task(self._run(call))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _connect(self, call: Call) -> None:
+        """The first call of a peer that showed no token: it has a few tries, and little time."""
+        token = call.params.get("token")
+        if call.method != "connect" or not isinstance(token, str) or not token:
+            missing = Unauthorized(
+                "no token was sent", code="no_token", hint=f'Call "connect" with a token. {HOW_TO_LOG_IN}'
+            )
+            await self._out.put(protocol.failure(call.id, missing))
+            return
+        try:
+            self._principal = await self.here.hold.threads(self.here.book.principal, token)
+        except Unauthorized as error:
+            self._tries += 1
+            if self._tries >= MAX_TRIES:
+                raise Closed(POLICY, error.code) from error
+            await self._out.put(protocol.failure(call.id, error))
+            return
+        await self._answer(call, protocol.result(call.id, self.told()))
+
+    async def _run(self, call: Call) -> None:
+        try:
+            text = protocol.result(call.id, await self._called(call))
+        except Unauthorized as error:
+            self._break(Closed(POLICY, error.code))
+            return
+        except NotFound as error:
+            code = protocol.NO_METHOD if error.code == "unknown_method" else None
+            text = protocol.failure(call.id, error, code)
+        except HoldfastError as error:
+            text = protocol.failure(call.id, error)
+        except Exception:
+            # A boundary: a fault in one call is logged and told, and the others go on.
+            log.exception("a call of %s failed", call.method[:80])
+            fault = HoldfastError("Something in Holdfast failed; its log says what.", code="internal")
+            text = protocol.failure(call.id, fault, protocol.INTERNAL)
+        await self._answer(call, text)
+
+    async def _called(self, call: Call) -> Any:
+        await require_live(self.here, self.caller)
+        method = METHODS.get(call.method)
+        if method is None:
+            raise NotFound(f"no method {call.method[:80]!r}", code="unknown_method")
+        self.caller.require(method.scope)
+        return await method.run(self, protocol.params_of(method.params, call.params))
+
+    async def _answer(self, call: Call, text: str) -> None:
+        if not call.notification:
+            await self._out.put(text)
+
+    def _follow(self, name: str, notices: AsyncIterator[str]) -> None:
+        if len(self._followed) >= MAX_FOLLOWED:
+            raise Busy(
+                f"this connection follows {MAX_FOLLOWED} streams already", hint="Unsubscribe from some."
+            )
+        task = asyncio.create_task(self._send_all(notices))
+        self._followed[name] = task
+        task.add_done_callback(lambda done: self._forget(name, done))
+
+    def _forget(self, name: str, done: asyncio.Task[None]) -> None:
+        if self._followed.get(name) is done:
+            del self._followed[name]
+
+    def _unfollow(self, name: str) -> bool:
+        task = self._followed.pop(name, None)
+        return task is not None and task.cancel()
+
+    async def _send_all(self, notices: AsyncIterator[str]) -> None:
+        try:
+            async for text in notices:
+                await self._out.put(text)
+        except Unauthorized as error:
+            self._break(Closed(POLICY, error.code))
+        except HoldfastError as error:
+            log.warning("a stream on a WebSocket was broken off: %s", error.message)
+            self._break(Closed(INTERNAL, error.code))
+
+    async def _write(self) -> None:
+        while True:
+            await self._socket.send_text(await self._out.get())
+
+    async def _stop(self, stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        raise Closed(GOING_AWAY, "stopping")
+
+    async def _deadline(self) -> None:
+        await asyncio.sleep(CONNECT_SECONDS)
+        if self._principal is None:
+            raise Closed(POLICY, "no_token")
+        await asyncio.get_running_loop().create_future()
+
+    def _break(self, why: Closed) -> None:
+        if not self._broken.done():
+            self._broken.set_exception(why)
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _close(self, code: int, reason: str) -> None:
+        """Before anything else, so that the peer learns why; one that reads nothing is not waited for."""
+        states = (self._socket.application_state, self._socket.client_state)
+        if states != (WebSocketState.CONNECTED, WebSocketState.CONNECTED):
+            return
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._socket.close(code, reason[:120])
+        except (RuntimeError, WebSocketDisconnect, TimeoutError):
+            log.debug("a WebSocket was gone before it was closed")
