@@ -95,19 +95,24 @@ class LogFollower:
     def _catch_up(self, limit: int) -> Followed:
         """One at a time: two who follow at once would each take in and embed the same entries."""
         done = Followed()
-        self._begin_feed()
-        while done.taken < limit and (count := self._take_new()):
-            done.taken += count
-        while done.changed < limit and (count := self._take_changes()):
-            done.changed += count
-        with self._store.read() as tx:
-            done.behind = max(0, entries.head(tx) - self._index.position)
-        return done
-
-    def _begin_feed(self) -> None:
-        """The feed is followed from before the first entry is taken, so that no change falls between."""
         with self._store.read() as tx:
             low, high = changes.bounds(tx)
+            head = entries.head(tx)
+        self._begin_feed(low, high)
+        while done.taken < limit and self._index.position < head and (count := self._take_new()):
+            done.taken += count
+        while done.changed < limit and self._seq < high and (count := self._take_changes()):
+            done.changed += count
+        done.behind = max(0, head - self._index.position)
+        return done
+
+    @property
+    def _seq(self) -> int:
+        """Up to where the change feed was followed."""
+        return int(self._catalogue.fact(SEQ) or 0)
+
+    def _begin_feed(self, low: int, high: int) -> None:
+        """The feed is followed from before the first entry is taken, so that no change falls between."""
         known = self._catalogue.fact(SEQ)
         if known is None or self._index.position == 0:
             self._compare_places()
@@ -160,9 +165,8 @@ class LogFollower:
         return len(batch)
 
     def _take_changes(self) -> int:
-        seq = int(self._catalogue.fact(SEQ) or 0)
         with self._store.read() as tx:
-            batch = changes.since(tx, seq, limit=_BATCH)
+            batch = changes.since(tx, self._seq, limit=_BATCH)
             touched = _ids(batch, ("log.patched", "log.deleted"))
             documents = self._documents(tx, entries.get_many(tx, touched)) if touched else {}
             places = None if self._places is None else self._places.changed(tx, batch)

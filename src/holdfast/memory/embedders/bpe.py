@@ -12,6 +12,7 @@ from holdfast.errors import InvalidInput
 
 _SPACE = "▁"
 _LONGEST_WORD = 128
+_NEVER = 1 << 60
 
 
 class BytePairs:
@@ -21,6 +22,7 @@ class BytePairs:
         self.vocabulary = dict(vocabulary)
         self._bytes = [self.vocabulary.get(f"<0x{byte:02X}>", 0) for byte in range(256)]
         self._word = lru_cache(maxsize=1 << 17)(self._split_word)
+        self._piece = lru_cache(maxsize=1 << 10)(lambda piece: self._joined(list(piece)))
 
     @classmethod
     def from_file(cls, path: Path) -> BytePairs:
@@ -45,19 +47,22 @@ class BytePairs:
         """A word of any length, cut so that neither the joining nor what is kept of it grows with it."""
         yield from self._word(word[:_LONGEST_WORD])
         for at in range(_LONGEST_WORD, len(word), _LONGEST_WORD):
-            yield from self._joined(list(word[at : at + _LONGEST_WORD]))
+            yield from self._piece(word[at : at + _LONGEST_WORD])
 
     def _split_word(self, word: str) -> tuple[int, ...]:
         return self._joined([_SPACE, *word])
 
     def _joined(self, parts: list[str]) -> tuple[int, ...]:
-        while len(parts) > 1:
-            joined = [self.vocabulary.get(a + b) for a, b in pairwise(parts)]
-            known = [(number, at) for at, number in enumerate(joined) if number is not None]
-            if not known:
-                break
-            at = min(known)[1]
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        """The pair that comes first in the vocabulary is joined, again and again; only neighbours change."""
+        order = [self.vocabulary.get(a + b, _NEVER) for a, b in pairwise(parts)]
+        while order and (first := min(order)) != _NEVER:
+            at = order.index(first)
+            parts[at] += parts.pop(at + 1)
+            del order[at]
+            if at < len(order):
+                order[at] = self.vocabulary.get(parts[at] + parts[at + 1], _NEVER)
+            if at:
+                order[at - 1] = self.vocabulary.get(parts[at - 1] + parts[at], _NEVER)
         return tuple(number for part in parts for number in self._known(part))
 
     def _known(self, part: str) -> list[int]:
