@@ -6,7 +6,8 @@ Compares, in one run: a turn through the gateway (`POST /api/agent`, then wait) 
 asked directly by the bare `openai` client with as many messages. The model answers at once: what is left is
 overhead. Prints the median and the CPU of a turn beyond the model's own, turns a second, and the memory that
 idle sessions take. The scripted model runs in a process of its own. The CPU of a turn is all that the gateway
-uses meanwhile, the sorting and indexing of what was said included.
+uses meanwhile, the sorting and indexing of what was said included; that of the history that was handed over
+is waited for first. Turns and bare calls are measured in slices by turns, so that both meet the same machine.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from common import cpu_seconds, rss_mb, start, table
 
+SLICES = 4
 MODEL = """
 import time
 from holdfast.testing import Say, ScriptedOpenAI, Used
@@ -96,9 +98,11 @@ def _engine(engine: str, folder: Path, store: str, url: str, given: argparse.Nam
     gateway, (port, token) = start(GATEWAY, str(home), store)
     try:
         for at_once in (1, 32):
-            rounds = given.turns if at_once == 1 else max(3, given.turns // 8)
-            ours = asyncio.run(_turns(gateway.pid, int(port), token, given.history, rounds, at_once))
-            bare = _bare(url, given.history, rounds, at_once)
+            rounds = -(-(given.turns if at_once == 1 else max(3, given.turns // 8)) // SLICES)
+            ours, bare = Figures(), Figures()
+            for _ in range(SLICES):
+                asyncio.run(_turns(ours, gateway.pid, int(port), token, given.history, rounds, at_once))
+                _bare(bare, url, given.history, rounds, at_once)
             _report(f"{engine}, {at_once} at once, {given.history} messages of history", ours, bare, at_once)
         if given.idle:
             asyncio.run(_idle(gateway.pid, int(port), token, given.idle))
@@ -108,10 +112,28 @@ def _engine(engine: str, folder: Path, store: str, url: str, given: argparse.Nam
 
 
 class Figures:
-    def __init__(self, took: list[float], cpu: float, wall: float) -> None:
-        self.median = statistics.median(took) * 1000
-        self.cpu = cpu / len(took) * 1000
-        self.rate = len(took) / wall
+    """What the slices of a measure add up to."""
+
+    def __init__(self) -> None:
+        self.took: list[float] = []
+        self._cpu = self._wall = 0.0
+
+    def add(self, took: list[float], cpu: float, wall: float) -> None:
+        self.took += took
+        self._cpu += cpu
+        self._wall += wall
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.took) * 1000
+
+    @property
+    def cpu(self) -> float:
+        return self._cpu / len(self.took) * 1000
+
+    @property
+    def rate(self) -> float:
+        return len(self.took) / self._wall
 
 
 def _report(title: str, ours: Figures, bare: Figures, at_once: int) -> None:
@@ -129,7 +151,9 @@ def _report(title: str, ours: Figures, bare: Figures, at_once: int) -> None:
     )
 
 
-async def _turns(pid: int, port: int, token: str, history: int, rounds: int, at_once: int) -> Figures:
+async def _turns(
+    figures: Figures, pid: int, port: int, token: str, history: int, rounds: int, at_once: int
+) -> None:
     import httpx
 
     headers = {"Authorization": f"Bearer {token}"}
@@ -151,11 +175,23 @@ async def _turns(pid: int, port: int, token: str, history: int, rounds: int, at_
 
         for _ in range(2):
             await asyncio.gather(*map(turn, keys))
+        await _quiet(pid)
         cpu, wall = cpu_seconds(pid), time.perf_counter()
         took: list[float] = []
         for _ in range(rounds):
             took += await asyncio.gather(*map(turn, keys))
-        return Figures(took, cpu_seconds(pid) - cpu, time.perf_counter() - wall)
+        wall = time.perf_counter() - wall
+        figures.add(took, await _quiet(pid) - cpu, wall)
+
+
+async def _quiet(pid: int, seconds: float = 1.5, most: int = 60) -> float:
+    """Wait until the gateway has done what follows from what it was given; its CPU seconds until then."""
+    for _ in range(most):
+        before = cpu_seconds(pid)
+        await asyncio.sleep(seconds)
+        if cpu_seconds(pid) - before <= 0.03 * seconds:
+            return before
+    return cpu_seconds(pid)
 
 
 async def _filled(client: object, key: str, history: int) -> None:
@@ -191,11 +227,11 @@ async def _idle(pid: int, port: int, token: str, count: int) -> None:
     )
 
 
-def _bare(url: str, history: int, rounds: int, at_once: int) -> Figures:
+def _bare(figures: Figures, url: str, history: int, rounds: int, at_once: int) -> None:
     process, words = start(BARE, url, str(history), str(rounds), str(at_once))
     process.wait()
     found = json.loads(" ".join(words))
-    return Figures(found["took"], found["cpu"], found["wall"])
+    figures.add(found["took"], found["cpu"], found["wall"])
 
 
 @contextmanager

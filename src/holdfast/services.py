@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from holdfast.agents import approvals
 from holdfast.agents.models import ModelJudge, ModelScribe
+from holdfast.agents.subagents import registry as spawned
 from holdfast.board import pending, routing
 from holdfast.board.classifier import Classifier
 from holdfast.board.digests import KIND as DIGEST
@@ -67,6 +68,10 @@ class Services:
         self.cycles.register(self.runner)
         self._register_board()
         hold.runs.register(self.runner)
+        hold.agency.subagents.register(self.runner, hold.runs, hold.agency.returned)
+        hold.agency.continuation.register(self.runner)
+        hold.agency.heartbeats.register(self.runner)
+        hold.agency.standing.register(self.runner, hold.runs)
         self.runner.register(
             COMPACT,
             compaction_kind(
@@ -85,6 +90,9 @@ class Services:
         await self.hold.threads(self._schedule_retention)
         await self.hold.threads(self.cycles.schedule_boot)
         await self.hold.threads(self._schedule_backlog)
+        await self.hold.threads(self._take_up_work)
+        await self.hold.agency.continuation.recover()
+        forget = self.hold.config.subscribe(lambda _: self._schedule_standing())
         tasks = [
             asyncio.create_task(self.feed.run(), name="feed"),
             asyncio.create_task(self.runner.run(), name="runner"),
@@ -97,6 +105,7 @@ class Services:
             yield self
         finally:
             self.begin_stop()
+            forget()
             await self.runner.stop(self.hold.settings.gateway.shutdown_grace_seconds)
             for task in tasks:
                 task.cancel()
@@ -110,6 +119,16 @@ class Services:
         """Refuse new work and end the live streams; safe to call from a signal handler."""
         self.stopping.set()
         self.feed.close()
+
+    def _take_up_work(self) -> None:
+        """What was under way when the last gateway stopped, and what happens unasked from now on."""
+        self.hold.agency.subagents.recover()
+        self._schedule_standing()
+        self.hold.agency.heartbeats.boot()
+
+    def _schedule_standing(self) -> None:
+        self.hold.agency.heartbeats.schedule()
+        self.hold.agency.standing.schedule()
 
     async def _discover(self) -> None:
         """Look once for model servers on this machine, so that an agent without a model finds one, and load
@@ -160,6 +179,8 @@ class Services:
         settings = self.hold.settings
         routing.sweep(tx, settings.board.routing_memory)
         approvals.requests.expire(tx)
+        if settings.retention.outbox_days is not None:
+            spawned.prune(tx, tx.now - settings.retention.outbox_days * 86_400_000)
         if settings.teams.audit_days is not None:
             approvals.requests.prune(tx, settings.teams.audit_days)
             approvals.audit.prune(tx, settings.teams.audit_days)
@@ -182,6 +203,7 @@ class Services:
         days = self.hold.settings.retention.manifest_days
         if days is not None:
             await self.hold.threads(prune_contexts, self.hold.store, days)
+        await self.hold.agency.continuation.upkeep()
         await self.hold.threads(self.hold.store.run, self._sweep_rooms)
         await self.hold.threads(self._schedule_retention, after=job)
 

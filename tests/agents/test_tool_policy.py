@@ -155,6 +155,17 @@ def test_sandboxed_and_spawned_sessions_lose_tools() -> None:
     assert by("sessions_send", held, replace(child, may_spawn=True)) == (False, "session")
 
 
+def test_a_subagent_reaches_nobody_and_a_leaf_looks_after_no_sessions() -> None:
+    leaf, branch = Situation(subagent=True), Situation(subagent=True, may_spawn=True)
+    for tool in ("message", "dm_send", "sessions_send", "cron_create", "webhook_create", "gateway"):
+        assert by(tool, policy(), leaf) == by(tool, policy(), branch) == (False, "session")
+        assert by(tool, policy()) == (True, "profile")
+    for tool in ("sessions_spawn", "sessions_list", "sessions_history", "subagents", "continue_delegate"):
+        assert by(tool, policy(), leaf) == (False, "session")
+        assert by(tool, policy(), branch) == (True, "profile")
+    assert by("session_status", policy(), leaf) == (True, "profile")
+
+
 def test_names_that_stand_for_nothing_are_reported_with_their_place() -> None:
     odd = policy(allow=("exec", "exce"), deny=("group:nonsense", "plug_*", "*"))
     assert unknown_names(odd) == (

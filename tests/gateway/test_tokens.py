@@ -319,7 +319,7 @@ class TestCookie:
 
 @pytest.mark.parametrize("extensions", [{}, {"websocket.http.response": {}}])
 @pytest.mark.anyio
-async def test_a_websocket_without_a_token_is_refused_before_it_opens(
+async def test_a_websocket_elsewhere_without_a_token_is_refused_before_it_opens(
     gateway: Running, extensions: dict[str, Any]
 ) -> None:
     sent: list[Any] = []
@@ -332,7 +332,7 @@ async def test_a_websocket_without_a_token_is_refused_before_it_opens(
 
     scope = {
         "type": "websocket",
-        "path": "/ws",
+        "path": "/elsewhere",
         "query_string": b"",
         "headers": [],
         "subprotocols": [],

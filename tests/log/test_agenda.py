@@ -20,6 +20,7 @@ from holdfast.clock import ManualClock
 from holdfast.errors import Busy, NotFound
 from holdfast.log import Store, agenda
 from holdfast.log.agenda import Fail, Finish, Item, Postpone, Retry, Status
+from plans import assert_no_scan, plans, recorded
 
 
 def apply(store: Store, one: Item, event: agenda.Event) -> Item:
@@ -226,26 +227,24 @@ def test_many_claimers_share_the_work_without_overlap(store: Store) -> None:
 
 
 def test_claims_and_due_times_are_found_by_their_indexes(sqlite_store: Store) -> None:
-    seen: list[tuple[str, Any]] = []
-    with sqlite_store.write() as tx:
-        sa.event.listen(
-            tx.conn, "before_cursor_execute", lambda c, cur, sql, params, *r: seen.append((sql, params))
-        )
+    live = [Status.QUEUED, Status.RUNNING]
+    with recorded(sqlite_store) as seen, sqlite_store.write() as tx:
         agenda.claim(tx, {"a": 1, "b": 1}, owner="o", lease_ms=1)
         agenda.next_due(tx, ["a"], after=5)
         agenda.expire(tx)
-        plans = [
-            [str(r[3]) for r in tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", params)]
-            for sql, params in seen[:3]
-        ]
-    claim_plan, due_plan, expire_plan = plans
-    assert any("agenda USING INDEX agenda_due" in step for step in claim_plan), claim_plan
-    assert any("other USING INDEX agenda_running" in step for step in claim_plan), claim_plan
-    assert any("other USING INDEX agenda_lane" in step for step in claim_plan), claim_plan
-    assert any("agenda_due" in step for step in due_plan), due_plan
-    assert any("agenda_running" in step for step in expire_plan), expire_plan
-    assert not any("TEMP B-TREE" in step for step in claim_plan + due_plan)
-    assert not any(step == "SCAN agenda" for plan in plans for step in plan), plans
+        agenda.listing(tx, statuses=[Status.RUNNING], kinds=["a"], lane="l")
+        agenda.listing(tx, statuses=live, kinds=["a"], lane="l")
+    with sqlite_store.read() as tx:
+        claim_plan, due_plan, expire_plan, running_plan, live_plan = plans(tx, seen)
+    assert "agenda USING INDEX agenda_due" in claim_plan, claim_plan
+    assert "other USING INDEX agenda_running" in claim_plan, claim_plan
+    assert "other USING INDEX agenda_lane" in claim_plan, claim_plan
+    assert "agenda_due" in due_plan, due_plan
+    assert "agenda_running" in expire_plan, expire_plan
+    assert "agenda_running" in running_plan, running_plan
+    assert "agenda_lane" in live_plan, live_plan
+    assert "TEMP B-TREE" not in claim_plan + due_plan
+    assert_no_scan("\n".join((claim_plan, due_plan, expire_plan, running_plan, live_plan)), "agenda")
 
 
 class Model(RuleBasedStateMachine):

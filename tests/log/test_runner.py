@@ -142,6 +142,26 @@ def test_caps_hold_per_kind_and_in_total(store: Store, threads: Threads) -> None
     assert rows(store, "SELECT DISTINCT status FROM agenda") == [("done",)]
 
 
+def test_a_limit_that_is_asked_for_counts_as_it_is_now(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        gate, limit = Gate(), [1]
+        one = runner(store, threads)
+        one.register("a", Kind(gate, limit=lambda: limit[0]))
+        for _ in range(4):
+            enqueue(store, "a")
+        async with serving(one):
+            await until(lambda: len(gate.began) == 1)
+            limit[0] = 3
+            enqueue(store, "a")
+            await until(lambda: len(gate.began) == 3)
+            limit[0] = 1
+            gate.open.set()
+            await until(lambda: len(gate.ended) == 5)
+        assert gate.most == 3
+
+    asyncio.run(scene())
+
+
 def test_lanes_are_run_one_at_a_time_and_in_order(store: Store, threads: Threads) -> None:
     running: dict[str, int] = {}
     order: dict[str, list[int]] = {}

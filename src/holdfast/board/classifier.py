@@ -17,7 +17,6 @@ from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, 
 from holdfast.board.audit import Audit
 from holdfast.board.candidates import Candidates, Texts, Weighable, gather
 from holdfast.board.exchanges import Exchange, before, split
-from holdfast.board.exchanges import pending as waiting
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
 from holdfast.board.judge import Judge, judged, question
@@ -49,7 +48,6 @@ class Open:
     space_id: str | None
     current: str | None
     routed: tuple[str, ...]
-    history: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ class Classifier:
 
     def _next(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> Open | None:
         """Settle what needs no weighing, and return the first exchange that does; None when all is done."""
-        found = waiting(tx, key, limit=options.classifier.window)
+        found = entries.waiting(tx, key, limit=options.classifier.window)
         placed = [(entry, self._ruled(tx, entry, options)) for entry in found]
         left: dict[str, Scope] = {entry.id: scope for entry, scope in placed if scope is not None}
         groups = _grouped([entry for entry in found if entry.id in left], left, alone=key is None)
@@ -218,6 +216,8 @@ class Classifier:
         if self._candidates is not None:
             retrieved = self._candidates.topics(found.text, spaces=found.view.spaces, limit=8)
         with self._store.read() as tx:
+            lookback = self._options().classifier.lookback
+            history = before(tx, found.exchange.entries[0], limit=lookback)
             candidates = gather(
                 tx, found.text, found.view, routed=found.routed, retrieved=retrieved, texts=self._texts
             )
@@ -226,7 +226,7 @@ class Classifier:
                 if found.current is None
                 else tasks.listing(tx, topic_id=found.current, limit=MAX_TASKS).tasks
             )
-        texts = [terms(text) for entry in found.history if (text := semantic_text(entry))]
+        texts = [terms(text) for entry in history if (text := semantic_text(entry))]
         verdict = heuristic.decide(
             terms(found.text),
             [one.profile for one in candidates],
@@ -239,7 +239,7 @@ class Classifier:
     def _finish(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> None:
         """End the item, and put the session back on the agenda if something still waits there."""
         job.settle(tx)
-        left = waiting(tx, key, limit=1) if options.classifier.enabled else []
+        left = entries.waiting(tx, key, limit=1) if options.classifier.enabled else []
         if left:
             linked = key is not None and _is_subagent(left[0]) and lineage.find(tx, key) is not None
             pending.enqueue(tx, key, options.classifier, due_at=int(tx.now) + (AWAIT_MS if linked else 0))
@@ -247,7 +247,8 @@ class Classifier:
     def _gave_up(self, tx: Tx, item: agenda.Item) -> None:
         """When every attempt went wrong, what was tried ends as failed instead of waiting for ever."""
         if item.status is agenda.Status.FAILED:
-            tried = waiting(tx, item.payload.get("sessionKey"), limit=self._options().classifier.window)
+            window = self._options().classifier.window
+            tried = entries.waiting(tx, item.payload.get("sessionKey"), limit=window)
             reject(tx, tried, CLASSIFIER_ERROR, item.error or "sorting failed")
 
     def _note(self, exchange: Exchange, outcome: Outcome | None) -> None:
@@ -299,21 +300,21 @@ def _opened(tx: Tx, exchange: Exchange, scope: Scope, options: BoardConfig) -> O
     first = exchange.entries[0]
     source = scope.space_id or visibility.source_space(tx, None, first.session_key)
     view = View(spaces.baseline(tx, source or DEFAULT_SPACE), source)
-    history = before(tx, first, limit=options.classifier.lookback)
     remembered: list[routing.Routed] = []
     if first.session_key is not None:
         remembered = routing.recall(tx, first.session_key, options.routing_memory, view)
-    current = _current(history, remembered, first)
+    current = _current(tx, remembered, first, options)
     if current is not None and current not in visibility.spaces_of_topics(tx, [current]):
         current = None
     routed = tuple(item.topic_id for item in remembered)
-    return Open(exchange, exchange.text, view, source, current, routed, tuple(history))
+    return Open(exchange, exchange.text, view, source, current, routed)
 
 
-def _current(history: Sequence[Entry], remembered: Sequence[routing.Routed], first: Entry) -> str | None:
+def _current(tx: Tx, remembered: Sequence[routing.Routed], first: Entry, options: BoardConfig) -> str | None:
     """What the session was about just before: as it remembers, unless it remembers what came later."""
     if remembered and remembered[-1].ts <= first.created_at:
         return remembered[-1].topic_id
+    history = before(tx, first, limit=options.classifier.lookback)
     return next((entry.topic_id for entry in reversed(history) if _sorted_talk(entry)), None)
 
 

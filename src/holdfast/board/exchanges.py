@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import sqlalchemy as sa
-
 from holdfast.board.semantic import semantic_text
-from holdfast.log import Cursor, Entry, EntryFilter, EntryType, Tx, entries
-from holdfast.log.tables import entries as table
+from holdfast.log import Entry, EntryType, Tx, entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +45,6 @@ def split(found: Sequence[Entry]) -> list[Exchange]:
     return [Exchange(tuple(group), reply=not is_person(group[0])) for group in groups]
 
 
-def pending(tx: Tx, session_key: str | None, *, limit: int) -> list[Entry]:
-    """The oldest pending entries of a session, in the order of the log."""
-    of_session = table.c.session_key.is_(None) if session_key is None else table.c.session_key == session_key
-    waiting: sa.ColumnElement[str] = sa.literal_column("'pending'")
-    query = sa.select(table.c.id).where(of_session, table.c.status == waiting, table.c.deleted_at.is_(None))
-    ids = tx.conn.execute(query.order_by(table.c.position).limit(limit)).scalars().all()
-    return entries.get_many(tx, ids)
-
-
 def before(tx: Tx, entry: Entry, *, limit: int) -> list[Entry]:
     """What the session said before an entry, oldest first; nothing for an entry without a session."""
-    if entry.session_key is None:
-        return []
-    where = EntryFilter(session_key=entry.session_key)
-    page = entries.listing(tx, where, limit=limit, cursor=Cursor(entry.created_at, entry.position))
-    return page.entries[::-1]
+    return [] if entry.session_key is None else entries.preceding(tx, entry, limit=limit)

@@ -11,12 +11,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-import sqlalchemy as sa
-
 from holdfast.board import lineage, noise, spaces
 from holdfast.board.pending import enqueue, lane_of
+from holdfast.board.reads import Query
 from holdfast.board.rules import Decision, Facts, Scope, decide, normalised_source, without_claims
-from holdfast.board.tables import tasks, topics
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
@@ -144,11 +142,11 @@ def _ids(values: Iterable[object]) -> list[str]:
 
 
 def _topics(tx: Tx, ids: list[str]) -> dict[str, str]:
-    return {row.id: row.space_id for row in tx.conn.execute(_TOPICS, {"ids": ids})} if ids else {}
+    return dict(_TOPICS.rows(tx, ids=ids)) if ids else {}
 
 
 def _tasks(tx: Tx, ids: list[str]) -> dict[str, str]:
-    return {row.id: row.topic_id for row in tx.conn.execute(_TASKS, {"ids": ids})} if ids else {}
+    return dict(_TASKS.rows(tx, ids=ids)) if ids else {}
 
 
 def _is_child(draft: EntryDraft) -> bool:
@@ -157,6 +155,5 @@ def _is_child(draft: EntryDraft) -> bool:
     return key is not None and key.is_subagent
 
 
-_WANTED: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
-_TOPICS = sa.select(topics.c.id, topics.c.space_id).where(topics.c.id.in_(_WANTED))
-_TASKS = sa.select(tasks.c.id, tasks.c.topic_id).where(tasks.c.id.in_(_WANTED))
+_TOPICS: Final = Query("SELECT id, space_id FROM topics WHERE id IN :ids")
+_TASKS: Final = Query("SELECT id, topic_id FROM tasks WHERE id IN :ids")

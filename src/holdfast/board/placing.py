@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.board import decisions, digests, routing, tasks, topics
+from holdfast.board import decisions, digests, routing, topics
 from holdfast.board.decisions import Made, Method
 from holdfast.board.exchanges import Exchange
+from holdfast.board.reads import Query
 from holdfast.board.semantic import semantic_text
 from holdfast.board.summaries import chip
 from holdfast.board.tables import tasks as task_table
@@ -20,6 +21,7 @@ from holdfast.board.words import is_filler, terms
 from holdfast.board.work import CreatedBy, TaskStatus, TopicStatus
 from holdfast.config.board import BoardConfig
 from holdfast.log import Classification, Entry, Tx, changes, entries
+from holdfast.log.statements import Update
 
 MAX_TASKS: Final = 50
 _TITLE_SHARE: Final = 0.6
@@ -80,13 +82,13 @@ def fitting_task(tx: Tx, topic_id: str, text: str) -> str | None:
     """The one open task of the topic whose title the text is plainly about; None when in doubt."""
     said = set(terms(text))
     best: list[tuple[float, str]] = []
-    for task in tasks.listing(tx, topic_id=topic_id, limit=MAX_TASKS).tasks:
-        title = {term for term in terms(task.title) if not is_filler(term)}
+    for id_, titled, status in _TASKS.rows(tx, topic=topic_id, most=MAX_TASKS):
+        title = {term for term in terms(titled) if not is_filler(term)}
         shared = title & said
-        if task.status is TaskStatus.DONE or not title or len(shared) < min(2, len(title)):
+        if status == TaskStatus.DONE or not title or len(shared) < min(2, len(title)):
             continue
         if len(shared) / len(title) >= _TITLE_SHARE:
-            best.append((len(shared) / len(title) + 0.01 * len(shared), task.id))
+            best.append((len(shared) / len(title) + 0.01 * len(shared), id_))
     best.sort(reverse=True)
     clear = len(best) == 1 or (len(best) > 1 and best[0][0] > best[1][0])
     return best[0][1] if clear else None
@@ -122,17 +124,13 @@ def _awaken(tx: Tx, topic: Topic, task: str | None, at: int) -> None:
     """New words bring a topic and a task to the front, and a topic back from the archive or its snooze."""
     values: dict[str, Any] = {}
     if topic.status in (TopicStatus.ARCHIVED, TopicStatus.SNOOZED):
-        values |= {"status": TopicStatus.ACTIVE, "snoozed_until": None}
+        values |= {"status": TopicStatus.ACTIVE.value, "snoozed_until": None}
     if at > topic.updated_at:
         values["updated_at"] = at
     if values:
-        tx.conn.execute(sa.update(topic_table).where(topic_table.c.id == topic.id).values(values))
+        _MOVE_TOPIC.run(tx, values, topic=topic.id)
         changes.emit(tx, "topic.upserted", topic.id)
-    older = sa.and_(task_table.c.id == task, task_table.c.updated_at < at)
-    if (
-        task is not None
-        and tx.conn.execute(sa.update(task_table).where(older).values(updated_at=at)).rowcount
-    ):
+    if task is not None and _MOVE_TASK.run(tx, {"updated_at": at}, task=task, at=at):
         changes.emit(tx, "task.upserted", task)
 
 
@@ -141,3 +139,13 @@ def _remember(tx: Tx, exchange: Exchange, topic: Topic, task: str | None, option
     if last.session_key is not None:
         item = routing.Routed(int(tx.now), topic.id, topic.name, exchange.asked, task)
         routing.remember(tx, last.session_key, item, options.routing_memory)
+
+
+_TASKS: Final = Query(
+    """SELECT id, title, status FROM tasks WHERE topic_id = :topic
+    ORDER BY updated_at DESC, id DESC LIMIT :most"""
+)
+_MOVE_TOPIC: Final = Update(topic_table, topic_table.c.id == sa.bindparam("topic"))
+_MOVE_TASK: Final = Update(
+    task_table, task_table.c.id == sa.bindparam("task"), task_table.c.updated_at < sa.bindparam("at")
+)

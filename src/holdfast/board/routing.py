@@ -18,6 +18,7 @@ from holdfast.board.tables import session_routing as table
 from holdfast.board.visibility import EVERYTHING, View
 from holdfast.config.board import RoutingMemory
 from holdfast.log import Tx
+from holdfast.log.statements import Statement, Update
 from holdfast.text import clean_json, clip
 
 DAY_MS: Final = 86_400_000
@@ -78,9 +79,8 @@ def read_items(tx: Tx, session_key: str) -> list[dict[str, Any]]:
 
 def write_items(tx: Tx, session_key: str, items: Sequence[Mapping[str, Any]]) -> None:
     values = {"items": clean_json(list(items)), "updated_at": tx.now}
-    statement = sa.update(table).where(table.c.session_key == session_key).values(values)
-    if tx.conn.execute(statement).rowcount == 0:
-        tx.conn.execute(sa.insert(table), {"session_key": session_key} | values)
+    if _UPDATE.run(tx, values, session=session_key) == 0:
+        _INSERT.run(tx, session_key=session_key, **values)
 
 
 def _kept(items: Sequence[Mapping[str, Any]], now: int, options: RoutingMemory) -> list[dict[str, Any]]:
@@ -109,3 +109,5 @@ def _routed(item: Mapping[str, Any]) -> Routed:
 
 
 _ITEMS: Final = Query("SELECT items FROM session_routing WHERE session_key = :key")
+_INSERT: Final = Statement(sa.insert(table))
+_UPDATE: Final = Update(table, table.c.session_key == sa.bindparam("session"))

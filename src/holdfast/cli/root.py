@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "memory": (f"{_AT}.memory:memory", "Index, search, get, status, collections."),
     "board": (f"{_AT}.board:board", "Topics, tasks, spaces, search, context, log."),
     "agenda": (f"{_AT}.agenda:agenda", "What is due."),
+    "heartbeat": (f"{_AT}.heartbeat:heartbeat", "The agents' pulse: status, now."),
+    "cron": (f"{_AT}.cron:cron", "Standing tasks: list, add, remove, run."),
     "approvals": (f"{_AT}.approvals:approvals", "What agents ask for: list, approve, deny, allow."),
     "token": (f"{_AT}.tokens:token", "Print the home's own admin token."),
     "tokens": (f"{_AT}.tokens:tokens", "Add, list, revoke."),

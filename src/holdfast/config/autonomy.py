@@ -53,6 +53,8 @@ class Heartbeat(Section):
     session: str = key("main", "Session in which they run.", min_length=1)
     timeout_seconds: Seconds = key(600, "Limit for one heartbeat turn.", ge=1)
     light_context: Flag = key(False, "Give the turn HEARTBEAT.md alone instead of all files.")
+    max_tokens_per_day: Count = key(0, "Tokens of one day's heartbeats, after which they pause; 0: no cap.")
+    max_cost_per_day: Num = key(0.0, "The same in dollars, as far as prices are known; 0: no cap.", ge=0)
 
 
 class BusySkipBackoff(Section):

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, model_validator
 
 from holdfast.config.secret import FreeMap, FreeValue, Secret, wrap_secrets
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Count, Flag, Ms, Names, Positive
+from holdfast.config.values import Bytes, Count, Flag, Id, Ms, Names, Positive, Seconds
 
 BOOTSTRAP_NAMES = (
     "AGENTS.md",
@@ -144,10 +144,35 @@ class InternalHooks(Section):
         return self
 
 
+class Webhook(Section):
+    """One webhook: `POST /api/hooks/<name>`, signed, gives an agent a turn on what it brings."""
+
+    enabled: Flag = key(True, "Whether it answers.")
+    secret: Secret = key(..., "Key of its signatures; `${NAME}` is taken from the environment.")
+    agent: Id | None = key(None, "The agent that takes the turn; unset: the default one.")
+    session: str = key(
+        "isolated", "`isolated` for one of its own, `main`, or a session's key.", min_length=1, max_length=512
+    )
+    prompt: str | None = key(None, "What the agent is to do with it, in your words.", max_length=16_000)
+    template: str | None = key(
+        None,
+        "How what it brings is shown; `{{issue.title}}` stands for a field of the body. Unset: the body.",
+        max_length=16_000,
+    )
+    deliver: str = key("none", "Where the reply goes: `last`, `none` or a channel id.", min_length=1)
+    model: str | None = key(None, "Model for these turns; unset: the agent's own.")
+    timeout_seconds: Seconds = key(600, "Limit for one turn.", ge=1)
+    owner: Flag = key(False, "Whether its turns may use tools that are the owner's alone.")
+    max_bytes: Bytes = key(262_144, "Largest body.", ge=1)
+    per_minute: Positive = key(30, "Calls within a minute.", le=10_000)
+    tolerance_seconds: Seconds = key(300, "How far a signed time may lie from ours.", ge=1)
+
+
 class HooksConfig(Section):
     """Hooks."""
 
     enabled: Flag = key(False, "Whether the webhook endpoint answers.")
+    webhooks: dict[Id, Webhook] = table({}, "Webhooks by name.")
     path: str = key("/hooks", "Where it answers.", pattern=r"^/")
     token: Secret | None = key(None, "Token that callers must send.")
     internal: InternalHooks = part("Hooks within Holdfast.")

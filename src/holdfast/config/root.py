@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
@@ -82,7 +83,7 @@ class Config(Section):
     @property
     def agent_list(self) -> tuple[AgentEntry, ...]:
         """The agents as written; one called `main` when none is."""
-        return self.agents.list or (AgentEntry(id=DEFAULT_AGENT, default=True),)
+        return self.agents.list or _MAIN_ALONE
 
     @property
     def default_agent_id(self) -> str:
@@ -90,8 +91,19 @@ class Config(Section):
         agents = self.agent_list
         return next((agent.id for agent in agents if agent.default), agents[0].id)
 
+    @cached_property
+    def _whole(self) -> dict[str, tuple[AgentsConfig, AgentEntry]]:
+        """Agents' settings as they were put together, with what from: a copy of a config takes them along."""
+        return {}
+
     def agent(self, agent_id: str) -> AgentEntry:
-        """One agent's settings in full: its own over `agents.defaults`."""
+        """One agent's settings in full: its own over `agents.defaults`; put together once and shared."""
+        kept = self._whole.get(agent_id)
+        if kept is None or kept[0] is not self.agents:
+            kept = self._whole[agent_id] = (self.agents, self._put_together(agent_id))
+        return kept[1]
+
+    def _put_together(self, agent_id: str) -> AgentEntry:
         for entry in self.agent_list:
             if entry.id == agent_id:
                 own = {name: getattr(entry, name) for name in _OWN_KEYS}
@@ -105,6 +117,7 @@ class Config(Section):
         return overlay(self.memory, own) if own else self.memory
 
 
+_MAIN_ALONE = (AgentEntry(id=DEFAULT_AGENT, default=True),)
 _OWN_KEYS = ("id", "default", "name", "agent_dir", "identity", "tools", "memory")
 
 

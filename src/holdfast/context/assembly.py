@@ -36,6 +36,7 @@ from holdfast.context.transcript import message_of, whole_pairs
 from holdfast.context.workspace import FileReader, Workspace
 from holdfast.errors import Conflict, TooLarge
 from holdfast.log import Session, Store, Tx, entries
+from holdfast.log.statements import Statement, among
 from holdfast.log.tables import entries as entry_table
 from holdfast.log.tables import turns as turn_table
 
@@ -280,23 +281,18 @@ def _input(tx: Tx, request: BuildRequest) -> Message | None:
 
 def _not_yet(tx: Tx, request: BuildRequest) -> frozenset[str]:
     """What stands at the end or not at all: this turn's own entries, and what later turns wait to answer."""
-    rows = tx.conn.execute(_LATER, {"session": request.session.id, "number": request.number})
-    later = [(row.id, row.input_id) for row in rows]
+    later = _LATER.rows(tx, session=request.session.id, number=request.number)
     turns = sorted({request.turn_id, *(id_ for id_, _ in later)})
-    said = (row.id for row in tx.conn.execute(_OWN, {"turns": turns}))
+    said = (id_ for (id_,) in _OWN.rows(tx, turns=turns))
     return frozenset(id_ for id_ in (*said, *(input_ for _, input_ in later), request.input_id) if id_)
 
 
-_LATER = (
+_LATER = Statement(
     sa.select(turn_table.c.id, turn_table.c.input_id)
     .where(turn_table.c.session_id == sa.bindparam("session"), turn_table.c.number >= sa.bindparam("number"))
     .limit(500)
 )
-_OWN = (
-    sa.select(entry_table.c.id)
-    .where(entry_table.c.turn_id.in_(sa.bindparam("turns", expanding=True)))
-    .limit(MOST_OWN)
-)
+_OWN = Statement(sa.select(entry_table.c.id).where(among(entry_table.c.turn_id, "turns")).limit(MOST_OWN))
 
 
 def _within(prepared: Prepared, chosen: list[Message]) -> list[Message]:

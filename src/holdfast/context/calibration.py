@@ -11,6 +11,7 @@ from holdfast.context.blobs import insert_new
 from holdfast.context.tables import calibrations as table
 from holdfast.context.tokens import Estimator
 from holdfast.log import Tx
+from holdfast.log.statements import Statement, Update
 
 LOWEST: Final = 0.5
 HIGHEST: Final = 2.0
@@ -53,8 +54,8 @@ def learn(known: Calibration, *, estimated_raw: int, reported: int) -> Calibrati
 
 
 def get(tx: Tx, model: str) -> Calibration:
-    row = tx.conn.execute(sa.select(table).where(table.c.model == model)).first()
-    return Calibration() if row is None else Calibration(row.factor, row.error, row.samples, row.rejected)
+    row = _OF_MODEL.first(tx, model=model)
+    return Calibration() if row is None else Calibration(*row)
 
 
 def observe(tx: Tx, model: str, *, estimated_raw: int, reported: int) -> Calibration:
@@ -70,10 +71,18 @@ def observe(tx: Tx, model: str, *, estimated_raw: int, reported: int) -> Calibra
     }
     if now == known:
         return known
-    insert = insert_new(tx, table).returning(table.c.model)
-    if tx.conn.execute(insert, {"model": model, **values}).first() is None:
-        tx.conn.execute(sa.update(table).where(table.c.model == model).values(**values))
+    if _UPDATE.run(tx, values, of=model) == 0:
+        # Two first observations at once: either's will do.
+        tx.conn.execute(insert_new(tx, table), {"model": model, **values})
     return now
+
+
+_OF_MODEL = Statement(
+    sa.select(table.c.factor, table.c.error, table.c.samples, table.c.rejected).where(
+        table.c.model == sa.bindparam("model")
+    )
+)
+_UPDATE = Update(table, table.c.model == sa.bindparam("of"))
 
 
 def listing(tx: Tx, *, limit: int = 100) -> dict[str, Calibration]:

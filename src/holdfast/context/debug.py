@@ -86,6 +86,11 @@ class DebugOutputs:
         self._lock = threading.Lock()
         self._previous: dict[str, list[str]] = {}
 
+    @property
+    def takes_requests(self) -> bool:
+        """Whether `request` would write anything."""
+        return self.switches.payload or self.switches.cache_trace or self.switches.summary is not None
+
     def request(self, built: Built) -> None:
         """A model is about to be called with this."""
         account = built.manifest
@@ -112,10 +117,10 @@ class DebugOutputs:
         if self.switches.raw_stream is not None:
             self._append(self.switches.raw_stream, event)
 
-    def trajectory(self, session_id: str, event: Mapping[str, Any]) -> None:
-        """One step of a session: what was said, which tool ran, what it cost."""
-        if self.switches.trajectory is not None:
-            self._append(self.switches.trajectory / f"{_file_name(session_id)}.jsonl", event)
+    def trajectory(self, session_id: str, *steps: Mapping[str, Any]) -> None:
+        """Steps of a session: what was said, which tool ran, what it cost."""
+        if self.switches.trajectory is not None and steps:
+            self._append(self.switches.trajectory / f"{_file_name(session_id)}.jsonl", *steps)
 
     def export_trajectory(self, session_id: str) -> Iterator[str]:
         """The steps of a session, line by line, older ones first."""
@@ -152,21 +157,32 @@ class DebugOutputs:
             body["prompt"] = [wire(m) for m in built.messages[same:]]
         return body
 
-    def _append(self, path: Path, event: Mapping[str, Any]) -> None:
-        line = json.dumps({"at": iso(self._clock.now()), **event}, ensure_ascii=False, default=str)
+    def _append(self, path: Path, *events: Mapping[str, Any]) -> None:
+        at = iso(self._clock.now())
+        lines = [json.dumps({"at": at, **event}, ensure_ascii=False, default=str) for event in events]
+        text = "".join(f"{line}\n" for line in lines)
         try:
             with self._lock:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if path.exists() and path.stat().st_size > MOST_BYTES:
-                    path.replace(path.with_name(path.name + ".1"))
+                _make_way(path)
                 handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-                    file.write(line + "\n")
+                    file.write(text)
         except OSError as error:
             log.warning("cannot write %s: %s", path, error)
 
     def _say(self, text: str) -> None:
         print(text, file=self._stderr or sys.stderr)
+
+
+def _make_way(path: Path) -> None:
+    """See to the folder of a new file; one that has grown too large is put aside."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return
+    if size > MOST_BYTES:
+        path.replace(path.with_name(path.name + ".1"))
 
 
 def summary_of(built: Built, detail: str) -> str:

@@ -15,7 +15,10 @@ from typing import Final
 from holdfast.context.messages import Trust
 from holdfast.errors import InvalidInput
 
-_HIDDEN: Final = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+_HIDDEN: Final = (
+    "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
 _GAP: Final = rf"[{_HIDDEN}\s]*"
 _ANGLE: Final = "[<＜﹤]"
 
@@ -26,21 +29,20 @@ def _word(text: str) -> str:
 
 
 _OURS: Final = "|".join(map(_word, ("holdfast", "im_start", "im_end", "begin_openclaw", "end_openclaw")))
-_ROLE: Final = (
-    rf"(?:{_word('system')}|{_word('developer')})(?:[-_](?:reminder|prompt|message|instructions?))?"
-)
+_KIND: Final = "|".join(map(_word, ("reminder", "prompt", "message", "instructions", "instruction")))
+_ROLE: Final = rf"(?:{_word('system')}|{_word('developer')})(?:{_GAP}[-_－‑]{_GAP}(?:{_KIND}))?"
 _INTERNAL: Final = rf"{_word('internal')}{_GAP}(?:{_word('task')}|{_word('context')}|{_word('event')})"
 # Markers that a program would take for its own, and nothing that source code or prose commonly holds:
 # what a tool read from a file must come back from the model unchanged.
 _MARKER: Final = re.compile(
     rf"(?P<tag>{_ANGLE})(?={_GAP}(?:{_ANGLE}{_GAP}){{0,2}}[/|!]?{_GAP}(?:{_OURS}|{_ROLE}{_GAP}[>＞]))"
     rf"|(?P<pipe>{_ANGLE})(?={_GAP}\|)"
-    rf"|(?P<sys>{_ANGLE})(?={_ANGLE}{_GAP}/?{_GAP}{_word('sys')}{_GAP}[>＞])"
-    rf"|(?P<square>\[)(?={_GAP}/?{_GAP}(?:{_word('inst')}{_GAP}\]|{_INTERNAL}))",
+    rf"|(?P<sys>{_ANGLE})(?={_GAP}{_ANGLE}{_GAP}/?{_GAP}{_word('sys')}{_GAP}[>＞])"
+    rf"|(?P<square>[\[［])(?={_GAP}/?{_GAP}(?:{_word('inst')}{_GAP}\]|{_INTERNAL}))",
     re.IGNORECASE,
 )
 _FENCED: Final = re.compile(r'<holdfast:data id="([0-9a-f]{12})" trust="([a-z_]+)" source="([^"<>\n]*)">\n')
-_SUSPECT: Final = re.compile(r"[<＜﹤\[]")
+_SUSPECT: Final = re.compile(r"[<＜﹤\[［]")
 
 
 def neutralise(text: str) -> str:

@@ -27,10 +27,15 @@ def flush_due(
     session: Session, settings: Compaction, *, used: int, window: int, transcript_bytes: int = 0
 ) -> bool:
     """Whether the session is near its compaction line and has not been flushed in this cycle."""
+    if session.memory_flush_compaction_count == session.compaction_count:
+        return False
+    return is_near(settings, used=used, window=window, transcript_bytes=transcript_bytes)
+
+
+def is_near(settings: Compaction, *, used: int, window: int, transcript_bytes: int = 0) -> bool:
+    """Whether a session with so much in it is near its compaction line, flushed already or not."""
     flush = settings.memory_flush
     if not (settings.enabled and flush.enabled):
-        return False
-    if session.memory_flush_compaction_count == session.compaction_count:
         return False
     line = window - reserve(settings, window) - flush.soft_threshold_tokens
     forced = flush.force_bytes and transcript_bytes >= flush.force_bytes

@@ -16,10 +16,12 @@ from holdfast.context.states import State
 from holdfast.context.transcript import in_turn_order, message_of, summary_of
 from holdfast.errors import NotFound
 from holdfast.log import Entry, Tx, entries
+from holdfast.log.statements import Statement
 from holdfast.log.tables import entries as table
 
 PAGE: Final = 512
 MOST_MESSAGES: Final = 20_000
+_END: Final = (1 << 63) - 1
 
 
 class MessageCache:
@@ -173,16 +175,24 @@ def _page(
     tx: Tx, session_id: str, state: State, before: int | None, after: int | None, until: int | None
 ) -> list[tuple[int, str, int]]:
     low = state.shown_from - 1 if after is None else after
-    query = sa.select(table.c.position, table.c.id, table.c.revision).where(
-        table.c.session_id == session_id, table.c.position > low, table.c.deleted_at.is_(None)
-    )
-    if before is not None:
-        query = query.where(table.c.position < before)
-    if until is not None:
-        query = query.where(table.c.position <= until)
-    order = table.c.position if after is not None else table.c.position.desc()
-    rows = [(r[0], r[1], r[2]) for r in tx.conn.execute(query.order_by(order).limit(PAGE))]
+    high = min(_END if before is None else before - 1, _END if until is None else until)
+    query = _LAST if after is None else _FIRST
+    rows = query.rows(tx, session=session_id, low=low, high=high)
     return rows if after is not None else rows[::-1]
+
+
+_SHOWN = (
+    sa.select(table.c.position, table.c.id, table.c.revision)
+    .where(
+        table.c.session_id == sa.bindparam("session"),
+        table.c.position > sa.bindparam("low"),
+        table.c.position <= sa.bindparam("high"),
+        table.c.deleted_at.is_(None),
+    )
+    .limit(PAGE)
+)
+_FIRST = Statement(_SHOWN.order_by(table.c.position))
+_LAST = Statement(_SHOWN.order_by(table.c.position.desc()))
 
 
 def _size(message: Message | None) -> int:

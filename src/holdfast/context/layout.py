@@ -52,8 +52,9 @@ def stable_parts(
     daily = pinned if pinned is not None else _daily(request, workspace, kind, now)
     system = [_instruction(text) for text in request.instructions]
     system += [_file_text(f) for f in files if f.text and f.name not in OCCASIONAL]
+    shown = {} if request.occasion is Occasion.HEARTBEAT_LIGHT else daily
     system += [
-        Text(name, _noted(name, text), Trust.MODEL, f"workspace/{name}") for name, text in daily.items()
+        Text(name, _noted(name, text), Trust.MODEL, f"workspace/{name}") for name, text in shown.items()
     ]
     occasional = tuple(_file_text(f) for f in files if f.text and f.name in OCCASIONAL)
     warnings = [f.warning for f in files if f.warning is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from holdfast.context.messages import CarrierMessage, Message, SystemMessage, di
 from holdfast.context.tables import manifests as table
 from holdfast.errors import NotFound
 from holdfast.log import Tx
+from holdfast.log.statements import Statement
 from holdfast.text import clean_json
 
 Place = Literal["tools", "system", "summary", "history", "carrier", "input", "pending"]
@@ -89,25 +90,30 @@ def save(
     hashes = [blobs.put_text(contents, text) for text in system]
     refs = [_ref(m, contents) for m in messages if not isinstance(m, SystemMessage)]
     body = {
-        "manifest": asdict(manifest),
+        "manifest": clean_json(_body(manifest)),
         "tools": None if tools is None else blobs.put_text(contents, tools),
         "system": hashes,
         "refs": pack(refs, contents),
         "carrier": next((digest(m) for m in messages if isinstance(m, CarrierMessage)), None),
     }
     store.put(tx, contents)
-    where = (table.c.turn_id == manifest.turn_id, table.c.call == manifest.call)
-    tx.conn.execute(sa.delete(table).where(*where))
-    row = {
-        "turn_id": manifest.turn_id,
-        "call": manifest.call,
-        "session_id": manifest.session_id,
-        "number": manifest.number,
-        "digest": manifest.digest,
-        "body": clean_json(body),
-        "created_at": manifest.created_at,
-    }
-    tx.conn.execute(sa.insert(table), row)
+    _DELETE.run(tx, turn=manifest.turn_id, at=manifest.call)
+    _INSERT.run(
+        tx,
+        turn_id=manifest.turn_id,
+        call=manifest.call,
+        session_id=manifest.session_id,
+        number=manifest.number,
+        digest=manifest.digest,
+        body=body,
+        created_at=manifest.created_at,
+    )
+
+
+_DELETE = Statement(
+    sa.delete(table).where(table.c.turn_id == sa.bindparam("turn"), table.c.call == sa.bindparam("at"))
+)
+_INSERT = Statement(sa.insert(table))
 
 
 def load(tx: Tx, session_id: str, number: int | None = None, call: int | None = None) -> Stored:
@@ -176,6 +182,19 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "warnings": list(manifest.warnings),
         "createdAt": iso(manifest.created_at),
     }
+
+
+def _body(manifest: Manifest) -> dict[str, Any]:
+    """`asdict` without its deep copies: every field is a plain value but the sections."""
+    body = {name: getattr(manifest, name) for name in _FIELDS}
+    body["sections"] = [
+        {name: getattr(section, name) for name in _SECTION_FIELDS} for section in manifest.sections
+    ]
+    return body
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Manifest))
+_SECTION_FIELDS: Final = tuple(field.name for field in fields(Section))
 
 
 def _ref(message: Message, contents: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import AgentSettings
+from holdfast.context.kept import Kept
 from holdfast.context.manifest import Manifest
 from holdfast.context.messages import Message, Trust
 from holdfast.context.pressure import Pressure
@@ -18,7 +19,7 @@ from holdfast.log import Session
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model is told of it."""
+    """A tool as a model is told of it; its parameters never change."""
 
     name: str
     description: str
@@ -80,10 +81,15 @@ class Built:
 
 def tools_text(tools: Sequence[ToolSpec]) -> str | None:
     """The tools in one fixed form, sorted by name, so that equal tools give equal bytes."""
-    if not tools:
-        return None
+    return _written(tools) if tools else None
+
+
+def _encode(tools: Sequence[ToolSpec]) -> str:
     listed = [
         {"name": t.name, "description": t.description, "parameters": t.parameters}
         for t in sorted(tools, key=lambda t: t.name)
     ]
     return json.dumps(listed, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+_written: Kept[ToolSpec, str] = Kept(_encode, most=100)

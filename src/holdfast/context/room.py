@@ -305,7 +305,16 @@ class ContextRoom:
         )
         async with _named(engine, "after_turn"):
             await engine.after_turn(params)
-        return await self._threads(self._verdict, session, engine, built, reported_input_tokens)
+        used, window = reported_input_tokens or account.used, account.window
+        settings = self._compaction(session.key)
+        due = needs_compaction(settings, used=used, window=window) or built.needs_compaction
+        near = flush.is_near(settings, used=used, window=window)
+        fresh = await self._threads(self._fresh, session) if near else session
+        return AfterTurn(
+            Pressure(used, window),
+            flush_due=near and flush.flush_due(fresh, settings, used=used, window=window),
+            compaction_due=due and settings.enabled and not engine.info.owns_compaction,
+        )
 
     async def prepare_subagent_spawn(self, params: SpawnParams) -> Rollback:
         """Let the engine ready the child's context; call what comes back if the spawn fails after all."""
@@ -336,19 +345,9 @@ class ContextRoom:
         with self.store.read() as tx:
             return replay(tx, manifest.load(tx, session.id, number, call))
 
-    def _verdict(
-        self, session: Session, engine: ContextEngine, built: Built, reported: int | None
-    ) -> AfterTurn:
+    def _fresh(self, session: Session) -> Session:
         with self.store.read() as tx:
-            fresh = sessions.get(tx, session.id)
-        settings = self._compaction(session.key)
-        used, window = reported or built.manifest.used, built.manifest.window
-        due = needs_compaction(settings, used=used, window=window) or built.needs_compaction
-        return AfterTurn(
-            Pressure(used, window),
-            flush_due=flush.flush_due(fresh, settings, used=used, window=window),
-            compaction_due=due and settings.enabled and not engine.info.owns_compaction,
-        )
+            return sessions.get(tx, session.id)
 
     def _learn(self, model: str, estimated: int, reported: int) -> None:
         with self.store.write(ordered=False) as tx:

@@ -17,6 +17,7 @@ from holdfast.context.blobs import insert_new
 from holdfast.context.tables import prunings, states
 from holdfast.errors import Conflict
 from holdfast.log import Session, Tx
+from holdfast.log.statements import Statement, Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,22 @@ class State:
 
 
 _NAMES = tuple(f.name for f in fields(State))
+_BY_SESSION = Statement(
+    sa.select(*(states.c[name] for name in _NAMES)).where(states.c.session_id == sa.bindparam("session"))
+)
+_UPDATE = Update(
+    states, states.c.session_id == sa.bindparam("session"), states.c.revision == sa.bindparam("expected")
+)
+_FORMS = Statement(
+    sa.select(prunings.c.entry_id, prunings.c.form).where(
+        prunings.c.session_id == sa.bindparam("session"), prunings.c.position >= sa.bindparam("since")
+    )
+)
 
 
 def find(tx: Tx, session_id: str) -> State | None:
-    row = tx.conn.execute(sa.select(states).where(states.c.session_id == session_id)).mappings().first()
-    return None if row is None else State(**row)
+    row = _BY_SESSION.first(tx, session=session_id)
+    return None if row is None else State(**dict(zip(_NAMES, row, strict=True)))
 
 
 def of(tx: Tx, session: Session, engine: str) -> State:
@@ -71,8 +83,7 @@ def save(tx: Tx, state: State, **values: Any) -> State:
     if any(getattr(new, name) != getattr(state, name) for name in shown):
         new = replace(new, revision=state.revision + 1)
     row = {name: getattr(new, name) for name in _NAMES}
-    where = (states.c.session_id == state.session_id, states.c.revision == state.revision)
-    if tx.conn.execute(sa.update(states).where(*where).values(**row)).rowcount == 1:
+    if _UPDATE.run(tx, row, session=state.session_id, expected=state.revision) == 1:
         return new
     if tx.conn.execute(insert_new(tx, states).returning(states.c.revision), row).first() is not None:
         return new
@@ -87,9 +98,7 @@ def drop(tx: Tx, session_id: str) -> None:
 
 def forms_of(tx: Tx, session_id: str, *, since: int) -> dict[str, str]:
     """The recorded forms of a session's entries from a position on, by entry."""
-    query = sa.select(prunings.c.entry_id, prunings.c.form)
-    query = query.where(prunings.c.session_id == session_id, prunings.c.position >= since)
-    return {row.entry_id: row.form for row in tx.conn.execute(query)}
+    return dict(_FORMS.rows(tx, session=session_id, since=since))
 
 
 def record_forms(tx: Tx, state: State, found: Mapping[str, tuple[int, str]]) -> State:

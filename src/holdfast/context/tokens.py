@@ -7,12 +7,14 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from holdfast.context.messages import AssistantMessage, Message, ToolResult, UserMessage
 
 PER_MESSAGE: Final = 4
 PER_IMAGE: Final = 1600
+_LONG: Final = 1_000
 
 # Characters that make one token, by class: rough figures, which each model's reported usage corrects.
 _PLAIN: Final = 4.4
@@ -69,9 +71,13 @@ def message_tokens(message: Message) -> int:
 
 
 def raw_tokens(text: str) -> int:
-    """The uncalibrated estimate of a text."""
+    """The uncalibrated estimate of a text; long ones (tools, workspace files) come again with every call."""
     if not text:
         return 0
+    return _long(text) if len(text) >= _LONG else _counted(text)
+
+
+def _counted(text: str) -> int:
     total = 0.0
     if len(text) >= 160:
         text, encoded = _without_encoded(text)
@@ -80,6 +86,9 @@ def raw_tokens(text: str) -> int:
         text, foreign = _without_foreign(text)
         total += foreign
     return max(1, math.ceil(total + _ascii(text.encode("ascii", "ignore"))))
+
+
+_long = lru_cache(maxsize=64)(_counted)
 
 
 def _without_encoded(text: str) -> tuple[str, float]:

@@ -23,10 +23,13 @@ from holdfast.gateway.routes import (
     classifier,
     context,
     context_block,
+    cron,
     drafts,
     engine,
     feed,
     graph,
+    heartbeat,
+    hooks,
     log,
     memory,
     models,
@@ -81,9 +84,11 @@ def create_app(hold: Holdfast) -> FastAPI:
         app.include_router(part.router)
     for part in (context_block, search, graph, classifier, memory, approvals, skills):
         app.include_router(part.router)
-    for part in (agent, openai, models, ws):
+    for part in (agent, openai, models, ws, heartbeat, cron, hooks):
         app.include_router(part.router)
     gateway.views.register("approval", approvals.look)
+    gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
+    gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
         Guard,

@@ -7,13 +7,14 @@ stays small. Only facts that cannot be looked up later (what a deleted thing was
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.log.prepared import PreparedInsert
+from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
 from holdfast.log.tables import changes as table
 
@@ -44,24 +45,25 @@ def emit_for(tx: Tx, type_: str, ids: sa.Select[tuple[str]], given: Mapping[str,
 
 def since(tx: Tx, seq: int, *, limit: int = MAX_PAGE) -> list[Change]:
     """The changes behind `seq`, oldest first, at most `MAX_PAGE`."""
-    rows = tx.conn.execute(_SINCE, {"after": seq, "most": max(1, min(limit, MAX_PAGE))})
-    return [Change(r.seq, r.type, r.entity_id, r.payload, r.created_at) for r in rows]
+    return [Change(*row) for row in _SINCE.rows(tx, after=seq, most=max(1, min(limit, MAX_PAGE)))]
 
 
 def bounds(tx: Tx) -> tuple[int, int]:
     """The oldest change that is still kept and the newest one; (1, 0) when there never was any."""
-    row = tx.conn.execute(_BOUNDS).one()
-    return (row.low or 1, row.high or 0)
+    low, high = _BOUNDS.first(tx) or (None, None)
+    return (low or 1, high or 0)
 
 
 _INSERT = PreparedInsert(table)
-_SINCE = (
-    sa.select(table)
+_SINCE = Statement(
+    sa.select(*(table.c[field.name] for field in fields(Change)))
     .where(table.c.seq > sa.bindparam("after"))
     .order_by(table.c.seq)
     .limit(sa.bindparam("most"))
 )
-_BOUNDS = sa.select(
-    sa.select(sa.func.min(table.c.seq)).scalar_subquery().label("low"),
-    sa.select(sa.func.max(table.c.seq)).scalar_subquery().label("high"),
+_BOUNDS = Statement(
+    sa.select(
+        sa.select(sa.func.min(table.c.seq)).scalar_subquery().label("low"),
+        sa.select(sa.func.max(table.c.seq)).scalar_subquery().label("high"),
+    )
 )

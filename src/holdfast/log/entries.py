@@ -20,6 +20,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import EntryId, SessionId, TurnId, entry_id
 from holdfast.log import changes
 from holdfast.log.prepared import PreparedInsert
+from holdfast.log.statements import Row, Statement, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries as table
 from holdfast.log.tables import entry_revisions
@@ -27,6 +28,8 @@ from holdfast.text import clean_json, clean_text
 
 MAX_PAGE: Final = 1000
 _MAX_BRANCHES: Final = 64
+_END: Final = (1 << 63) - 1
+_FEW: Final = 4
 _CURSOR: Final = re.compile(r"(-?[0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -177,9 +180,11 @@ def load(tx: Tx, drafts: Sequence[EntryDraft]) -> None:
 
 def append_many(tx: Tx, drafts: Sequence[EntryDraft]) -> list[Appended]:
     """Write many entries in order; a repeat, here or in the store, yields the entry that was first."""
+    if len(drafts) <= _FEW:
+        return [append(tx, draft) for draft in drafts]
     rows = [_row(draft, tx.now) for draft in drafts]
     before = _insert(tx, rows)
-    positions = {r.id: r.position for r in tx.conn.execute(_SINCE, {"before": before})}
+    positions: dict[str, int] = dict(_SINCE.rows(tx, before=before))
     repeats = [r["idempotency_key"] for r in rows if r["id"] not in positions]
     known = {e.idempotency_key: e for e in _by_keys(tx, repeats)} if repeats else {}
     return [
@@ -200,10 +205,10 @@ def _insert(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def get(tx: Tx, id_: str) -> Entry:
-    row = tx.conn.execute(_SELECT_ONE, {"id": id_}).mappings().first()
+    row = _SELECT_ONE.first(tx, id=id_)
     if row is None:
         raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
-    return _entry(row)
+    return _read(row)
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Entry]:
@@ -211,8 +216,7 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Entry]:
     found: list[Entry] = []
     for start in range(0, len(ids), MAX_PAGE):
         chunk = list(ids[start : start + MAX_PAGE])
-        rows = tx.conn.execute(_SELECT_IDS, {"ids": chunk}).mappings()
-        found += map(_entry, rows)
+        found += map(_read, _SELECT_IDS.rows(tx, ids=chunk))
     return sorted(found, key=lambda entry: entry.position)
 
 
@@ -255,22 +259,31 @@ def refs(tx: Tx, where: EntryFilter, *, limit: int) -> list[Ref]:
 
 def after(tx: Tx, position: int, *, limit: int = MAX_PAGE) -> list[Entry]:
     """Entries in log order from just behind `position`: how an index catches up."""
-    query = sa.select(*_COLUMNS).where(table.c.position > position)
-    rows = tx.conn.execute(query.order_by(table.c.position).limit(min(limit, MAX_PAGE))).mappings()
-    return [_entry(row) for row in rows]
+    return [_read(row) for row in _AFTER.rows(tx, position=position, most=min(limit, MAX_PAGE))]
 
 
 def transcript(
     tx: Tx, session_id: str, *, after: int = 0, before: int | None = None, limit: int = MAX_PAGE
 ) -> list[Entry]:
     """The entries of one session in log order, a page at a time."""
-    query = sa.select(*_COLUMNS).where(
-        table.c.session_id == session_id, table.c.position > after, table.c.deleted_at.is_(None)
+    until = _END if before is None else before
+    rows = _TRANSCRIPT.rows(tx, session=session_id, position=after, until=until, most=limit)
+    return [_read(row) for row in rows]
+
+
+def waiting(tx: Tx, session_key: str | None, *, limit: int) -> list[Entry]:
+    """The oldest pending entries of a session, or of those without one, in log order."""
+    if session_key is None:
+        return [_read(row) for row in _WAITING_ALONE.rows(tx, most=limit)]
+    return [_read(row) for row in _WAITING.rows(tx, session=session_key, most=limit)]
+
+
+def preceding(tx: Tx, entry: Entry, *, limit: int) -> list[Entry]:
+    """What was said in an entry's session before it, oldest first, without `raw`."""
+    rows = _PRECEDING.rows(
+        tx, session=entry.session_key, at=entry.created_at, position=entry.position, most=limit
     )
-    if before is not None:
-        query = query.where(table.c.position < before)
-    rows = tx.conn.execute(query.order_by(table.c.position).limit(limit)).mappings()
-    return [_entry(row) for row in rows]
+    return [_read(row, _LIGHT_NAMES) for row in reversed(rows)]
 
 
 def around(tx: Tx, entry: Entry, *, before: int, after: int) -> list[Entry]:
@@ -288,7 +301,8 @@ def around(tx: Tx, entry: Entry, *, before: int, after: int) -> list[Entry]:
 
 def head(tx: Tx) -> int:
     """The position of the newest entry; 0 for an empty log."""
-    return int(tx.conn.execute(sa.select(sa.func.max(table.c.position))).scalar() or 0)
+    row = _HEAD.first(tx)
+    return 0 if row is None else int(row[0] or 0)
 
 
 _ANNOTATIONS = frozenset(
@@ -302,10 +316,10 @@ def annotate(tx: Tx, id_: str, fields: Mapping[str, Any]) -> Entry:
     if unknown:
         raise ValueError(f"not annotations: {sorted(unknown)}")
     entry = _visible(tx, id_)
-    values = {k: clean_json(v) for k, v in fields.items() if getattr(entry, k) != v}
+    values = {k: _plain(clean_json(v)) for k, v in fields.items() if getattr(entry, k) != v}
     if not values:
         return entry
-    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values, updated_at=tx.now))
+    _UPDATE.run(tx, {**values, "updated_at": tx.now}, entry=id_)
     changes.emit(tx, "log.patched", id_)
     return get(tx, id_)
 
@@ -407,24 +421,58 @@ _FILTERS: Final = {
     "agent_ids": table.c.agent_id,
 }
 _COLUMNS = tuple(table.c)
+_COLUMN_NAMES = tuple(table.c.keys())
 _LIGHT = tuple(c for c in table.c if c.name != "raw")
+_LIGHT_NAMES = tuple(c.name for c in _LIGHT)
 _REF = tuple(table.c[name] for name in ("id", "topic_id", "updated_at", "created_at", "position"))
-_SELECT_ONE = sa.select(*_COLUMNS).where(table.c.id == sa.bindparam("id"))
-_SELECT_IDS = (
-    sa.select(*_COLUMNS).where(table.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(table.c.position)
+_SELECT = sa.select(*_COLUMNS)
+_SELECT_ONE = Statement(_SELECT.where(table.c.id == sa.bindparam("id")))
+_SELECT_IDS = Statement(_SELECT.where(among(table.c.id, "ids")).order_by(table.c.position))
+_SELECT_KEYS = Statement(_SELECT.where(among(table.c.idempotency_key, "keys")))
+_BEHIND = _SELECT.where(table.c.position > sa.bindparam("position")).order_by(table.c.position)
+_BEHIND = _BEHIND.limit(sa.bindparam("most"))
+_AFTER = Statement(_BEHIND)
+_TRANSCRIPT = Statement(
+    _BEHIND.where(
+        table.c.session_id == sa.bindparam("session"),
+        table.c.position < sa.bindparam("until"),
+        table.c.deleted_at.is_(None),
+    )
 )
+_PENDING = (
+    _SELECT.where(table.c.status == sa.literal_column("'pending'"), table.c.deleted_at.is_(None))
+    .order_by(table.c.position)
+    .limit(sa.bindparam("most"))
+)
+_WAITING = Statement(_PENDING.where(table.c.session_key == sa.bindparam("session")))
+_WAITING_ALONE = Statement(_PENDING.where(table.c.session_key.is_(None)))
+_PRECEDING = Statement(
+    _newest_first(
+        [
+            sa.select(*_LIGHT).where(
+                table.c.session_key == sa.bindparam("session"),
+                table.c.deleted_at.is_(None),
+                sa.tuple_(table.c.created_at, table.c.position)
+                < sa.tuple_(
+                    sa.bindparam("at", type_=sa.BigInteger), sa.bindparam("position", type_=sa.BigInteger)
+                ),
+            )
+        ]
+    ).limit(sa.bindparam("most"))
+)
+_HEAD = Statement(sa.select(sa.func.max(table.c.position)))
+_UPDATE = Update(table, table.c.id == sa.bindparam("entry"))
 
 
 def _by_keys(tx: Tx, keys: Sequence[str | None]) -> list[Entry]:
-    query = sa.select(*_COLUMNS).where(table.c.idempotency_key.in_(keys))
-    return [_entry(row) for row in tx.conn.execute(query).mappings()]
+    return [_read(row) for row in _SELECT_KEYS.rows(tx, keys=[key for key in keys if key is not None])]
 
 
 _UNIQUE = (["idempotency_key"], "idempotency_key IS NOT NULL")
 _INSERT = PreparedInsert(table, returning="position", ignore=_UNIQUE)
 _INSERT_MANY = PreparedInsert(table, ignore=_UNIQUE)
 _APPENDED = sa.select(table.c.id).where(table.c.position > sa.bindparam("before")).order_by(table.c.position)
-_SINCE = sa.select(table.c.id, table.c.position).where(table.c.position > sa.bindparam("before"))
+_SINCE = Statement(sa.select(table.c.id, table.c.position).where(table.c.position > sa.bindparam("before")))
 
 
 def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
@@ -464,8 +512,19 @@ def _written(row: dict[str, Any], position: int) -> Entry:
     return _entry(row)
 
 
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def _read(row: Row, names: Sequence[str] = _COLUMN_NAMES) -> Entry:
+    return _made(dict(zip(names, row, strict=True)))
+
+
 def _entry(row: Mapping[Any, Any]) -> Entry:
-    values = dict(row)
+    return _made(dict(row))
+
+
+def _made(values: dict[str, Any]) -> Entry:
     values["type"] = _TYPES[values["type"]]
     values["status"] = _STATUSES[values["status"]]
     return Entry(**values)

@@ -14,6 +14,7 @@ from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import SessionId, session_id
 from holdfast.keys import canonical_key, parse_key
 from holdfast.log import changes
+from holdfast.log.statements import Row, Statement, Update
 from holdfast.log.store import Tx
 from holdfast.log.tables import sessions as table
 
@@ -68,15 +69,15 @@ def ensure(tx: Tx, key: str, **known: Any) -> Session:
 
 
 def active(tx: Tx, key: str) -> Session | None:
-    row = tx.conn.execute(_ACTIVE, {"key": key}).mappings().first()
-    return None if row is None else _session(row)
+    row = _ACTIVE.first(tx, key=key)
+    return None if row is None else _read(row)
 
 
 def get(tx: Tx, id_: str) -> Session:
-    row = tx.conn.execute(_BY_ID, {"id": id_}).mappings().first()
+    row = _BY_ID.first(tx, id=id_)
     if row is None:
         raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
-    return _session(row)
+    return _read(row)
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Session]:
@@ -167,16 +168,15 @@ def adopt(tx: Tx, session: Session) -> Session:
 
 def next_turn_number(tx: Tx, id_: str) -> int:
     """Count one more turn of the session and give its number."""
-    number = tx.conn.execute(_COUNT_TURN, {"session": id_}).scalar()
-    if number is None:
+    row = _COUNT_TURN.first(tx, session=id_)
+    if row is None:
         raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
-    return int(number)
+    return int(row[0])
 
 
 def add_usage(tx: Tx, id_: str, *, input_tokens: int, output_tokens: int, context: int | None) -> None:
     """Add a turn's tokens to the session's totals."""
-    counts = {"more_in": input_tokens, "more_out": output_tokens, "context": context}
-    tx.conn.execute(_ADD_USAGE, {"session": id_, "now": tx.now, **counts})
+    _ADD_USAGE.run(tx, session=id_, now=tx.now, more_in=input_tokens, more_out=output_tokens, context=context)
 
 
 def _create(tx: Tx, key: str, known: dict[str, Any], *, id_: SessionId | None = None) -> Session:
@@ -194,26 +194,23 @@ def _create(tx: Tx, key: str, known: dict[str, Any], *, id_: SessionId | None = 
     }
     values |= {k: v for k, v in known.items() if v is not None}
     session = Session(id=id_ or session_id(), key=key, status=SessionStatus.ACTIVE, **values)
-    tx.conn.execute(sa.insert(table), {name: getattr(session, name) for name in _NAMES})
+    _INSERT.run(tx, **{**{name: getattr(session, name) for name in _NAMES}, "status": session.status.value})
     changes.emit(tx, "session.upserted", session.id)
     return session
 
 
 def _apply(tx: Tx, session: Session, values: dict[str, Any]) -> Session:
-    statement = (
-        sa.update(table)
-        .where(table.c.id == session.id, table.c.revision == session.revision)
-        .values(**values, revision=session.revision + 1)
-    )
-    if tx.conn.execute(statement).rowcount != 1:
+    revision = session.revision + 1
+    if _UPDATE.run(tx, {**values, "revision": revision}, session=session.id, expected=session.revision) != 1:
         raise Conflict("the session changed meanwhile", code="stale_session", hint="Read it again.")
     changes.emit(tx, "session.upserted", session.id)
-    return replace(session, **values, revision=session.revision + 1)
+    status = SessionStatus(values.get("status", session.status))
+    return replace(session, **{**values, "status": status, "revision": revision})
 
 
 def _archived(tx: Tx, cause: str) -> dict[str, Any]:
     return {
-        "status": SessionStatus.ARCHIVED,
+        "status": SessionStatus.ARCHIVED.value,
         "archived_at": tx.now,
         "archive_cause": cause,
         "updated_at": tx.now,
@@ -225,20 +222,27 @@ def _require_active(session: Session) -> None:
         raise Conflict(f"session {session.id} is archived already", code="session_archived")
 
 
+def _read(row: Row) -> Session:
+    return _session(dict(zip(_COLUMN_NAMES, row, strict=True)))
+
+
 def _session(row: Mapping[Any, Any]) -> Session:
     values = dict(row)
     values["status"] = SessionStatus(values["status"])
     return Session(**values)
 
 
-_BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
+_COLUMN_NAMES = tuple(table.c.keys())
+_INSERT = Statement(sa.insert(table))
+_UPDATE = Update(table, table.c.id == sa.bindparam("session"), table.c.revision == sa.bindparam("expected"))
+_BY_ID = Statement(sa.select(table).where(table.c.id == sa.bindparam("id")))
 _OWN = table.c.id == sa.bindparam("session")
-_COUNT_TURN = (
+_COUNT_TURN = Statement(
     sa.update(table).where(_OWN).values(turn_count=table.c.turn_count + 1).returning(table.c.turn_count)
 )
 _IN: sa.BindParameter[int] = sa.bindparam("more_in", type_=sa.BigInteger)
 _OUT: sa.BindParameter[int] = sa.bindparam("more_out", type_=sa.BigInteger)
-_ADD_USAGE = (
+_ADD_USAGE = Statement(
     sa.update(table)
     .where(_OWN)
     .values(
@@ -249,6 +253,8 @@ _ADD_USAGE = (
         updated_at=sa.bindparam("now", type_=sa.BigInteger),
     )
 )
-_ACTIVE = sa.select(table).where(
-    table.c.key == sa.bindparam("key"), table.c.status == sa.literal_column("'active'")
+_ACTIVE = Statement(
+    sa.select(table).where(
+        table.c.key == sa.bindparam("key"), table.c.status == sa.literal_column("'active'")
+    )
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ _LOG_LOCK = 0x486F6C64
 _MIGRATE_LOCK = 0x486F6C65
 _DEADLOCK_CODES = {"40001", "40P01"}
 _WRITE_ATTEMPTS = 4
+_POOL_SECONDS = 30.0
+_RAW = 2
 
 
 class Tx:
@@ -83,11 +86,13 @@ class Store:
         self._write_lock = threading.Lock()
         self._writer, self._reader = _engines(self.url, readers, busy_ms)
         self._kept: Connection | None = None
+        self._places = threading.BoundedSemaphore(readers)
+        self._idle: deque[Connection] = deque()
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
         """A read-only look at one consistent state."""
-        with _translated(), self._reader.connect() as conn, conn.begin():
+        with _translated(), self._reading() as conn, conn.begin():
             yield Tx(conn, self.clock.now(), postgres=self.postgres)
 
     @contextmanager
@@ -148,6 +153,8 @@ class Store:
     def close(self) -> None:
         if self._kept is not None:
             self._kept.close()
+        while self._idle:
+            self._idle.pop().close()
         self._writer.dispose()
         if self._reader is not self._writer:
             self._reader.dispose()
@@ -160,6 +167,29 @@ class Store:
             return
         with self._write_lock:
             yield
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """On SQLite reading connections stay checked out, each for one reader at a time; see `_writing`."""
+        if self.postgres:
+            with self._reader.connect() as conn:
+                yield conn
+            return
+        if not self._places.acquire(timeout=_POOL_SECONDS):
+            raise Busy("all connections to the database are in use", code="store_busy")
+        try:
+            try:
+                conn = self._idle.pop()
+            except IndexError:
+                conn = self._reader.connect()
+            try:
+                yield conn
+            except BaseException:
+                conn.close()
+                raise
+            self._idle.append(conn)
+        finally:
+            self._places.release()
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -198,7 +228,7 @@ def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
         return engine, snapshot
     return (
         _sqlite_engine(url, busy_ms, size=1, writer=True),
-        _sqlite_engine(url, busy_ms, size=readers, writer=False),
+        _sqlite_engine(url, busy_ms, size=readers + _RAW, writer=False),
     )
 
 

@@ -16,14 +16,19 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.ids import SessionId, TurnId, turn_id
+from holdfast.keys import parse_key
 from holdfast.log import agenda, changes, entries, outbox, sessions
 from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.sessions import Session
+from holdfast.log.statements import Row, Statement, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import turns as table
 from holdfast.text import clean_text
 
 KIND: Final = "turn"
+SUBAGENT: Final = "turn.subagent"
+KINDS: Final = (KIND, SUBAGENT)
+"""Turns of spawned sessions have places of their own: a crowd of them never stands before a person."""
 
 
 class TurnStatus(StrEnum):
@@ -121,7 +126,7 @@ def accept(
         said = _write_input(tx, session, message, id_, key)
     item = agenda.enqueue(
         tx,
-        KIND,
+        kind_of(session.key),
         {"turnId": id_, **(payload or {})},
         lane=session.key,
         due_at=due_at,
@@ -141,7 +146,7 @@ def accept(
         meta=meta,
         accepted_at=tx.now,
     )
-    tx.conn.execute(_INSERT, {name: getattr(turn, name) for name in _NAMES})
+    _insert(tx, turn)
     changes.emit(tx, "turn.accepted", id_)
     return Accepted(turn, said, created=True)
 
@@ -168,7 +173,7 @@ def record(
         accepted_at=tx.now,
         started_at=tx.now,
     )
-    tx.conn.execute(_INSERT, {name: getattr(turn, name) for name in _NAMES})
+    _insert(tx, turn)
     changes.emit(tx, "turn.accepted", id_)
     return commit(tx, turn.key, outcome)
 
@@ -186,7 +191,7 @@ def add(
     written = entries.append_many(tx, [_of_turn(draft, now) for draft in drafts]) if drafts else []
     merged = _merged(now.meta, meta)
     if merged != now.meta:
-        tx.conn.execute(_SET_META, {"turn": turn.id, "meta": merged})
+        _SET_META.run(tx, turn=turn.id, meta=merged)
     return replace(now, meta=merged), [w.entry for w in written]
 
 
@@ -198,7 +203,7 @@ def join(tx: Tx, turn: Turn, message: EntryDraft) -> Entry:
     if done.created:
         waiting = [*(turn.meta or {}).get("steered", ()), done.entry.id]
         merged = _merged(turn.meta, {"steered": waiting})
-        tx.conn.execute(_SET_META, {"turn": turn.id, "meta": merged})
+        _SET_META.run(tx, turn=turn.id, meta=merged)
         changes.emit(tx, "turn.steered", turn.id)
     return done.entry
 
@@ -210,25 +215,30 @@ def resume(tx: Tx, turn: Turn, *, max_attempts: int = 1) -> Turn:
         raise Conflict(
             f"turn {turn.id} is {turn.status}", code="turn_not_resumable", hint="Send the message again."
         )
-    item = agenda.enqueue(tx, KIND, {"turnId": turn.id}, lane=turn.session_key, max_attempts=max_attempts)
+    kind = kind_of(turn.session_key)
+    item = agenda.enqueue(tx, kind, {"turnId": turn.id}, lane=turn.session_key, max_attempts=max_attempts)
     return _apply(tx, turn, {"agenda_id": item.id}, "turn.resumed")
 
 
+def kind_of(session_key: str) -> str:
+    """The agenda's kind of a session's turns."""
+    return SUBAGENT if parse_key(session_key).is_subagent else KIND
+
+
 def get(tx: Tx, id_: str) -> Turn:
-    row = tx.conn.execute(_BY_ID, {"id": id_}).mappings().first()
+    row = _BY_ID.first(tx, id=id_)
     if row is None:
         raise NotFound(f"no turn {id_[:80]!r}", code="unknown_turn")
-    return _turn(row)
+    return _read(row)
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Turn]:
-    rows = tx.conn.execute(_BY_IDS, {"ids": list(ids)}).mappings()
-    return [_turn(row) for row in rows]
+    return [_read(row) for row in _BY_IDS.rows(tx, ids=ids)]
 
 
 def by_key(tx: Tx, key: str) -> Turn | None:
-    row = tx.conn.execute(_BY_KEY, {"key": clean_text(key)}).mappings().first()
-    return None if row is None else _turn(row)
+    row = _BY_KEY.first(tx, key=clean_text(key))
+    return None if row is None else _read(row)
 
 
 def inputs_among(tx: Tx, session_id: str, entry_ids: Sequence[str]) -> frozenset[str]:
@@ -384,11 +394,23 @@ def _note(tx: Tx, turn: Turn, text: str) -> None:
 
 
 def _apply(tx: Tx, turn: Turn, values: dict[str, Any], change: str) -> Turn:
-    statement = sa.update(table).where(table.c.id == turn.id, table.c.status == turn.status)
-    if tx.conn.execute(statement.values(**values)).rowcount != 1:
+    plain = {name: _plain(value) for name, value in values.items()}
+    if _UPDATE.run(tx, plain, turn=turn.id, expected=turn.status.value) != 1:
         raise Conflict(f"turn {turn.id} changed meanwhile", code="stale_turn")
     changes.emit(tx, change, turn.id)
     return replace(turn, **values)
+
+
+def _insert(tx: Tx, turn: Turn) -> None:
+    _INSERT.run(tx, **{name: _plain(getattr(turn, name)) for name in _NAMES})
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, TurnStatus) else value
+
+
+def _read(row: Row) -> Turn:
+    return _turn(dict(zip(_COLUMN_NAMES, row, strict=True)))
 
 
 def _turn(row: Mapping[Any, Any]) -> Turn:
@@ -397,8 +419,14 @@ def _turn(row: Mapping[Any, Any]) -> Turn:
     return Turn(**values)
 
 
-_INSERT = sa.insert(table)
-_BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
-_BY_IDS = sa.select(table).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
-_BY_KEY = sa.select(table).where(table.c.key == sa.bindparam("key"))
-_SET_META = sa.update(table).where(table.c.id == sa.bindparam("turn")).values(meta=sa.bindparam("meta"))
+_COLUMN_NAMES = tuple(table.c.keys())
+_INSERT = Statement(sa.insert(table))
+_UPDATE = Update(table, table.c.id == sa.bindparam("turn"), table.c.status == sa.bindparam("expected"))
+_BY_ID = Statement(sa.select(table).where(table.c.id == sa.bindparam("id")))
+_BY_IDS = Statement(sa.select(table).where(among(table.c.id, "ids")))
+_BY_KEY = Statement(sa.select(table).where(table.c.key == sa.bindparam("key")))
+_SET_META = Statement(
+    sa.update(table)
+    .where(table.c.id == sa.bindparam("turn"))
+    .values(meta=sa.bindparam("meta", type_=table.c.meta.type))
+)

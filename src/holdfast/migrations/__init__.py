@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0006"
+HEAD = "0009"
 
 
 def current(conn: Connection) -> str | None:

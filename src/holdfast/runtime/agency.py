@@ -7,19 +7,33 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from holdfast.agents.loop import Ask, Runs
+from holdfast.agents.cron import Parts as StandingParts
+from holdfast.agents.cron import Standing
+from holdfast.agents.heartbeat import Heartbeats
+from holdfast.agents.heartbeat import Parts as HeartbeatParts
+from holdfast.agents.loop import Ask, Runs, TurnHook
 from holdfast.agents.loop import Parts as LoopParts
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.models import Hit, Models, ModelSummariser
 from holdfast.agents.skills import SkillRoom
+from holdfast.agents.subagents import Parts as SubagentParts
+from holdfast.agents.subagents import Subagents, registry
+from holdfast.agents.subagents.asking import SpawnInput
+from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
 from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
 from holdfast.config import Config
-from holdfast.context import Trust
+from holdfast.context import CompactResult, Trust
 from holdfast.context.debug import DebugOutputs
+from holdfast.continuation import Continuation
+from holdfast.continuation.orphans import ParentRun
+from holdfast.continuation.parts import Spawned as DelegateSpawned
+from holdfast.continuation.parts import SpawnOrder
 from holdfast.keys import parse_key
-from holdfast.log import Session
+from holdfast.log import Session, Tx
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
@@ -56,6 +70,22 @@ class Agency:
                 commands=self.processes,
             )
         )
+        self.subagents = Subagents(
+            SubagentParts(
+                store=hold.store,
+                threads=hold.threads,
+                config=config,
+                context=lambda: hold.context,
+                models=self.models,
+            )
+        )
+        self.tools.register_all(self.subagents.tools())
+        self.heartbeats = Heartbeats(
+            HeartbeatParts(store=hold.store, threads=hold.threads, config=config, workspace=hold.workspace)
+        )
+        self.standing = Standing(StandingParts(store=hold.store, threads=hold.threads, config=config))
+        self.tools.register_all(self.standing.tools())
+        self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
         self.runs = Runs(
             LoopParts(
                 store=hold.store,
@@ -68,8 +98,26 @@ class Agency:
                 board=lambda: hold.board,
                 skills=lambda: self.skills,
                 debug=DebugOutputs(hold.home.path / "logs", hold.clock),
+                hooks=self.hooks,
             )
         )
+        self.standing.bind(self.runs)
+        for command in self.subagents.commands:
+            self.runs.commands.register(command)
+        self.continuation = Continuation(
+            hold.store,
+            hold.threads,
+            config,
+            self.runs.accept_in,
+            payloads=hold.home.path / "continuation",
+            carry=self._delegate,
+            registry=Spawned(),
+            compact=self._compact,
+            compacted=lambda tx, session: None,
+        )
+        self.tools.register_all(self.continuation.tools())
+        self.hooks.append(self.continuation.hook)
+        hold.context.on_compacted(self._tell_compacted)
         hold.context.use_summariser(ModelSummariser(self.models, config))
 
     async def send(self, sender: Session, to: str, text: str) -> str:
@@ -84,6 +132,36 @@ class Agency:
             source={"fromSessionKey": sender.key},
         )
         return (await self.runs.accept(ask)).run_id
+
+    def returned(self, tx: Tx, run: Run) -> None:
+        """A delegate's run has ended: its return goes where its record says."""
+        used = run.usage or {}
+        tokens = int(used.get("inputTokens", 0)) + int(used.get("outputTokens", 0))
+        text = run.said or run.error or ""
+        outcome = run.outcome.value if run.outcome is not None else "unknown"
+        self.continuation.returned(tx, run.spawn_key, text, outcome, tokens=tokens)
+
+    async def _delegate(self, order: SpawnOrder) -> DelegateSpawned:
+        """Spawn a delegate as its session's own subagent; asked again, it is found."""
+        config = self._hold.settings
+        terms = Terms.read(order.terms, config.default_agent_id)
+        about = self.models.about(self.models.choice(config.agent(terms.agent_id), terms.model)[0])
+        caller = caller_of(config, order.owner, terms, self._hold.workspace(terms.agent_id), about)
+        asked = SpawnInput(task=order.task, model=order.model, expectsCompletionMessage=True)
+        run = await self.subagents.spawner.spawn(caller, asked, key=order.run_id)
+        return DelegateSpawned(run.child_key)
+
+    async def _compact(self, session: Session, window: int, used: int) -> CompactResult:
+        return await self._hold.context.compact(
+            session, window=window, reason="request", force=True, current_tokens=used
+        )
+
+    def _tell_compacted(self, session: Session) -> None:
+        def write(tx: Tx) -> None:
+            for hook in self.hooks:
+                hook.compacted(tx, session)
+
+        self._hold.store.run(write)
 
     async def aclose(self) -> None:
         """End what still runs for agents, and give connections back."""
@@ -107,6 +185,21 @@ class Agency:
         mixed = [hit for pair in zip_longest(notes, logged) for hit in pair if hit is not None]
         once = {hit.text.strip(): hit for hit in reversed(mixed)}
         return [hit for hit in reversed(once.values()) if hit.text.strip() not in ("", question.strip())]
+
+
+class Spawned:
+    """The subagents' registry, as continuation asks it whether a run is still there."""
+
+    def run_of(self, tx: Tx, session: Session) -> str | None:
+        run = registry.live_of_child(tx, session.key)
+        return None if run is None else run.run_id
+
+    def run(self, tx: Tx, run_id: str) -> ParentRun | None:
+        run = registry.by_run(tx, run_id)
+        if run is None:
+            return None
+        limit = run.timeout_seconds * 1000 or None
+        return ParentRun(run.started_at or run.created_at, run.ended_at, limit)
 
 
 def _said(snippet: str) -> str:

@@ -76,3 +76,18 @@ def test_tools_run_in_rounds_and_all_of_it_is_in_the_log(
             assert status.usage["inputTokens"] == 30
 
     asyncio.run(main())
+
+
+def test_as_many_turns_run_at_once_as_the_config_says_now(
+    store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(store, threads, tmp_path, config={"defaults": {"maxConcurrent": 1}}) as stage:
+            kind = stage.runs.kind()
+            assert kind.most == 1
+            defaults = stage.settings.agents.defaults.model_copy(update={"max_concurrent": 3})
+            agents = stage.settings.agents.model_copy(update={"defaults": defaults})
+            stage.settings = stage.settings.model_copy(update={"agents": agents})
+            assert kind.most == 3
+
+    asyncio.run(main())

@@ -131,7 +131,7 @@ def _standing(context: CommandContext) -> tuple[Session, Turn | None, int]:
         return (
             session,
             recent[0] if recent else None,
-            len(agenda.listing(tx, kinds=[turns.KIND], lane=session.key)),
+            len(agenda.listing(tx, kinds=turns.KINDS, lane=session.key)),
         )
 
 

@@ -93,9 +93,7 @@ def terms_of(ask: Ask, to: Address) -> Terms:
 
 def running_turn(tx: Tx, session: Session) -> tuple[agenda.Item, Turn] | None:
     """The turn that the session's lane is busy with, if it is one of this session."""
-    items = agenda.listing(
-        tx, statuses=[agenda.Status.RUNNING], kinds=[turns.KIND], lane=session.key, limit=1
-    )
+    items = agenda.listing(tx, statuses=[agenda.Status.RUNNING], kinds=turns.KINDS, lane=session.key, limit=1)
     for item in items:
         turn = turns.get(tx, str(item.payload["turnId"]))
         if turn.session_id == session.id:
@@ -139,9 +137,7 @@ def _may_touch(turn: Turn, terms: Terms) -> bool:
 
 def _waiting_turn(tx: Tx, session: Session, terms: Terms) -> Turn | None:
     """The turn that waits to begin and would be run on the same terms: what comes meanwhile joins it."""
-    items = agenda.listing(
-        tx, statuses=[agenda.Status.QUEUED], kinds=[turns.KIND], lane=session.key, limit=50
-    )
+    items = agenda.listing(tx, statuses=[agenda.Status.QUEUED], kinds=turns.KINDS, lane=session.key, limit=50)
     for item in reversed(items):
         turn = turns.get(tx, str(item.payload["turnId"]))
         same = turn.session_id == session.id and (turn.meta or {}).get(ASK) == terms.json()

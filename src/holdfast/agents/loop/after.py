@@ -39,22 +39,23 @@ class AfterWork:
                 session,
                 calling.built,
                 reported_input_tokens=calling.last.usage.input or None,
-                is_heartbeat=terms.occasion is Occasion.HEARTBEAT,
+                is_heartbeat=terms.occasion in (Occasion.HEARTBEAT, Occasion.HEARTBEAT_LIGHT),
             )
-            await self._parts.threads(self._schedule, turn, terms, verdict)
+            flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH
+            if flush or verdict.compaction_due:
+                await self._parts.threads(self._schedule, turn, terms, verdict, flush)
         except HoldfastError:
             log.exception("the work after turn %s failed", turn.id)
 
-    def _schedule(self, turn: Turn, terms: Terms, verdict: AfterTurn) -> None:
-        flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH
-        if not flush and not verdict.compaction_due:
-            return
+    def _schedule(self, turn: Turn, terms: Terms, verdict: AfterTurn, flush: bool) -> None:
         with self._parts.store.write() as tx:
             session = sessions.get(tx, turn.session_id)
             if flush:
                 mark_flushed(tx, session)
                 finishing.accept_flush(tx, session, turn, self._flush_terms(terms, int(tx.now)))
             if verdict.compaction_due:
+                for hook in self._parts.hooks:
+                    hook.before_compaction(tx, turn, session, terms)
                 facts = {"window": verdict.pressure.window, "used": verdict.pressure.used}
                 agenda.enqueue(
                     tx,

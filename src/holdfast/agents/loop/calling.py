@@ -90,7 +90,7 @@ class Calling:
         tools = (*(tool for tool in own if tool.name not in terms.lent), *terms.tools)
         request = self.plan.request(about, self.number, tools, pending)
         self.built = built = await self._parts.context().build(request)
-        if self._parts.debug is not None:
+        if self._parts.debug is not None and self._parts.debug.takes_requests:
             await self._parts.threads(self._parts.debug.request, built)
         return ModelRequest(
             messages=built.messages,

@@ -69,8 +69,15 @@ class TurnHook:
     def failed(self, tx: Tx, end: TurnEnd) -> None:
         """The turn ended without a reply, for good: failed, cancelled, or interrupted and not tried again."""
 
+    def before_compaction(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        """A compaction that nobody asked for is put on the agenda next, due when the turn was."""
+
     def compacted(self, tx: Tx, session: Session) -> None:
         """The session's history was summarised."""
+
+    def stopped(self, tx: Tx, session: Session) -> int:
+        """Someone stopped all that a session does; how much more that stopped here."""
+        return 0
 
     def reset(self, tx: Tx, left: Session) -> None:
         """Someone began a new session under the key of this one, by `/new` or `/reset`."""

@@ -52,6 +52,7 @@ _STOPS: Final = {"stop": "stop", "tool_calls": "toolUse", "length": "length", "r
 class Journal:
     """The written side of one attempt. `messages` are the turn's own so far, as the log has them.
 
+    A `deaf` one leaves notes for the next turn: what is written in silence is not the place to act on them.
     `spent` is what all attempts together have used; it is kept with every write, so that costs add up.
     """
 
@@ -64,6 +65,7 @@ class Journal:
     said_id: str | None = None
     handed: tuple[ToolCall, ...] = ()
     spent: Usage = field(default_factory=Usage)
+    deaf: bool = False
     _known: set[str] = field(default_factory=set)
     _shown: set[str] = field(default_factory=set)
 
@@ -165,7 +167,7 @@ class Journal:
         self.messages += [m for entry in found if (m := message_of(entry)) is not None]
 
     def _told(self, tx: Tx) -> list[Entry]:
-        waiting = notes.waiting(tx, self.session.key)
+        waiting = [] if self.deaf else notes.waiting(tx, self.session.key)
         drafts = [self._own(note_draft(note)) for note in waiting]
         written = turns.add(tx, self.turn, drafts)[1] if drafts else []
         notes.take(tx, [note.id for note in waiting], self.turn.id)

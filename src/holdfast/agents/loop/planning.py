@@ -15,6 +15,7 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.agents.policy import Policy, policy_of
 from holdfast.agents.skills import Skill
+from holdfast.agents.tools.board_reach import sees_board
 from holdfast.agents.tools.types import Caller
 from holdfast.board.context import ContextAsk
 from holdfast.board.context_sight import Sight
@@ -204,6 +205,10 @@ async def _continuity(
     board = parts.board
 
     def build() -> str:
+        chat_type = Chat.of(session.key, session.chat_type).chat_type
+        with parts.store.read() as tx:
+            if not sees_board(tx, session.key, owner=terms.owner, chat_type=chat_type):
+                return ""
         ask = ContextAsk(
             q=_question(parts, turn, terms),
             sight=Sight(session_key=session.key),

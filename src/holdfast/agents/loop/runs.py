@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from holdfast.agents.commands import Commands, standard_commands
@@ -44,6 +45,7 @@ class Runs:
     def register(self, runner: Runner) -> None:
         """Have this runner run turns and what follows from them."""
         runner.register(turns.KIND, self.kind())
+        runner.register(turns.SUBAGENT, self.loop.subagent_kind())
         runner.register(after.KIND, self.loop.after_kind())
         self._runner = runner
 
@@ -100,7 +102,12 @@ class Runs:
         items = await self.parts.threads(self._live_items, session.key)
         for item in items:
             await self._stop_item(item.id, "stopped")
-        return len(items)
+        return len(items) + await self.parts.threads(
+            self.parts.store.run, partial(self._stop_others, session)
+        )
+
+    def _stop_others(self, session: Session, tx: Tx) -> int:
+        return sum(hook.stopped(tx, session) for hook in self.parts.hooks)
 
     async def subscribe(self, run_id: str) -> AsyncGenerator[RunEvent]:
         """What a run has said so far, then what it says, to its end; one elsewhere tells the end alone."""
@@ -159,7 +166,7 @@ class Runs:
 
     def _live_items(self, session_key: str) -> list[agenda.Item]:
         with self.parts.store.read() as tx:
-            return agenda.listing(tx, kinds=[turns.KIND], lane=session_key)
+            return agenda.listing(tx, kinds=turns.KINDS, lane=session_key)
 
     def _turn(self, run_id: str) -> turns.Turn:
         with self.parts.store.read() as tx:

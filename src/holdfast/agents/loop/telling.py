@@ -79,8 +79,8 @@ class Teller:
     def write_steps(self) -> None:
         """Blocks."""
         steps, self._steps = self._steps, []
-        for step in steps if self._debug is not None else ():
-            self._debug.trajectory(self._session_id, step)  # type: ignore[union-attr]
+        if self._debug is not None:
+            self._debug.trajectory(self._session_id, *steps)
 
     def _say(self, stream: StreamName, data: dict[str, Any], *, passing: bool = False) -> None:
         event = self._hub.emit(self._run_id, stream, data, passing=passing)

@@ -46,9 +46,16 @@ class TurnLoop:
     def kind(self) -> agenda.Kind:
         return agenda.Kind(self.run, limit=self._most, on_interrupt=self.cut_off)
 
+    def subagent_kind(self) -> agenda.Kind:
+        """Turns of spawned sessions, in places of their own."""
+        return agenda.Kind(self.run, limit=self._most_children, on_interrupt=self.cut_off)
+
     def _most(self) -> int:
         """How many turns run at once, as the config says now."""
         return self._parts.config().agents.defaults.max_concurrent
+
+    def _most_children(self) -> int:
+        return self._parts.config().agents.defaults.subagents.max_concurrent
 
     def cut_off(self, tx: Tx, item: agenda.Item) -> None:
         """An attempt ended by no doing of its own, or a turn was cancelled before it ran."""
@@ -121,6 +128,7 @@ class _Attempt:
             journal = Journal.begin(tx, turn, self.terms.agent_id, lambda: config().board)
             for hook in self._parts.hooks:
                 hook.begun(tx, journal.turn, journal.session, self.terms)
+            journal.deaf = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
             return journal
 

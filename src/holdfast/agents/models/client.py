@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +30,8 @@ from holdfast.agents.models.wire import (
     to_parts,
     usage_of,
 )
-from holdfast.context import AssistantMessage, SystemMessage
+from holdfast.context import AssistantMessage, SystemMessage, ToolSpec
+from holdfast.context.kept import Kept
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as Their
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.tools import ToolDefinition
 
 _ECHOING: Final = frozenset(("anthropic-messages", "google-generative-ai", "openai-responses"))
 
@@ -175,14 +177,22 @@ def _delta(event: Any) -> ModelEvent | None:
 def _parameters(request: ModelRequest, theirs: Their) -> ModelRequestParameters:
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
-    from pydantic_ai.tools import ToolDefinition
 
-    tools = [
-        ToolDefinition(name=t.name, description=t.description, parameters_json_schema=dict(t.parameters))
-        for t in sorted(request.tools, key=lambda tool: tool.name)
-    ]
+    tools = [_definition((tool,)) for tool in sorted(request.tools, key=lambda tool: tool.name)]
     schema = request.output_schema
     if schema is None or not theirs.profile.get("supports_json_schema_output"):
         return ModelRequestParameters(function_tools=tools)
     wanted = OutputObjectDefinition(json_schema=dict(schema), name="answer")
     return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)
+
+
+def _defined(tools: Sequence[ToolSpec]) -> ToolDefinition:
+    from pydantic_ai.tools import ToolDefinition
+
+    (tool,) = tools
+    return ToolDefinition(
+        name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters)
+    )
+
+
+_definition: Kept[ToolSpec, ToolDefinition] = Kept(_defined)

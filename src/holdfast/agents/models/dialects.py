@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agents.models.catalogue import Resolved
 from holdfast.agents.models.credentials import Credential
 from holdfast.agents.models.pool import Pool, revealed, timeout, trusted
 from holdfast.agents.models.types import ModelFailure
+from holdfast.context.kept import Kept
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from pydantic_ai.models import Model as Their
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.tools import ToolDefinition
 
 OAUTH_BETA: Final = "oauth-2025-04-20"
 _NO_KEY: Final = "none"
@@ -56,8 +60,29 @@ def their_model(
         tuple(endpoint.headers.items()),
         endpoint.bearer,
     )
-    found: Their = pool.built(name, lambda: _build(resolved, credential, pool, env))
+    found: Their = pool.built(name, lambda: _spare_the_schemas(_build(resolved, credential, pool, env)))
     return found
+
+
+def _spare_the_schemas(model: Their) -> Their:
+    """Have each tool's schema made fit for the model once. The library copies and walks all of them for
+    every call, which with two dozen tools took longer than the call itself."""
+    from pydantic_ai.models import ModelRequestParameters
+
+    customise = model.customize_request_parameters
+
+    def fitted(tools: Sequence[ToolDefinition]) -> ToolDefinition:
+        return customise(ModelRequestParameters(function_tools=list(tools))).function_tools[0]
+
+    known: Kept[ToolDefinition, ToolDefinition] = Kept(fitted)
+
+    def customised(model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
+        tools = model_request_parameters.function_tools
+        rest = customise(replace(model_request_parameters, function_tools=[]))
+        return replace(rest, function_tools=[known((tool,)) for tool in tools])
+
+    model.customize_request_parameters = customised  # type: ignore[method-assign]
+    return model
 
 
 def _build(resolved: Resolved, credential: Credential | None, pool: Pool, env: Mapping[str, str]) -> Their:

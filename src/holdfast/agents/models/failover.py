@@ -106,7 +106,7 @@ class Models:
         """
         call = Answering(self, self._pace, build, agent_id, on_event, session_key)
         last: ModelFailure | None = None
-        for ref in sorted(refs, key=lambda one: self._rests(one, agent_id)):
+        for ref in self._ordered(refs, agent_id):
             try:
                 return await call.model(ref)
             except Exhausted as gone:
@@ -161,6 +161,9 @@ class Models:
     def _awake(self, found: Sequence[Credential]) -> list[Credential]:
         now = self._clock.now()
         return [c for c in found if not (self.credentials.rest(c.id).resting(now) or c.expired(now))]
+
+    def _ordered(self, refs: Sequence[ModelRef], agent_id: str) -> Sequence[ModelRef]:
+        return refs if len(refs) == 1 else sorted(refs, key=lambda ref: self._rests(ref, agent_id))
 
     def _rests(self, ref: ModelRef, agent_id: str) -> bool:
         """Whether every credential of a model rests; such a model is asked when nothing else is left."""

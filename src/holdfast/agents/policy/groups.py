@@ -22,6 +22,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "sessions_send",
         "sessions_spawn",
         "session_status",
+        "subagents",
     ),
     "group:ui": ("ui_notify", "ui_prompt", "ui_confirm"),
     "group:automation": ("cron_create", "webhook_create"),
@@ -52,7 +53,12 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
 
 CATALOGUE: Final = frozenset(name for names in GROUPS.values() for name in names)
 HIGH_RISK: Final = frozenset(GROUPS["group:runtime"])
-LOST_BY_SUBAGENTS: Final = ("sessions_list", "sessions_history", "sessions_send", "sessions_spawn")
+LOST_BY_SUBAGENTS: Final = frozenset(
+    (*GROUPS["group:automation"], *GROUPS["group:messaging"], "sessions_send", "gateway", "agents_list")
+)
+LOST_BY_LEAVES: Final = frozenset(
+    ("sessions_list", "sessions_history", "sessions_spawn", "subagents", "continue_delegate")
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from holdfast.agents.policy.groups import CATALOGUE, HIGH_RISK, LOST_BY_SUBAGENTS, expand, profile_tools
+from holdfast.agents.policy.groups import (
+    CATALOGUE,
+    HIGH_RISK,
+    LOST_BY_LEAVES,
+    LOST_BY_SUBAGENTS,
+    expand,
+    profile_tools,
+)
 
 Layer = Literal["profile", "allow", "deny", "owner", "provider", "elevated", "session"]
 LAYERS: Final[tuple[Layer, ...]] = ("profile", "allow", "deny", "owner", "provider", "elevated", "session")
@@ -253,9 +260,10 @@ def _elevated(look: _Look) -> Said:
 
 def _session(look: _Look) -> Said:
     if look.situation.subagent:
-        lost = set(LOST_BY_SUBAGENTS) - ({"sessions_spawn"} if look.situation.may_spawn else set())
-        if look.tool in lost:
-            return False, "a subagent has no session tools"
+        if look.tool in LOST_BY_SUBAGENTS:
+            return False, "a subagent speaks to nobody but who sent it, and plans nothing for later"
+        if look.tool in LOST_BY_LEAVES and not look.situation.may_spawn:
+            return False, "a subagent that may not spawn has no session tools"
     subagents = look.policy.subagents if look.situation.subagent else ()
     sandbox = look.policy.sandbox if look.situation.sandboxed else ()
     for rules in (*subagents, *sandbox):

@@ -12,12 +12,13 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.skills import SkillRoom
+from holdfast.agents.tools.board_reach import sees_board
 from holdfast.agents.tools.opening import opened
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
-from holdfast.errors import InvalidInput, NotFound, TooLarge
+from holdfast.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from holdfast.log import Store, Threads
 from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
@@ -40,11 +41,25 @@ def memory_adapters(memory: Callable[[], MemoryService], threads: Threads) -> li
 
 def board_adapters(board: Callable[[], Board], threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
-        return lambda caller, given: board_tools.call(
-            board(), name, given, board_tools.Caller(caller.agent_id, caller.session.key)
-        )
+        return lambda caller, given: board_tools.call(_seen(board(), caller), name, given, _who(caller))
 
     return [_adapter(name, model, call(name), threads) for name, model in board_tools.INPUTS.items()]
+
+
+def _who(caller: Caller) -> board_tools.Caller:
+    return board_tools.Caller(caller.agent_id, caller.session.key)
+
+
+def _seen(board: Board, caller: Caller) -> Board:
+    with board.store.read() as tx:
+        key, chat_type = caller.session.key, caller.chat.chat_type
+        if not sees_board(tx, key, owner=caller.owner, chat_type=chat_type):
+            raise Forbidden(
+                "this conversation is in no space of the board",
+                code="no_space",
+                hint="Whoever owns the board can give it one.",
+            )
+    return board
 
 
 def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:

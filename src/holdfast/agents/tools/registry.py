@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.agents.approvals import audit
-from holdfast.agents.policy import Policy, allowed, decide, policy_of
+from holdfast.agents.policy import Policy, Situation, allowed, decide, policy_of
 from holdfast.agents.tools import loops
 from holdfast.agents.tools.arguments import checked
 from holdfast.agents.tools.caps import Cut, cap_of, shortened
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 8
 MOST_TURNS: Final = 1_000
+MOST_SITUATIONS: Final = 1_000
 _SHOWN: Final = 2_000
 _MASKED: Final = 4 * _SHOWN
 _ENDLESS: Final = re.compile(r"[\w+.-]{300,}")
@@ -48,6 +49,7 @@ class Toolbox:
         self._redact = redact or redactor()
         self._tools: dict[str, Tool[Any]] = {}
         self._specs: dict[str, ToolSpec] = {}
+        self._weighed: dict[Situation, _Allowed] = {}
         self._histories: OrderedDict[str, loops.History] = OrderedDict()
 
     def register(self, tool: Tool[Any]) -> None:
@@ -199,8 +201,18 @@ class Toolbox:
 
     def _offered_names(self, caller: Caller, policy: Policy | None) -> tuple[str, ...]:
         policy = policy or policy_of(caller.config, caller.agent_id)
-        may = allowed(policy, situation_of(caller), self.names)
+        may = self._allowed(policy, situation_of(caller))
         return tuple(name for name in may if self._tools[name].offered(caller))
+
+    def _allowed(self, policy: Policy, situation: Situation) -> tuple[str, ...]:
+        """What policy allows in a situation; weighed again only when the policy or the tools changed."""
+        kept = self._weighed.get(situation)
+        if kept is None or kept.policy != policy or kept.count != len(self._tools):
+            if len(self._weighed) >= MOST_SITUATIONS:
+                self._weighed.clear()
+            may = allowed(policy, situation, self.names)
+            kept = self._weighed[situation] = _Allowed(policy, len(self._tools), may)
+        return kept.names
 
     async def _bounded(self, caller: Caller, call: ToolCall, output: ToolOutput) -> str:
         """The text as the model may have it: markers defused, of bounded length, the rest kept aside.
@@ -239,6 +251,15 @@ class Toolbox:
         while len(self._histories) > MOST_TURNS:
             self._histories.popitem(last=False)
         return history
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What a policy allowed in one situation, of so many tools."""
+
+    policy: Policy
+    count: int
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Here:
         from holdfast.log import agenda, turns
 
         with self._hold.store.read() as tx:
-            items = agenda.listing(tx, kinds=[turns.KIND], lane=session_key)
+            items = agenda.listing(tx, kinds=turns.KINDS, lane=session_key)
         return [str(item.payload["turnId"]) for item in items]
 
     def _approval(self, id_: str) -> Approval:

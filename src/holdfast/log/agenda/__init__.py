@@ -20,7 +20,6 @@ from holdfast.log.agenda.state import (
 from holdfast.log.agenda.store import (
     MAX_WAITING,
     SIGNAL,
-    any_due,
     apply,
     cancel,
     cancel_lane,
@@ -57,7 +56,6 @@ __all__ = [
     "Retry",
     "Runner",
     "Status",
-    "any_due",
     "apply",
     "cancel",
     "cancel_lane",

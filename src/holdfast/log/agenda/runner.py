@@ -72,15 +72,20 @@ Handler = Callable[[Job], Awaitable[None]]
 class Kind:
     """How items of one kind are run.
 
+    `limit` is how many run at once, read anew each time where it is a callable.
     `on_interrupt` writes, in the same transaction, that an attempt was cut off, failed or was cancelled.
     `held` says how many may begin now at most, for work that gives way to what somebody waits for.
     """
 
     handler: Handler
-    limit: int = 4
+    limit: int | Callable[[], int] = 4
     retry: Retry = field(default_factory=Retry)
     on_interrupt: Callable[[Tx, Item], None] | None = None
     held: Callable[[], int] | None = None
+
+    @property
+    def most(self) -> int:
+        return self.limit if isinstance(self.limit, int) else self.limit()
 
 
 class Runner:
@@ -201,7 +206,7 @@ class Runner:
 
     def _until_let_go(self) -> float:
         """Whoever is held back is looked after soon: nothing rings a bell when the rush is over."""
-        held = any(kind.held is not None and kind.held() < kind.limit for kind in self._kinds.values())
+        held = any(kind.held is not None and kind.held() < kind.most for kind in self._kinds.values())
         return _HELD_SECONDS if held else self._idle
 
     def _crowded(self, free: Mapping[str, int], claimed: Sequence[Item]) -> bool:
@@ -217,11 +222,18 @@ class Runner:
         self._jobs[item.id] = (job, task)
 
         def gone(_: asyncio.Task[None]) -> None:
+            full = self._full(item.kind)
             if self._jobs.get(item.id) == (job, task):
                 del self._jobs[item.id]
-            self._wake.set()
+            if full:
+                self._wake.set()
 
         task.add_done_callback(gone)
+
+    def _full(self, name: str) -> bool:
+        """Whether the end of one job makes room for another; that its lane is free was told by its commit."""
+        same = sum(job.item.kind == name for job, _ in self._jobs.values())
+        return len(self._jobs) >= self._max or same >= self._kinds[name].most
 
     def _pause(self, due: int | None) -> float:
         if due is None:
@@ -232,7 +244,7 @@ class Runner:
         used = Counter(job.item.kind for job, _ in self._jobs.values())
         left = self._max - len(self._jobs)
         return {
-            name: max(0, min(kind.limit - used[name], left, agenda.MAX_CLAIM, *_let(kind)))
+            name: max(0, min(kind.most - used[name], left, agenda.MAX_CLAIM, *_let(kind)))
             for name, kind in self._kinds.items()
         }
 
@@ -242,15 +254,17 @@ class Runner:
         What is due but was not claimed needs no time: its lane or its kind is busy, and the end of that
         rings the bell.
         """
-        if most <= 0:
+        room = [kind for kind, places in free.items() if places > 0]
+        if most <= 0 or not room:
             return [], None
         with self._store.read() as tx:
-            if not agenda.any_due(tx, free):
-                return [], agenda.next_due(tx, free, after=tx.now)
+            soonest = agenda.next_due(tx, room)
+            if soonest is None or soonest > tx.now:
+                return [], soonest
 
         def take(tx: Tx) -> tuple[list[Item], int | None]:
             claimed = agenda.claim(tx, free, owner=self.owner, lease_ms=self._lease_ms, most=most)
-            return claimed, agenda.next_due(tx, free, after=tx.now)
+            return claimed, agenda.next_due(tx, room, after=tx.now)
 
         return self._store.run(take, ordered=False)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -29,6 +30,7 @@ from holdfast.log.agenda.state import (
     Status,
     transition,
 )
+from holdfast.log.statements import Row, Statement, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import agenda as table
 from holdfast.text import clean_json, clean_text
@@ -81,7 +83,7 @@ def enqueue(
         updated_at=tx.now,
     )
     insert = _INSERT_POSTGRES if tx.postgres else _INSERT
-    if tx.conn.execute(insert, _values(item)).scalar() is None:
+    if insert.first(tx, **_values(item)) is None:
         return _brought_forward(tx, _live_by_key(tx, key or "") or item, due)
     tx.wake(SIGNAL)
     return item
@@ -95,8 +97,8 @@ def get(tx: Tx, id_: str) -> Item:
 
 
 def find(tx: Tx, id_: str) -> Item | None:
-    row = tx.conn.execute(_BY_ID, {"id": id_}).mappings().first()
-    return None if row is None else _item(row)
+    row = _BY_ID.first(tx, id=id_)
+    return None if row is None else _read(row)
 
 
 def listing(
@@ -108,21 +110,15 @@ def listing(
     limit: int = 100,
 ) -> list[Item]:
     """What is due next comes first."""
-    query = sa.select(table).where(table.c.status.in_(sorted(statuses)))
-    if kinds is not None:
-        query = query.where(table.c.kind.in_(sorted(kinds)))
-    if lane is not None:
-        query = query.where(table.c.lane == lane)
-    query = query.order_by(table.c.due_at, table.c.id).limit(max(1, min(limit, MAX_PAGE)))
-    return [_item(row) for row in tx.conn.execute(query).mappings()]
+    query = _listing(tuple(sorted(statuses)), kinds=kinds is not None, lane=lane is not None)
+    rows = query.rows(tx, kinds=sorted(kinds or ()), lane=lane, most=max(1, min(limit, MAX_PAGE)))
+    return [_read(row) for row in rows]
 
 
 def apply(tx: Tx, item: Item, event: Event) -> Item:
     """Make the transition durable; `IllegalTransition` if the item has moved on since it was read."""
     after = transition(item, event, tx.now)
-    values = _values(after)
-    changed = tx.conn.execute(_UPDATE, values | {"id_": item.id, "expected": item.revision})
-    if changed.rowcount != 1:
+    if _UPDATE.run(tx, **_values(after), id_=item.id, expected=item.revision) != 1:
         raise IllegalTransition(f"agenda item {item.id} was changed by someone else")
     if after.status is not Status.RUNNING:
         tx.wake(SIGNAL)
@@ -142,12 +138,12 @@ def settle(tx: Tx, item: Item, event: Event) -> Item:
 
 def renew(tx: Tx, items: Collection[Item], *, owner: str, lease_ms: int) -> list[Item]:
     """Renew those of the items that this owner still holds by the same claim; the others are left out."""
-    query = _BY_IDS.with_for_update() if tx.postgres else _BY_IDS
-    rows = tx.conn.execute(query, {"ids": [item.id for item in items]}).mappings()
+    query = _BY_IDS_LOCKED if tx.postgres else _BY_IDS
+    rows = query.rows(tx, ids=[item.id for item in items])
     claims = {item.id: item.attempts for item in items}
     held = [
         item
-        for item in map(_item, rows)
+        for item in map(_read, rows)
         if item.status is Status.RUNNING and item.owner == owner and item.attempts == claims[item.id]
     ]
     renewed = [transition(item, Renew(owner, tx.now + lease_ms), tx.now) for item in held]
@@ -164,9 +160,8 @@ def claim(
         return []
     query = _HEADS_POSTGRES if tx.postgres else _HEADS
     most = min(most, sum(room.values()), MAX_CLAIM)
-    rows = tx.conn.execute(query, {"now": tx.now, "kinds": sorted(room), "most": most}).mappings()
     wanted: list[Item] = []
-    for item in map(_item, rows):
+    for item in map(_read, query.rows(tx, now=tx.now, kinds=sorted(room), most=most)):
         if room[item.kind] > 0:
             room[item.kind] -= 1
             wanted.append(transition(item, Claim(owner, tx.now + lease_ms), tx.now))
@@ -179,13 +174,8 @@ def claim(
 
 def next_due(tx: Tx, kinds: Collection[str], *, after: int = -1) -> int | None:
     """When the next queued item of these kinds falls due after a moment, whether or not its lane is free."""
-    return tx.conn.execute(_NEXT_DUE, {"kinds": sorted(kinds), "after": after}).scalar()
-
-
-def any_due(tx: Tx, kinds: Mapping[str, int]) -> bool:
-    """Whether something of these kinds is due, whether or not its lane is free; needs no right to write."""
-    room = sorted(kind for kind, free in kinds.items() if free > 0)
-    return bool(room) and tx.conn.execute(_ANY_DUE, {"kinds": room, "now": tx.now}).first() is not None
+    row = _NEXT_DUE.first(tx, kinds=sorted(kinds), after=after)
+    return None if row is None else row[0]
 
 
 def expire(
@@ -196,12 +186,9 @@ def expire(
     limit: int = MAX_PAGE,
 ) -> list[Item]:
     """Take back what nobody works on any more: leases that ran out, and owners known to be dead."""
-    query = sa.select(table).where(table.c.status == _RUNNING)
-    query = query.order_by(table.c.lease_until).limit(limit)
-    if tx.postgres:
-        query = query.with_for_update(skip_locked=True)
+    query = _HELD_LOCKED if tx.postgres else _HELD
     back: list[Item] = []
-    for item in [_item(row) for row in tx.conn.execute(query).mappings()]:
+    for item in map(_read, query.rows(tx, most=limit)):
         gone = item.owner is not None and dead(item.owner)
         if gone or (item.lease_until or 0) <= tx.now:
             retry = (retries or {}).get(item.kind, Retry())
@@ -225,9 +212,8 @@ def cancel_lane(tx: Tx, lane: str, *, kinds: Collection[str], reason: str) -> in
 
 def _locked(tx: Tx, id_: str) -> Item:
     """An item as it is now and, until the end of the transaction, stays for everyone else."""
-    query = _BY_ID.with_for_update() if tx.postgres else _BY_ID
-    row = tx.conn.execute(query, {"id": id_}).mappings().first()
-    return get(tx, id_) if row is None else _item(row)
+    row = (_BY_ID_LOCKED if tx.postgres else _BY_ID).first(tx, id=id_)
+    return get(tx, id_) if row is None else _read(row)
 
 
 def _try_write(tx: Tx, items: Sequence[Item]) -> bool:
@@ -245,8 +231,8 @@ def _try_write(tx: Tx, items: Sequence[Item]) -> bool:
 
 def _write_all(tx: Tx, items: Sequence[Item]) -> None:
     """Write items that were read, and on PostgreSQL locked, in this transaction."""
-    if items:
-        tx.conn.execute(_UPDATE, [_values(i) | {"id_": i.id, "expected": i.revision - 1} for i in items])
+    for item in items:
+        _UPDATE.run(tx, **_values(item), id_=item.id, expected=item.revision - 1)
 
 
 def is_live(tx: Tx, key: str) -> bool:
@@ -260,8 +246,8 @@ _IS_LIVE: Final = "SELECT 1 FROM agenda WHERE key = ? AND status IN ('queued', '
 
 
 def _live_by_key(tx: Tx, key: str) -> Item | None:
-    row = tx.conn.execute(_LIVE_KEY, {"key": key}).mappings().first()
-    return None if row is None else _item(row)
+    row = _LIVE_KEY.first(tx, key=key)
+    return None if row is None else _read(row)
 
 
 def _brought_forward(tx: Tx, item: Item, due: int) -> Item:
@@ -273,8 +259,7 @@ def _brought_forward(tx: Tx, item: Item, due: int) -> Item:
 def _check_room(tx: Tx, lane: str | None, most: int) -> None:
     if lane is None:
         return
-    waiting = sa.select(sa.literal(1)).where(table.c.lane == lane, table.c.status == _QUEUED)
-    if tx.conn.execute(waiting.offset(most - 1).limit(1)).first() is not None:
+    if _WAITING.first(tx, lane=lane, before=most - 1) is not None:
         raise Busy(
             f"{most} items wait in this lane already",
             code="queue_full",
@@ -287,24 +272,31 @@ _NAMES = tuple(f.name for f in fields(Item))
 
 def _values(item: Item) -> dict[str, Any]:
     values = {name: getattr(item, name) for name in _NAMES}
+    values["status"] = item.status.value
     if item.error is not None:
         values["error"] = clean_text(item.error)[:4000]
     return values
 
 
-def _item(row: Mapping[Any, Any]) -> Item:
-    values = dict(row)
+def _read(row: Row) -> Item:
+    values = dict(zip(_COLUMN_NAMES, row, strict=True))
     values["status"] = Status(values["status"])
     return Item(**values)
 
 
+_COLUMN_NAMES = tuple(table.c.keys())
+_ALL = sa.select(table)
+_ID = table.c.id == sa.bindparam("id")
+_MOST: sa.BindParameter[int] = sa.bindparam("most")
+_NOW_DUE = (
+    table.c.status == _QUEUED,
+    table.c.due_at <= sa.bindparam("now"),
+    among(table.c.kind, "kinds"),
+)
 _other = table.alias("other")
-_HEADS = (
-    sa.select(table)
-    .where(
-        table.c.status == _QUEUED,
-        table.c.due_at <= sa.bindparam("now"),
-        table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+_HEAD_ROWS = (
+    _ALL.where(
+        *_NOW_DUE,
         ~sa.exists().where(_other.c.lane == table.c.lane, _other.c.status == _RUNNING),
         ~sa.exists().where(
             _other.c.lane == table.c.lane,
@@ -313,38 +305,52 @@ _HEADS = (
         ),
     )
     .order_by(table.c.due_at, table.c.id)
-    .limit(sa.bindparam("most"))
+    .limit(_MOST)
 )
-_HEADS_POSTGRES = _HEADS.with_for_update(skip_locked=True, of=table)
-_INSERT = sa.insert(table).returning(table.c.id)
-_INSERT_POSTGRES = (
+_HEADS = Statement(_HEAD_ROWS)
+_HEADS_POSTGRES = Statement(_HEAD_ROWS.with_for_update(skip_locked=True, of=table))
+_INSERT = Statement(sa.insert(table).returning(table.c.id))
+_INSERT_POSTGRES = Statement(
     postgresql.insert(table)
     .on_conflict_do_nothing(
         index_elements=["key"], index_where=sa.text("key IS NOT NULL AND status IN ('queued', 'running')")
     )
     .returning(table.c.id)
 )
-_BY_ID = sa.select(table).where(table.c.id == sa.bindparam("id"))
-_BY_IDS = sa.select(table).where(table.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(table.c.id)
-_LIVE_KEY = sa.select(table).where(
-    table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])
-)
-_NEXT_DUE = sa.select(sa.func.min(table.c.due_at)).where(
-    table.c.status == _QUEUED,
-    table.c.due_at > sa.bindparam("after"),
-    table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
-)
-_ANY_DUE = (
-    sa.select(sa.literal(1))
-    .where(
+_BY_ID = Statement(_ALL.where(_ID))
+_BY_ID_LOCKED = Statement(_ALL.where(_ID).with_for_update())
+_THESE = _ALL.where(among(table.c.id, "ids")).order_by(table.c.id)
+_BY_IDS = Statement(_THESE)
+_BY_IDS_LOCKED = Statement(_THESE.with_for_update())
+_HELD_ROWS = _ALL.where(table.c.status == _RUNNING).order_by(table.c.lease_until).limit(_MOST)
+_HELD = Statement(_HELD_ROWS)
+_HELD_LOCKED = Statement(_HELD_ROWS.with_for_update(skip_locked=True))
+_LIVE_KEY = Statement(_ALL.where(table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])))
+_NEXT_DUE = Statement(
+    sa.select(sa.func.min(table.c.due_at)).where(
         table.c.status == _QUEUED,
-        table.c.due_at <= sa.bindparam("now"),
-        table.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+        table.c.due_at > sa.bindparam("after"),
+        among(table.c.kind, "kinds"),
     )
+)
+_WAITING = Statement(
+    sa.select(sa.literal_column("1"))
+    .where(table.c.lane == sa.bindparam("lane"), table.c.status == _QUEUED)
+    .offset(sa.bindparam("before"))
     .limit(1)
 )
-_UPDATE = (
+_UPDATE = Statement(
     sa.update(table)
     .where(table.c.id == sa.bindparam("id_"), table.c.revision == sa.bindparam("expected"))
     .values({name: sa.bindparam(name) for name in _NAMES if name not in ("id", "created_at")})
 )
+
+
+@cache
+def _listing(statuses: tuple[Status, ...], *, kinds: bool, lane: bool) -> Statement:
+    """Each status by itself and with its lane, so that the partial index of that status can be used."""
+    own = (table.c.lane == sa.bindparam("lane"),) if lane else ()
+    parts = [sa.and_(table.c.status == sa.literal_column(f"'{status}'"), *own) for status in statuses]
+    query = _ALL.where(sa.or_(sa.false(), *parts))
+    query = query.where(among(table.c.kind, "kinds")) if kinds else query
+    return Statement(query.order_by(table.c.due_at, table.c.id).limit(_MOST))

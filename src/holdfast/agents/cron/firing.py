@@ -1,0 +1,120 @@
+"""Running standing tasks when they are due: the turn, the next time and the end of this wait are one
+transaction. What fell due while nobody was there runs once, however often it was missed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.agents.cron import tasks
+from holdfast.agents.cron.tasks import Task
+from holdfast.agents.heartbeat.surfaces import place
+from holdfast.agents.loop.asks import Accepted, Ask
+from holdfast.config import Config
+from holdfast.context import Trust
+from holdfast.errors import HoldfastError
+from holdfast.log import Store, Threads, Tx, agenda, sessions, turns
+
+log = logging.getLogger(__name__)
+
+TRIGGER: Final = "cron"
+RETRY_MS: Final = 15_000
+
+Accept = Callable[[Tx, Ask], Accepted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The config is asked for every time anew."""
+
+    store: Store
+    threads: Threads
+    config: Callable[[], Config]
+
+
+class Firer:
+    """Handles the agenda's `cron` items; each enabled task has one."""
+
+    def __init__(self, parts: Parts, accept: Accept) -> None:
+        self._parts = parts
+        self._accept = accept
+
+    def kind(self) -> agenda.Kind:
+        return agenda.Kind(self.handle, limit=2)
+
+    async def handle(self, job: agenda.Job) -> None:
+        await self._parts.threads(self._parts.store.run, lambda tx: self._fire(tx, job))
+
+    def _fire(self, tx: Tx, job: agenda.Job) -> None:
+        task = tasks.find(tx, str(job.item.payload["taskId"]), lock=True)
+        forced = job.item.payload.get("forced") is True
+        if task is None or not (forced or (task.enabled and self._parts.config().cron.enabled)):
+            job.settle(tx)
+            return
+        if not forced and task.next_due is not None and task.next_due > tx.now:
+            job.settle(tx)
+            tasks.plan(tx, task)
+            return
+        if _under_way(tx, task):
+            self._go_on(tx, job, task, last_error="a run was left out: the one before it was not over")
+        elif self._full(tx):
+            assert job.item.owner is not None
+            job.settle(tx, agenda.Postpone(job.item.owner, tx.now + RETRY_MS, "other tasks run"))
+        else:
+            self._run(tx, job, task)
+
+    def _run(self, tx: Tx, job: agenda.Job, task: Task) -> None:
+        try:
+            accepted = self._accept(tx, self._ask(tx, job, task))
+        except HoldfastError as error:
+            log.warning("standing task %s cannot run: %s", task.id, error.message)
+            self._go_on(
+                tx, job, task, last_status="failed", last_error=error.message, failures=task.failures + 1
+            )
+            return
+        ran = {"last_run": tx.now, "turn_id": accepted.run_id, "runs": task.runs + 1}
+        self._go_on(tx, job, task, last_status="running", last_error=None, **ran)
+
+    def _ask(self, tx: Tx, job: agenda.Job, task: Task) -> Ask:
+        made_by = task.created_by
+        session = sessions.active(tx, task.session_key)
+        if task.session == "isolated" and session is not None and session.turn_count:
+            sessions.reset(tx, session, cause=TRIGGER)
+        spoken_in = str(made_by.get("sessionKey") or f"agent:{task.agent_id}:main")
+        return Ask(
+            text=f"[cron:{task.name}] {task.prompt}",
+            session_key=task.session_key,
+            agent_id=task.agent_id,
+            model=task.model,
+            timeout_seconds=task.timeout_seconds,
+            sender=made_by.get("sender"),
+            owner=made_by.get("owner", True) is True,
+            deliver=place(tx, task.deliver, spoken_in, task.agent_id),
+            trigger=TRIGGER,
+            trust=Trust.USER,
+            mode="queue",
+            source={"channel": TRIGGER, "taskId": task.id},
+            key=f"{TRIGGER}:{job.item.id}",
+            commands=False,
+        )
+
+    def _go_on(self, tx: Tx, job: agenda.Job, task: Task, **values: Any) -> None:
+        """On to the next time; a task that has none is over."""
+        job.settle(tx)
+        comes = task.schedule.next(tx.now) if task.enabled else None
+        after = tasks.save(tx, task, **values, next_due=comes, enabled=task.enabled and comes is not None)
+        tasks.plan(tx, after)
+
+    def _full(self, tx: Tx) -> bool:
+        under_way = [task for task in tasks.running(tx) if _under_way(tx, task)]
+        return len(under_way) >= self._parts.config().cron.max_concurrent_runs
+
+
+def _under_way(tx: Tx, task: Task) -> bool:
+    """Whether the task's last turn still waits or runs; one that the log no longer has does not."""
+    if task.last_status != "running" or task.turn_id is None:
+        return False
+    found = turns.get_many(tx, [task.turn_id])
+    return bool(found) and not found[0].status.ended

@@ -1,0 +1,27 @@
+"""Subagents: work that an agent delegates, whose results always come back, once.
+
+subagents = Subagents(Parts(store=store, threads=threads, config=config, context=context, models=models))
+toolbox.register_all(subagents.tools())
+runs = Runs(LoopParts(..., hooks=(subagents.hook,)))
+subagents.register(runner, runs)
+subagents.recover()
+"""
+
+from holdfast.agents.subagents.checks import Refusal, Standing, Wish, refusal
+from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
+from holdfast.agents.subagents.room import Subagents
+from holdfast.agents.subagents.spawning import OpenThread, Parts
+
+__all__ = [
+    "Announce",
+    "OpenThread",
+    "Outcome",
+    "Parts",
+    "Refusal",
+    "Run",
+    "Standing",
+    "Status",
+    "Subagents",
+    "Wish",
+    "refusal",
+]

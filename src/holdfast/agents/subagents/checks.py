@@ -1,0 +1,137 @@
+"""Whether a session may delegate: one pure function over plain values, with the reason for every no."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from holdfast.agents.subagents.registry import ContextMode, Mode
+from holdfast.config.autonomy import Subagents
+from holdfast.errors import Busy, Forbidden, HoldfastError, InvalidInput, NotFound
+
+ANY: Final = "*"
+
+SandboxWish = Literal["inherit", "require"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What of a spawn the rules look at."""
+
+    agent_id: str
+    thread: bool = False
+    mode: Mode = "run"
+    context: ContextMode = "isolated"
+    sandbox: SandboxWish = "inherit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where the requester stands. `depth` is 0 for a session that nobody spawned.
+
+    `threads` says whether the requester's surface can open a thread.
+    """
+
+    agent_id: str
+    known_agents: frozenset[str]
+    depth: int
+    live_children: int
+    sandboxed: bool = False
+    target_sandboxed: bool = False
+    threads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    code: str
+    message: str
+    hint: str
+    kind: type[HoldfastError] = Forbidden
+
+    def error(self) -> HoldfastError:
+        return self.kind(self.message, code=self.code, hint=self.hint)
+
+
+def refusal(wish: Wish, rules: Subagents, here: Standing) -> Refusal | None:
+    """The first rule that speaks against it; None if it may go ahead."""
+    return (
+        _by_depth(rules, here)
+        or _by_agent(wish, rules, here)
+        or _by_place(wish, here)
+        or _by_room(rules, here)
+    )
+
+
+def _by_depth(rules: Subagents, here: Standing) -> Refusal | None:
+    if rules.max_spawn_depth == 0:
+        return Refusal(
+            "spawn_disabled",
+            "spawning is switched off for this agent",
+            "Do the work yourself; the operator can raise subagents.maxSpawnDepth.",
+        )
+    if here.depth >= rules.max_spawn_depth:
+        return Refusal(
+            "spawn_depth",
+            f"this session lies {here.depth} deep; no deeper than {rules.max_spawn_depth} may be spawned",
+            "Do the work yourself; the operator can raise subagents.maxSpawnDepth.",
+        )
+    return None
+
+
+def _by_agent(wish: Wish, rules: Subagents, here: Standing) -> Refusal | None:
+    own = wish.agent_id == here.agent_id
+    if not own and not {wish.agent_id, ANY} & set(rules.allow_agents):
+        named = ", ".join(sorted({here.agent_id, *rules.allow_agents}))
+        return Refusal(
+            "agent_not_allowed",
+            f"agent {here.agent_id} may not spawn agent {wish.agent_id[:64]!r}",
+            f"It may spawn: {named}. The operator can name more in subagents.allowAgents.",
+        )
+    if wish.agent_id not in here.known_agents:
+        return Refusal(
+            "unknown_agent",
+            f"no agent {wish.agent_id[:64]!r}",
+            f"There are: {', '.join(sorted(here.known_agents))}.",
+            NotFound,
+        )
+    if not own and wish.context == "fork":
+        return Refusal(
+            "fork_other_agent",
+            "another agent cannot be given this session's history",
+            'Use context "isolated" and put what it needs into the task.',
+        )
+    return None
+
+
+def _by_place(wish: Wish, here: Standing) -> Refusal | None:
+    if here.sandboxed and not here.target_sandboxed:
+        return Refusal(
+            "sandbox_left",
+            f"this session is sandboxed, and a child of agent {wish.agent_id} would not be",
+            "Spawn an agent whose sessions are sandboxed too.",
+        )
+    if wish.sandbox == "require" and not here.target_sandboxed:
+        return Refusal(
+            "sandbox_unavailable",
+            f"sessions of agent {wish.agent_id} are not sandboxed",
+            'Leave out sandbox, or have the operator set sandbox.mode to "non-main".',
+        )
+    if wish.thread and not here.threads:
+        return Refusal(
+            "thread_unavailable",
+            "threads cannot be opened from here",
+            "Leave out thread; the result comes back to this session.",
+            InvalidInput,
+        )
+    return None
+
+
+def _by_room(rules: Subagents, here: Standing) -> Refusal | None:
+    if here.live_children < rules.max_children_per_agent:
+        return None
+    return Refusal(
+        "too_many_children",
+        f"{here.live_children} subagents of this session are under way, which is the most",
+        "Wait for one to come back: each returns by itself.",
+        Busy,
+    )

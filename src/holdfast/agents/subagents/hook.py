@@ -1,0 +1,144 @@
+"""Delegated work in the turn loop: a child's turn ends its run, a requester's turn takes the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.subagents import due, ending, registry, words
+from holdfast.agents.subagents.registry import Announce, Run, Status
+from holdfast.config import Config
+from holdfast.context import Occasion, Text
+from holdfast.keys import parse_key
+from holdfast.log import Session, Turn, TurnStatus, Tx, entries, notes
+
+MOST_ASKS = 3
+
+
+class SubagentHook(TurnHook):
+    """Everything here is in the transaction of the turn's own step."""
+
+    name = "subagents"
+
+    def __init__(self, config: Callable[[], Config]) -> None:
+        self._config = config
+
+    def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        run = registry.by_run(tx, turn.id) if _is_child(session) else None
+        if run is None or run.status is Status.RUNNING:
+            return
+        if run.live:
+            begun = registry.save(tx, run, status=Status.RUNNING, started_at=tx.now)
+        else:
+            begun = _reopened(tx, run)
+        due.time_limit(tx, begun)
+
+    def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
+        found: list[Text] = []
+        run = registry.newest_of_child(tx, session.key) if _is_child(session) else None
+        if run is not None:
+            deepest = self._config().agent(terms.agent_id).subagents.max_spawn_depth
+            brief = words.child_brief(run, may_spawn=run.depth < deepest)
+            found.append(Text("subagent", brief, source="holdfast/subagent"))
+        if turn.trigger == ending.RETURN:
+            said = words.go_on(to_parent=run is not None and run.live)
+            found.append(Text("subagent-return", said, source="holdfast/subagent"))
+        return found
+
+    def committed(self, tx: Tx, end: TurnEnd) -> None:
+        self._taken(tx, end)
+        run = _run_of(tx, end)
+        if run is None:
+            return
+        run = ending.note_turn(tx, run, end.turn, _said(tx, end))
+        if not ending.pending(tx, run.child_key):
+            ending.close(tx, run, ending.verdict(end.turn.status, run.said, run))
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        self._not_taken(tx, end)
+        if end.turn.status is TurnStatus.CANCELLED:
+            for child in registry.asked_by_turn(tx, end.turn.id):
+                due.stop(tx, child, ending.PARENT_STOPPED)
+        run = _run_of(tx, end)
+        if run is None:
+            return
+        run = ending.note_turn(tx, run, end.turn, run.said or ending.last_words(tx, end.turn))
+        if end.turn.id == run.run_id or not ending.pending(tx, run.child_key):
+            ending.close(tx, run, ending.verdict(end.turn.status, run.said, run, end.turn.error))
+
+    def stopped(self, tx: Tx, session: Session) -> int:
+        """Someone stopped all that a session does: what it delegated stops too. How many runs that are."""
+        live = registry.children(tx, session.key, live=True)
+        for run in live:
+            due.stop(tx, run, "stopped")
+        return len(live)
+
+    def _taken(self, tx: Tx, end: TurnEnd) -> None:
+        """Results that this turn was shown have arrived with its commit."""
+        open_ = [] if end.terms.occasion is Occasion.FLUSH else registry.announced(tx, end.session.key)
+        if not open_:
+            return
+        waiting = {note.key for note in notes.waiting(tx, end.session.key)}
+        more = len(waiting) >= notes.MAX_SHOWN
+        for run in open_:
+            own = run.announce is Announce.ASKED and run.announce_turn == end.turn.id
+            alone = run.own_surface and run.announce is not Announce.QUIET
+            shown = own if alone else run.note_key not in waiting and not more
+            if shown:
+                registry.save(tx, run, announce=Announce.DELIVERED, announce_turn=end.turn.id)
+            elif own:
+                registry.save(tx, run, announce=Announce.WAITING, announce_turn=None)
+                due.wake(tx, end.session.key)
+
+    def _not_taken(self, tx: Tx, end: TurnEnd) -> None:
+        """A turn that was to take results failed: ask again after a while, a few times; they stay anyway."""
+        if end.turn.trigger != ending.RETURN:
+            return
+        for run in registry.announced(tx, end.session.key, (Announce.ASKED,)):
+            if run.announce_turn != end.turn.id:
+                continue
+            if end.turn.status is TurnStatus.CANCELLED or run.asks >= MOST_ASKS:
+                registry.save(tx, run, announce=Announce.QUIET, announce_turn=None)
+            else:
+                wait = self._config().agent(run.requester_agent).subagents.announce_timeout_ms
+                registry.save(tx, run, announce=Announce.WAITING, announce_turn=None)
+                due.wake(tx, end.session.key, due_at=int(tx.now) + wait * run.asks)
+
+
+def _reopened(tx: Tx, run: Run) -> Run:
+    """Someone had an interrupted run go on: it will come back once more."""
+    return registry.save(
+        tx,
+        run,
+        status=Status.RUNNING,
+        round=run.round + 1,
+        outcome=None,
+        error=None,
+        stop_reason=None,
+        announce=Announce.NONE,
+        announce_turn=None,
+        asks=0,
+        started_at=tx.now,
+        ended_at=None,
+    )
+
+
+def _run_of(tx: Tx, end: TurnEnd) -> Run | None:
+    """The live run that a turn belongs to: by its id, or as a further turn for what came back to it."""
+    if not _is_child(end.session):
+        return None
+    run = registry.by_run(tx, end.turn.id)
+    if run is None and end.turn.trigger == ending.RETURN:
+        run = registry.live_of_child(tx, end.session.key)
+    return run if run is not None and run.live else None
+
+
+def _said(tx: Tx, end: TurnEnd) -> str:
+    if end.said or end.turn.reply_id is None:
+        return end.said
+    return entries.get(tx, end.turn.reply_id).content
+
+
+def _is_child(session: Session) -> bool:
+    return parse_key(session.key).is_subagent

@@ -1,0 +1,146 @@
+"""`sessions_spawn` and `subagents`: delegating, and looking after what was delegated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.agents.subagents import due, ending, registry, words
+from holdfast.agents.subagents.asking import SpawnInput, SubagentsInput
+from holdfast.agents.subagents.registry import Run
+from holdfast.agents.subagents.spawning import Parts, Spawner
+from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.clock import iso
+from holdfast.context import Trust, UserMessage, draft_of
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.ids import uuid7
+from holdfast.log import TurnStatus, Tx, turns
+from holdfast.text import clip
+
+EVERY: Final = "all"
+KILLED: Final = "stopped by the session that asked for it"
+
+
+class SubagentTools:
+    def __init__(self, parts: Parts, spawner: Spawner) -> None:
+        self._parts = parts
+        self._spawner = spawner
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        """Neither is repeated unasked after a crash: a child would be sent off twice."""
+        return (
+            Tool(
+                name="sessions_spawn", input=SpawnInput, run=self.spawn, effect=Effect.OWN, offered=_may_spawn
+            ),
+            Tool(name="subagents", input=SubagentsInput, run=self.look_after, effect=Effect.OWN),
+        )
+
+    async def spawn(self, caller: Caller, given: SpawnInput, _: str) -> ToolOutput:
+        run = await self._spawner.spawn(caller, given)
+        told: dict[str, Any] = {
+            "status": "accepted",
+            "runId": run.run_id,
+            "childSessionKey": run.child_key,
+            "agentId": run.agent_id,
+            "label": run.label,
+            "mode": run.mode,
+            "context": run.context,
+            "depth": run.depth,
+            "runTimeoutSeconds": run.timeout_seconds,
+            "expectsCompletionMessage": run.expects,
+            "note": words.ACCEPTED,
+        }
+        return _answer({name: value for name, value in told.items() if value is not None})
+
+    async def look_after(self, caller: Caller, given: SubagentsInput, _: str) -> ToolOutput:
+        threads, store = self._parts.threads, self._parts.store
+        if given.action == "list":
+            return _answer(await threads(self.listed, caller.session.key), Trust.OTHER_SESSION)
+        if given.target is None:
+            raise InvalidInput("which subagent?", hint="Name it in target; see action list.")
+        target = given.target
+        if given.action == "stop":
+            stopped = await threads(store.run, lambda tx: stop(tx, caller.session.key, target, KILLED))
+            return _answer({"stopping": [run.child_key for run in stopped]})
+        if not (given.message or "").strip():
+            raise InvalidInput("nothing to send", hint="Put it into message.")
+        return _answer(await self._send(caller, target, given.message or ""))
+
+    def listed(self, requester_key: str) -> dict[str, Any]:
+        with self._parts.store.read() as tx:
+            return {"subagents": [row(run, tx.now) for run in registry.children(tx, requester_key, limit=50)]}
+
+    async def _send(self, caller: Caller, target: str, text: str) -> dict[str, Any]:
+        def steer(tx: Tx) -> tuple[Run, bool]:
+            found = matching(tx, caller.session.key, target)
+            return found[0], joined(tx, found[0], text)
+
+        run, reached = await self._parts.threads(self._parts.store.run, steer)
+        if reached:
+            return {"status": "joined", "runId": run.run_id, "childSessionKey": run.child_key}
+        fresh = await self._spawner.further(run, text, caller)
+        return {"status": "accepted", "runId": fresh.run_id, "childSessionKey": fresh.child_key}
+
+
+def joined(tx: Tx, run: Run, text: str) -> bool:
+    """Say something into a run that waits or runs; False if it has ended."""
+    turn = ending.turn_of(tx, run)
+    if not run.live or turn is None or turn.status not in (TurnStatus.ACCEPTED, TurnStatus.RUNNING):
+        return False
+    spoken = draft_of(UserMessage(text=text, trust=Trust.MODEL))
+    source = {"channel": "subagent", "fromSessionKey": run.requester_key, **(spoken.source or {})}
+    turns.join(tx, turn, replace(spoken, source=source, idempotency_key=f"subagent-said:{uuid7()}"))
+    return True
+
+
+def stop(tx: Tx, requester_key: str, target: str, reason: str) -> list[Run]:
+    """Have runs of a session end; those that have ended are left out."""
+    named = target.strip().lower() == EVERY
+    found = registry.children(tx, requester_key, live=True) if named else matching(tx, requester_key, target)
+    live = [run for run in found if run.live]
+    for run in live:
+        due.stop(tx, run, reason)
+    return live
+
+
+def matching(tx: Tx, requester_key: str, target: str) -> list[Run]:
+    """The newest run that a name means: a run's id, a session's key, the end of either, or a label."""
+    wanted = target.strip()
+    found = registry.children(tx, requester_key)
+    exact = [run for run in found if wanted in (run.id, run.run_id, run.child_key, run.label)]
+    ends = [run for run in found if len(wanted) >= 4 and run.id.endswith(wanted)]
+    chosen = exact or ends
+    if not chosen:
+        raise NotFound(
+            f"no subagent {clip(wanted, 80)!r} of this session", code="unknown_subagent", hint="See the list."
+        )
+    return chosen[:1]
+
+
+def row(run: Run, now: int) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "id": run.id,
+        "runId": run.run_id,
+        "childSessionKey": run.child_key,
+        "label": run.label,
+        "task": clip(" ".join(run.task.split()), 160),
+        "status": run.status.value,
+        "outcome": None if run.outcome is None else run.outcome.value,
+        "error": run.error,
+        "stats": words.stats(run, now),
+        "announce": run.announce.value,
+        "createdAt": iso(run.created_at),
+        "endedAt": None if run.ended_at is None else iso(run.ended_at),
+        "stale": True if run.stale(now) else None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _may_spawn(caller: Caller) -> bool:
+    return caller.depth < caller.settings.subagents.max_spawn_depth
+
+
+def _answer(body: Mapping[str, Any], trust: Trust = Trust.TOOL) -> ToolOutput:
+    return ToolOutput(text=json.dumps(body, ensure_ascii=False), trust=trust, details=body)

@@ -1,0 +1,122 @@
+"""Asking for turns in the name of the one who elected them, and seeing whether a session has room for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from holdfast.agents.loop.asks import Ask, Terms
+from holdfast.agents.loop.finishing import ASK
+from holdfast.context import Trust
+from holdfast.continuation.parts import Parts
+from holdfast.continuation.record import Record
+from holdfast.log import Session, Turn, TurnStatus, Tx, agenda, turns
+
+WORK: Final = "continuation"
+DELEGATE: Final = "delegate"
+_NOT_KEPT: Final = ("prompt", "systemPrompt", "timeoutSeconds", "occasion")
+_CLOSED: Final = frozenset(("flush", "evacuation"))
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a session is busy with: the turn that runs, and whether anything runs or is about to."""
+
+    running: Turn | None
+    busy: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether the running turn can be told something more."""
+        return self.running is not None and self.running.trigger not in _CLOSED
+
+
+def lane_of(tx: Tx, session: Session) -> Lane:
+    items = agenda.listing(tx, lane=session.key, limit=20)
+    due = [item for item in items if item.status is agenda.Status.RUNNING or item.due_at <= tx.now]
+    for item in due:
+        if item.kind in turns.KINDS and item.status is agenda.Status.RUNNING:
+            turn = turns.get(tx, str(item.payload["turnId"]))
+            if turn.session_id == session.id and turn.status is TurnStatus.RUNNING:
+                return Lane(turn, True)
+    return Lane(None, bool(due))
+
+
+def waiting_wake(tx: Tx, session: Session) -> bool:
+    """Whether a wake waits that has not begun: what is posted now will be shown to it."""
+    items = agenda.listing(tx, statuses=[agenda.Status.QUEUED], kinds=turns.KINDS, lane=session.key, limit=20)
+    found = turns.get_many(tx, [str(item.payload["turnId"]) for item in items])
+    return any(t.trigger in (WORK, DELEGATE) and t.status is TurnStatus.ACCEPTED for t in found)
+
+
+def kept_terms(meta: Mapping[str, Any] | None, agent_id: str) -> dict[str, Any]:
+    """Of the electing turn's terms what holds for what follows from it: in whose name, with which rights."""
+    given = {**((meta or {}).get(ASK) or {})}
+    return {"agentId": agent_id, **{name: value for name, value in given.items() if name not in _NOT_KEPT}}
+
+
+@contextmanager
+def apart(tx: Tx) -> Iterator[None]:
+    """What fails in here leaves nothing behind in the transaction around it."""
+    _run(tx, "SAVEPOINT apart")
+    try:
+        yield
+    except BaseException:
+        _run(tx, "ROLLBACK TO SAVEPOINT apart")
+        raise
+    finally:
+        _run(tx, "RELEASE SAVEPOINT apart")
+
+
+def _run(tx: Tx, statement: str) -> None:
+    with tx.driver(statement) as connection:
+        connection.execute(statement)
+
+
+def grant(tx: Tx, parts: Parts, record: Record, text: str, *, traceparent: str | None) -> str:
+    """A turn for elected work; the id of its run."""
+    key = f"continuation:{record.id}:{record.retry_count}"
+    ask = _ask(record, text, key=key, trigger=WORK, session_key=record.owner, traceparent=traceparent)
+    with apart(tx):
+        return parts.accept(tx, ask).run_id
+
+
+def wake(tx: Tx, parts: Parts, record: Record, text: str, session: Session) -> str:
+    """A turn for a return that came in. In a session other than the elector's it is someone else's word."""
+    key = f"delegate-return:{record.id}:{session.key}"
+    mine = session.key == record.owner
+    ask = _ask(record, text, key=key, trigger=DELEGATE if mine else "session", session_key=session.key)
+    if not mine:
+        ask = replace(
+            ask, model=None, thinking=None, deliver=None, sender=record.owner, owner=False,
+            trust=Trust.OTHER_SESSION, agent_id=None,
+        )  # fmt: skip
+    elif record.election.mode != "normal":
+        ask = replace(ask, deliver=None)
+    with apart(tx):
+        return parts.accept(tx, ask).run_id
+
+
+def _ask(
+    record: Record, text: str, *, key: str, trigger: str, session_key: str, traceparent: str | None = None
+) -> Ask:
+    terms = Terms.read(record.election.terms, record.agent_id)
+    source: dict[str, Any] = {"continuation": record.id, "traceparent": traceparent or record.traceparent}
+    return Ask(
+        text=text,
+        session_key=session_key,
+        agent_id=terms.agent_id or None,
+        source={name: value for name, value in source.items() if value is not None},
+        model=terms.model,
+        thinking=terms.thinking,
+        key=key,
+        sender=terms.sender,
+        owner=terms.owner,
+        deliver=terms.deliver,
+        mode="queue",
+        trigger=trigger,
+        trust=Trust.OPERATOR,
+        commands=False,
+    )

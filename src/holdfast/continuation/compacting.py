@@ -1,0 +1,156 @@
+"""Compactions that an agent asks for, and the turn it is given before one that it did not ask for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.finishing import ASK
+from holdfast.config.autonomy import Continuation
+from holdfast.context import CompactResult, Pressure
+from holdfast.continuation import chains, notices
+from holdfast.continuation.chains import Chain
+from holdfast.continuation.parts import Compacted, Parts
+from holdfast.errors import HoldfastError
+from holdfast.log import Session, Turn, Tx, agenda, sessions, turns
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "continuation.compact"
+EVACUATION: Final = "evacuation"
+EVACUATION_SECONDS: Final = 120
+_EVACUATE: Final = (
+    "[system:evacuation] Your history is about to be compacted because the window is full. This one turn is "
+    "for handing forward what your successor needs: write notes to memory, or stage a delegate with mode "
+    "post-compaction. Nobody reads this reply: answer NO_REPLY when you are done, or at once if "
+    "nothing is needed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Why a requested compaction is not taken on."""
+
+    guard: Literal["context_threshold", "rate_limit"]
+    reason: str
+
+
+def guard(pressure: Pressure | None, chain: Chain, now: int, settings: Continuation) -> Rejected | None:
+    """Whether it is too early: the window is not full enough, or the last success is not long ago."""
+    floor = settings.compaction_floor
+    if pressure is None:
+        return Rejected("context_threshold", "How full the context is, is not known yet.")
+    if pressure.share < floor:
+        used, least = f"{pressure.share:.0%}", f"{floor:.0%}"
+        return Rejected(
+            "context_threshold", f"Context usage ({used}) is below the floor ({least}): not needed yet."
+        )
+    wait = settings.compaction_cooldown_minutes * 60_000
+    last = max(chain.compactions, default=None)
+    if last is not None and now - last < wait:
+        left = -(-(wait - (now - last)) // 1000)
+        return Rejected(
+            "rate_limit", f"The last requested compaction was done just now; wait {left} seconds."
+        )
+    return None
+
+
+def request(tx: Tx, session: Session, turn: Turn, pressure: Pressure, reason: str) -> agenda.Item:
+    """Put it behind the running turn and before whatever else waits in the session's lane."""
+    facts = {"used": pressure.used, "window": pressure.window, "reason": reason[:1024]}
+    return agenda.enqueue(
+        tx,
+        KIND,
+        {"sessionId": session.id, **facts},
+        lane=session.key,
+        key=key_of(session),
+        due_at=turn.accepted_at,
+        max_attempts=2,
+    )
+
+
+def key_of(session: Session) -> str:
+    return f"{KIND}:{session.id}"
+
+
+class Compacting:
+    """The handler of requested compactions. `compacted` is told of each that succeeds, in the transaction in
+    which it is counted."""
+
+    def __init__(self, parts: Parts, compacted: Compacted) -> None:
+        self._parts = parts
+        self._compacted = compacted
+
+    def kind(self) -> agenda.Kind:
+        return agenda.Kind(self.run, limit=2)
+
+    async def run(self, job: agenda.Job) -> None:
+        payload: Mapping[str, Any] = job.item.payload
+        session = await self._parts.threads(self._session, str(payload["sessionId"]))
+        error = await self._tried(session, int(payload["window"]), int(payload["used"]))
+
+        def write(tx: Tx) -> None:
+            self._done(tx, session, job.item.id, error)
+            job.settle(tx)
+
+        await self._parts.threads(self._parts.store.run, write)
+
+    async def _tried(self, session: Session, window: int, used: int) -> str | None:
+        """None if the history is smaller now; else why not."""
+        if self._parts.compact is None:
+            return "no context engine is at hand"
+        try:
+            result: CompactResult = await self._parts.compact(session, window, used)
+        except HoldfastError as error:
+            log.warning("the compaction that %s asked for failed: %s", session.key, error.message)
+            return error.message
+        return None if result.compacted else result.reason or str(result.outcome)
+
+    def _done(self, tx: Tx, session: Session, item_id: str, error: str | None) -> None:
+        now = sessions.get(tx, session.id)
+        if error is not None:
+            text = f"[system:compaction-failed] The compaction that you requested did not happen: {error}."
+            notices.tell(tx, session.key, notices.FAILED_COMPACTION, f"compaction-failed:{item_id}", text)
+            return
+        chains.save(tx, chains.load(tx, now).compacted(int(tx.now)))
+        self._compacted(tx, now)
+
+    def _session(self, session_id: str) -> Session:
+        with self._parts.store.read() as tx:
+            return sessions.get(tx, session_id)
+
+
+def evacuate(tx: Tx, parts: Parts, session: Session, turn: Turn, terms: Terms) -> Turn | None:
+    """One silent turn before a compaction that nobody asked for; None if the agent may not elect.
+
+    Call it before the compaction is put on the agenda, with the same due time: the lane keeps their order.
+    A session has one for each compaction, and it is bounded in time and not repeated.
+    """
+    if not parts.settings(terms.agent_id).enabled or turn.trigger == EVACUATION:
+        return None
+    kept = Terms(
+        agent_id=terms.agent_id,
+        model=terms.model,
+        sender=terms.sender,
+        owner=terms.owner,
+        channel=terms.channel,
+        prompt=_EVACUATE,
+        timeout_seconds=EVACUATION_SECONDS,
+    )
+    key = f"evacuate:{session.id}:{session.compaction_count}"
+    if turns.by_key(tx, key) is not None:
+        return None
+    made = turns.accept(
+        tx,
+        session,
+        None,
+        key=key,
+        trigger=EVACUATION,
+        due_at=turn.accepted_at,
+        max_attempts=1,
+        meta={ASK: kept.json()},
+    )
+    return made.turn

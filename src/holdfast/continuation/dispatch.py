@@ -1,0 +1,212 @@
+"""What happens when elections fall due: a turn is granted, a running one is told, a delegate spawned.
+
+One look at a session is one transaction: what it decides, what it asks for and when it looks again are one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.config.autonomy import Continuation
+from holdfast.continuation import (
+    asking,
+    budget,
+    chains,
+    delays,
+    delegating,
+    electing,
+    folding,
+    noop,
+    notices,
+    orphans,
+    records,
+    superseding,
+    tracing,
+)
+from holdfast.continuation import state as st
+from holdfast.continuation.chains import Chain
+from holdfast.continuation.parts import Parts
+from holdfast.continuation.record import Kind, Phase, Record, Status
+from holdfast.errors import Busy, HoldfastError, NotFound
+from holdfast.log import Session, Tx, agenda, sessions, turns
+from holdfast.log.agenda import Postpone, Retry
+
+log = logging.getLogger(__name__)
+
+LIMIT: Final = 8
+BY_HAND: Final = frozenset(("new", "reset"))
+
+
+class Dispatch:
+    """The handler of due elections."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def kind(self) -> agenda.Kind:
+        return agenda.Kind(self.run, limit=LIMIT, retry=Retry(base_ms=1_000, ceiling_ms=delays.FOLD_CHECK_MS))
+
+    async def run(self, job: agenda.Job) -> None:
+        owner = str(job.item.payload["sessionKey"])
+
+        def write(tx: Tx) -> None:
+            due = self.look(tx, owner)
+            assert job.item.owner is not None
+            job.settle(tx, None if due is None else Postpone(job.item.owner, due))
+
+        await self._parts.threads(self._parts.store.run, write)
+
+    def look(self, tx: Tx, owner: str) -> int | None:
+        """Do what is due for a session; when to look again, if ever."""
+        found = records.live(tx, owner)
+        if not found:
+            return None
+        settings = self._parts.settings(found[0].agent_id)
+        if not settings.enabled:
+            return self._disabled(tx, found)
+        session = self._session(tx, owner, found)
+        if session is not None:
+            moved = any(record.session_id != session.id for record in found)
+            self._drain(tx, session, records.live(tx, owner) if moved else found, settings)
+        return records.next_due(records.live(tx, owner))
+
+    def _disabled(self, tx: Tx, found: Sequence[Record]) -> int | None:
+        """Nothing is touched: what is due waits until someone switches it on again."""
+        due = records.next_due(found)
+        if due is None or due > tx.now:
+            return due
+        tracing.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": "timer"})
+        return int(tx.now) + delays.DISABLED_RECHECK_MS
+
+    def _session(self, tx: Tx, owner: str, found: Sequence[Record]) -> Session | None:
+        """The session as it is now. One that was begun anew by hand has nothing to do with what was elected
+        before; one that only went stale goes on with it."""
+        session = sessions.active(tx, owner)
+        if session is None:
+            for record in found:
+                if record.status is Status.QUEUED:
+                    notices.settle(tx, records.apply(tx, record, st.Lapse("its session is gone")))
+            return None
+        for record in found:
+            if record.session_id != session.id and record.status is Status.QUEUED:
+                by_hand = _left_by_hand(tx, record.session_id)
+                event = st.Cancel("the session was reset") if by_hand else st.Rebind(session.id)
+                records.apply(tx, record, event)
+        return session
+
+    def _drain(self, tx: Tx, session: Session, found: list[Record], settings: Continuation) -> None:
+        found = [self._anchored(tx, session, record, settings) for record in found]
+        lane = asking.lane_of(tx, session)
+        for record in found:
+            if record.phase is Phase.FOLDED and (record.due or 0) <= tx.now:
+                folding.check(tx, record, busy=lane.busy)
+        due = [r for r in found if r.matured(int(tx.now)) and r.phase in (Phase.WAITING, Phase.PARKED)]
+        work = [r for r in due if r.kind is Kind.WORK]
+        for record in due:
+            if record.kind is not Kind.WORK:
+                delegating.dispatch(tx, self._parts, session, record, settings)
+        work = self._coalesced(tx, work, settings)
+        if work:
+            facts = {"queue.drained_count": len(due), "queue.drained_continuation_count": len(work)}
+            tracing.mark("continuation.queue.drain", facts, parent=work[0].traceparent)
+            self._fire(tx, session, lane, work, settings)
+
+    def _anchored(self, tx: Tx, session: Session, record: Record, settings: Continuation) -> Record:
+        """An election whose turn never told its end: while that runs it waits on, else it counts as ended."""
+        if record.phase is not Phase.ELECTING or not record.matured(int(tx.now)):
+            return record
+        try:
+            alive = not turns.get(tx, record.election.turn_id).status.ended
+        except NotFound:
+            alive = False
+        if alive:
+            return records.apply(tx, record, st.Busy(delays.hedge_at(int(tx.now), settings), parked=False))
+        chains.save(tx, electing.anchor(tx, record, chains.load(tx, session), settings))
+        return records.get(tx, record.id)
+
+    def _coalesced(self, tx: Tx, work: list[Record], settings: Continuation) -> list[Record]:
+        """Of many that are due at once, those that are worth a model's time; the others end with one note."""
+        old = superseding.overdue(work, int(tx.now), settings.max_delay_ms)
+        for record in old:
+            records.apply(tx, record, st.Supersede("overdue, and a newer one is due"))
+        if old:
+            ids = ", ".join(record.id for record in old[: notices.MOST_SAMPLED])
+            text = f"{len(old)} elected turns were long overdue and gave way to a newer one: {ids}."
+            notices.warn(tx, old[0].owner, f"continuation-stale:{old[0].id}", text)
+        return [record for record in work if record not in old]
+
+    def _fire(
+        self, tx: Tx, session: Session, lane: asking.Lane, work: list[Record], settings: Continuation
+    ) -> None:
+        if lane.open:
+            folding.fold(tx, work)
+        elif lane.busy:
+            self._wait(tx, work, settings, parked=lane.running is not None)
+        else:
+            chain = chains.load(tx, session)
+            if noop.tripped(chain, int(tx.now)):
+                self._stop_idling(tx, work)
+            else:
+                self._grant(tx, session, chain, work, settings)
+
+    def _wait(self, tx: Tx, work: Sequence[Record], settings: Continuation, *, parked: bool) -> None:
+        """Being busy is no failure. Only here is it asked whether someone still waits for the work."""
+        for record in work:
+            if self._orphaned(tx, record, settings):
+                records.apply(tx, record, st.Reap())
+                continue
+            until = delays.busy_until(int(tx.now), record.busy_skips, settings, event=parked)
+            records.apply(tx, record, st.Busy(until, parked=True))
+
+    def _orphaned(self, tx: Tx, record: Record, settings: Continuation) -> bool:
+        parent = record.election.parent_run_id
+        if parent is None or self._parts.registry is None:
+            return False
+        run = self._parts.registry.run(tx, parent)
+        return orphans.is_orphan(parent, run, int(tx.now), settings.orphan_reap_stale_cutoff_ms)
+
+    def _stop_idling(self, tx: Tx, work: Sequence[Record]) -> None:
+        for record in work:
+            records.apply(tx, record, st.Supersede("the session only woke itself"))
+        text = (
+            f"Your last {noop.MOST} elected turns did nothing but elect the next, so no more are granted now."
+        )
+        notices.warn(tx, work[0].owner, f"continuation-idle:{work[0].id}", text)
+
+    def _grant(
+        self, tx: Tx, session: Session, chain: Chain, work: list[Record], settings: Continuation
+    ) -> None:
+        """A turn for the first; the others are told to that same turn."""
+        first, rest = work[0], work[1:]
+        facts = {
+            "delay.ms": first.election.delay_ms,
+            "fire.deferred_ms": int(tx.now) - (first.due_at or int(tx.now)),
+            "chain.id": first.chain_id,
+            "chain.step.remaining": budget.remaining(chain, settings),
+            **tracing.about_text(first.election.text),
+        }
+        with tracing.span("continuation.work.fire", facts, parent=first.traceparent) as own:
+            text = notices.wake(first, chain, settings.max_chain_length)
+            try:
+                run_id = asking.grant(tx, self._parts, first, text, traceparent=own)
+            except Busy as error:
+                log.info("no room for an elected turn of %s: %s", session.key, error.message)
+                self._wait(tx, work, settings, parked=False)
+                return
+            except HoldfastError as error:
+                log.warning("no turn for %s: %s", first.id, error.message)
+                tried = records.apply(tx, first, st.Grant(""))
+                notices.settle(tx, records.apply(tx, tried, st.Fail(error.message)))
+                return
+        records.apply(tx, first, st.Grant(run_id))
+        if rest:
+            folding.fold(tx, rest)
+
+
+def _left_by_hand(tx: Tx, session_id: str) -> bool:
+    try:
+        return sessions.get(tx, session_id).archive_cause in BY_HAND
+    except NotFound:
+        return True

@@ -1,0 +1,170 @@
+"""How continuation takes part in turns: each step in the transaction of the turn's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
+from holdfast.config.autonomy import Continuation
+from holdfast.context import Text
+from holdfast.continuation import (
+    budget,
+    chains,
+    compacting,
+    delegating,
+    electing,
+    folding,
+    lookout,
+    noop,
+    notices,
+    pressure,
+    records,
+    tokens,
+    tracing,
+)
+from holdfast.continuation import state as st
+from holdfast.continuation.chains import Chain
+from holdfast.continuation.parts import Parts
+from holdfast.continuation.record import Kind, Phase, Record, Status
+from holdfast.log import Session, Turn, TurnStatus, Tx, notes
+
+TAUGHT = (
+    "You may elect what comes next, as the very last thing of a reply if you have no tool for it: "
+    "CONTINUE_WORK or CONTINUE_WORK:<seconds> for another turn; [[CONTINUE_DELEGATE: task +<seconds>s | "
+    "silent]] for a delegate (normal, silent, silent-wake or post-compaction)."
+)
+
+
+class ContinuationHook(TurnHook):
+    name = "continuation"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        """Someone from outside begins a new chain; a session that filled up is told so."""
+        settings = self._parts.settings(terms.agent_id)
+        if turn.attempt > 1 or not settings.enabled:
+            return
+        chain = chains.load(tx, session)
+        after = chain.restarted() if budget.resets(turn.trigger) else chain
+        band = pressure.news(after.pressure, after.band, settings)
+        if band is not None and after.pressure is not None:
+            key = f"context-pressure:{turn.id}"
+            notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, after.pressure))
+            after = replace(after, band=band)
+        if after != chain:
+            chains.save(tx, after)
+
+    def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
+        settings = self._parts.settings(terms.agent_id)
+        if not settings.enabled:
+            return ()
+        chain = chains.peek(tx, session)
+        line = "" if chain is None or chain.count == 0 else f"\n{chain_line(chain, settings)}"
+        return (Text("continuation", TAUGHT + line, source="holdfast/continuation"),)
+
+    def heard(self, text: str, terms: Terms) -> Heard:
+        """Take a token out of the last words. Where nobody may elect, it is only text."""
+        parsed = tokens.parse(text)
+        if parsed.token is None:
+            return Heard(text)
+        if self._parts.settings(terms.agent_id).enabled:
+            return Heard(parsed.text, parsed.token)
+        kind = Kind.WORK if isinstance(parsed.token, tokens.WorkToken) else Kind.DELEGATE
+        tracing.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": kind.value})
+        return Heard(text)
+
+    def committed(self, tx: Tx, end: TurnEnd) -> None:
+        """What this turn was for is delivered with it, and what it elected begins to count."""
+        settings = self._parts.settings(end.terms.agent_id)
+        found = records.live(tx, end.session.key)
+        token = end.signals.get(self.name)
+        if not settings.enabled and not found:
+            return
+        for record in _granted(found, end.turn):
+            records.apply(tx, record, st.Deliver())
+        folding.after_turn(tx, found, end.turn)
+        chain = _spent(chains.load(tx, end.session), end.turn)
+        if end.pressure is not None:
+            chain = replace(chain, used=end.pressure.used, window=end.pressure.window)
+        if token is not None:
+            agent = end.terms.agent_id
+            electing.heard(tx, self._parts, end.session, end.turn, agent, token, found)
+            found = records.live(tx, end.session.key)
+        chains.save(tx, self._settle(tx, end, chain, found))
+        if any(record.turn_id != end.turn.id for record in found):
+            self._idle(tx, end.session)
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        """What this turn was for comes again, unless someone stopped it on purpose."""
+        found = records.live(tx, end.session.key)
+        if not found:
+            return
+        stopped = end.turn.status is TurnStatus.CANCELLED
+        for record in _granted(found, end.turn):
+            if stopped:
+                record = records.apply(tx, record, st.Cancel())
+            error = end.turn.error or f"its turn was {end.turn.status}"
+            notices.settle(tx, records.apply(tx, record, st.Fail(error)))
+        folding.after_turn(tx, found, end.turn)
+        if stopped:
+            electing.drop(tx, end.turn, found, "its turn was stopped")
+        else:
+            chain = _spent(chains.load(tx, end.session), end.turn)
+            chains.save(tx, electing.settle(tx, self._parts, end.session, end.turn, chain, found))
+        self._idle(tx, end.session)
+
+    def before_compaction(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        """Even an unwilling cut leaves notes: one silent turn before it."""
+        compacting.evacuate(tx, self._parts, session, turn, terms)
+
+    def compacted(self, tx: Tx, session: Session) -> None:
+        """What was staged for this moment goes on its way, and the successor is told where it stands."""
+        found = records.live(tx, session.key)
+        settings = self._parts.settings(session.agent_id or "")
+        if not settings.enabled:
+            return
+        released, kept = delegating.release(tx, session, found, settings)
+        chain = chains.load(tx, session)
+        chains.save(tx, replace(chain, band=None, used=0, window=0))
+        key = f"post-compaction:{session.id}:{session.compaction_count}:{int(tx.now)}"
+        notices.tell(tx, session.key, notices.COMPACTED, key, pressure.after_compaction(released, kept))
+        lookout.arm_for(tx, session.key)
+
+    def reset(self, tx: Tx, left: Session) -> None:
+        """Someone began anew: what was elected before is not for what comes after."""
+        for record in records.live(tx, left.key):
+            records.apply(tx, record, st.Cancel("the session was reset"))
+        notes.drop(tx, left.key, notices.KINDS)
+
+    def _settle(self, tx: Tx, end: TurnEnd, chain: Chain, found: list[Record]) -> Chain:
+        mine = [r for r in found if r.phase is Phase.ELECTING and r.election.turn_id == end.turn.id]
+        rearmed = any(record.kind is Kind.WORK for record in mine)
+        idle = noop.is_idle(end.turn.trigger, end.said, end.tools, rearmed=rearmed)
+        chain = noop.counted(chain, idle, int(tx.now))
+        return electing.settle(tx, self._parts, end.session, end.turn, chain, found)
+
+    def _idle(self, tx: Tx, session: Session) -> None:
+        """The session's turn has ended: what waited for that is looked at now."""
+        now = records.live(tx, session.key)
+        parked = [r for r in now if r.phase is Phase.PARKED]
+        after = {r.id: records.apply(tx, r, st.Idle()) for r in parked}
+        lookout.arm_for(tx, session.key, [after.get(r.id, r) for r in now])
+
+
+def chain_line(chain: Chain, settings: Continuation) -> str:
+    cost = "" if not settings.cost_cap_tokens else f" of {settings.cost_cap_tokens:,}"
+    return f"Your chain: step {chain.count}/{settings.max_chain_length}, {chain.tokens:,}{cost} tokens."
+
+
+def _granted(found: Sequence[Record], turn: Turn) -> list[Record]:
+    return [r for r in found if r.status is Status.RUNNING and r.turn_id == turn.id]
+
+
+def _spent(chain: Chain, turn: Turn) -> Chain:
+    used = turn.usage or {}
+    spent = int(used.get("inputTokens", 0)) + int(used.get("outputTokens", 0))
+    return replace(chain, tokens=chain.tokens + spent)

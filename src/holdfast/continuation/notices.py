@@ -1,0 +1,122 @@
+"""What continuation says to a session in the runtime's own name, and the notes it is said with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis, iso
+from holdfast.context import Trust, neutralise
+from holdfast.continuation import records
+from holdfast.continuation.chains import Chain
+from holdfast.continuation.record import Kind, Record
+from holdfast.continuation.state import Noticed
+from holdfast.log import NoteDraft, Tx, notes
+from holdfast.log.tables import notes as notes_table
+from holdfast.text import clip
+
+FOLD: Final = "continuation-note"
+WARNING: Final = "continuation-warning"
+RETURN: Final = "continuation-return"
+PRESSURE: Final = "context-pressure"
+COMPACTED: Final = "post-compaction"
+FAILED_COMPACTION: Final = "compaction-failed"
+KINDS: Final = (FOLD, WARNING, RETURN, PRESSURE, COMPACTED, FAILED_COMPACTION)
+
+MOST_DETAILED: Final = 5
+MOST_SAMPLED: Final = 5
+_SHOWN: Final = 400
+
+
+def tell(tx: Tx, session_key: str, kind: str, key: str, text: str, *, trust: Trust = Trust.OPERATOR) -> None:
+    """A note for the session's next turn; a repeat with the same key is none."""
+    draft = NoteDraft(
+        key=key,
+        session_key=session_key,
+        kind=kind,
+        text=text,
+        trust=trust.label,
+        source=f"holdfast/continuation/{kind}",
+    )
+    notes.post(tx, draft)
+
+
+def warn(tx: Tx, session_key: str, key: str, text: str) -> None:
+    tell(tx, session_key, WARNING, key, f"[system:continuation-warning] {text}")
+
+
+def settle(tx: Tx, record: Record) -> Record:
+    """Post the notice that an ended record owes, and note that it is posted, together."""
+    if not record.notice_pending:
+        return record
+    what = "turn" if record.kind is Kind.WORK else "delegate"
+    lost = record.failure == "the spawn was interrupted"
+    head = "[continuation:delegate-spawn-interrupted]" if lost else "[system:continuation-warning]"
+    text = f"{head} The {what} that you elected did not come about: {record.failure}. It was: {own(record)}"
+    tell(tx, record.owner, WARNING, f"continuation-notice:{record.id}", text)
+    return records.apply(tx, record, Noticed())
+
+
+def own(record: Record) -> str:
+    """The agent's own words, as a quotation that cannot pass for a marker."""
+    return f'"{neutralise(clip(" ".join(record.election.text.split()), _SHOWN))}"'
+
+
+def wake(record: Record, chain: Chain, most: int) -> str:
+    """What a granted turn is told instead of a user's words."""
+    began = "now" if chain.started_at is None else iso(Millis(chain.started_at))
+    return (
+        f"[continuation:wake] Turn {record.hop}/{most} of a chain that you elected yourself; it began "
+        f"{began} and has used {chain.tokens:,} tokens. Nobody spoke: this is your own election of "
+        f"{iso(Millis(record.election.elected_at))}, for the reason {own(record)}. "
+        "Go on with it if it still holds; if nothing is left to do, answer NO_REPLY and elect nothing."
+    )
+
+
+def folded(found: Sequence[Record]) -> str:
+    """Several elections that fell due, for a turn that runs anyway."""
+    lines = [
+        f"[system:continuation-note] {len(found)} of your elected turns fell due while this one is under "
+        "way. They are context from earlier turns, not fresh commands: weigh anew whether they still hold.",
+        *(f"- {own(record)} ({record.id})" for record in found[:MOST_DETAILED]),
+    ]
+    rest = found[MOST_DETAILED:]
+    if rest:
+        sample = ", ".join(record.id for record in rest[:MOST_SAMPLED])
+        lines.append(f"- and {len(rest)} more, among them {sample}")
+    return "\n".join(lines)
+
+
+def returned(record: Record, text: str, status: str) -> str:
+    head = f"[continuation:delegate-return] [continuation:chain-hop:{record.hop}]"
+    return f"{head} A delegate ended with status {status}. Its task was: {own(record)}\n\n{text}"
+
+
+def delegate_wake(record: Record) -> str:
+    return (
+        f"[continuation:delegate-return] [continuation:chain-hop:{record.hop}] A delegate that you sent off "
+        "has come back; what it reports stands in a note. Act on it, or answer NO_REPLY."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a note: the turn that wrote it into its transcript, if one did."""
+
+    turn_id: str | None
+
+
+def look(tx: Tx, key: str) -> Taken | None:
+    """A note by its key; None if it is gone."""
+    query = sa.select(notes_table.c.turn_id).where(notes_table.c.key == key)
+    row = tx.conn.execute(query).first()
+    return None if row is None else Taken(row.turn_id)
+
+
+def withdraw(tx: Tx, key: str) -> None:
+    """Take back a note that no turn has taken."""
+    fresh = notes_table.c.key == key, notes_table.c.taken_at.is_(None)
+    tx.conn.execute(sa.delete(notes_table).where(*fresh))

@@ -1,0 +1,219 @@
+"""Elected continuations in the database: each change is a pure step, at the revision it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import Millis
+from holdfast.continuation.record import Attempt, Election, Kind, Phase, Record, Status
+from holdfast.continuation.state import Event, IllegalStep, transition
+from holdfast.continuation.tables import records as table
+from holdfast.errors import NotFound
+from holdfast.ids import uuid7
+from holdfast.log import Session, Tx, changes
+from holdfast.log.statements import Row, Statement, Update
+from holdfast.text import clean_json
+
+MAX_LIVE: Final = 2_000
+RETENTION_MS: Final = 7 * 24 * 3_600_000
+
+_COLUMNS: Final = {
+    "id": "record_id",
+    "owner": "owner_session_key",
+    "failure": "failure_reason",
+    **{
+        name: name
+        for name in (
+            "kind",
+            "session_id",
+            "agent_id",
+            "status",
+            "phase",
+            "revision",
+            "notice_pending",
+            "cancel_requested_at",
+            "created_at",
+            "updated_at",
+            "ended_at",
+            "chain_id",
+        )
+    },
+}
+_IN_STATE: Final = tuple(f.name for f in fields(Record) if f.name not in _COLUMNS)
+_LIVE: Final = sa.literal_column("status").in_(
+    [sa.literal_column("'queued'"), sa.literal_column("'running'")]
+)
+
+
+def new_id() -> str:
+    """Ids sort in the order of their making."""
+    return f"cont-{uuid7()}"
+
+
+def create(
+    tx: Tx,
+    session: Session,
+    kind: Kind,
+    election: Election,
+    *,
+    hedge_at: int,
+    id_: str | None = None,
+    traceparent: str | None = None,
+) -> Record:
+    """A new election of a running turn. Until that turn ends, `hedge_at` is when it would be due."""
+    record = Record(
+        id=id_ or new_id(),
+        kind=kind,
+        owner=session.key,
+        session_id=session.id,
+        agent_id=str(election.terms.get("agentId") or session.agent_id or ""),
+        election=election,
+        created_at=tx.now,
+        updated_at=tx.now,
+        due_at=hedge_at,
+        traceparent=traceparent,
+    )
+    _INSERT.run(tx, **_values(record))
+    changes.emit(tx, "continuation.elected", record.id)
+    return record
+
+
+def apply(tx: Tx, record: Record, event: Event) -> Record:
+    """Make a step durable; `IllegalStep` if it may not be taken, or the record has moved on meanwhile."""
+    after = transition(record, event, tx.now)
+    if _UPDATE.run(tx, _values(after), id_=record.id, expected=record.revision) != 1:
+        raise IllegalStep(f"continuation {record.id} was changed by someone else")
+    if after.status is not record.status:
+        changes.emit(tx, f"continuation.{after.status}", record.id)
+    return after
+
+
+def get(tx: Tx, id_: str) -> Record:
+    found = find(tx, id_)
+    if found is None:
+        raise NotFound(f"no continuation {id_[:80]!r}", code="unknown_continuation")
+    return found
+
+
+def find(tx: Tx, id_: str) -> Record | None:
+    row = _BY_ID.first(tx, id=id_)
+    return None if row is None else _read(row)
+
+
+def live(tx: Tx, owner: str) -> list[Record]:
+    """What a session has waiting or under way, in the order of its election."""
+    return [_read(row) for row in (_LIVE_LOCKED if tx.postgres else _LIVE_OF).rows(tx, owner=owner)]
+
+
+def listing(
+    tx: Tx,
+    *,
+    owner: str | None = None,
+    statuses: Sequence[Status] = (Status.QUEUED, Status.RUNNING),
+    limit: int = 100,
+) -> list[Record]:
+    """What is due next comes first."""
+    query = sa.select(table).where(table.c.status.in_([s.value for s in statuses]))
+    if owner is not None:
+        query = query.where(table.c.owner_session_key == owner)
+    order = sa.case((table.c.due_at.is_(None), 1), else_=0), table.c.due_at, table.c.record_id
+    rows = tx.conn.execute(query.order_by(*order).limit(max(1, min(limit, 500)))).mappings()
+    return [_record(row) for row in rows]
+
+
+def next_due(found: Sequence[Record]) -> int | None:
+    """When a session is looked at next; what runs counts too, where it is looked after by the clock."""
+    times = [record.due for record in found if not record.status.ended and _timed(record)]
+    return min((at for at in times if at is not None), default=None)
+
+
+def owners_due(tx: Tx) -> list[tuple[str, int]]:
+    """Every session with something that the clock brings, and the earliest moment of it."""
+    return [(row.owner_session_key, int(row.at)) for row in tx.conn.execute(_OWNERS)]
+
+
+def running_since(tx: Tx, before: int, *, limit: int = 500) -> list[Record]:
+    query = sa.select(table).where(table.c.status == sa.literal_column("'running'"))
+    query = query.where(table.c.updated_at <= before).order_by(table.c.updated_at).limit(limit)
+    return [_record(row) for row in tx.conn.execute(query).mappings()]
+
+
+def owed(tx: Tx, *, limit: int = 500) -> list[Record]:
+    """Ended ones of which nobody has been told."""
+    query = sa.select(table).where(table.c.notice_pending).limit(limit)
+    return [_record(row) for row in tx.conn.execute(query).mappings()]
+
+
+def prune(tx: Tx, *, limit: int = 2_000) -> list[str]:
+    """Remove what ended a week ago, unless a notice is still owed; the ids of what went."""
+    old = sa.select(table.c.record_id).where(
+        table.c.ended_at < tx.now - RETENTION_MS, sa.not_(table.c.notice_pending)
+    )
+    ids = [row.record_id for row in tx.conn.execute(old.limit(limit))]
+    if ids:
+        tx.conn.execute(sa.delete(table).where(table.c.record_id.in_(ids)))
+    return ids
+
+
+def _timed(record: Record) -> bool:
+    return record.status is Status.QUEUED or record.phase is Phase.FOLDED
+
+
+def _values(record: Record) -> dict[str, Any]:
+    values = {column: getattr(record, name) for name, column in _COLUMNS.items()}
+    values |= {"kind": record.kind.value, "status": record.status.value, "phase": record.phase.value}
+    values["due_at"] = record.due if _timed(record) and not record.status.ended else None
+    state = {name: getattr(record, name) for name in _IN_STATE}
+    state["election"] = {f.name: getattr(record.election, f.name) for f in fields(Election)}
+    state["attempts"] = [[a.id, a.child_run_id, a.claimed_at] for a in record.attempts]
+    values["state"] = clean_json({name: value for name, value in state.items() if value is not None})
+    return values
+
+
+def _read(row: Row) -> Record:
+    return _record(dict(zip(_NAMES, row, strict=True)))
+
+
+def _record(row: Mapping[Any, Any]) -> Record:
+    values = {name: row[column] for name, column in _COLUMNS.items()}
+    state = dict(row["state"])
+    election = dict(state.pop("election"))
+    election["targets"] = tuple(election["targets"])
+    values |= {
+        "kind": Kind(values["kind"]),
+        "status": Status(values["status"]),
+        "phase": Phase(values["phase"]),
+        "notice_pending": bool(values["notice_pending"]),
+        "election": Election(**election),
+        "attempts": tuple(Attempt(*one) for one in state.pop("attempts")),
+    }
+    return Record(**values, **{name: _millis(name, value) for name, value in state.items()})
+
+
+def _millis(name: str, value: Any) -> Any:
+    return Millis(value) if name == "delivered_at" else value
+
+
+_NAMES: Final = tuple(column.name for column in table.columns)
+_INSERT = Statement(sa.insert(table))
+_UPDATE = Update(
+    table, table.c.record_id == sa.bindparam("id_"), table.c.revision == sa.bindparam("expected")
+)
+_BY_ID = Statement(sa.select(table).where(table.c.record_id == sa.bindparam("id")))
+_OF_OWNER = (
+    sa.select(table)
+    .where(table.c.owner_session_key == sa.bindparam("owner"), _LIVE)
+    .order_by(table.c.created_at, table.c.record_id)
+    .limit(sa.literal_column(str(MAX_LIVE)))
+)
+_LIVE_OF = Statement(_OF_OWNER)
+_LIVE_LOCKED = Statement(_OF_OWNER.with_for_update())
+_OWNERS = (
+    sa.select(table.c.owner_session_key, sa.func.min(table.c.due_at).label("at"))
+    .where(_LIVE, table.c.due_at.is_not(None))
+    .group_by(table.c.owner_session_key)
+)

@@ -1,0 +1,192 @@
+"""Continuation as the rest of Holdfast uses it: tools and hook for the loop, work for the runner, a view."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.tools.types import Tool
+from holdfast.clock import Millis, iso
+from holdfast.config import Config
+from holdfast.continuation import chains, compacting, delegating, lookout, records, recovering, spawning
+from holdfast.continuation.dispatch import Dispatch
+from holdfast.continuation.hook import ContinuationHook
+from holdfast.continuation.orphans import Registry
+from holdfast.continuation.parts import Accept, Compact, Compacted, Parts, Spawner
+from holdfast.continuation.payloads import Payloads
+from holdfast.continuation.record import Record, Status
+from holdfast.continuation.recovering import Recovered
+from holdfast.continuation.spawning import Carry, SpawnQueue
+from holdfast.continuation.state import Cancel
+from holdfast.continuation.tools import ContinuationTools
+from holdfast.log import Session, Store, Threads, Turn, Tx, sessions
+from holdfast.log.agenda import Runner
+from holdfast.text import clip
+
+COMPACT_KIND: Final = compacting.KIND
+_RUN_ID: Final = re.compile(r"continuation:(cont-[0-9a-f-]+):[0-9a-f-]+")
+
+
+class Continuation:
+    """One for a store and process. Off until an agent's config switches it on; then live, both ways.
+
+    Delegates are spawned by `spawner` within a transaction, or later by `carry`, which the agenda calls and
+    which must find what it made when asked again with the same run id. `compacted` is told of a compaction
+    that an agent asked for; unset: this room's own hook alone.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        threads: Threads,
+        config: Callable[[], Config],
+        accept: Accept,
+        *,
+        payloads: Path,
+        spawner: Spawner | None = None,
+        carry: Carry | None = None,
+        registry: Registry | None = None,
+        compact: Compact | None = None,
+        compacted: Compacted | None = None,
+    ) -> None:
+        self._queue = None if carry is None else SpawnQueue(carry)
+        self._parts = Parts(
+            store=store,
+            threads=threads,
+            config=config,
+            accept=accept,
+            payloads=Payloads(payloads),
+            spawner=self._queue if spawner is None else spawner,
+            registry=registry,
+            compact=compact,
+        )
+        if self._queue is not None:
+            self._queue.bind(self._parts)
+        self.hook = ContinuationHook(self._parts)
+        self.dispatch = Dispatch(self._parts)
+        self._compacting = compacting.Compacting(self._parts, compacted or self.hook.compacted)
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        return ContinuationTools(self._parts).tools()
+
+    def register(self, runner: Runner) -> None:
+        """Have this runner look after what is due."""
+        runner.register(lookout.KIND, self.dispatch.kind())
+        runner.register(compacting.KIND, self._compacting.kind())
+        if self._queue is not None:
+            runner.register(spawning.KIND, self._queue.kind())
+
+    async def recover(self) -> Recovered:
+        """Once after a start: whatever was under way is looked after again."""
+        return await self._parts.threads(self._parts.store.run, recovering.recover)
+
+    async def upkeep(self) -> int:
+        """Remove what ended long ago, and files that nothing needs any more; how many records went."""
+        gone = await self._parts.threads(self._parts.store.run, records.prune)
+        await self._parts.threads(self._sweep)
+        return len(gone)
+
+    def returned(self, tx: Tx, run_id: str, text: str, status: str, *, tokens: int = 0) -> bool:
+        """A delegate's run ends, in this very transaction. False for any other run, or a repeat."""
+        record_id = delegate_of(run_id)
+        if record_id is None:
+            return False
+        return delegating.returned(tx, self._parts, record_id, text, status, tokens=tokens)
+
+    def evacuate(self, tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn | None:
+        """One silent turn before a compaction that nobody asked for."""
+        return compacting.evacuate(tx, self._parts, session, turn, terms)
+
+    async def listing(self, *, session_key: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """What is elected and has not ended, the next first."""
+
+        def look() -> list[Record]:
+            with self._parts.store.read() as tx:
+                return records.listing(tx, owner=session_key, limit=limit)
+
+        return [told(record) for record in await self._parts.threads(look)]
+
+    async def cancel(self, record_id: str, *, reason: str = "cancelled") -> dict[str, Any]:
+        """Take an election back. A turn or delegate that runs already ends as it will, but not again."""
+
+        def write(tx: Tx) -> Record:
+            return records.apply(tx, records.get(tx, record_id), Cancel(reason))
+
+        return told(await self._parts.threads(self._parts.store.run, write))
+
+    async def cancel_session(self, session_key: str, *, reason: str = "cancelled") -> int:
+        """Take back all that a session has elected; how many."""
+
+        def write(tx: Tx) -> int:
+            found = records.live(tx, session_key)
+            for record in found:
+                records.apply(tx, record, Cancel(reason))
+            return len(found)
+
+        return await self._parts.threads(self._parts.store.run, write)
+
+    async def status_line(self, session_key: str) -> str:
+        """One line for `/status`; empty if there is nothing to say."""
+        return await self._parts.threads(self._status_line, session_key)
+
+    def _status_line(self, session_key: str) -> str:
+        with self._parts.store.read() as tx:
+            session = sessions.active(tx, session_key)
+            if session is None:
+                return ""
+            settings = self._parts.settings(session.agent_id or "")
+            chain = chains.peek(tx, session)
+            found = records.listing(tx, owner=session_key, limit=500)
+            now = int(tx.now)
+        if not settings.enabled:
+            return ""
+        pending, staged = delegating.pending(found)
+        count = 0 if chain is None else chain.count
+        asked = 0 if chain is None else sum(now - at < chains.COMPACTIONS_TTL_MS for at in chain.compactions)
+        parts = [
+            f"chain {count}/{settings.max_chain_length}" if count else "",
+            f"{pending} delegate{'' if pending == 1 else 's'} pending" if pending else "",
+            f"{staged} post-compaction staged" if staged else "",
+            f"volitional: {asked}" if asked else "",
+        ]
+        said = " | ".join(part for part in parts if part)
+        return f"🔄 Continuation: {said}" if said else ""
+
+    def _sweep(self) -> None:
+        with self._parts.store.read() as tx:
+            for id_ in self._parts.payloads.old():
+                record = records.find(tx, id_)
+                if record is None or record.status.ended:
+                    self._parts.payloads.scrub([id_])
+
+
+def delegate_of(run_id: str) -> str | None:
+    """The record that a delegate's run belongs to; None for any other run."""
+    found = _RUN_ID.fullmatch(run_id)
+    return None if found is None else found[1]
+
+
+def told(record: Record) -> dict[str, Any]:
+    """A record for people and programs."""
+    times = {"dueAt": record.due if record.status is Status.QUEUED else None, "endedAt": record.ended_at}
+    return {
+        "id": record.id,
+        "kind": record.kind.value,
+        "sessionKey": record.owner,
+        "agentId": record.agent_id,
+        "status": record.status.value,
+        "phase": record.phase.value,
+        "text": clip(record.election.text, 200),
+        "mode": record.election.mode,
+        "hop": record.hop,
+        "chainId": record.chain_id,
+        "childSessionKey": record.child_session_key,
+        "retries": record.retry_count,
+        "busySkips": record.busy_skips,
+        "error": record.failure,
+        "electedAt": iso(Millis(record.election.elected_at)),
+        **{name: None if at is None else iso(Millis(at)) for name, at in times.items()},
+    }

@@ -1,0 +1,355 @@
+"""The life of an elected continuation, as one pure function.
+
+    electing ──anchor──▶ waiting ──grant──▶ granted ──deliver──▶ succeeded
+       │                 ▲ │ │  └──fold───▶ folded ───deliver──▶ succeeded
+       └─refuse▶ failed  │ │ └─busy─▶ waiting or parked, later; an idle session brings it forward
+                         │ └──claim──▶ claimed ──hand off──▶ handed_off ──return──▶ succeeded
+                         └── a failed turn, an untaken note or a failed spawn comes back, up to a ceiling
+    staged ──release──▶ waiting: what waits for a compaction
+
+What runs is never superseded or reaped, and what has ended stays as it ended. A wait for a busy session is
+no failure. Retries never touch `due_at`: what was asked for stays readable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from holdfast.clock import Millis
+from holdfast.continuation.record import Attempt, Kind, Phase, Record, Status
+from holdfast.errors import Conflict
+
+MAX_RETRIES: Final = 8
+RETRY_MS: Final = 5_000
+STAGED_TTL_MS: Final = 7 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The electing turn has ended: the delay begins now. `hop` is its place in the chain."""
+
+    hop: int
+    chain_id: str | None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A cap or a gate is in the way; whoever refuses owes a notice."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Shown to the turn that runs, by a note; looked at again at `check_at` if no turn takes it."""
+
+    note_key: str
+    check_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The turn that may take the note still runs; look again later."""
+
+    check_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfold:
+    """No turn took the note, and it is withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Not now. `parked` waits for the end of the running turn, with `until` as the hedge."""
+
+    until: int
+    parked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The session's turn has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """The turn that acted on it, or was shown it, is being committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An attempt went wrong before anything was delivered; it is tried again, up to a ceiling."""
+
+    error: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    reason: str = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Its parent run is over for certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class HandOff:
+    """The child's run is durable now; its session may become known later."""
+
+    child_session_key: str | None
+    hop: int
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The session of a child that was handed off."""
+
+    child_session_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The delegate has ended and its return is posted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Claimed, but nobody knows of the child: at most once means that it is not spawned again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The compaction that it waited for is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """It cannot come about any more; whoever says so owes a notice."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """The notice that was owed is posted, in the same transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    """The session went on under another id without anyone asking for a new one."""
+
+    session_id: str
+
+
+Event = (
+    Anchor
+    | Refuse
+    | Grant
+    | Fold
+    | Keep
+    | Unfold
+    | Busy
+    | Idle
+    | Deliver
+    | Fail
+    | Supersede
+    | Reap
+    | Cancel
+    | Claim
+    | HandOff
+    | Named
+    | Returned
+    | Lost
+    | Release
+    | Lapse
+    | Noticed
+    | Rebind
+)
+
+
+class IllegalStep(Conflict):
+    code = "illegal_continuation_step"
+
+
+_READY: Final = (Phase.WAITING, Phase.PARKED)
+
+
+def transition(record: Record, event: Event, now: Millis) -> Record:
+    """What `event` makes of `record`, or `IllegalStep`. Every step raises the revision by one."""
+    after = _noticed(record) if isinstance(event, Noticed) else _step(_live(record), event, now)
+    return replace(after, revision=record.revision + 1, updated_at=now)
+
+
+def _step(record: Record, event: Event, now: Millis) -> Record:
+    match event:
+        case Anchor() | Refuse():
+            return _elected(record, event, now)
+        case Grant() | Fold() | Busy() | Idle() | Supersede() | Reap() | Claim() | Release() | Lapse():
+            return _from_queue(_in(record, Status.QUEUED), event, now)
+        case Keep() | Unfold() | Deliver() | Fail() | HandOff() | Named() | Returned() | Lost():
+            return _from_running(_in(record, Status.RUNNING), event, now)
+        case Cancel(reason=reason):
+            if record.status is Status.RUNNING:
+                return replace(record, cancel_requested_at=record.cancel_requested_at or now)
+            return _ended(record, Status.CANCELLED, reason, now)
+        case Rebind(session_id=session_id):
+            return replace(record, session_id=session_id)
+        case Noticed():
+            raise AssertionError("handled by the caller")
+
+
+def _elected(record: Record, event: Anchor | Refuse, now: Millis) -> Record:
+    _at(record, Phase.ELECTING)
+    if isinstance(event, Refuse):
+        return replace(_ended(record, Status.FAILED, event.reason, now), notice_pending=True)
+    after = replace(record, chain_id=event.chain_id, hop=event.hop, retry_at=None)
+    after = replace(after, traceparent=event.traceparent or record.traceparent)
+    if record.kind is Kind.POST_COMPACTION:
+        return replace(after, phase=Phase.STAGED, due_at=None)
+    return replace(after, phase=Phase.WAITING, due_at=now + record.election.delay_ms)
+
+
+def _from_queue(record: Record, event: Event, now: Millis) -> Record:
+    match event:
+        case Grant(turn_id=turn_id):
+            _work(_at(record, *_READY))
+            return _running(record, Phase.GRANTED, turn_id=turn_id, retry_at=None)
+        case Fold(note_key=key, check_at=at):
+            _work(_at(record, *_READY))
+            return _running(record, Phase.FOLDED, note_key=key, retry_at=at)
+        case Claim(attempt=attempt):
+            _require(record, record.kind is not Kind.WORK, "work is not spawned")
+            _at(record, *_READY)
+            return _running(record, Phase.CLAIMED, attempts=(*record.attempts, attempt))
+        case Busy(until=until, parked=parked):
+            _at(record, *_READY, Phase.ELECTING)
+            waits = Phase.PARKED if parked else Phase.WAITING
+            phase = record.phase if record.phase is Phase.ELECTING else waits
+            return replace(record, phase=phase, retry_at=until, busy_skips=record.busy_skips + 1)
+        case Idle():
+            _at(record, Phase.PARKED)
+            return replace(record, phase=Phase.WAITING, retry_at=int(now))
+        case Release():
+            _at(record, Phase.STAGED)
+            return replace(record, phase=Phase.WAITING, due_at=int(now))
+        case Lapse(reason=reason):
+            return replace(_ended(record, Status.FAILED, reason, now), notice_pending=True)
+        case Reap():
+            _require(record, record.election.parent_run_id is not None, "it has no parent run")
+            return _ended(record, Status.CANCELLED, "reaped", now)
+        case Supersede(reason=reason):
+            return _ended(record, Status.CANCELLED, reason, now)
+    raise AssertionError(f"unreachable: {event}")
+
+
+def _from_running(record: Record, event: Event, now: Millis) -> Record:
+    match event:
+        case Deliver():
+            _at(record, Phase.GRANTED, Phase.FOLDED)
+            how: Literal["granted", "folded-active"] = (
+                "granted" if record.phase is Phase.GRANTED else "folded-active"
+            )
+            return _delivered(replace(record, disposition=how), now)
+        case Keep(check_at=at):
+            return replace(_at(record, Phase.FOLDED), retry_at=at)
+        case Unfold():
+            _at(record, Phase.FOLDED)
+            return _again(replace(record, note_key=None), int(now), now)
+        case Fail(error=error, final=final):
+            _at(record, Phase.GRANTED, Phase.CLAIMED)
+            return _failed(record, error, final, now)
+        case HandOff(child_session_key=key, hop=hop, traceparent=trace):
+            _at(record, Phase.CLAIMED)
+            after = replace(record, phase=Phase.HANDED_OFF, child_session_key=key, hop=hop, retry_at=None)
+            return replace(after, due_at=None, traceparent=trace or record.traceparent)
+        case Named(child_session_key=key):
+            return replace(_at(record, Phase.HANDED_OFF), child_session_key=key)
+        case Returned():
+            _at(record, Phase.HANDED_OFF)
+            if record.cancel_requested_at is not None:
+                return _ended(record, Status.CANCELLED, "cancelled", now)
+            return _delivered(replace(record, disposition="returned"), now)
+        case Lost():
+            _at(record, Phase.CLAIMED)
+            gone = _ended(record, Status.FAILED, "the spawn was interrupted", now)
+            return replace(gone, notice_pending=True)
+    raise AssertionError(f"unreachable: {event}")
+
+
+def _failed(record: Record, error: str, final: bool, now: Millis) -> Record:
+    if record.cancel_requested_at is not None:
+        return _ended(record, Status.CANCELLED, "cancelled", now)
+    count = record.retry_count + 1
+    tried = replace(record, retry_count=count, failure=error[:500])
+    if final or count > MAX_RETRIES:
+        return replace(_ended(tried, Status.FAILED, error[:500], now), notice_pending=True)
+    return _again(tried, now + RETRY_MS, now)
+
+
+def _again(record: Record, at: int, now: Millis) -> Record:
+    if record.cancel_requested_at is not None:
+        return _ended(record, Status.CANCELLED, "cancelled", now)
+    return replace(record, status=Status.QUEUED, phase=Phase.WAITING, turn_id=None, retry_at=at)
+
+
+def _running(record: Record, phase: Phase, **changes: Any) -> Record:
+    return replace(record, status=Status.RUNNING, phase=phase, **changes)
+
+
+def _delivered(record: Record, now: Millis) -> Record:
+    return replace(_ended(record, Status.SUCCEEDED, None, now), delivered_at=now)
+
+
+def _ended(record: Record, status: Status, failure: str | None, now: Millis) -> Record:
+    return replace(record, status=status, phase=Phase.ENDED, failure=failure, ended_at=now, retry_at=None)
+
+
+def _noticed(record: Record) -> Record:
+    _require(record, record.notice_pending, "no notice is owed")
+    return replace(record, notice_pending=False)
+
+
+def _live(record: Record) -> Record:
+    _require(record, not record.status.ended, f"it is {record.status} already")
+    return record
+
+
+def _in(record: Record, status: Status) -> Record:
+    _require(record, record.status is status, f"it is {record.status}, not {status}")
+    return record
+
+
+def _at(record: Record, *phases: Phase) -> Record:
+    _require(record, record.phase in phases, f"it is {record.phase}")
+    return record
+
+
+def _work(record: Record) -> Record:
+    _require(record, record.kind is Kind.WORK, "a delegate is given no turn")
+    return record
+
+
+def _require(record: Record, holds: bool, why: str) -> None:
+    if not holds:
+        raise IllegalStep(f"continuation {record.id}: {why}")

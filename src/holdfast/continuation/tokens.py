@@ -1,0 +1,148 @@
+"""Elections in a model's last words, for those without tools: `CONTINUE_WORK` and `[[CONTINUE_DELEGATE: …]]`.
+
+A token counts only as the very last thing of a reply. One that is not well-formed is no token: it stays in
+the text, where someone can see it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, cast, get_args
+
+from holdfast.continuation.record import Fanout, Mode
+from holdfast.continuation.tracing import is_traceparent
+from holdfast.errors import InvalidInput
+from holdfast.keys import parse_key
+
+MAX_TASK: Final = 4_096
+MAX_TARGETS: Final = 50
+_MOST_SECONDS: Final = 10**9
+
+_WORD: Final = "CONTINUE_WORK"
+_OPEN: Final = re.compile(r"\[\[\s*CONTINUE_DELEGATE:")
+_WORK: Final = re.compile(r"(?<![A-Za-z0-9_])CONTINUE_WORK(?::([0-9]+))?\Z")
+_DELAY: Final = re.compile(r"\s\+([0-9]+)s\Z")
+_MODES: Final = frozenset(get_args(Mode))
+_FANOUTS: Final = frozenset(get_args(Fanout))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkToken:
+    """Another turn, after so many milliseconds; None: after the default."""
+
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateToken:
+    task: str
+    delay_ms: int | None = None
+    mode: Mode = "normal"
+    targets: tuple[str, ...] = ()
+    fanout: Fanout | None = None
+    model: str | None = None
+    traceparent: str | None = None
+
+
+Token = WorkToken | DelegateToken
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The text without its token, and the token, if there was one."""
+
+    text: str
+    token: Token | None = None
+
+
+class _Invalid(Exception):
+    """A directive that cannot be meant: then the whole token is none."""
+
+
+def parse(text: str) -> Parsed:
+    """What a reply elects at its end. Without a token the text comes back as it was."""
+    whole = text.rstrip()
+    if whole.endswith("]]"):
+        return _delegate(text, whole)
+    found = _WORK.search(whole, max(0, whole.rfind(_WORD)))
+    if found is None:
+        return Parsed(text)
+    return Parsed(whole[: found.start()].rstrip(), WorkToken(_ms(found[1])))
+
+
+def _delegate(text: str, whole: str) -> Parsed:
+    """The last marker that reaches to the end without another closing between."""
+    closed = whole.rfind("]]", 0, len(whole) - 1)
+    openings = list(_OPEN.finditer(whole, 0 if closed < 0 else closed + 2))
+    if not openings:
+        return Parsed(text)
+    opened = openings[-1]
+    try:
+        token = _read(whole[opened.end() : -2].strip())
+    except _Invalid:
+        return Parsed(text)
+    return Parsed(text) if token is None else Parsed(whole[: opened.start()].rstrip(), token)
+
+
+def _read(body: str) -> DelegateToken | None:
+    """Directives are taken from the right until one is not known; that one belongs to the task."""
+    parts = body.split("|")
+    token, seen = DelegateToken(""), set[str]()
+    while len(parts) > 1:
+        name, known = _directive(token, parts[-1].strip())
+        if known is None:
+            break
+        if name in seen:
+            raise _Invalid
+        seen.add(name)
+        token = known
+        parts.pop()
+    if token.fanout is not None and token.targets:
+        raise _Invalid
+    task = "|".join(parts).strip()
+    late = _DELAY.search(task)
+    if late is not None:
+        token, task = replace(token, delay_ms=_ms(late[1])), task[: late.start()].rstrip()
+    return replace(token, task=task[:MAX_TASK]) if task else None
+
+
+def _directive(token: DelegateToken, word: str) -> tuple[str, DelegateToken | None]:
+    if word in _MODES:
+        return "mode", replace(token, mode=cast("Mode", word))
+    name, equals, value = word.partition("=")
+    value = value.strip()
+    if not equals or name not in ("target", "targets", "fanout", "model", "traceparent"):
+        return "", None
+    if not value:
+        raise _Invalid
+    match name:
+        case "target" | "targets":
+            keys = [value] if name == "target" else value.split(",")
+            return "target", replace(token, targets=_keys(keys))
+        case "fanout" if value in _FANOUTS:
+            return name, replace(token, fanout=cast("Fanout", value))
+        case "model":
+            return name, replace(token, model=value)
+        case "traceparent" if is_traceparent(value):
+            return name, replace(token, traceparent=value)
+    raise _Invalid
+
+
+def _keys(keys: list[str]) -> tuple[str, ...]:
+    named = tuple(dict.fromkeys(key.strip() for key in keys))
+    if len(named) > MAX_TARGETS:
+        raise _Invalid
+    try:
+        for key in named:
+            parse_key(key)
+    except InvalidInput:
+        raise _Invalid from None
+    return named
+
+
+def _ms(digits: str | None) -> int | None:
+    if digits is None:
+        return None
+    seconds = _MOST_SECONDS if len(digits) > 10 else min(int(digits), _MOST_SECONDS)
+    return seconds * 1000

@@ -1,0 +1,179 @@
+"""`/api/cron`: standing tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from holdfast.agents.cron import Standing, Wish
+from holdfast.clock import iso
+from holdfast.errors import NotFound
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.contract import Answer, DeletedOut, Iso
+from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
+from holdfast.gateway.tokens import Principal
+from holdfast.gateway.wire import Text, Wire, json_response
+
+router = APIRouter(tags=["agents"], route_class=StrictRoute)
+
+MAX_PAGE = 499
+Where = Literal["main", "isolated"]
+Name = Annotated[Text, Field(min_length=1, max_length=80)]
+Prompt = Annotated[Text, Field(min_length=1, max_length=32_000)]
+When = Annotated[Text, Field(min_length=1, max_length=200)]
+Target = Annotated[Text, Field(min_length=1, max_length=300)]
+Model = Annotated[Text, Field(min_length=1, max_length=200)]
+Limit = Annotated[int, Field(ge=1, le=604_800)]
+TaskId = Annotated[str, Path(alias="id", max_length=256)]
+
+
+class TaskOut(Answer):
+    id: str
+    name: str
+    agent_id: str
+    session: Where
+    session_key: str
+    schedule: dict[str, str] = Field(description="`kind` is cron, every or at.")
+    prompt: str
+    model: str | None
+    timeout_seconds: int | None
+    deliver: str
+    enabled: bool
+    next_due: Iso | None
+    last_run: Iso | None
+    last_status: Literal["running", "ok", "silent", "failed"] | None
+    last_error: str | None
+    last_turn_id: str | None
+    last_delivery: str | None = Field(description="How the delivery of the last reply stands.")
+    runs: int
+    failures: int = Field(description="In a row.")
+    created_by: dict[str, Any]
+    created_at: Iso
+    updated_at: Iso
+    revision: int
+
+
+class TaskIn(Wire):
+    """One of `cron`, `every` and `at` says when."""
+
+    prompt: Prompt
+    name: Name | None = None
+    agent_id: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    cron: When | None = None
+    every: When | None = None
+    at: When | None = None
+    tz: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    session: Where = "isolated"
+    model: Model | None = None
+    timeout_seconds: Limit | None = None
+    deliver: Target = "last"
+    enabled: bool = True
+
+
+class TaskPatch(Wire):
+    """Only what is sent changes. With `revision`, only if nobody changed it since."""
+
+    prompt: Prompt | None = None
+    name: Name | None = None
+    cron: When | None = None
+    every: When | None = None
+    at: When | None = None
+    tz: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
+    session: Where | None = None
+    model: Model | None = None
+    timeout_seconds: Limit | None = None
+    deliver: Target | None = None
+    enabled: bool | None = None
+    revision: int | None = None
+
+    def sent(self) -> dict[str, Any]:
+        """What was sent; null takes away a model or a limit, and says nothing of the rest."""
+        values = {name: getattr(self, name) for name in self.model_fields_set - {"revision"}}
+        return {k: v for k, v in values.items() if v is not None or k in ("model", "timeout_seconds")}
+
+
+class RunOut(Answer):
+    id: str
+    due_at: Iso
+    agenda_id: str
+
+
+async def _room(request: Request) -> Standing:
+    return cast("Standing", request.app.state.gateway.hold.agency.standing)
+
+
+Room = Annotated[Standing, Depends(_room)]
+
+
+@router.get("/api/cron", response_model=list[TaskOut])
+async def listing(
+    here: Here,
+    caller: Caller,
+    room: Room,
+    limit: Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")] = 100,
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    cursor: CursorParam = None,
+) -> Response:
+    """The standing tasks, oldest first."""
+    most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
+    agents = frozenset[str]() if caller.spaces is not None else caller.agents
+
+    def read() -> list[dict[str, Any]]:
+        return room.listing(agent_ids=agents, limit=most + 1, offset=skip)
+
+    rows = await here.hold.threads(read)
+    more = len(rows) > most and skip + most <= MAX_OFFSET
+    return page(rows[:most], skip + most if more else None)
+
+
+@router.post("/api/cron", response_model=TaskOut, status_code=201)
+async def add(here: Here, caller: Caller, room: Room, body: TaskIn) -> Response:
+    """A new standing task."""
+    agent = body.agent_id or here.hold.settings.default_agent_id
+    _require_agent(caller, agent)
+    wish = Wish(**body.model_dump(exclude={"name", "agent_id"}), name=body.name or "", agent_id=agent)
+    made = await here.hold.threads(room.add, wish, {"kind": "api", "token": caller.name, "owner": True})
+    return json_response(made, 201)
+
+
+@router.get("/api/cron/{id}", response_model=TaskOut)
+async def get(here: Here, caller: Caller, room: Room, id_: TaskId) -> Response:
+    return json_response(await _visible(here, caller, room, id_))
+
+
+@router.patch("/api/cron/{id}", response_model=TaskOut)
+async def change(here: Here, caller: Caller, room: Room, id_: TaskId, body: TaskPatch) -> Response:
+    """Change a task; a new schedule, or being switched on, counts from now."""
+    await _visible(here, caller, room, id_)
+    return json_response(await here.hold.threads(room.change, id_, body.sent(), body.revision))
+
+
+@router.delete("/api/cron/{id}", response_model=DeletedOut)
+async def remove(here: Here, caller: Caller, room: Room, id_: TaskId) -> Response:
+    await _visible(here, caller, room, id_)
+    await here.hold.threads(room.remove, id_)
+    return json_response({"ok": True, "deleted": True, "id": id_})
+
+
+@router.post("/api/cron/{id}/run", response_model=RunOut, status_code=202)
+async def run(here: Here, caller: Caller, room: Room, id_: TaskId) -> Response:
+    """A run at once, besides the schedule."""
+    await _visible(here, caller, room, id_)
+    item = await here.hold.threads(room.run_now, id_)
+    return json_response({"id": id_, "dueAt": iso(item.due_at), "agendaId": item.id}, 202)
+
+
+async def _visible(here: Here, caller: Principal, room: Standing, id_: str) -> dict[str, Any]:
+    found = await here.hold.threads(room.get, id_)
+    _require_agent(caller, str(found["agentId"]))
+    return found
+
+
+def _require_agent(caller: Principal, agent_id: str) -> None:
+    """A task lies in no space, so that one limited to spaces sees none."""
+    if caller.spaces is not None or not caller.may_see_agent(agent_id):
+        raise NotFound("no such agent or task, or none that the token may see", code="unknown_task")

@@ -1,0 +1,263 @@
+"""A stage for continuation: turns are played by hand through the hook, on a real store and a manual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.agents.loop import Ask
+from holdfast.agents.loop.accepting import take_in
+from holdfast.agents.loop.addressing import address
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.hooks import TurnEnd
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.clock import ManualClock
+from holdfast.config import Config
+from holdfast.context import CompactOutcome, CompactResult, Pressure
+from holdfast.continuation import (
+    Continuation,
+    Record,
+    Registry,
+    Spawned,
+    SpawnOrder,
+    Status,
+    compacting,
+    lookout,
+    records,
+)
+from holdfast.errors import HoldfastError
+from holdfast.log import (
+    EntryDraft,
+    Note,
+    Outcome,
+    Session,
+    Store,
+    Threads,
+    Turn,
+    TurnStatus,
+    Tx,
+    agenda,
+    notes,
+    sessions,
+    turns,
+)
+from holdfast.memory.scope import Chat
+
+KEY = "agent:main:main"
+OTHER = "agent:main:discord:group:42"
+OWNER = "tests"
+
+
+@dataclass
+class Nursery:
+    """A subagent room that only remembers what it was asked for."""
+
+    orders: list[SpawnOrder] = field(default_factory=list)
+    trouble: HoldfastError | None = None
+
+    def spawn(self, tx: Tx, order: SpawnOrder) -> Spawned:
+        if self.trouble is not None:
+            raise self.trouble
+        self.orders.append(order)
+        return Spawned(f"agent:main:subagent:{len(self.orders)}")
+
+
+@dataclass
+class Live:
+    """A turn under way."""
+
+    job: agenda.Job
+    turn: Turn
+    session: Session
+    terms: Terms
+    told: list[Note]
+    tools: list[str] = field(default_factory=list)
+    calls: int = 0
+
+
+class Play:
+    """Everything but the model and the subagents is real."""
+
+    def __init__(
+        self, store: Store, clock: ManualClock, threads: Threads, folder: Path, **given: Any
+    ) -> None:
+        self.store, self.clock, self.threads, self.folder = store, clock, threads, folder
+        self.given: dict[str, Any] = {"enabled": True, **given}
+        self.nursery = Nursery()
+        self.compaction: CompactResult | HoldfastError = CompactResult(outcome=CompactOutcome.COMPACTED)
+        self.registry: Registry | None = None
+        self._made: tuple[str, Config] | None = None
+        self.room = self.opened()
+
+    def opened(self) -> Continuation:
+        """The room as a process finds it at its start."""
+        return Continuation(
+            self.store,
+            self.threads,
+            self.config,
+            self.accept,
+            payloads=self.folder,
+            spawner=self.nursery,
+            registry=self.registry,
+            compact=self._compact,
+        )
+
+    def config(self) -> Config:
+        text = json.dumps(self.given, sort_keys=True)
+        if self._made is None or self._made[0] != text:
+            defaults = {"continuation": self.given, "subagents": {"maxSpawnDepth": 1}}
+            self._made = (text, Config.model_validate({"agents": {"defaults": defaults}}))
+        return self._made[1]
+
+    def accept(self, tx: Tx, ask: Ask) -> Any:
+        return take_in(tx, ask, address(ask, self.config()), self.config(), (self.room.hook,)).accepted
+
+    def say(self, text: str = "hello", *, to: str = KEY, **more: Any) -> str:
+        """A message from outside, or whatever trigger is given; the id of its run."""
+        with self.store.write() as tx:
+            return str(self.accept(tx, Ask(text=text, session_key=to, commands=False, **more)).run_id)
+
+    def begin(self, key: str = KEY) -> Live | None:
+        """Start the next turn that waits in a session."""
+        with self.store.write() as tx:
+            items = agenda.claim(tx, dict.fromkeys(turns.KINDS, 50), owner=OWNER, lease_ms=10**12)
+            for item in items:
+                if item.lane != key:
+                    agenda.settle(tx, item, agenda.Postpone(OWNER, item.due_at))
+            mine = [item for item in items if item.lane == key]
+            return None if not mine else self._started(tx, mine[0])
+
+    def _started(self, tx: Tx, item: agenda.Item) -> Live:
+        turn = turns.start(tx, turns.get(tx, str(item.payload["turnId"])))
+        session = sessions.get(tx, turn.session_id)
+        terms = Terms.read((turn.meta or {}).get(ASK) or {}, "main")
+        self.room.hook.begun(tx, turn, session, terms)
+        live = Live(agenda.Job(item), turn, session, terms, [])
+        self._listen(tx, live)
+        return live
+
+    def _listen(self, tx: Tx, live: Live) -> None:
+        waiting = notes.waiting(tx, live.session.key)
+        notes.take(tx, [note.id for note in waiting], live.turn.id)
+        live.told += waiting
+
+    def call(self, live: Live, name: str, **given: Any) -> dict[str, Any]:
+        """A tool call of a running turn; what the model is told."""
+        tool = self.tool(name)
+        live.tools.append(name)
+        live.calls += 1
+        caller = self.caller(live)
+        output: ToolOutput = asyncio.run(tool.run(caller, tool.input(**given), f"call-{live.calls}"))
+        with self.store.write() as tx:
+            self._listen(tx, live)
+        return dict(json.loads(output.text))
+
+    def tool(self, name: str) -> Tool[Any]:
+        return next(tool for tool in self.room.tools() if tool.name == name)
+
+    def caller(self, live: Live, **more: Any) -> Caller:
+        config = self.config()
+        facts: dict[str, Any] = {"chat": Chat.of(live.session.key), "workspace": self.folder}
+        return Caller(
+            config=config,
+            settings=config.agent("main"),
+            agent_id="main",
+            session=live.session,
+            turn_id=live.turn.id,
+            **{**facts, **more},
+        )
+
+    def end(
+        self, live: Live, said: str = "done", *, tokens: int = 0, pressure: Pressure | None = None
+    ) -> TurnEnd:
+        """Commit a turn with its last words."""
+        heard = self.room.hook.heard(said, live.terms)
+        drafts = [EntryDraft(content=heard.text, role="assistant")] if heard.text else []
+        with self.store.write() as tx:
+            usage = {"inputTokens": tokens, "outputTokens": 0}
+            done = turns.commit(tx, live.turn.key, Outcome(entries=drafts, usage=usage), live.job)
+            end = TurnEnd(
+                turn=done.turn,
+                session=live.session,
+                terms=live.terms,
+                said=heard.text,
+                tools=tuple(live.tools),
+                pressure=pressure,
+                signals={} if heard.signal is None else {"continuation": heard.signal},
+            )
+            self.room.hook.committed(tx, end)
+        return end
+
+    def fail(self, live: Live, status: TurnStatus = TurnStatus.FAILED) -> None:
+        with self.store.write() as tx:
+            live.job.settle(tx, agenda.Fail(OWNER, "broken", final=True))
+            turn = turns.end(tx, turns.get(tx, live.turn.id), status, "broken")
+            self.room.hook.failed(tx, TurnEnd(turn=turn, session=live.session, terms=live.terms))
+
+    def turn(
+        self, *calls: tuple[str, dict[str, Any]], said: str = "done", **more: Any
+    ) -> list[dict[str, Any]]:
+        """A whole turn of whoever waits; a user's, if nobody does."""
+        live = self.begin()
+        if live is None:
+            self.say()
+            live = self.begin()
+        assert live is not None
+        answers = [self.call(live, name, **given) for name, given in calls]
+        self.end(live, said, **more)
+        return answers
+
+    def due(self) -> int:
+        """Look after what is due now, as the runner would; how many sessions were looked at."""
+        with self.store.write(ordered=False) as tx:
+            kinds = {lookout.KIND: 50, compacting.KIND: 5}
+            items = agenda.claim(tx, kinds, owner=OWNER, lease_ms=10**12)
+        for item in items:
+            handler = self.room.dispatch if item.kind == lookout.KIND else self.room._compacting
+            asyncio.run(handler.run(agenda.Job(item)))
+        return len(items)
+
+    def later(self, seconds: float) -> int:
+        self.clock.advance(seconds=seconds)
+        return self.due()
+
+    def returned(self, order: SpawnOrder, text: str = "found it", status: str = "success") -> bool:
+        with self.store.write() as tx:
+            return self.room.returned(tx, order.run_id, text, status)
+
+    def compacted(self, key: str = KEY) -> None:
+        with self.store.write() as tx:
+            session = sessions.ensure(tx, key)
+            self.room.hook.compacted(
+                tx, sessions.update(tx, session, compaction_count=session.compaction_count + 1)
+            )
+
+    def records(self, key: str = KEY) -> list[Record]:
+        """All of a session, ended ones too, as they were elected."""
+        with self.store.read() as tx:
+            found = records.listing(tx, owner=key, statuses=list(Status), limit=500)
+        return sorted(found, key=lambda r: (r.created_at, r.id))
+
+    def waiting_notes(self, key: str = KEY) -> list[Note]:
+        with self.store.read() as tx:
+            return notes.waiting(tx, key)
+
+    def waiting_turns(self, key: str = KEY) -> list[Turn]:
+        with self.store.read() as tx:
+            items = agenda.listing(tx, kinds=turns.KINDS, lane=key)
+            return turns.get_many(tx, [str(item.payload["turnId"]) for item in items])
+
+    def waiting_session(self, key: str = KEY) -> Session:
+        with self.store.read() as tx:
+            found = sessions.active(tx, key)
+        assert found is not None
+        return found
+
+    async def _compact(self, session: Session, window: int, used: int) -> CompactResult:
+        if isinstance(self.compaction, HoldfastError):
+            raise self.compaction
+        return self.compaction

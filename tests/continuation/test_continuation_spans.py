@@ -1,0 +1,119 @@
+"""A chain as one trace: parents through the queue, links across sessions, no words of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from continuation_play import KEY, OTHER, Play
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from holdfast.clock import ManualClock
+from holdfast.continuation import tracing
+from holdfast.log import Store, Threads, entries, sessions
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(tracing, "_tracer", lambda: provider.get_tracer("tests"))
+    yield exporter
+    provider.shutdown()
+
+
+@pytest.fixture
+def play(sqlite_store: Store, clock: ManualClock, threads: Threads, tmp_path: Path) -> Play:
+    return Play(sqlite_store, clock, threads, tmp_path / "payloads", crossSessionTargeting="enabled")
+
+
+def named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in spans.get_finished_spans() if span.name == name]
+
+
+def parent_of(span: ReadableSpan) -> int | None:
+    return None if span.parent is None else span.parent.span_id
+
+
+def id_of(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return span.context.span_id
+
+
+def test_a_chain_is_one_tree_through_the_queue_and_a_restart(play: Play, spans: InMemorySpanExporter) -> None:
+    play.turn(("continue_work", {"reason": "a secret plan", "traceparent": TRACE}))
+    play.room = play.opened()
+    play.later(15)
+    woken = play.begin()
+    assert woken is not None
+    with play.store.read() as tx:
+        assert woken.turn.input_id is not None
+        source = entries.get(tx, woken.turn.input_id).source or {}
+    play.call(woken, "continue_work", reason="go on")
+    play.end(woken)
+    play.later(15)
+
+    first, second = named(spans, "continuation.work")
+    fired = named(spans, "continuation.work.fire")
+    enqueued = named(spans, "continuation.queue.enqueue")
+    assert f"{parent_of(first):016x}" == "00f067aa0ba902b7"
+    assert parent_of(enqueued[0]) == id_of(first)
+    assert parent_of(fired[0]) == id_of(first)
+    assert parent_of(second) == id_of(first)
+    assert parent_of(fired[1]) == id_of(second)
+    assert source["traceparent"].split("-")[2] == f"{id_of(fired[0]):016x}"
+    assert len({span.context.trace_id for span in spans.get_finished_spans() if span.context}) == 1
+    facts = first.attributes or {}
+    assert (facts["delay.ms"], facts["chain.step.remaining"]) == (15_000, 9)
+    assert (facts["reason.length"], facts["reason.redacted"]) == (13, True)
+    assert (fired[0].attributes or {})["fire.deferred_ms"] == 0
+    assert "secret" not in "".join(span.to_json() for span in spans.get_finished_spans())
+
+
+def test_a_delegate_is_dispatched_under_its_election_and_each_delivery_is_linked_to_the_fan_out(
+    play: Play, spans: InMemorySpanExporter
+) -> None:
+    with play.store.write() as tx:
+        sessions.ensure(tx, OTHER)
+    play.turn(
+        ("continue_delegate", {"task": "a secret task", "targetSessionKeys": [KEY, OTHER], "delaySeconds": 9})
+    )
+    play.later(9)
+    [order] = play.nursery.orders
+    play.returned(order, "a secret answer")
+
+    [elected] = named(spans, "continuation.delegate")
+    [fired] = named(spans, "continuation.delegate.fire")
+    [sent] = named(spans, "continuation.delegate.dispatch")
+    [fan] = named(spans, "continuation.queue.fanout")
+    delivered = named(spans, "continuation.queue.deliver")
+    assert parent_of(fired) == parent_of(sent) == id_of(elected)
+    assert (sent.attributes or {})["delegate.delivery"] == "timer"
+    assert order.traceparent is not None
+    assert order.traceparent.split("-")[2] == f"{id_of(sent):016x}"
+    assert parent_of(fan) == id_of(sent)
+    assert [[link.context.span_id for link in span.links] for span in delivered] == [[id_of(fan)]] * 2
+    assert "secret" not in "".join(span.to_json() for span in spans.get_finished_spans())
+
+
+def test_a_release_and_a_signal_while_switched_off_leave_a_span(
+    play: Play, spans: InMemorySpanExporter
+) -> None:
+    play.turn(("continue_delegate", {"task": "later", "mode": "post-compaction"}))
+    play.compacted()
+    [released] = named(spans, "continuation.compaction.released")
+    assert (released.attributes or {})["queue.drained_count"] == 1
+    play.given["enabled"] = False
+    play.turn(said="CONTINUE_WORK")
+    [off] = named(spans, "continuation.disabled")
+    assert (off.attributes or {})["signal.kind"] == "work"
+
+
+def test_without_anyone_who_records_a_given_trace_is_still_carried(play: Play) -> None:
+    play.turn(("continue_work", {"reason": "x", "traceparent": TRACE}))
+    assert play.records()[0].traceparent == TRACE
