@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "board": (f"{_AT}.board:board", "Topics, tasks, spaces, search, context, log."),
     "agenda": (f"{_AT}.agenda:agenda", "What is due."),
     "heartbeat": (f"{_AT}.heartbeat:heartbeat", "The agents' pulse: status, now."),
+    "continuation": (f"{_AT}.continuation:continuation", "What agents elected for themselves: list, cancel."),
     "cron": (f"{_AT}.cron:cron", "Standing tasks: list, add, remove, run."),
     "approvals": (f"{_AT}.approvals:approvals", "What agents ask for: list, approve, deny, allow."),
     "token": (f"{_AT}.tokens:token", "Print the home's own admin token."),

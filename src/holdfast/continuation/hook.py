@@ -134,6 +134,25 @@ class ContinuationHook(TurnHook):
         notices.tell(tx, session.key, notices.COMPACTED, key, pressure.after_compaction(released, kept))
         lookout.arm_for(tx, session.key)
 
+    def status_line(self, tx: Tx, session: Session) -> str:
+        """The chain and what it waits for; zeros are left out, and with nothing else all of it."""
+        settings = self._parts.settings(session.agent_id or "")
+        if not settings.enabled:
+            return ""
+        chain = chains.peek(tx, session)
+        pending, staged = delegating.pending(records.listing(tx, owner=session.key, limit=500))
+        count = 0 if chain is None else chain.count
+        since = tx.now - chains.COMPACTIONS_TTL_MS
+        asked = 0 if chain is None else sum(at > since for at in chain.compactions)
+        parts = [
+            f"chain {count}/{settings.max_chain_length}" if count else "",
+            f"{pending} delegate{'' if pending == 1 else 's'} pending" if pending else "",
+            f"{staged} post-compaction staged" if staged else "",
+            f"volitional: {asked}" if asked else "",
+        ]
+        said = " | ".join(part for part in parts if part)
+        return f"🔄 Continuation: {said}" if said else ""
+
     def reset(self, tx: Tx, left: Session) -> None:
         """Someone began anew: what was elected before is not for what comes after."""
         for record in records.live(tx, left.key):

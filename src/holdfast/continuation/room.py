@@ -11,7 +11,7 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import Millis, iso
 from holdfast.config import Config
-from holdfast.continuation import chains, compacting, delegating, lookout, records, recovering, spawning
+from holdfast.continuation import compacting, delegating, lookout, records, recovering, spawning
 from holdfast.continuation.dispatch import Dispatch
 from holdfast.continuation.hook import ContinuationHook
 from holdfast.continuation.orphans import Registry
@@ -109,6 +109,15 @@ class Continuation:
 
         return [told(record) for record in await self._parts.threads(look)]
 
+    async def get(self, record_id: str) -> dict[str, Any]:
+        """One of them, ended or not."""
+
+        def look() -> Record:
+            with self._parts.store.read() as tx:
+                return records.get(tx, record_id)
+
+        return told(await self._parts.threads(look))
+
     async def cancel(self, record_id: str, *, reason: str = "cancelled") -> dict[str, Any]:
         """Take an election back. A turn or delegate that runs already ends as it will, but not again."""
 
@@ -135,25 +144,7 @@ class Continuation:
     def _status_line(self, session_key: str) -> str:
         with self._parts.store.read() as tx:
             session = sessions.active(tx, session_key)
-            if session is None:
-                return ""
-            settings = self._parts.settings(session.agent_id or "")
-            chain = chains.peek(tx, session)
-            found = records.listing(tx, owner=session_key, limit=500)
-            now = int(tx.now)
-        if not settings.enabled:
-            return ""
-        pending, staged = delegating.pending(found)
-        count = 0 if chain is None else chain.count
-        asked = 0 if chain is None else sum(now - at < chains.COMPACTIONS_TTL_MS for at in chain.compactions)
-        parts = [
-            f"chain {count}/{settings.max_chain_length}" if count else "",
-            f"{pending} delegate{'' if pending == 1 else 's'} pending" if pending else "",
-            f"{staged} post-compaction staged" if staged else "",
-            f"volitional: {asked}" if asked else "",
-        ]
-        said = " | ".join(part for part in parts if part)
-        return f"🔄 Continuation: {said}" if said else ""
+            return "" if session is None else self.hook.status_line(tx, session)
 
     def _sweep(self) -> None:
         with self._parts.store.read() as tx:

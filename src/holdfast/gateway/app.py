@@ -23,6 +23,7 @@ from holdfast.gateway.routes import (
     classifier,
     context,
     context_block,
+    continuation,
     cron,
     drafts,
     engine,
@@ -84,7 +85,7 @@ def create_app(hold: Holdfast) -> FastAPI:
         app.include_router(part.router)
     for part in (context_block, search, graph, classifier, memory, approvals, skills):
         app.include_router(part.router)
-    for part in (agent, openai, models, ws, heartbeat, cron, hooks):
+    for part in (agent, openai, models, ws, heartbeat, cron, hooks, continuation):
         app.include_router(part.router)
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))

@@ -35,6 +35,7 @@ async def status(context: CommandContext, args: str) -> Reply:
     ]
     if waiting:
         lines.append(f"{waiting} waiting or running")
+    lines += await parts.threads(_more_lines, context, session)
     if recent is not None and recent.error:
         lines.append(f"Last turn {recent.status}: {recent.error}")
     data = {
@@ -74,6 +75,12 @@ async def usage(context: CommandContext, args: str) -> Reply:
         "turns": len(found),
     }
     return Reply("\n".join(lines), data)
+
+
+def _more_lines(context: CommandContext, session: Session) -> list[str]:
+    with context.parts.store.read() as tx:
+        told = [hook.status_line(tx, session) for hook in context.parts.hooks]
+    return [line for line in told if line]
 
 
 async def compact(context: CommandContext, args: str) -> Reply:

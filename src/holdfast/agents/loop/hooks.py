@@ -75,6 +75,10 @@ class TurnHook:
     def compacted(self, tx: Tx, session: Session) -> None:
         """The session's history was summarised."""
 
+    def status_line(self, tx: Tx, session: Session) -> str:
+        """One line for `/status`; empty if there is nothing to say."""
+        return ""
+
     def stopped(self, tx: Tx, session: Session) -> int:
         """Someone stopped all that a session does; how much more that stopped here."""
         return 0
