@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agents.cron import Parts as StandingParts
 from holdfast.agents.cron import Standing
@@ -23,6 +23,7 @@ from holdfast.agents.subagents.asking import SpawnInput
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
+from holdfast.agents.tools.board_reach import sees_board
 from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
 from holdfast.config import Config
@@ -54,71 +55,70 @@ class Agency:
         def config() -> Config:
             return hold.settings
 
+        self._config = config
         self.models = Models(hold.home, config, hold.clock, search=self._recall)
         self.skills = SkillRoom(hold.home, config, hold.workspace)
         self.processes = Commands()
-        self.tools = builtin_toolbox(
-            ToolParts(
-                store=hold.store,
-                threads=hold.threads,
-                home=hold.home,
-                clock=hold.clock,
-                memory=lambda: hold.memory,
-                board=lambda: hold.board,
-                skills=self.skills,
-                courier=self,
-                commands=self.processes,
-            )
-        )
-        self.subagents = Subagents(
-            SubagentParts(
-                store=hold.store,
-                threads=hold.threads,
-                config=config,
-                context=lambda: hold.context,
-                models=self.models,
-            )
-        )
-        self.tools.register_all(self.subagents.tools())
-        self.heartbeats = Heartbeats(
-            HeartbeatParts(store=hold.store, threads=hold.threads, config=config, workspace=hold.workspace)
-        )
-        self.standing = Standing(StandingParts(store=hold.store, threads=hold.threads, config=config))
-        self.tools.register_all(self.standing.tools())
+        self.tools = builtin_toolbox(self._tool_parts())
+        common: dict[str, Any] = {"store": hold.store, "threads": hold.threads, "config": config}
+        self.subagents = Subagents(SubagentParts(**common, context=lambda: hold.context, models=self.models))
+        self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace))
+        self.standing = Standing(StandingParts(**common))
         self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
-        self.runs = Runs(
-            LoopParts(
-                store=hold.store,
-                threads=hold.threads,
-                config=config,
-                workspace=hold.workspace,
-                context=lambda: hold.context,
-                models=self.models,
-                tools=self.tools,
-                board=lambda: hold.board,
-                skills=lambda: self.skills,
-                debug=DebugOutputs(hold.home.path / "logs", hold.clock),
-                hooks=self.hooks,
-            )
-        )
+        self.runs = Runs(self._loop_parts())
+        self.continuation = self._continuation()
+        self.hooks.append(self.continuation.hook)
         self.standing.bind(self.runs)
+        for room in (self.subagents, self.standing, self.continuation):
+            self.tools.register_all(room.tools())
         for command in self.subagents.commands:
             self.runs.commands.register(command)
-        self.continuation = Continuation(
-            hold.store,
-            hold.threads,
-            config,
+        hold.context.on_compacted(self._tell_compacted)
+        hold.context.use_summariser(ModelSummariser(self.models, config))
+
+    def _tool_parts(self) -> ToolParts:
+        hold = self._hold
+        return ToolParts(
+            store=hold.store,
+            threads=hold.threads,
+            home=hold.home,
+            clock=hold.clock,
+            memory=lambda: hold.memory,
+            board=lambda: hold.board,
+            skills=self.skills,
+            courier=self,
+            commands=self.processes,
+        )
+
+    def _loop_parts(self) -> LoopParts:
+        hold = self._hold
+        return LoopParts(
+            store=hold.store,
+            threads=hold.threads,
+            config=self._config,
+            workspace=hold.workspace,
+            context=lambda: hold.context,
+            models=self.models,
+            tools=self.tools,
+            board=lambda: hold.board,
+            skills=lambda: self.skills,
+            debug=DebugOutputs(hold.home.path / "logs", hold.clock),
+            hooks=self.hooks,
+        )
+
+    def _continuation(self) -> Continuation:
+        """A compaction that it asks for is told to every hook by the context room, as any other is."""
+        return Continuation(
+            self._hold.store,
+            self._hold.threads,
+            self._config,
             self.runs.accept_in,
-            payloads=hold.home.path / "continuation",
+            payloads=self._hold.home.path / "continuation",
             carry=self._delegate,
             registry=Spawned(),
             compact=self._compact,
             compacted=lambda tx, session: None,
         )
-        self.tools.register_all(self.continuation.tools())
-        self.hooks.append(self.continuation.hook)
-        hold.context.on_compacted(self._tell_compacted)
-        hold.context.use_summariser(ModelSummariser(self.models, config))
 
     async def send(self, sender: Session, to: str, text: str) -> str:
         """`sessions_send`: words from another session are data there, and never keep it fresh."""
@@ -172,19 +172,30 @@ class Agency:
         return await self._hold.threads(self._recalled, question, session_key)
 
     def _recalled(self, question: str, session_key: str | None) -> list[Hit]:
-        """What memory and board hold, in turn: each text once, and not the question itself."""
-        named = None if session_key is None else parse_key(session_key).agent_id
-        agent = named or self._hold.settings.default_agent_id
+        """What memory and board hold, in turn: each text once, and not the question itself.
+
+        Who is not the owner asks without a key, and is told nothing.
+        """
+        if session_key is None:
+            return []
+        agent = parse_key(session_key).agent_id or self._hold.settings.default_agent_id
         found = self._hold.memory.search(MemoryAsk(question, agent, Chat.of(session_key), RECALLED))
         notes = [
             Hit(_said(hit.snippet), citation(hit.path, hit.start, hit.end).removeprefix("Source: "))
             for hit in found.hits
         ]
-        wanted = SearchAsk(q=question, sight=Sight(session_key=session_key), topics=0, tasks=0, logs=RECALLED)
-        logged = [Hit(f.text, f"log:{f.item.id}") for f in self._hold.board.search.run(wanted).logs]
+        logged = self._from_board(question, session_key)
         mixed = [hit for pair in zip_longest(notes, logged) for hit in pair if hit is not None]
         once = {hit.text.strip(): hit for hit in reversed(mixed)}
         return [hit for hit in reversed(once.values()) if hit.text.strip() not in ("", question.strip())]
+
+    def _from_board(self, question: str, session_key: str) -> list[Hit]:
+        with self._hold.store.read() as tx:
+            chat_type = Chat.of(session_key).chat_type
+            if not sees_board(tx, session_key, owner=True, chat_type=chat_type):
+                return []
+        wanted = SearchAsk(q=question, sight=Sight(session_key=session_key), topics=0, tasks=0, logs=RECALLED)
+        return [Hit(f.text, f"log:{f.item.id}") for f in self._hold.board.search.run(wanted).logs]
 
 
 class Spawned:

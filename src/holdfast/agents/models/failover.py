@@ -102,7 +102,8 @@ class Models:
 
         A model whose every credential rests is asked after the others. `context_overflow` and `bad_request`
         are raised at once: asking in another way is the caller's affair. When all failed, the last failure is
-        raised, with all attempts in its message.
+        raised, with all attempts in its message. `session_key` is where the recall model looks from; without
+        one it finds nothing.
         """
         call = Answering(self, self._pace, build, agent_id, on_event, session_key)
         last: ModelFailure | None = None
