@@ -24,13 +24,18 @@ def prune(store: Store, days: int, *, rounds: int = ROUNDS) -> dict[str, int]:
     removed = {"manifests": 0, "blobs": 0}
     for _ in range(rounds):
         with store.write(ordered=False) as tx:
-            count = _old_manifests(tx, tx.now - days * DAY_MS)
+            count = _old_manifests(tx, _oldest_day(tx, days))
         removed["manifests"] += count
         if count < BATCH:
             break
     if removed["manifests"]:
         removed["blobs"] = _sweep(store, days, rounds)
     return removed
+
+
+def _oldest_day(tx: Tx, days: int) -> int:
+    """In whole days: one sweep of a day finds something, and looks through all accounts for what is left."""
+    return (tx.now // DAY_MS - days) * DAY_MS
 
 
 def _old_manifests(tx: Tx, before: int) -> int:
@@ -44,7 +49,7 @@ def _old_manifests(tx: Tx, before: int) -> int:
 def _sweep(store: Store, days: int, rounds: int) -> int:
     """What is younger than the limit stays: a context may be in the making that refers to it."""
     with store.read() as tx:
-        before = tx.now - days * DAY_MS
+        before = _oldest_day(tx, days)
         used = _used(tx)
         old = tx.conn.execute(sa.select(blob_table.c.hash).where(blob_table.c.created_at < before))
         gone = [row.hash for row in old if bytes.fromhex(row.hash) not in used]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from holdfast.agents.skills import Checked, SkillRoom, SlashCommand
+from holdfast.agents.skills import Checked, SlashCommand
 from holdfast.errors import NotFound
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
@@ -46,7 +46,7 @@ async def listing(
     if caller.spaces is not None or not caller.may_see_agent(agent):
         raise NotFound(f"no agent {agent[:64]!r}", hint="Name one that this token may see.")
     config.agent(agent)
-    room = SkillRoom(here.hold.home, lambda: here.hold.settings, here.hold.workspace)
+    room = here.hold.agency.skills
 
     def read() -> list[dict[str, Any]]:
         commands = {command.skill: command for command in room.commands(agent)}
