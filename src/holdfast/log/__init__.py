@@ -21,7 +21,7 @@ from holdfast.log.retention import Retention, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
 from holdfast.log.store import Store, Tx, sqlite_url
-from holdfast.log.threads import Threads, to_the_end
+from holdfast.log.threads import Threads, ringing, to_the_end
 from holdfast.log.turns import Outcome, Turn, TurnStatus
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "open_store",
     "outbox",
     "prune",
+    "ringing",
     "sessions",
     "sqlite_url",
     "this_process",

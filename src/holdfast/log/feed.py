@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.log import changes
 from holdfast.log.changes import Change
 from holdfast.log.store import Store
-from holdfast.log.threads import Threads
+from holdfast.log.threads import Threads, ringing
 
 log = logging.getLogger(__name__)
 
@@ -79,13 +79,7 @@ class Feed:
 
     async def run(self) -> None:
         """Keep the ring up to date while anyone follows; runs for as long as the gateway does."""
-        loop = asyncio.get_running_loop()
-
-        def ring() -> None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._new.set)
-
-        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ring)
+        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(self._new.set))
         try:
             _, self._head = await self._threads(self._bounds)
             while True:

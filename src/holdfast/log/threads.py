@@ -33,3 +33,17 @@ async def to_the_end(writing: Awaitable[T]) -> T:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(task)
     return task.result()
+
+
+def ringing(callback: Callable[[], object]) -> Callable[..., None]:
+    """A function that has the running loop call back, whichever thread calls it and with whatever.
+
+    The loop may have ended between a commit and that call; then nobody waits any more, and nothing happens.
+    """
+    loop = asyncio.get_running_loop()
+
+    def ring(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback)
+
+    return ring

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
-from holdfast.log import Pace, Store, Threads, Tx, agenda, changes
+from holdfast.log import Pace, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
@@ -79,15 +79,9 @@ class MemoryCycles:
 
         Who searches meanwhile takes in what is new itself, so that nothing is missed.
         """
-        loop = asyncio.get_running_loop()
         bell = asyncio.Event()
         bell.set()
-
-        def ring() -> None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(bell.set)
-
-        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ring)
+        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(bell.set))
         try:
             while True:
                 await bell.wait()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 from holdfast.agents.approvals import requests
 from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus
-from holdfast.log import Store, Threads, Waiter
+from holdfast.log import Store, Threads, Waiter, ringing
 
 LONGEST_SECONDS: Final = 60.0
 
@@ -16,14 +15,7 @@ LONGEST_SECONDS: Final = 60.0
 async def decision(store: Store, threads: Threads, id_: str, *, waiter: Waiter | None = None) -> Approval:
     """The approval once it is decided or has run out of time. Cancelling it leaves the approval waiting."""
     bell = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def ring() -> None:
-        # The loop may have ended between the commit and this call; then nobody waits any more.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(bell.set)
-
-    unsubscribe = store.signals.subscribe(SIGNAL, ring)
+    unsubscribe = store.signals.subscribe(SIGNAL, ringing(bell.set))
     try:
         while True:
             bell.clear()

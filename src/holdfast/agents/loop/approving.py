@@ -11,6 +11,7 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.tools.types import Caller
 from holdfast.clock import iso
+from holdfast.log import ringing
 
 
 class ApprovalNews:
@@ -27,14 +28,7 @@ class ApprovalNews:
     @contextlib.asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
         """Follow approvals for as long as the block lasts; all that was decided by its end is told."""
-        loop = asyncio.get_running_loop()
-
-        def ring() -> None:
-            # The loop may have ended between the commit and this call; then nobody follows any more.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._bell.set)
-
-        unsubscribe = self._parts.store.signals.subscribe(SIGNAL, ring)
+        unsubscribe = self._parts.store.signals.subscribe(SIGNAL, ringing(self._bell.set))
         task = asyncio.create_task(self._follow())
         try:
             yield

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.agents.loop.status import RunStatus, status_of, status_of_turn
 from holdfast.errors import HoldfastError
-from holdfast.log import Store, Threads, changes, turns
+from holdfast.log import Store, Threads, changes, ringing, turns
 
 log = logging.getLogger(__name__)
 
@@ -59,14 +59,7 @@ class EndWatch:
         self._bell.set()
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        def ring() -> None:
-            # The loop may have ended between the commit and this call; then nobody waits any more.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._bell.set)
-
-        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ring)
+        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(self._bell.set))
         try:
             while self._waiting:
                 await _rung(self._bell, _LOOK_AGAIN_SECONDS)

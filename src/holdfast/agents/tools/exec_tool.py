@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 from collections.abc import Callable, Coroutine
@@ -24,7 +23,7 @@ from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.config.tools import Exec
 from holdfast.errors import Conflict, Forbidden
 from holdfast.home import Home
-from holdfast.log import Store, Threads
+from holdfast.log import Store, Threads, ringing
 from holdfast.logs import MASK
 
 T = TypeVar("T")
@@ -277,14 +276,7 @@ def _told(command: Command, outcome: Outcome) -> str:
 
 async def _end_of(command: Command) -> None:
     bell = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def ring(_: object) -> None:
-        # The loop may have ended before the command; then nobody waits any more.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(bell.set)
-
-    command.done.add_done_callback(ring)
+    command.done.add_done_callback(ringing(bell.set))
     await bell.wait()
 
 

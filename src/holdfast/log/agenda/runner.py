@@ -25,7 +25,7 @@ from holdfast.log.agenda.state import (
     Status,
 )
 from holdfast.log.store import Store, Tx
-from holdfast.log.threads import Threads, to_the_end
+from holdfast.log.threads import Threads, ringing, to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -127,9 +127,7 @@ class Runner:
 
         A store that cannot be used for a while is no reason to end.
         """
-        loop = asyncio.get_running_loop()
-        ring = self._wake.set
-        unsubscribe = self._store.signals.subscribe(agenda.SIGNAL, lambda: _quietly(loop, ring))
+        unsubscribe = self._store.signals.subscribe(agenda.SIGNAL, ringing(self._wake.set))
         try:
             async with self._leases_kept():
                 recovered = False
@@ -362,8 +360,3 @@ class Runner:
 
 def _let(kind: Kind) -> tuple[int, ...]:
     return () if kind.held is None else (kind.held(),)
-
-
-def _quietly(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(callback)
