@@ -86,3 +86,16 @@ def test_status_tells_the_model_and_what_waits(run: Run, home: Path, scripted: S
     lines = dict(line.split(None, 1) for line in run("status").stdout.splitlines())
     assert (lines["model"], lines["running"], lines["approvals"]) == ("scripted/m", "no turns", "1 waiting")
     assert lines["engine"] == "legacy"
+
+
+def test_status_tells_how_far_token_estimates_were_off(run: Run, home: Path) -> None:
+    from holdfast.context import calibration
+    from holdfast.runtime import open_home
+
+    assert run("init").exit_code == 0
+    assert "none yet" in run("status").output
+    with open_home(home) as hold, hold.store.write() as tx:
+        calibration.observe(tx, "scripted/one", estimated_raw=1_000, reported=1_250)
+    told = json.loads(run("status", "--json").output)["tokenEstimates"]
+    assert told["scripted/one"]["samples"] == 1
+    assert "scripted/one" in run("status").output

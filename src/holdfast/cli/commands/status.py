@@ -68,9 +68,19 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "model": _model(hold),
         "runningTurns": figures.turns.get("running", 0),
         "approvalsWaiting": waiting,
+        "tokenEstimates": _estimates(hold),
         "contextEngine": hold.settings.plugins.slots.context_engine,
         "memoryBackend": hold.settings.memory.backend,
     }
+
+
+def _estimates(hold: Holdfast) -> dict[str, Any]:
+    """By model, how far the estimates of tokens were off what the provider reported."""
+    from holdfast.context import calibration
+
+    with hold.store.read() as tx:
+        found = calibration.listing(tx, limit=10)
+    return {name: {"error": round(one.error, 4), "samples": one.samples} for name, one in found.items()}
 
 
 def _model(hold: Holdfast) -> str:
@@ -88,6 +98,11 @@ def _model(hold: Holdfast) -> str:
         return str(models.choice(settings)[0])
     except HoldfastError as error:
         return f"none: {error.message}"
+
+
+def _off(estimates: dict[str, Any]) -> str:
+    told = [f"{name} {one['error']:.0%} off over {one['samples']} calls" for name, one in estimates.items()]
+    return ", ".join(told) or "none yet"
 
 
 def _print(body: dict[str, Any]) -> None:
@@ -111,6 +126,7 @@ def _print(body: dict[str, Any]) -> None:
             "model": body["model"],
             "running": _turns(body["runningTurns"]),
             "approvals": f"{body['approvalsWaiting']} waiting",
+            "estimates": _off(body["tokenEstimates"]),
             "engine": body["contextEngine"],
             "memory": body["memoryBackend"],
             "tokens": body["tokens"],
