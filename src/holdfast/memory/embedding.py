@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -91,8 +91,6 @@ def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = 
 
     A hub's model is kept in `models` and awaited until it is there; `fetch` brings it.
     """
-    from holdfast.memory.embedders.static import StaticEmbedder
-
     preferred: list[Embedder] = []
     awaited: list[tuple[int, HubModel]] = []
     for name in config.providers:
@@ -109,7 +107,7 @@ def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = 
             awaited.append((len(preferred), found))
         elif found is not None:
             preferred.append(found)
-    return EmbedderChain(preferred, StaticEmbedder(), awaited)
+    return EmbedderChain(preferred, _static(), awaited)
 
 
 def _models(env: Mapping[str, str]) -> Path:
@@ -142,8 +140,23 @@ def _local(provider: EmbeddingProvider, models: Path) -> Embedder | HubModel | N
     if provider.model is not None and ("/" in provider.model or provider.model.startswith("~")):
         return TransformerEmbedder(Path(provider.model).expanduser())
     if provider.model in (None, "all-MiniLM-L6-v2") and _has_minilm():
-        return TransformerEmbedder.minilm()
+        return _minilm()
     return None
+
+
+@cache
+def _static() -> Embedder:
+    """What packages carry is read once; the homes that one process opens share it."""
+    from holdfast.memory.embedders.static import StaticEmbedder
+
+    return StaticEmbedder()
+
+
+@cache
+def _minilm() -> Embedder:
+    from holdfast.memory.embedders.transformer import TransformerEmbedder
+
+    return TransformerEmbedder.minilm()
 
 
 def _has_minilm() -> bool:
