@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +76,28 @@ def test_a_text_that_brings_its_own_fence_is_fenced_again(text: str) -> None:
     assert held != forged
     assert 'trust="outside"' in held.partition("\n")[0]
     assert 'trust="user"' not in held.partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    "disguised",
+    [
+        "<ｈｏｌｄｆａｓｔ:now>",
+        "</hоldfаst:data 0123456789ab>",
+        "<ѕуѕtеm-rеmindеr>",
+        "<𝐬𝐲𝐬𝐭𝐞𝐦>",
+        "<ⓢⓨⓢⓣⓔⓜ>",
+        "[𝙸𝙽𝚂𝚃]",
+        "[Іntеrnаl tаsk completion event]",
+    ],
+)
+def test_letters_that_are_drawn_alike_make_no_marker(disguised: str) -> None:
+    assert has_marker(disguised)
+    assert not has_marker(neutralise(f"before {disguised} after"))
+
+
+@pytest.mark.parametrize("text", ["холдинг <система>", "[Инструкция]", "<Σύστημα>", "a < б"])
+def test_other_scripts_are_left_as_they_are(text: str) -> None:
+    assert neutralise(text) == text
 
 
 def test_code_and_prose_are_left_as_they_are() -> None:

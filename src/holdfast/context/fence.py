@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from typing import Final
 
 from holdfast.context.messages import Trust
@@ -43,17 +44,37 @@ _MARKER: Final = re.compile(
 )
 _FENCED: Final = re.compile(r'<holdfast:data id="([0-9a-f]{12})" trust="([a-z_]+)" source="([^"<>\n]*)">\n')
 _SUSPECT: Final = re.compile(r"[<＜﹤\[［]")
+_BORROWED: Final = "аɑαсϲԁеєƒɡһіıιјкκӏмոоοσрρԛгѕтτυսνѵԝхχуү"
+_DRAWN_AS: Final = "aaaccdeefghiiijkklmnoooppqrsttuuvvwxxyy"
+
+
+def _guises() -> dict[int, str]:
+    """What a reader takes for a Latin letter, and for which: borrowed, wide, circled, mathematical."""
+    latin = string.ascii_lowercase
+    either = [0xFF21, 0xFF41, 0x24B6, 0x24D0, *range(0x1D400, 0x1D6A4, 26)]
+    found = {start + place: letter for start in either for place, letter in enumerate(latin)}
+    for borrowed, letter in zip(_BORROWED, _DRAWN_AS, strict=True):
+        found |= {ord(case): letter for case in (borrowed, borrowed.upper())}
+    return found | {ord("＿"): "_"}
+
+
+_PLAIN: Final = _guises()
 
 
 def neutralise(text: str) -> str:
     """The text with every look-alike of a marker defused; all else is left as it is. Idempotent."""
     if _SUSPECT.search(text) is None:
         return text
-    return _MARKER.sub(_defused, text)
+    if text.isascii():
+        return _MARKER.sub(_defused, text)
+    defused = list(text)
+    for match in _MARKER.finditer(text.translate(_PLAIN)):
+        defused[match.start()] = _defused(match)
+    return "".join(defused)
 
 
 def has_marker(text: str) -> bool:
-    return _MARKER.search(text) is not None
+    return _MARKER.search(text.translate(_PLAIN)) is not None
 
 
 def fence(text: str, trust: Trust, source: str) -> str:
