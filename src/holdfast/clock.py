@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 from holdfast.errors import InvalidInput
 
 Millis = NewType("Millis", int)
+DAY_MS: Final = 86_400_000
 
 
 class Clock(Protocol):

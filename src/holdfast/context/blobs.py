@@ -9,14 +9,16 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from holdfast.clock import DAY_MS
 from holdfast.context.messages import text_digest
 from holdfast.context.tables import blobs as table
 from holdfast.errors import NotFound
 from holdfast.log import Tx
+from holdfast.log.statements import Insert
 
 _MOST_KNOWN: Final = 100_000
 _CHUNK: Final = 500
-_DAY_MS: Final = 86_400_000
+_INSERT: Final = Insert(table, ignore=(["hash"], None))
 
 
 class Blobs:
@@ -32,16 +34,16 @@ class Blobs:
 
     def put(self, tx: Tx, contents: Mapping[str, str]) -> None:
         """Write contents under their hashes; those that are there stay."""
-        if tx.now // _DAY_MS != self._day:
+        if tx.now // DAY_MS != self._day:
             with self._lock:
-                self._day = tx.now // _DAY_MS
+                self._day = tx.now // DAY_MS
                 self._known.clear()
         new = {hash_: text for hash_, text in contents.items() if hash_ not in self._known}
         if not new:
             return
         rows = [{"hash": h, "content": text, "created_at": tx.now} for h, text in sorted(new.items())]
         # In one order everywhere, so that two writers of the same texts never wait for each other.
-        tx.conn.execute(insert_new(tx, table), rows)
+        _INSERT.many(tx, rows)
         tx.on_commit(lambda: self._remember(new))
 
     def _remember(self, hashes: Iterable[str]) -> None:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from holdfast.clock import DAY_MS
 from holdfast.context import blobs
 from holdfast.context.tables import blobs as blob_table
 from holdfast.context.tables import manifests as table
 from holdfast.context.tables import states
 from holdfast.log import Store, Tx
 
-DAY_MS: Final = 86_400_000
 BATCH: Final = 500
 ROUNDS: Final = 200
 

@@ -7,11 +7,10 @@ import hashlib
 import hmac
 from typing import Final
 
-from holdfast.clock import Clock
+from holdfast.clock import DAY_MS, Clock
 from holdfast.errors import Unauthorized
 
 COOKIE: Final = "holdfast"
-_DAY_MS: Final = 86_400_000
 
 
 class Cookies:
@@ -21,7 +20,7 @@ class Cookies:
         self.days = days
 
     def make(self, principal_id: str) -> str:
-        end = self._clock.now() + self.days * _DAY_MS
+        end = self._clock.now() + self.days * DAY_MS
         text = f"{principal_id}.{end}"
         return f"{text}.{self._sign(text)}"
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from holdfast.agents.approvals.tables import tool_audit as table
-from holdfast.clock import Millis
+from holdfast.clock import DAY_MS, Millis
 from holdfast.log import Tx
 from holdfast.logs import Redact, redactor
 from holdfast.text import clean_text, clip
@@ -87,7 +87,7 @@ def listing(
 
 def prune(tx: Tx, days: int) -> int:
     """Remove a batch of what is older; how many rows went."""
-    old = sa.select(table.c.seq).where(table.c.created_at < tx.now - days * 86_400_000).limit(BATCH)
+    old = sa.select(table.c.seq).where(table.c.created_at < tx.now - days * DAY_MS).limit(BATCH)
     return tx.conn.execute(sa.delete(table).where(table.c.seq.in_(old))).rowcount
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from holdfast.agents.approvals import audit
 from holdfast.agents.approvals.tables import approvals as table
-from holdfast.clock import Millis
+from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import Busy, Conflict, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import Tx, changes
@@ -182,7 +182,7 @@ def expire(tx: Tx) -> int:
 
 def prune(tx: Tx, days: int) -> int:
     """Remove a batch of what was decided longer ago; how many rows went."""
-    ended = sa.and_(table.c.status != "pending", table.c.created_at < tx.now - days * 86_400_000)
+    ended = sa.and_(table.c.status != "pending", table.c.created_at < tx.now - days * DAY_MS)
     old = sa.select(table.c.id).where(ended).limit(BATCH)
     return tx.conn.execute(sa.delete(table).where(table.c.id.in_(old))).rowcount
 

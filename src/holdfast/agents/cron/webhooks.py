@@ -17,6 +17,7 @@ from holdfast.agents.cron.tables import hook_calls as table
 from holdfast.agents.heartbeat.parts import session_key
 from holdfast.agents.heartbeat.surfaces import place
 from holdfast.agents.loop.asks import Ask
+from holdfast.clock import DAY_MS
 from holdfast.config.parts import HooksConfig, Webhook
 from holdfast.context import Text, Trust
 from holdfast.errors import Busy, ConfigError, InvalidInput, TooLarge
@@ -25,7 +26,7 @@ from holdfast.log import Tx
 log = logging.getLogger(__name__)
 
 TRIGGER: Final = "hook"
-KEPT_MS: Final = 30 * 86_400_000
+KEPT_MS: Final = 30 * DAY_MS
 _MINUTE: Final = 60_000
 _PRUNED: Final = 200
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.clock import Clock
+from holdfast.clock import DAY_MS, Clock
 from holdfast.context import Trust
 from holdfast.errors import NotFound
 from holdfast.home import Home
@@ -80,7 +80,7 @@ class Outputs:
     def _sweep(self, folder: Path) -> None:
         """Names begin with the session, but the id within them is in the order of time."""
         found = sorted(folder.glob("*.txt"), key=lambda path: path.name.split(".")[1], reverse=True)
-        oldest = (self._clock.now() - self._keeping.days * 86_400_000) / 1000
+        oldest = (self._clock.now() - self._keeping.days * DAY_MS) / 1000
         total = 0
         for number, path in enumerate(found):
             try:

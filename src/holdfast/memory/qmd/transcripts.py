@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.clock import Clock
+from holdfast.clock import DAY_MS, Clock
 from holdfast.config.memory import TranscriptIndexing
 from holdfast.log import Session, Store, Tx, changes, entries, sessions
 from holdfast.log.transfer import export_markdown
 
 SESSIONS: Final = "sessions"
 QUIET_MS: Final = 300_000
-_DAY_MS: Final = 86_400_000
 _PAGE: Final = 500
 _MOST: Final = 10_000
 
@@ -53,7 +52,7 @@ class SessionExports:
 
     def _kept(self, tx: Tx, rules: TranscriptIndexing) -> Iterable[Session]:
         """The agent's sessions within the retention, the latest first."""
-        since = self._clock.now() - rules.retention_days * _DAY_MS if rules.retention_days else 0
+        since = self._clock.now() - rules.retention_days * DAY_MS if rules.retention_days else 0
         for offset in range(0, _MOST, _PAGE):
             page = sessions.listing(
                 tx, status=None, agent_ids=frozenset((self._agent,)), limit=_PAGE, offset=offset
