@@ -12,7 +12,9 @@ HTTP to one client; CPU is that of its process. No two requests are alike, so th
 again, except in the line that says so. Only the static embedder serves, so that no other one catches up
 meanwhile. The embedder's time for the question is inside `full` and `search` and shown apart. `bare` is a
 FastAPI endpoint that returns a constant: on a busy machine it costs more too, so that the ratio to it can be
-compared where milliseconds cannot.
+compared where milliseconds cannot. The last lines say how long one reader waits, and how long each of eight
+beside a writer: one process does one thing at a time, so that eight wait eight times as long if nothing but
+the CPU keeps them waiting.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from common import Client, cpu_seconds, request, rss_mb, start
@@ -41,7 +44,8 @@ TOPICS, SPACES, SESSION = 200, 20, 50
 BATCH = 5_000
 TARGETS = {"context cheap": 3, "context full": 15, "search, 10 entries": 15, "search, as configured": 15}
 VOCABULARY = 20_000
-ROUNDS = 4
+ROUNDS = 6
+CROWDED = 4.0
 OURS = """
 import sys, logging
 from holdfast.runtime import open_home
@@ -220,56 +224,85 @@ def asked(token: str, size: int) -> dict[str, Callable[[int], bytes]]:
     }
 
 
+Message = Callable[[int, int], bytes]
+READERS = 8
+
+
 class Crowd:
-    """Eight readers and one writer at once: what they are answered, how soon, and with recall or without."""
+    """Readers, and a writer if there is one, at once: what they are answered, how soon and at what cost."""
 
     def __init__(
-        self, port: int, token: str, make: dict[str, Callable[[int], bytes]], seconds: float
+        self, pid: int, port: int, read: Message, readers: int, write: Message | None = None
     ) -> None:
         self.statuses: Counter[int] = Counter()
         self.late = 0
         self.times: list[float] = []
-        self._port, self._token, self._make = port, token, make
+        self._port = port
         self._lock = threading.Lock()
-        self._until = time.monotonic() + seconds
-        workers = [threading.Thread(target=self._read, args=(n,)) for n in range(8)]
-        workers.append(threading.Thread(target=self._write))
+        before, began = cpu_seconds(pid), time.monotonic()
+        self._until = began + CROWDED
+        workers = [threading.Thread(target=self._go_on, args=(n, read)) for n in range(readers)]
+        if write is not None:
+            workers.append(threading.Thread(target=self._go_on, args=(0, write, 0.05)))
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        self.rate = sum(self.statuses.values()) / seconds
+        took, count = time.monotonic() - began, sum(self.statuses.values())
+        self.rate = count / took
+        self.cpu = (cpu_seconds(pid) - before) * 1000 / count
+        self.p50 = statistics.median(self.times) * 1000
+        self.p95 = sorted(self.times)[int(len(self.times) * 0.95)] * 1000
 
     def __str__(self) -> str:
         told = ", ".join(f"{n} x {status}" for status, n in sorted(self.statuses.items()))
-        p95 = sorted(self.times)[int(len(self.times) * 0.95)] * 1000
-        return f"{self.rate:.0f} requests/s, p95 {p95:.0f} ms, {self.late} without recall: {told}"
+        times = f"p50 {self.p50:.0f} ms, p95 {self.p95:.0f} ms, {self.cpu:.1f} CPU ms a request"
+        return f"{self.rate:.0f} requests/s, {times}, {self.late} without recall: {told}"
 
-    def _send(self, client: Client, message: bytes) -> None:
-        began = time.perf_counter()
-        status, answer = client.send(message)
-        with self._lock:
-            self.times.append(time.perf_counter() - began)
-            self.statuses[status] += 1
-            self.late += b"left out of this turn" in answer
-
-    def _read(self, which: int) -> None:
-        client, n = Client(self._port), 0
-        kinds = ("context cheap", "context auto", "context full", "search, 10 entries")
-        while time.monotonic() < self._until:
-            self._send(client, self._make[kinds[(which + n) % 4]](which * 1000 + n % 900))
-            n += 1
-
-    def _write(self) -> None:
+    def _go_on(self, which: int, make: Message, pause: float = 0.0) -> None:
         client, n = Client(self._port), 0
         while time.monotonic() < self._until:
-            said = f'{{"content":"w{n}x said now","agentId":"user","source":{{"sessionKey":"live"}}}}'
-            self._send(client, request("POST", "/api/log", self._token, said.encode()))
+            began = time.perf_counter()
+            status, answer = client.send(make(which, n))
+            with self._lock:
+                if not pause:
+                    self.times.append(time.perf_counter() - began)
+                self.statuses[status] += 1
+                self.late += b"left out of this turn" in answer
             n += 1
-            time.sleep(0.05)
+            time.sleep(pause)
 
 
-def run(engine: str, size: int, folder: Path, url: str | None, bare: float, count: int) -> dict[str, float]:
+def mixed(make: dict[str, Callable[[int], bytes]]) -> Message:
+    kinds = ("context cheap", "context auto", "context full", "search, 10 entries")
+    return lambda which, n: make[kinds[(which + n) % 4]](which * 1000 + n % 900)
+
+
+def written(token: str) -> Message:
+    def message(_: int, n: int) -> bytes:
+        said = f'{{"content":"w{n}x said now","agentId":"user","source":{{"sessionKey":"live"}}}}'
+        return request("POST", "/api/log", token, said.encode())
+
+    return message
+
+
+def crowded(pid: int, port: int, token: str, size: int, bare: tuple[Crowd, Crowd]) -> Crowd:
+    """Nothing is degraded if a crowd costs no more CPU a request and waits no longer than for its share."""
+    read = mixed(asked(token, size))
+    alone = Crowd(pid, port, read, 1)
+    crowd = Crowd(pid, port, read, READERS, written(token))
+    print(f"  one reader: {alone}")
+    print(f"  eight readers and one writer: {crowd}")
+    print(
+        f"  so the crowd pays {crowd.cpu / alone.cpu:.1f} x the CPU of one reader a request and waits"
+        f" {crowd.p50 / alone.p50:.1f} x as long at p50, {crowd.p95 / alone.p95:.1f} x at p95"
+        f" (bare endpoint: {bare[1].p50 / bare[0].p50:.1f} x and {bare[1].p95 / bare[0].p95:.1f} x);"
+        f" it waits {crowd.p50 / bare[1].p50:.1f} x as long as a crowd before the bare endpoint"
+    )
+    return crowd
+
+
+def run(engine: str, size: int, folder: Path, url: str | None, bare: Bare, count: int) -> dict[str, float]:
     home = folder / f"{engine}-{size}"
     took = fill(home, url, size)
     print(f"\n{engine}, {size:,} entries (written and indexed in {took:.0f} CPU s)", flush=True)
@@ -282,13 +315,29 @@ def run(engine: str, size: int, folder: Path, url: str | None, bare: float, coun
             measure(pid, client, make, 10)
             got = measure(pid, client, lambda n, make=make: make(n + 10), count, ROUNDS)
             found[name] = got.cpu
-            line = f"  {name:<30} {got.cpu:8.1f} {got.p50:8.1f} {got.p95:8.1f} {got.cpu / bare:8.1f}"
+            line = f"  {name:<30} {got.cpu:8.1f} {got.p50:8.1f} {got.p95:8.1f} {got.cpu / bare.cpu:8.1f}"
             print(f"{line} {TARGETS.get(name, ''):>8}", flush=True)
-        crowd = Crowd(int(port), token, asked(token, size), 4)
-        print(f"  eight readers and one writer: {crowd}")
+        crowd = crowded(pid, int(port), token, size, bare.crowds)
         print(f"  RSS {rss_mb(pid):.0f} MB", flush=True)
     assert max(crowd.statuses) < 500, "the gateway failed under a crowd"
     return found
+
+
+class Bare(NamedTuple):
+    """What a FastAPI endpoint that does nothing costs, and how one and how eight readers wait for it."""
+
+    cpu: float
+    crowds: tuple[Crowd, Crowd]
+
+    @classmethod
+    def measured(cls, count: int) -> Bare:
+        plain = request("GET", "/api/context?q=hello&sessionKey=a", "")
+        with serving(BARE) as (pid, (port,)):
+            client = connected(int(port))
+            measure(pid, client, lambda n: plain, 50)
+            cpu = measure(pid, client, lambda n: plain, 10 * count, ROUNDS).cpu
+            crowds = [Crowd(pid, int(port), lambda which, n: plain, readers) for readers in (1, READERS)]
+        return cls(cpu, (crowds[0], crowds[1]))
 
 
 def embedding() -> float:
@@ -339,12 +388,8 @@ def main() -> None:
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="hf-bench-"))
     try:
-        with serving(BARE) as (pid, (port,)):
-            client = connected(int(port))
-            plain = request("GET", "/api/context?q=hello&sessionKey=a", "")
-            measure(pid, client, lambda n: plain, 50)
-            bare = measure(pid, client, lambda n: plain, 10 * given.requests, ROUNDS).cpu
-        print(f"bare FastAPI endpoint: {bare:.2f} CPU ms; embedding a question: {embedding():.2f} CPU ms")
+        bare = Bare.measured(given.requests)
+        print(f"bare FastAPI endpoint: {bare.cpu:.2f} CPU ms; embedding a question: {embedding():.2f} CPU ms")
         grown: dict[str, list[dict[str, float]]] = {}
         for engine in given.engines:
             folder = given.stores if given.stores is not None and engine == "sqlite" else scratch

@@ -134,16 +134,9 @@ class IndexRecall:
         return self._find(wanted, self._follow(wanted.seq))
 
     def _find(self, wanted: Wanted, behind: int = 0) -> Recollection:
-        """What is exchanged for its next version while it is looked up is looked for again, a few times."""
-        found: Recollection | None = None
-        for last in (False, False, True):
-            found = found or self._search(wanted, behind, whole=not last)
-        return found or Recollection(behind=behind)
-
-    def _search(self, wanted: Wanted, behind: int, *, whole: bool) -> Recollection | None:
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
-        said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within, agents=wanted.agents))
+        said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within, writers=wanted.writers))
         placed = self._view(Filter(sources=_PLACED, spaces=wanted.spaces, topics=within))
         query = self._prepared(wanted.question, said if said.count else placed)
         embed_ms = (time.thread_time() - began) * 1000
@@ -153,10 +146,7 @@ class IndexRecall:
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
         mode = "hybrid" if query.vector is not None else "text"
-        found = _recalled(said, logs, whole), _recalled(placed, places, whole)
-        if found[0] is None or found[1] is None:
-            return None
-        return Recollection(found[0], found[1], mode, behind, embed_ms)
+        return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
 
     def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
         """The topics that a text may belong to, as the classifier asks: by name, or by what was said.
@@ -212,24 +202,25 @@ class IndexRecall:
         return found
 
 
-def _recalled(view: View, scored: Sequence[Scored], whole: bool) -> list[Recalled] | None:
-    """The finds; None when all of them are wanted and one is no longer there."""
+def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
+    """The finds, named by what the index has in memory; what they say the board reads from the store."""
     good = [one for one in scored if _speaks_to_it(one, scored[0].score)]
-    documents = view.documents(np.array([one.number for one in good], np.int64)) if good else []
-    if whole and any(document is None for document in documents):
-        return None
+    if not good:
+        return []
+    where = view.whereabouts(np.array([one.number for one in good], np.int64))
+    places = zip(where.source, where.topic, where.task, where.session, where.ordinal, strict=True)
     return [
         Recalled(
-            id=document.id,
-            kind=_KINDS.get(document.source, "log"),
+            kind=_KINDS.get(source, "log"),
             score=one.score,
+            id=(task if source == "task" else topic if source == "topic" else None) or "",
+            position=ordinal,
             parts=one.parts,
-            topic_id=document.topic,
-            task_id=document.task,
-            session_key=document.session,
+            topic_id=topic,
+            task_id=task,
+            session_key=session,
         )
-        for one, document in zip(good, documents, strict=True)
-        if document is not None
+        for one, (source, topic, task, session, ordinal) in zip(good, places, strict=True)
     ]
 
 
@@ -274,16 +265,16 @@ def _speaks_to_it(one: Scored, best: float) -> bool:
 
     Scores are scaled to the best of the scope, which may itself have nothing to do with the question.
     """
-    lent = one.parts.get("beside", 0.0) + one.parts.get("answer", 0.0) > 0 and one.score >= best / 2
-    return one.bm25 > 0 or (one.cosine or 0.0) >= _LEAST_COSINE or lent
+    if one.bm25 > 0 or (one.cosine or 0.0) >= _LEAST_COSINE:
+        return True
+    return one.score >= best / 2 and one.parts.get("beside", 0.0) + one.parts.get("answer", 0.0) > 0
 
 
 def _absolute(one: Scored) -> Scored:
     """Among few topics the nearest may be far: its nearness counts by how near it is, not by its rank."""
     dense = one.parts.get("dense", 0.0)
     near = min(1.0, max(0.0, one.cosine or 0.0) / _NEAR_COSINE)
-    return replace(
-        one,
+    return one._replace(
         score=one.score - dense * (1 - near),
         parts={**one.parts, "dense": dense * near} if dense else one.parts,
     )

@@ -11,8 +11,10 @@ from starlette.testclient import TestClient
 
 from holdfast.board import ingest, topics
 from holdfast.clock import ManualClock
+from holdfast.gateway import tokens
 from holdfast.gateway.app import create_app
 from holdfast.gateway.routes import classifier
+from holdfast.gateway.tokens import Scope
 from holdfast.log import EntryDraft, entries, sqlite_url
 from holdfast.runtime import Holdfast, open_home
 
@@ -61,6 +63,14 @@ def test_a_session_is_told_what_it_is_about(hold: Holdfast, api: TestClient) -> 
         (fence, "Fence", "the post")
     ]
     assert api.post("/api/classifier/session-routing", json=body | {"topicId": "gone"}).status_code == 404
+    with hold.store.write() as tx:
+        _, limited = tokens.add(tx, "limited", scope=Scope.READ, agents=["other"])
+    asked = api.get(
+        "/api/classifier/session-routing",
+        params={"sessionKey": KEY},
+        headers={"Authorization": f"Bearer {limited}"},
+    )
+    assert [(one["topicId"], one["anchor"]) for one in asked.json()["items"]] == [(fence, "")]
 
 
 def test_a_replay_needs_an_entry_and_counts(hold: Holdfast, api: TestClient) -> None:

@@ -22,8 +22,8 @@ KEY = "discord:dm:7"
 class Scripted:
     """An index that answers what it is told, when it is let."""
 
-    def __init__(self, *ids: str) -> None:
-        self.ids = list(ids)
+    def __init__(self, *positions: int) -> None:
+        self.positions = list(positions)
         self.let = threading.Event()
         self.let.set()
         self.asked: list[Wanted] = []
@@ -32,13 +32,13 @@ class Scripted:
         self.asked.append(wanted)
         assert self.let.wait(30)
         return Recollection(
-            [Recalled(id=i, kind="log", score=0.5, parts={"lexical": 0.5}) for i in self.ids], [], "text"
+            [Recalled("log", 0.5, position=at, parts={"lexical": 0.5}) for at in self.positions], [], "text"
         )
 
 
-def say(store: Store, text: str, **fields: Any) -> str:
+def say(store: Store, text: str, **fields: Any) -> int:
     with store.write() as tx:
-        return entries.append(tx, EntryDraft(content=text, role="user", **fields)).entry.id
+        return entries.append(tx, EntryDraft(content=text, role="user", **fields)).entry.position
 
 
 def board_of(store: Store, recall: Scripted, **options: Any) -> Board:

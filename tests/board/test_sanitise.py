@@ -126,6 +126,16 @@ SENTENCE = st.from_regex(r"[a-z]{1,8}(?: [a-z]{1,8}){0,4}[.?!]", fullmatch=True)
 WORDS = st.lists(SENTENCE, min_size=1, max_size=5)
 
 
+@given(
+    PIECES, st.sampled_from(["", " ", "[", "(", "Local time: ", "\r\n", "é", "<@12345>", "]"]), st.booleans()
+)
+def test_a_glance_never_spares_what_a_close_look_takes_away(
+    pieces: list[str], more: str, ahead: bool
+) -> None:
+    text = more + "".join(pieces) if ahead else "".join(pieces) + more
+    assert sanitise(text) == clean(text).text
+
+
 @given(WORDS, st.sampled_from(["", "> ", "```\n"]), st.booleans())
 def test_every_sentence_outside_a_block_survives(lines: list[str], wrap: str, closing: bool) -> None:
     block = quoted(BLOCK) if wrap == "> " else BLOCK

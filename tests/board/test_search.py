@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.board import spaces, tasks, topics
+from holdfast.board.context_cache import ShortCache, Stamp
 from holdfast.board.context_sight import Sight
 from holdfast.board.gate import Gate
-from holdfast.board.search import SearchAsk, SearchFound, cleaned
+from holdfast.board.noise import (
+    is_classifier_payload,
+    is_control_plane,
+    is_cron,
+    is_plain,
+    is_scaffold,
+    key_of,
+)
+from holdfast.board.search import Found, SearchAsk, SearchFound, cleaned
+from holdfast.board.search_forms import found_forms, found_json
 from holdfast.board.search_ranking import by_place, name_part, rank_places
+from holdfast.board.shown import Shown
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy
 from holdfast.log import EntryDraft, EntryType, entries
@@ -134,3 +149,89 @@ def test_a_question_that_names_a_topic_counts_for_it() -> None:
 def test_an_injected_block_in_a_question_is_not_searched_for() -> None:
     block = "[CLAWBOARD_CONTEXT_BEGIN]\nWorking set topics:\n- x\n[CLAWBOARD_CONTEXT_END]"
     assert cleaned(f"{block}\nwhere is it?") == "where is it?"
+
+
+_words = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+_maybe = st.none() | _words
+_entry = st.builds(
+    Shown,
+    position=st.integers(1, 9),
+    id=_words,
+    type=st.sampled_from(["conversation", "note"]),
+    content=_words,
+    status=st.sampled_from(["pending", "classified"]),
+    created_at=st.integers(0, 4_102_444_800_000),
+    role=_maybe,
+    session_key=_maybe,
+    agent_id=_maybe,
+    agent_label=_maybe,
+    summary=_maybe,
+    space_id=_maybe,
+    topic_id=_maybe,
+    task_id=_maybe,
+    code=_maybe,
+    stored_source=st.none(),
+)
+_part = st.dictionaries(st.sampled_from(["dense", "lexical", "session"]), st.floats(0, 2))
+_found = st.lists(
+    st.builds(Found, _entry, st.floats(0, 2), _part, _words | _words.map(lambda text: 90 * text))
+)
+
+
+@given(_found, _found)
+def test_the_answer_that_is_written_out_reads_as_the_forms(
+    logs: list[Found[Shown]], notes: list[Found[Shown]]
+) -> None:
+    found = SearchFound(logs=logs, notes=notes)
+    assert json.loads(f"{{{found_json(found)}}}") == json.loads(json.dumps(found_forms(found)))
+
+
+_openings = st.sampled_from(
+    (
+        *("", "HEARTBEAT_OK", "heartbeat poll: x", "Read HEARTBEAT.md and go", "**NO_REPLY**", "[heartbeat]"),
+        *("[cron:daily] go", "[Subagent Context] x", "[HOLDFAST_CLASSIFIER]", '{"candidateTopics": []}'),
+    )
+)
+_channels = st.sampled_from(["", "bench", "cron", "heartbeat", "backup"])
+_keys = st.sampled_from([None, "", "agent:main:main", "agent:main:cron:daily", "bench:1", "agent:cron:main"])
+
+
+@given(_openings | _words, _channels, _keys)
+def test_no_glance_takes_machine_talk_for_plain_words(text: str, channel: str, key: str | None) -> None:
+    text = text.strip()
+    if is_plain(channel, key, text):
+        assert not is_scaffold(text)
+        assert not is_control_plane(channel, text)
+        assert not is_cron(channel, key_of(key), text)
+        assert not is_classifier_payload(text)
+
+
+def test_large_answers_that_are_kept_push_out_others() -> None:
+    cache: ShortCache[str] = ShortCache(kept=3, heaviest=10)
+    now = Stamp(1)
+    for key, weight in (("a", 1), ("b", 8), ("b", 2), ("c", 7)):
+        cache.put(key, now, key, weight=weight)
+    assert [cache.get(key, now) for key in "abc"] == ["a", "b", "c"]
+    cache.put("d", now, "d", weight=8)
+    assert [cache.get(key, now) for key in "abcd"] == [None, None, None, "d"]
+
+
+def test_words_of_other_writers_crowd_out_none_that_may_be_seen(hold: Holdfast) -> None:
+    say(hold, "the quokka sleeps", agent_id="coder", session_key="agent:main:main")
+    for n in range(30):
+        say(hold, f"the quokka quokka jumps {n}", agent_id="main", session_key="agent:main:main")
+    with hold.store.read() as tx:
+        sight = Sight(agents=frozenset(("coder",)))
+        assert sight.view(tx).spaces is None
+    found = hold.board.search.run(SearchAsk(q="quokka", sight=sight, logs=5))
+    assert [one.text for one in found.logs] == ["the quokka sleeps"]
+    nobody = replace(sight, agents=frozenset[str]())
+    assert not hold.board.search.run(SearchAsk(q="quokka", sight=nobody, logs=5)).logs
+
+
+def test_of_a_single_word_only_so_many_entries_are_looked_at(hold: Holdfast) -> None:
+    hold.config.patch({"board": {"search": {"singleTokenWindowMaxLogs": 3}}})
+    for n in range(6):
+        say(hold, f"The gutter above window {n} drips.")
+    assert len(find(hold, "gutter").logs) == 3
+    assert len(find(hold, "gutter drips").logs) == 6

@@ -176,3 +176,26 @@ def test_a_session_tells_from_where_topics_and_tasks_are_seen(gateway: Running, 
     assert ids(api, "/api/tasks", sessionKey=f"clawboard:topic:{made['Beta']}") == set()
     assert ids(api, "/api/topics", sessionKey="brand:new") == set(made.values())
     assert_problem(api.get(f"/api/topics/{made['Beta']}", params={"sessionKey": board}), 404, "unknown_topic")
+
+
+def test_a_token_limited_to_writers_recalls_what_the_log_shows_it(gateway: Running) -> None:
+    """Whose conversation it is does not matter: who wrote it does."""
+    store = gateway.hold.store
+    for n in range(12):
+        for writer in ("main", "coder", "user"):
+            fields = {"agent_id": writer, "role": "user" if writer == "user" else "assistant"}
+            append(store, f"quokka {writer} {n}", session_key="agent:main:main", **fields)
+        append(store, f"quokka alone {n}", session_key="agent:coder:main", agent_id="main")
+        append(store, f"quokka alone {n}", agent_id="coder")
+    for agents in (["coder"], ["user"], ["coder", "user"], ["nobody"], []):
+        with gateway.client(make_token(store, f"only {agents}", agents=agents)) as caller:
+            shown = ids(caller, "/api/log")
+            found = caller.get("/api/search", params={"q": "quokka", "limitLogs": 100}).json()["logs"]
+            assert {row["id"] for row in found} == shown
+            few = caller.get("/api/search", params={"q": "quokka main", "limitLogs": 10}).json()["logs"]
+            assert len(few) == min(10, len(shown))
+            asked = {"q": "quokka main", "mode": "full", "sessionKey": "agent:main:main"}
+            told = caller.get("/api/context", params=asked).json()["data"]
+            said = {row["id"] for row in [*told["timeline"], *(told["semantic"] or {}).get("logs", [])]}
+            assert said <= shown
+            assert bool(said) == bool(shown)

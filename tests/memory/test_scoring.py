@@ -18,6 +18,7 @@ from holdfast.clock import Millis, parse_iso
 from holdfast.errors import InvalidInput
 from holdfast.memory.documents import Document
 from holdfast.memory.embedders.base import EmbedderId, normalised
+from holdfast.memory.passage import Links, around
 from holdfast.memory.question import named_speakers, understand
 from holdfast.memory.recall import prepare, recall
 from holdfast.memory.reference import InMemoryEngine
@@ -246,3 +247,59 @@ def test_as_many_candidates_as_documents_change_nothing(rows: Sequence[Any], que
     view = engine(build(rows))
     query = prepare(" ".join(question), view, LetterEmbedder(), now=Millis(NOW))
     assert rank(query, view, Scoring(candidates=25)) == rank(query, view, Scoring(candidates=10_000))
+
+
+@given(
+    values=st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    turns=st.lists(st.integers(-1, 11), min_size=24, max_size=24),
+    reach=st.integers(0, 4),
+    best=st.integers(1, 5),
+)
+def test_what_stands_around_is_the_mean_of_the_best_few(
+    values: list[float], turns: list[int], reach: int, best: int
+) -> None:
+    count = len(values)
+    pairs = np.array([turn if turn < count else -1 for turn in turns[: 2 * count]], np.int64).reshape(
+        count, 2
+    )
+    links = Links.of(np.arange(count), pairs, np.zeros(count, np.int64), pause=1, reach=max(1, reach))
+    got = around(np.array(values), links, reach, best)
+    for place, value in enumerate(values):
+        heard = [value]
+        for side in (0, 1):
+            at = place
+            for _ in range(reach):
+                at = int(pairs[at, side]) if at >= 0 else -1
+                heard.append(values[at] if at >= 0 else 0.0)
+        top = sorted(heard, reverse=True)[:best]
+        assert got[place] == pytest.approx(sum(top) / len(top))
+
+
+_sayings = st.lists(st.text("abc ", min_size=1, max_size=8), min_size=1, max_size=25)
+
+
+@given(texts=_sayings, limit=st.integers(2, 12), thread=st.booleans())
+@settings(deadline=None)
+def test_results_are_plain_values_and_few_of_them_are_the_first_of_many(
+    texts: list[str], limit: int, thread: bool
+) -> None:
+    documents = [
+        said(n, text, thread="t" if thread else None, at=NOW - n % 3) for n, text in enumerate(texts)
+    ]
+    view, options = engine(documents), Scoring(quotas={}, candidates=50)
+    query = prepare("abc cab a", view, LetterEmbedder(), now=NOW)
+    every = rank(query, view, options, limit=50)
+    few = rank(query, view, options, limit=limit)
+    assert few[: limit - 1] == every[: limit - 1]
+    ranked = sorted(every, key=lambda one: (-round(one.score, 9), -documents[one.number].at, one.number))
+    assert order(every) == order(ranked)
+    numbers = np.array(order(every), np.int64)
+    assert query.vector is not None
+    cosines = view.dense_scores("letters", query.vector, numbers)
+    words = view.lexical_scores(query.terms, numbers)
+    for one, cosine, bm25 in zip(every, cosines, words, strict=True):
+        assert sum(one.parts.values()) == pytest.approx(one.score)
+        assert {type(value) for value in (one.score, one.bm25, *one.parts.values())} == {float}
+        assert 0.0 not in one.parts.values()
+        assert one.bm25 == bm25
+        assert (one.cosine is None and np.isnan(cosine)) or one.cosine == cosine

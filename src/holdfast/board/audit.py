@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.clock import Clock, iso
+from holdfast.clock import DAY_MS, Clock, iso
 from holdfast.config.board import Audit as AuditOptions
 
 log = logging.getLogger(__name__)
 
 MAX_LINE: Final = 8_000
-DAY_MS: Final = 86_400_000
 
 
 class Audit:

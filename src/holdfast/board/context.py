@@ -34,6 +34,7 @@ from holdfast.board.search import (
     routing_of,
     session_of,
 )
+from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said, Thread, timeline
 from holdfast.board.topics import Topic
@@ -41,12 +42,12 @@ from holdfast.board.visibility import View
 from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
-from holdfast.log import Entry, Store, Tx
+from holdfast.log import Store, Tx
 from holdfast.text import clip
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T", Topic, Task, Entry)
+T = TypeVar("T", Topic, Task, Shown)
 Mode = Literal["auto", "cheap", "full", "patient"]
 
 SHOWN_ROUTES: Final = 4
@@ -169,7 +170,8 @@ class Continuity:
             session = session_of(key, routed)
             recall = self._submit(lambda: self._search.find(wanted, question, view, session, now))
         working = self._working(tx, view, ask.working_set_limit, now)
-        return _Begun(Gathered(working, location, routed[-SHOWN_ROUTES:], said), now, recall)
+        shown = [one.seen_by(ask.sight.agents) for one in routed[-SHOWN_ROUTES:]]
+        return _Begun(Gathered(working, location, shown, said), now, recall)
 
     def _working(self, tx: Tx, view: View, limit: int, now: Stamp) -> WorkingSet:
         """The working set, read again only when a space, topic or task changed since it was read."""
@@ -317,7 +319,7 @@ def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> Se
 def _fresh(found: SearchFound, gathered: Gathered) -> SearchFound:
     """Without the entries that the timeline shows anyway."""
     shown = {one.entry.id for one in gathered.said}
-    logs: list[Found[Entry]] = [one for one in found.logs if one.item.id not in shown]
+    logs: list[Found[Shown]] = [one for one in found.logs if one.item.id not in shown]
     return SearchFound(found.topics, found.tasks, logs, found.notes, found.mode, found.behind, found.took_ms)
 
 

@@ -15,6 +15,7 @@ from holdfast.log import Tx
 T = TypeVar("T")
 
 KEPT: Final = 256
+HEAVIEST: Final = 4_096
 SECONDS: Final = 5.0
 MAX_LOOKED_AT: Final = 500
 
@@ -33,20 +34,23 @@ def stamp(tx: Tx, session_key: str | None = None) -> Stamp:
 
 
 class ShortCache(Generic[T]):
-    """Bounded in number and in age: some of what an answer depends on is only the time."""
+    """Bounded in number, in weight and in age: some of what an answer depends on is only the time."""
 
     def __init__(
         self,
         *,
         kept: int = KEPT,
+        heaviest: int = HEAVIEST,
         seconds: float = SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kept = kept
+        self._heaviest = heaviest
+        self._weight = 0
         self._seconds = seconds
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._answers: OrderedDict[Hashable, tuple[Stamp, float, T]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[Stamp, float, T, int]] = OrderedDict()
 
     def get(self, key: Hashable, now: Stamp) -> T | None:
         with self._lock:
@@ -56,12 +60,14 @@ class ShortCache(Generic[T]):
             self._answers.move_to_end(key)
             return found[2]
 
-    def put(self, key: Hashable, made_at: Stamp, answer: T) -> None:
+    def put(self, key: Hashable, made_at: Stamp, answer: T, *, weight: int = 1) -> None:
+        """Keep an answer, `weight` being about how many things it holds: large ones push out more others."""
         with self._lock:
-            self._answers[key] = (made_at, self._monotonic() + self._seconds, answer)
-            self._answers.move_to_end(key)
-            while len(self._answers) > self._kept:
-                self._answers.popitem(last=False)
+            old = self._answers.pop(key, None)
+            self._weight += weight - (0 if old is None else old[3])
+            self._answers[key] = (made_at, self._monotonic() + self._seconds, answer, weight)
+            while len(self._answers) > self._kept or self._weight > self._heaviest:
+                self._weight -= self._answers.popitem(last=False)[1][3]
 
 
 def only_log(tx: Tx, since: int, until: int) -> bool:

@@ -10,13 +10,13 @@ from holdfast.board.block import Line, Section, line_chars, quoted
 from holdfast.board.routing import Routed
 from holdfast.board.search import Found, SearchFound
 from holdfast.board.search_forms import found_forms, routed_form, said_form, task_form, topic_form
+from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
 from holdfast.board.topics import Topic
 from holdfast.board.work import Priority, TopicStatus
 from holdfast.board.working_set import WorkingSet
 from holdfast.clock import iso
-from holdfast.log import Entry
 
 A_BOARD = "A:board_session"
 A_WORKING = "A:working_set"
@@ -129,12 +129,12 @@ def _routed(one: Routed, most: int) -> str:
     return quoted(f"{one.topic_name}: {one.anchor}" if one.anchor else one.topic_name, most)
 
 
-def _said(entry: Entry, text: str, most: int) -> str:
+def _said(entry: Shown, text: str, most: int) -> str:
     who = entry.agent_label or ("user" if entry.role == "user" else entry.agent_id) or "unknown"
     return quoted(f"{who}: {text}", most)
 
 
-def _note(one: Found[Entry], most: int) -> str:
+def _note(one: Found[Shown], most: int) -> str:
     return quoted(one.text, most)
 
 

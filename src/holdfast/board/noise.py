@@ -54,6 +54,8 @@ help kill model models new ping queue reasoning reset restart resume sessions sk
 subagents think thinking tokens tts undo usage verbose version whoami
 """
 COMMANDS: Final = frozenset(_COMMANDS.split())
+_MACHINE_BEGINS: Final = frozenset(" \t\r\n[{*_`\"'HhRrNn")
+_MACHINE_CHANNELS: Final = CONTROL_CHANNELS | CRON_CHANNELS
 _CUE_REACH: Final = 200
 _OWN_WORDS: Final = 3
 
@@ -64,6 +66,15 @@ def key_of(text: str | None) -> ParsedKey | None:
         return parse_key(text) if text else None
     except InvalidInput:
         return None
+
+
+def is_plain(channel: str, session_key: str | None, text: str) -> bool:
+    """Whether a glance tells that a text is neither cron's, control's, a scaffold nor a payload: most are."""
+    return (
+        text[:1] not in _MACHINE_BEGINS
+        and channel not in _MACHINE_CHANNELS
+        and "cron" not in (session_key or "")
+    )
 
 
 def is_cron(channel: str, key: ParsedKey | None, text: str) -> bool:

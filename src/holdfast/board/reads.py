@@ -10,6 +10,7 @@ from holdfast.log import Tx
 
 _LIST: Final = re.compile(r"\bIN :(\w+)")
 _NAME: Final = re.compile(r":(\w+)")
+_read: Final = json.JSONDecoder().raw_decode
 
 
 class Query:
@@ -43,4 +44,4 @@ class Query:
 
 def plain(value: Any) -> Any:
     """The value of a JSON column, which PostgreSQL gives as it is and SQLite as text."""
-    return json.loads(value) if isinstance(value, str) else value
+    return _read(value)[0] if isinstance(value, str) else value

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["topic", "task", "log", "note"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One question to the index, and within which spaces, topic and agents' talk it may find anything.
+    """One question to the index, and within which spaces and topic and by which writers it may find.
 
     `seq` is the newest change that the asker knows of: what was written until then must be findable.
     """
@@ -19,20 +20,23 @@ class Wanted:
     question: str
     spaces: frozenset[str] | None = None
     topic_id: str | None = None
-    agents: frozenset[str] | None = None
+    writers: frozenset[str] | None = None
     logs: int = 36
     places: int = 24
     seq: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
-    """One find. `parts` add up to `score`, which lies between 0 and 1."""
+class Recalled(NamedTuple):
+    """One find: a topic or task by its id, an entry by its place in the log, which no change gives another.
 
-    id: str
+    `parts` add up to `score`, which lies between 0 and 1.
+    """
+
     kind: Kind
     score: float
-    parts: Mapping[str, float] = field(default_factory=dict)
+    id: str = ""
+    position: int = 0
+    parts: Mapping[str, float] = MappingProxyType({})
     topic_id: str | None = None
     task_id: str | None = None
     session_key: str | None = None

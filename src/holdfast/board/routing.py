@@ -7,7 +7,7 @@ item may be a link (see `lineage`), which is no memory and is not counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -16,12 +16,12 @@ from holdfast.board import visibility
 from holdfast.board.reads import Query, plain
 from holdfast.board.tables import session_routing as table
 from holdfast.board.visibility import EVERYTHING, View
+from holdfast.clock import DAY_MS
 from holdfast.config.board import RoutingMemory
 from holdfast.log import Tx
 from holdfast.log.statements import Statement, Update
 from holdfast.text import clean_json, clip
 
-DAY_MS: Final = 86_400_000
 SWEEP_LIMIT: Final = 500
 LINK: Final = "linkedFrom"
 
@@ -44,6 +44,10 @@ class Routed:
             "topicName": self.topic_name,
             "anchor": self.anchor,
         } | task
+
+    def seen_by(self, agents: frozenset[str] | None) -> Routed:
+        """Whose words led there is not known: who may see only some writers' is told the topic alone."""
+        return self if agents is None else replace(self, anchor="")
 
 
 def remember(tx: Tx, session_key: str, item: Routed, options: RoutingMemory) -> None:

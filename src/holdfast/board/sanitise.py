@@ -70,6 +70,8 @@ _PREFIX = re.compile(
 _SUFFIX = re.compile(r"\[(?:message_id|messageId|msg_id): ?[\w.:@/+=-]{1,120}\]\Z")
 _BLANKS = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _SUFFIX_REACH: Final = 400
+_DECORATION_BEGINS: Final = frozenset("[(L \t\n\x0b\x0c\x1c\x1d\x1e\x1f")
+_DECORATION_ENDS: Final = frozenset("] \t\n\x0b\x0c\x1c\x1d\x1e\x1f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Cleaned:
 
 def sanitise(text: str) -> str:
     """The words of a message alone: no injected blocks, preambles, carriers or transport decorations."""
-    return clean(text).text
+    return text if _is_plain(text) else clean(text).text
 
 
 def clean(text: str) -> Cleaned:
@@ -97,12 +99,27 @@ def clean(text: str) -> Cleaned:
     return Cleaned(_undecorated(plain), injected)
 
 
+def _is_plain(text: str) -> bool:
+    """Whether a glance tells that there is nothing to take away, which is so of most texts."""
+    return (
+        text.isascii()
+        and text[:1] not in _DECORATION_BEGINS
+        and text[-1:] not in _DECORATION_ENDS
+        and "<" not in text
+        and "\r" not in text
+        and not _suspect(text)
+    )
+
+
 def _suspect(text: str) -> bool:
     """Whether it is worth looking for blocks; plain words, which are most, are told apart quickly."""
     if not text.isascii():
         return _SUSPECT.search(text) is not None
     low = text.lower()
-    return any(word in low for word in _SUSPECT_WORDS) and _SUSPECT.search(text) is not None
+    for word in _SUSPECT_WORDS:
+        if word in low:
+            return _SUSPECT.search(text) is not None
+    return False
 
 
 def _undecorated(text: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
@@ -23,22 +22,23 @@ from holdfast.board.recall import Recall, Recollection, Wanted
 from holdfast.board.sanitise import sanitise
 from holdfast.board.search_ranking import Score, Session, by_place, name_part, rank_entries, rank_places
 from holdfast.board.semantic import semantic_text
+from holdfast.board.shown import SHORT, Shown
 from holdfast.board.tasks import Task
-from holdfast.board.timeline import SHORT, short_entry
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View, seen_entries
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Classification, Entry, EntryType, Store, Tx
+from holdfast.log import Classification, EntryType, Store, Tx
 
 MAX_QUESTION: Final = 1_000
 EXPANDED: Final = 500
-USER: Final = "user"
 _CHUNK: Final = 500
+_NOTE: Final = EntryType.NOTE.value
 
 
-T = TypeVar("T", Topic, Task, Entry)
+T = TypeVar("T", Topic, Task, Shown)
+P = TypeVar("P", Topic, Task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,7 @@ class SearchAsk:
     logs: int = 360
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Found(NamedTuple, Generic[T]):
     """A hit: the thing as it is now, what it says if it is an entry, and how its score came about."""
 
     item: T
@@ -70,8 +69,8 @@ class SearchFound:
 
     topics: Sequence[Found[Topic]] = ()
     tasks: Sequence[Found[Task]] = ()
-    logs: Sequence[Found[Entry]] = ()
-    notes: Sequence[Found[Entry]] = ()
+    logs: Sequence[Found[Shown]] = ()
+    notes: Sequence[Found[Shown]] = ()
     mode: str = "none"
     behind: int = 0
     took_ms: int = 0
@@ -123,7 +122,7 @@ class Search:
             found.embed_ms,
         )
         if not answer.behind:
-            self._cache.put(ask, now, answer)
+            self._cache.put(ask, now, answer, weight=1 + len(answer.logs) + len(answer.notes))
         self._note(ask, answer)
         return answer
 
@@ -131,12 +130,13 @@ class Search:
         """The search itself, when view and question are known already; neither gated nor kept."""
         if not question or view.spaces == frozenset():
             return SearchFound(mode="empty")
+        one_word = len(question.split()) == 1
         wanted = Wanted(
             question=question,
             spaces=view.spaces,
             topic_id=ask.topic_id,
-            agents=_whose(ask.sight.agents),
-            logs=ask.logs,
+            writers=ask.sight.agents,
+            logs=min(ask.logs, self._options().search.single_token_window_max_logs) if one_word else ask.logs,
             places=max(ask.topics, ask.tasks),
             seq=now.seq,
         )
@@ -174,19 +174,23 @@ class Search:
         return SearchFound(
             _ranked(seen_topics, of_topics)[: ask.topics],
             _ranked(seen_tasks, of_tasks)[: ask.tasks],
-            [one for one in said if one.item.type is not EntryType.NOTE][: ask.logs],
-            [one for one in said if one.item.type is EntryType.NOTE][: ask.logs],
+            [one for one in said if one.item.type != _NOTE][: ask.logs],
+            [one for one in said if one.item.type == _NOTE][: ask.logs],
             recalled.mode,
             recalled.behind,
             embed_ms=recalled.embed_ms,
         )
 
-    def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[str, Score]) -> list[Found[Entry]]:
+    def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[int, Score]) -> list[Found[Shown]]:
         """The entries that are there, within sight and say something, best first."""
-        found = seen_entries(tx, view, [e for e in _short(tx, list(scores)) if _asked_for(e, ask)])
         traces = self._options().search.include_tool_call_logs
-        texts: dict[str, str] = {one.id: semantic_text(one, tool_traces=traces) for one in found}
-        return _ranked([entry for entry in found if texts[entry.id]], scores, texts)
+        found: list[Found[Shown]] = []
+        for entry in seen_entries(tx, view, _asked_for(_short(tx, sorted(scores)), ask)):
+            text = semantic_text(entry, tool_traces=traces)
+            if text:
+                score = scores[entry.position]
+                found.append(Found(entry, score.total, score.parts, text))
+        return sorted(found, key=lambda one: (-one.score, one.item.id))
 
     def _session(self, tx: Tx, key: str | None, view: View) -> Session:
         return session_of(key, routing_of(tx, key, self._options(), view))
@@ -249,38 +253,33 @@ def session_of(key: str | None, routed: Sequence[routing.Routed]) -> Session:
     return Session(key, frozenset(topic_ids), frozenset(id_ for id_ in task_ids if id_ is not None))
 
 
-def _whose(agents: frozenset[str] | None) -> frozenset[str] | None:
-    """Whose conversations the index may look in. What people say it counts to the agent they say it to,
-    so that one who may see people's words must be let in everywhere; `_asked_for` decides on each entry.
-    """
-    return None if agents is None or USER in agents else agents
-
-
-def _asked_for(entry: Entry, ask: SearchAsk) -> bool:
-    sorted_ = ask.include_pending or entry.status is Classification.CLASSIFIED
-    return sorted_ and ask.sight.sees_agent(entry.agent_id)
-
-
-def _short(tx: Tx, ids: Sequence[str]) -> list[Entry]:
-    found: list[Entry] = []
-    for start in range(0, len(ids), _CHUNK):
-        found += map(short_entry, _BY_ID.rows(tx, ids=list(ids[start : start + _CHUNK])))
+def _asked_for(found: list[Shown], ask: SearchAsk) -> list[Shown]:
+    """Held against the ask once more, since the index may be a moment behind."""
+    if not ask.include_pending:
+        found = [entry for entry in found if entry.status == Classification.CLASSIFIED]
+    if ask.topic_id is not None:
+        found = [entry for entry in found if entry.topic_id == ask.topic_id]
+    if ask.sight.agents is not None:
+        found = [entry for entry in found if ask.sight.sees_agent(entry.agent_id)]
     return found
 
 
-def _chunked(tx: Tx, read: Callable[[Tx, Sequence[str]], list[T]], scores: dict[str, Score]) -> list[T]:
+def _short(tx: Tx, positions: Sequence[int]) -> list[Shown]:
+    found: list[Shown] = []
+    for start in range(0, len(positions), _CHUNK):
+        found += map(Shown._make, _AT.rows(tx, positions=list(positions[start : start + _CHUNK])))
+    return found
+
+
+def _chunked(tx: Tx, read: Callable[[Tx, Sequence[str]], list[P]], scores: dict[str, Score]) -> list[P]:
     """The best of a kind, at most so many as one query takes."""
     best = sorted(scores, key=lambda id_: -scores[id_].total)[:_CHUNK]
     return read(tx, best) if best else []
 
 
-def _ranked(
-    items: Sequence[T], scores: Mapping[str, Score], texts: Mapping[str, str] = MappingProxyType({})
-) -> list[Found[T]]:
+def _ranked(items: Sequence[P], scores: Mapping[str, Score]) -> list[Found[P]]:
     order = sorted(items, key=lambda item: (-scores[item.id].total, item.id))
-    return [
-        Found(item, scores[item.id].total, scores[item.id].parts, texts.get(item.id, "")) for item in order
-    ]
+    return [Found(item, scores[item.id].total, scores[item.id].parts) for item in order]
 
 
-_BY_ID: Final = Query(f"SELECT {SHORT} FROM entries WHERE id IN :ids AND deleted_at IS NULL")
+_AT: Final = Query(f"SELECT {SHORT} FROM entries WHERE position IN :positions AND deleted_at IS NULL")

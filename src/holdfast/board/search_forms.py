@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+from json.encoder import JSONEncoder, encode_basestring
 from typing import Any, Final
 
 from holdfast.board.routing import Routed
 from holdfast.board.search import Found, SearchFound
+from holdfast.board.shown import Showable, Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
 from holdfast.board.topics import Topic
 from holdfast.clock import iso
-from holdfast.log import Entry
 from holdfast.text import clip
 
 PREVIEW: Final = 640
 DIGEST: Final = 400
+_json: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_quoted: Final[Callable[[str], str]] = encode_basestring
 
 
 def topic_form(topic: Topic) -> dict[str, Any]:
@@ -25,7 +30,7 @@ def task_form(task: Task) -> dict[str, Any]:
     return {"id": task.id, "topicId": task.topic_id, "title": task.title} | _work(task)
 
 
-def entry_form(entry: Entry, text: str | None = None, *, most: int = PREVIEW) -> dict[str, Any]:
+def entry_form(entry: Showable, text: str | None = None, *, most: int = PREVIEW) -> dict[str, Any]:
     """An entry with what it says, clipped."""
     return {
         "id": entry.id,
@@ -59,6 +64,42 @@ def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, list[di
         "logs": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.logs],
         "notes": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.notes],
     }
+
+
+def found_json(found: SearchFound) -> str:
+    """What `found_forms` gives, as the inside of a JSON object; hundreds of entries are written at once."""
+    of_topics = [topic_form(one.item) | _scored(one) for one in found.topics]
+    of_tasks = [task_form(one.item) | _scored(one) for one in found.tasks]
+    text = _Texts()
+    logs, notes = (",".join([_entry_json(one, text) for one in ones]) for ones in (found.logs, found.notes))
+    return f'"topics":{_json(of_topics)},"tasks":{_json(of_tasks)},"logs":[{logs}],"notes":[{notes}]'
+
+
+class _Texts(dict[str | None, str]):
+    """Texts as JSON, kept while an answer is written: most entries of one share their places."""
+
+    def __missing__(self, text: str | None) -> str:
+        made = self[text] = "null" if text is None else _quoted(text)
+        return made
+
+
+def _entry_json(found: Found[Shown], text: _Texts) -> str:
+    """An entry of `found_forms`; a number with four places reads as the rounded one."""
+    entry, score, parts, said = found
+    return (
+        f'{{"id":{_quoted(entry.id)},"type":"{entry.type}","content":{_quoted(clip(said, PREVIEW))},'
+        f'"summary":{text[entry.summary]},"topicId":{text[entry.topic_id]},"taskId":{text[entry.task_id]},'
+        f'"spaceId":{text[entry.space_id]},"sessionKey":{text[entry.session_key]},'
+        f'"agentId":{text[entry.agent_id]},"agentLabel":{text[entry.agent_label]},'
+        f'"classificationStatus":"{entry.status}","createdAt":"{iso(entry.created_at)}","score":{score:.4f},'
+        f'"parts":{{{_pattern(tuple(parts)) % tuple(parts.values())}}}}}'
+    )
+
+
+@lru_cache(maxsize=1024)
+def _pattern(names: tuple[str, ...]) -> str:
+    """Where the numbers of these parts are filled in."""
+    return ",".join(f'"{name}":%.4f' for name in names)
 
 
 def _scored(found: Found[Any]) -> dict[str, Any]:

@@ -29,10 +29,6 @@ class Score:
     parts: Mapping[str, float] = field(default_factory=dict)
     total: float = 0.0
 
-    @classmethod
-    def of(cls, one: Recalled) -> Score:
-        return cls(one.parts, one.score)
-
     def add(self, name: str, value: float) -> None:
         if value:
             self.parts = {**self.parts, name: self.parts.get(name, 0.0) + value}
@@ -48,15 +44,19 @@ class Session:
     task_ids: frozenset[str] = frozenset()
 
 
-def rank_entries(found: Iterable[Recalled], session: Session) -> dict[str, Score]:
-    """Entries with what they score by themselves, and a little more for those of the session that asks."""
-    scores: dict[str, Score] = {}
+def rank_entries(found: Iterable[Recalled], session: Session) -> dict[int, Score]:
+    """Entries with what they score by themselves, and a little more for those of the session that asks.
+
+    They are named by their positions; none that is far behind the best is among them.
+    """
+    scores: dict[int, Score] = {}
+    best = 0.0
     for one in found:
-        score = Score.of(one)
+        score = scores[one.position] = Score(one.parts, one.score)
         if session.key is not None and one.session_key == session.key:
             score.add("session", SESSION_ENTRY)
-        scores[one.id] = score
-    return _worth_showing(scores)
+        best = max(best, score.total)
+    return {position: score for position, score in scores.items() if score.total >= LEAST_SHARE * best}
 
 
 def rank_places(
@@ -65,7 +65,7 @@ def rank_places(
     near: frozenset[str],
 ) -> dict[str, Score]:
     """Topics or tasks by their own words and by what the entries in them lend; `near` are the session's."""
-    scores = {one.id: Score.of(one) for one in found}
+    scores = {one.id: Score(one.parts, one.score) for one in found}
     for id_, values in lent.items():
         first, *others = sorted(values, reverse=True)[:MOST_ENTRIES]
         score = scores.setdefault(id_, Score())
@@ -93,8 +93,3 @@ def name_part(question: str, name: str) -> float:
         return NAME_BEGINS
     words = set(terms(name))
     return NAME_COVERED if words and words <= set(terms(question)) else 0.0
-
-
-def _worth_showing(scores: dict[str, Score]) -> dict[str, Score]:
-    best = max((score.total for score in scores.values()), default=0.0)
-    return {id_: score for id_, score in scores.items() if score.total >= LEAST_SHARE * best}

@@ -7,29 +7,35 @@ reserved tags are shown as context but never found, so that nothing feeds on its
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from holdfast.board import noise
 from holdfast.board.rules import MEMORY_ACTION, NOT_SEMANTIC, TOOL_ACTIVITY, UNANCHORED_TOOL_ACTIVITY
 from holdfast.board.sanitise import sanitise
-from holdfast.log import Entry, EntryType
+from holdfast.board.shown import Showable
+from holdfast.log import EntryType
 
+_SILENT: Final[frozenset[str]] = frozenset((EntryType.SYSTEM, EntryType.IMPORT))
+_ACTION: Final = EntryType.ACTION.value
+_CONVERSATION: Final = EntryType.CONVERSATION.value
 _TRACES = frozenset((TOOL_ACTIVITY, UNANCHORED_TOOL_ACTIVITY, MEMORY_ACTION))
 
 
-def semantic_text(entry: Entry, *, tool_traces: bool = False) -> str:
+def semantic_text(entry: Showable, *, tool_traces: bool = False) -> str:
     """What an entry says, or "" when it is none that should be found.
 
     Rows from before the rules are judged by their text, so that they read as if they had been filtered.
     """
-    if entry.code in NOT_SEMANTIC and not (tool_traces and entry.code in _TRACES):
+    code, kind = entry.code, entry.type
+    if code in NOT_SEMANTIC and not (tool_traces and code in _TRACES):
         return ""
-    if entry.type in (EntryType.SYSTEM, EntryType.IMPORT):
+    if kind in _SILENT:
         return ""
-    if entry.type is EntryType.ACTION:
+    if kind == _ACTION:
         trace = noise.tool_of(entry.content, entry.source or {}, entry.role) is not None
         return entry.content if tool_traces or not trace else ""
     text = sanitise(entry.content).strip()
-    return "" if _is_noise(entry, text) else text
+    return "" if kind == _CONVERSATION and _is_noise(entry, text) else text
 
 
 def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
@@ -38,12 +44,13 @@ def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
     return "\n".join(part for part in (name, description or "", " ".join(plain)) if part)
 
 
-def _is_noise(entry: Entry, text: str) -> bool:
+def _is_noise(entry: Showable, text: str) -> bool:
     channel = str((entry.source or {}).get("channel") or "").lower()
-    key = noise.key_of(entry.session_key)
-    return entry.type is EntryType.CONVERSATION and (
+    if noise.is_plain(channel, entry.session_key, text):
+        return False
+    return (
         noise.is_scaffold(text)
         or noise.is_control_plane(channel, text)
-        or noise.is_cron(channel, key, text)
+        or noise.is_cron(channel, noise.key_of(entry.session_key), text)
         or noise.is_classifier_payload(text)
     )

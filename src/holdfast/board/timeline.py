@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from holdfast.board.context_sight import Sight
-from holdfast.board.reads import Query, plain
+from holdfast.board.reads import Query
 from holdfast.board.semantic import semantic_text
+from holdfast.board.shown import SHORT, Shown
 from holdfast.board.visibility import View, seen_entries
-from holdfast.log import Classification, Entry, EntryType, Tx
+from holdfast.log import Classification, EntryType, Tx
 
-HEAD_CHARS: Final = 2_000
 MAX_LIMIT: Final = 40
 _SPARE: Final = 24
 
 Thread = Literal["session_key", "topic_id", "task_id"]
-Row = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
     """One line of a conversation: the entry (its text by its head) and what it says."""
 
-    entry: Entry
+    entry: Shown
     text: str
 
 
@@ -46,7 +45,7 @@ def timeline(
     if limit == 0 or view.spaces == frozenset():
         return []
     for most in (2 * limit, 4 * limit + _SPARE):
-        rows = _NEWEST[thread[0]].rows(tx, value=thread[1], most=most)
+        rows = list(map(Shown._make, _NEWEST[thread[0]].rows(tx, value=thread[1], most=most)))
         spoken = [row for row in rows if _wanted(row, sight, include_pending)]
         found = list(islice(_said(tx, view, spoken, limit), limit))
         if len(found) == limit or len(rows) < most:
@@ -54,49 +53,20 @@ def timeline(
     return found[::-1]
 
 
-def _said(tx: Tx, view: View, rows: Sequence[Row], limit: int) -> Iterator[Said]:
+def _said(tx: Tx, view: View, rows: Sequence[Shown], limit: int) -> Iterator[Said]:
     """The lines that say something and may be seen; no more are looked at than are asked for."""
     for start in range(0, len(rows), limit):
-        for entry in seen_entries(tx, view, list(map(short_entry, rows[start : start + limit]))):
+        for entry in seen_entries(tx, view, rows[start : start + limit]):
             text = semantic_text(entry)
             if text:
                 yield Said(entry, text)
 
 
-def short_entry(row: Row) -> Entry:
-    """An entry from the columns `SHORT`: its text is clipped, and what nobody reads here is left out."""
-    return Entry(
-        position=row[0],
-        id=row[1],
-        type=_TYPES[row[2]],
-        content=row[3],
-        status=_STATUSES[row[4]],
-        created_at=row[5],
-        updated_at=row[5],
-        role=row[6],
-        session_key=row[7],
-        agent_id=row[8],
-        agent_label=row[9],
-        summary=row[10],
-        space_id=row[11],
-        topic_id=row[12],
-        task_id=row[13],
-        code=row[14],
-        source=plain(row[15]),
-    )
+def _wanted(row: Shown, sight: Sight, include_pending: bool) -> bool:
+    sorted_ = include_pending or row.status == Classification.CLASSIFIED
+    return row.type == EntryType.CONVERSATION and sorted_ and sight.sees_agent(row.agent_id)
 
 
-def _wanted(row: Row, sight: Sight, include_pending: bool) -> bool:
-    sorted_ = include_pending or row[4] == Classification.CLASSIFIED
-    return row[2] == EntryType.CONVERSATION and sorted_ and sight.sees_agent(row[8])
-
-
-SHORT: Final = (
-    f"position, id, type, substr(content, 1, {HEAD_CHARS}), status, created_at, role, session_key, agent_id,"
-    " agent_label, summary, space_id, topic_id, task_id, code, source"
-)
-_TYPES: Final = {kind.value: kind for kind in EntryType}
-_STATUSES: Final = {status.value: status for status in Classification}
 _NEWEST: Final[dict[Thread, Query]] = {
     name: Query(
         f"SELECT {SHORT} FROM entries WHERE {name} = :value AND deleted_at IS NULL"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -15,7 +15,7 @@ from holdfast.board.reads import Query, plain
 from holdfast.board.tables import task_spaces, tasks, topic_spaces, topics
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Entry, Tx
+from holdfast.log import Tx
 
 MAX_ALLOWED: Final = 500
 MAX_FILTER_IDS: Final = 50_000
@@ -77,6 +77,22 @@ class View:
 
 
 EVERYTHING: Final = View()
+
+
+class Lying(Protocol):
+    """An entry as far as it tells where it lies."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def space_id(self) -> str | None: ...
+    @property
+    def topic_id(self) -> str | None: ...
+    @property
+    def task_id(self) -> str | None: ...
+
+
+E = TypeVar("E", bound=Lying)
 
 
 def resolve(
@@ -142,7 +158,7 @@ def spaces_of_tasks(tx: Tx, ids: Iterable[str | None]) -> dict[str, frozenset[st
     return _memberships(tx, _OF_TASKS, ids)
 
 
-def spaces_of_entries(tx: Tx, rows: Sequence[Entry]) -> dict[str, frozenset[str]]:
+def spaces_of_entries(tx: Tx, rows: Sequence[Lying]) -> dict[str, frozenset[str]]:
     """The spaces of each entry: its own, and those of its topic and its task; two queries for all."""
     by_topic = spaces_of_topics(tx, (row.topic_id for row in rows))
     by_task = spaces_of_tasks(tx, (row.task_id for row in rows))
@@ -155,11 +171,13 @@ def spaces_of_entries(tx: Tx, rows: Sequence[Entry]) -> dict[str, frozenset[str]
     }
 
 
-def seen_entries(tx: Tx, view: View, rows: Sequence[Entry]) -> list[Entry]:
+def seen_entries(tx: Tx, view: View, rows: Sequence[E]) -> list[E]:
     """Those of the entries that the view shows; most do by their own space alone."""
     if view.spaces is None:
         return list(rows)
     elsewhere = [row for row in rows if row.space_id not in view.spaces]
+    if not elsewhere:
+        return list(rows)
     members = spaces_of_entries(tx, elsewhere)
     return [row for row in rows if row.id not in members or view.sees(members[row.id])]
 

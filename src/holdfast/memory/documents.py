@@ -17,7 +17,8 @@ class Document:
     """One findable piece of text with the places that it belongs to.
 
     A document may belong to several spaces. `thread` and `ordinal` give it its neighbours: the
-    documents of the same thread with the next lower and the next higher ordinal.
+    documents of the same thread with the next lower and the next higher ordinal. `agent` is whose
+    conversation it is, `writer` the id of who wrote it, `speaker` the name under which that one speaks.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Document:
     task: str | None = None
     session: str | None = None
     speaker: str | None = None
+    writer: str | None = None
     at: int = 0
     curated: bool = False
     thread: str | None = None
@@ -67,6 +69,7 @@ class Filter:
     tasks: frozenset[str] | None = None
     sessions: frozenset[str] | None = None
     speakers: frozenset[str] | None = None
+    writers: frozenset[str] | None = None
     curated: bool | None = None
     since: int | None = None
     until: int | None = None
@@ -90,6 +93,7 @@ class Filter:
             and _within(document.task, self.tasks)
             and _within(document.session, self.sessions)
             and _within(document.speaker, self.speakers)
+            and _within(document.writer, self.writers)
             and (self.curated is None or self.curated == document.curated)
             and (self.since is None or document.at >= self.since)
             and (self.until is None or document.at < self.until)

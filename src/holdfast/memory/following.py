@@ -222,6 +222,7 @@ class LogFollower:
             task=entry.task_id,
             session=entry.session_key,
             speaker=speaker,
+            writer=entry.agent_id,
             at=entry.created_at,
             curated=entry.type is EntryType.NOTE,
             thread=entry.session_key,

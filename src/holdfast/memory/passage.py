@@ -66,7 +66,21 @@ def from_question(values: Column, links: Links, asks: NDArray[np.bool_]) -> Colu
 def around(values: Column, links: Links, reach: int, best: int) -> Column:
     """The mean of the best few values within `reach` turns, the document itself among them."""
     padded = np.append(values, 0.0)
-    stacked = np.concatenate([values[None, :], padded[links.before[:reach]], padded[links.after[:reach]]])
-    best = min(best, len(stacked))
-    top: Column = np.partition(stacked, len(stacked) - best, axis=0)[len(stacked) - best :].mean(axis=0)
+    rows = [values, *padded[links.before[:reach]], *padded[links.after[:reach]]]
+    top = _greatest(rows, min(best, len(rows)))
+    mean: Column = np.sum(top, axis=0) / len(top)
+    return mean
+
+
+def _greatest(rows: Sequence[Column], best: int) -> list[Column]:
+    """Place by place the `best` greatest of the rows: each row in turn displaces what it exceeds."""
+    top: list[Column] = []
+    for row in rows:
+        falling = row.copy()
+        for held in top:
+            lower = np.minimum(held, falling)
+            np.maximum(held, falling, out=held)
+            falling = lower
+        if len(top) < best:
+            top.append(falling)
     return top

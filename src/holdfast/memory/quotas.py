@@ -25,7 +25,7 @@ def within_quotas(
     no place stays empty for a quota's sake.
     """
     ranked: list[int] = order.tolist()
-    if len(set(sources)) < 2:
+    if not quotas or len(set(sources)) < 2:
         return ranked[:limit]
     worth = scores[order].tolist()
     chosen: list[int] = []

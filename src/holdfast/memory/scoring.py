@@ -9,12 +9,13 @@ score that can be shown; the parts of a result add up to its score, which lies b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.clock import DAY_MS
 from holdfast.errors import InvalidInput
 from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
 from holdfast.memory.passage import Column, Links, around, from_question, spread
@@ -24,8 +25,8 @@ from holdfast.memory.text import ASKS, NAMES_TIME
 
 _FEW = 20
 _TELLING = 2.0
-_LEAST_GRACE = 3 * 86_400_000
-_MOST_GRACE = 30 * 86_400_000
+_LEAST_GRACE = 3 * DAY_MS
+_MOST_GRACE = 30 * DAY_MS
 
 
 class Candidates(Protocol):
@@ -96,8 +97,7 @@ class Scoring:
 PROFILES: dict[str, Scoring] = {"default": Scoring(), "qmd": Scoring(dense=0.7, lexical=0.3)}
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """One result. `parts` adds up to `score`; `cosine` and `bm25` are as the engine gave them."""
 
     number: int
@@ -137,12 +137,20 @@ def rank(
     parts = _parts(query, options, pool)
     total: Column = np.sum(list(parts.values()), axis=0)
     relevant = parts["dense"] + parts["lexical"] + parts["beside"] + parts["answer"] > 0
-    order = np.lexsort((numbers, -pool.metadata.at, -np.round(total, 9)))
-    order = order[relevant[order]]
+    order = _order(np.round(total, 9), pool.metadata.at, relevant, None if options.quotas else limit)
     sources = pool.metadata.source
     chosen = within_quotas(order, total, sources, options.quotas, options.quota_floor, limit)
     _give_the_rare_word_a_place(chosen, pool.bm25)
-    return _reranked(query, [_scored(at, pool, total, parts) for at in chosen], options, reranker)
+    return _reranked(query, _scored(np.array(chosen, np.int64), pool, total, parts), options, reranker)
+
+
+def _order(scores: Column, at: NDArray[np.int64], relevant: NDArray[np.bool_], most: int | None) -> Numbers:
+    """The relevant places, the best first and the newer first of equals; with `most`, enough for so many."""
+    places = np.flatnonzero(relevant)
+    if most is not None and len(places) > most:
+        bar = np.partition(scores[places], len(places) - most)[len(places) - most]
+        places = places[scores[places] >= bar]
+    return places[np.lexsort((places, -at[places], -scores[places]))]
 
 
 def _give_the_rare_word_a_place(chosen: list[int], bm25: Column) -> None:
@@ -281,15 +289,23 @@ def _in_period(query: Query, at: NDArray[np.int64]) -> Column:
     return inside
 
 
-def _scored(at: int, pool: _Pool, total: Column, parts: Mapping[str, Column]) -> Scored:
-    cosine = float(pool.cosine[at])
-    return Scored(
-        number=int(pool.numbers[at]),
-        score=float(total[at]),
-        parts={name: float(column[at]) for name, column in parts.items() if column[at]},
-        cosine=None if np.isnan(cosine) else cosine,
-        bm25=float(pool.bm25[at]),
-    )
+def _scored(chosen: Numbers, pool: _Pool, total: Column, parts: Mapping[str, Column]) -> list[Scored]:
+    """The results in these places of the pool, turned from numpy's values into plain ones all at once."""
+    own = {name: column[chosen] for name, column in parts.items()}
+    names = [name for name, column in own.items() if column.any()]
+    columns = (pool.numbers, total, pool.cosine, pool.bm25)
+    shares = zip(*(own[name].tolist() for name in names), strict=True) if names else [()] * len(chosen)
+    plain = zip(shares, *(column[chosen].tolist() for column in columns), strict=True)
+    return [
+        Scored(
+            number,
+            score,
+            {name: value for name, value in zip(names, values, strict=True) if value},
+            None if cosine != cosine else cosine,
+            bm25,
+        )
+        for values, number, score, cosine, bm25 in plain
+    ]
 
 
 def _reranked(
@@ -309,4 +325,4 @@ def _halved(result: Scored, judged: float) -> Scored:
     parts = {name: value / 2 for name, value in result.parts.items()}
     if judged:
         parts["rerank"] = judged / 2
-    return replace(result, score=result.score / 2 + judged / 2, parts=parts)
+    return result._replace(score=result.score / 2 + judged / 2, parts=parts)

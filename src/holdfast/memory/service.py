@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from holdfast.clock import Clock, SystemClock
+from holdfast.clock import DAY_MS, Clock, SystemClock
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import Entry, Store, entries
@@ -34,7 +34,6 @@ MAX_QUERY: Final = 4_000
 SESSIONS: Final = "sessions/"
 _INLINE: Final = 2_000
 _AROUND: Final = 10
-_DAY_MS: Final = 86_400_000
 _EMBED_SHARE: Final = 0.75
 
 
@@ -235,7 +234,7 @@ class Memory:
         if not config.search.sessions.enabled:
             sources -= {"transcript", "log"}
         keep = config.search.sessions.retention_days
-        since = self._clock.now() - keep * _DAY_MS if keep else 0
+        since = self._clock.now() - keep * DAY_MS if keep else 0
         return Filter(
             agents=frozenset((ask.agent,)),
             sources=frozenset(sources),  # type: ignore[arg-type]

@@ -37,6 +37,7 @@ def documents(draw: st.DrawFn) -> Document:
         task=draw(names),
         session=draw(names),
         speaker=draw(names),
+        writer=draw(names),
         at=draw(st.integers(0, 5)),
         curated=draw(st.booleans()),
         thread=draw(names),
@@ -52,7 +53,7 @@ def some(values: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **{field: some(NAMES) for field in ("agents", "spaces", "collections", "topics", "tasks")},
-    **{field: some(NAMES) for field in ("sessions", "speakers")},
+    **{field: some(NAMES) for field in ("sessions", "speakers", "writers")},
     "sources": some(SOURCES),
     "curated": st.booleans(),
     "since": st.integers(0, 5),

@@ -135,6 +135,9 @@ def _assert_rest(view: View, model: Model, wanted: Filter, query: NDArray[np.flo
     assert metadata.source == [model.documents[str(i)].source for i in ids]
     assert metadata.curated.tolist() == [model.documents[str(i)].curated for i in ids]
     assert view.speakers_of(numbers) == [model.documents[str(i)].speaker for i in ids]
+    where = view.whereabouts(numbers)
+    for name in ("source", "topic", "task", "session", "ordinal"):
+        assert getattr(where, name) == [getattr(model.documents[str(i)], name) for i in ids]
     speakers = {model.documents[str(i)].speaker for i in ids} - {None}
     assert set(view.speakers()) == speakers
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -396,3 +398,21 @@ def test_a_repeated_id_in_one_batch_keeps_the_last(index: EmbeddedIndex) -> None
     index.upsert(batch, {FINGERPRINT: np.array([vector_of(d.text) for d in batch])})
     model.upsert(batch, embedded=True)
     assert_same(index, model, Filter(), ["kelp", "tide", "anchor"])
+
+
+def test_an_index_that_was_laid_out_otherwise_is_made_anew(folder: Path) -> None:
+    index = EmbeddedIndex(folder)
+    index.upsert([note(1, "kelp")])
+    old = index.identity
+    index.close()
+    with closing(sqlite3.connect(folder / "index.db")) as connection:
+        connection.execute("alter table docs drop column writer")
+    again = EmbeddedIndex(folder)
+    try:
+        assert (again.count, again.position, again.segments) == (0, 0, [])
+        assert again.identity != old
+        again.upsert([note(2, "kelp", writer="coder")])
+        assert found(again, "kelp", Filter(writers=frozenset({"coder"}))) == ["n2"]
+        assert found(again, "kelp", Filter(writers=frozenset({"main"}))) == []
+    finally:
+        again.close()

@@ -95,7 +95,8 @@ async def remembered(here: Here, caller: Caller, ask: Placed, session_key: Sessi
 
     def read() -> list[routing.Routed]:
         with here.hold.store.read() as tx:
-            return routing.recall(tx, session_key, options, ask.view(tx, caller))
+            found = routing.recall(tx, session_key, options, ask.view(tx, caller))
+            return [one.seen_by(caller.agents) for one in found]
 
     return json_response(_routing_json(session_key, await here.hold.threads(read)))
 
@@ -110,7 +111,8 @@ async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
             topic = topics.get(tx, body.topic_id, own_view(caller))
             item = routing.Routed(int(tx.now), topic.id, topic.name, body.anchor, body.task_id)
             routing.remember(tx, body.session_key, item, options)
-            return routing.recall(tx, body.session_key, options, own_view(caller))
+            found = routing.recall(tx, body.session_key, options, own_view(caller))
+            return [one.seen_by(caller.agents) for one in found]
 
     return json_response(_routing_json(body.session_key, await here.hold.threads(write)))
 

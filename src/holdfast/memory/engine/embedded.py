@@ -37,7 +37,7 @@ from holdfast.memory.engine.vectors import Quantised, decoded, encoded, quantise
 from holdfast.memory.engine.view import EmbeddedView
 from holdfast.memory.text import terms as text_terms
 
-FORMAT = 1
+FORMAT = 2
 SEAL_ROWS = 16_384
 _BATCH = 4_096
 _MOST_REPLACED = 65_536
@@ -322,6 +322,7 @@ class EmbeddedIndex:
             "at": [d.at for d in documents],
             "session": [code(d.session) for d in documents],
             "speaker": [code(d.speaker) for d in documents],
+            "writer": [code(d.writer) for d in documents],
             "curated": [d.curated for d in documents],
             "length": [0] * len(documents),
             "group": [self._groups.code(group_of(d)) for d in documents],

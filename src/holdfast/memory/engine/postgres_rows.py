@@ -16,15 +16,18 @@ from holdfast.memory.engine.postings import LONGEST, MOST_FREQUENT, term_keys
 from holdfast.memory.engine.symbols import Group
 
 _FIELDS = (
-    *("id", "text", "topic", "task", "session", "speaker", "at", "curated", "thread", "ordinal"),
-    *("position", "path", "from_line", "to_line", "payload"),
+    *("id", "text", "topic", "task", "session", "speaker", "writer", "at", "curated", "thread"),
+    *("ordinal", "position", "path", "from_line", "to_line", "payload"),
 )
 SELECT = (
     f"select d.num, {', '.join(f'd.{name}' for name in _FIELDS)},"
     " g.agent, g.collection, g.source, g.spaces from docs d join groups g on g.code = d.grp"
 )
 COPY = f"copy docs (num, grp, {', '.join(_FIELDS)}, length, terms, freqs) from stdin"
-_LISTS = (("topics", "topic"), ("tasks", "task"), ("sessions", "session"), ("speakers", "speaker"))
+_LISTS = (
+    *(("topics", "topic"), ("tasks", "task"), ("sessions", "session")),
+    *(("speakers", "speaker"), ("writers", "writer")),
+)
 _COARSE = (("agents", "agent"), ("collections", "collection"), ("sources", "source"))
 
 

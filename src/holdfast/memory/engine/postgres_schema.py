@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.errors import Conflict, Unavailable
 from holdfast.ids import uuid7
 
-FORMAT = "1"
+FORMAT = "2"
 _TABLES = """
 create table meta (key text primary key, value text not null);
 create table groups (
@@ -22,10 +22,10 @@ create table groups (
 create sequence nums;
 create table docs (
     num bigint primary key, id text not null unique, grp integer not null, text text not null,
-    topic text, task text, session text, speaker text, at bigint not null, curated boolean not null,
-    thread text, ordinal integer not null, position bigint, path text, from_line integer,
-    to_line integer, payload text not null, length integer not null, terms bigint[] not null,
-    freqs smallint[] not null);
+    topic text, task text, session text, speaker text, writer text, at bigint not null,
+    curated boolean not null, thread text, ordinal integer not null, position bigint, path text,
+    from_line integer, to_line integer, payload text not null, length integer not null,
+    terms bigint[] not null, freqs smallint[] not null);
 create index docs_scope on docs (grp, at, curated, num);
 create index docs_place on docs (thread, ordinal, num);
 create index docs_at on docs (at);

@@ -19,7 +19,7 @@ from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import postgres_rows as rows
 from holdfast.memory.engine.postgres_connections import Connections, told
 from holdfast.memory.engine.postings import K1, B, idf
-from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
+from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top, Whereabouts
 
 _BM25 = """(select sum(w.factor / (1 + (%(flat)s + %(steep)s * d.length)
         / d.freqs[array_position(d.terms, w.term)]))
@@ -173,6 +173,13 @@ class PostgresView:
         columns = [found[number] for number in numbers.tolist()]
         at, curated, source = zip(*columns, strict=True) if columns else ((), (), ())
         return Metadata(np.array(at, np.int64), np.array(curated, np.bool_), list(source))
+
+    def whereabouts(self, numbers: Numbers) -> Whereabouts:
+        query = """select d.num, g.source, d.topic, d.task, d.session, d.ordinal
+            from docs d join groups g on g.code = d.grp where d.num = any(%s::bigint[])"""
+        found = {number: columns for number, *columns in self._all(query, (rows.listed(numbers.tolist()),))}
+        columns = [list(column) for column in zip(*(found[n] for n in numbers.tolist()), strict=True)]
+        return Whereabouts(*columns) if columns else Whereabouts([], [], [], [], [])
 
     def documents(self, numbers: Numbers) -> list[Document | None]:
         query = f"{rows.SELECT} where d.num = any(%s::bigint[])"

@@ -40,6 +40,17 @@ class Metadata:
     source: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where some documents belong, likewise: what names them without reading them."""
+
+    source: list[str]
+    topic: list[str | None]
+    task: list[str | None]
+    session: list[str | None]
+    ordinal: list[int]
+
+
 class View(Protocol):
     """One moment of an index within one filter. Numbers mean something only within their view."""
 
@@ -79,6 +90,10 @@ class View(Protocol):
         ...
 
     def metadata(self, numbers: Numbers) -> Metadata: ...
+
+    def whereabouts(self, numbers: Numbers) -> Whereabouts:
+        """As they were when the view was taken, whatever became of the documents since."""
+        ...
 
     def documents(self, numbers: Numbers) -> list[Document | None]:
         """The documents themselves; `None` for one that was deleted since the view was taken."""

@@ -23,6 +23,7 @@ COLUMNS: Mapping[str, Any] = {
     "at": np.int64,
     "session": np.int32,
     "speaker": np.int32,
+    "writer": np.int32,
     "curated": np.bool_,
     "length": np.uint16,
 }
@@ -46,7 +47,11 @@ class State:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Rows sorted by group, thread and ordinal; `edges` are where one group's range ends."""
+    """Rows sorted by group, thread and ordinal; `edges` are where one group's range ends.
+
+    `places` are theirs in the order of threads alone, `by_place` the rows in that order, `turns` where in it
+    each row stands, and `threads` those that occur.
+    """
 
     name: str
     columns: Columns
@@ -56,6 +61,8 @@ class Segment:
     places: Rows
     range_group: NDArray[np.int32]
     edges: Rows
+    turns: NDArray[np.int32]
+    threads: Rows
     longest: int
     vectors: dict[int, Quantised]
     _totals: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -136,15 +143,21 @@ def assemble(
     group = columns["group"]
     heads = np.flatnonzero(np.diff(group, prepend=np.int32(-1)))
     by_place = np.argsort(fixed["place"], kind="stable").astype(np.int32)
+    places = fixed["place"][by_place]
+    turns = np.empty(len(group), np.int32)
+    turns[by_place] = np.arange(len(group), dtype=np.int32)
+    occurring = places >> 32
     segment = Segment(
         name=name,
         columns=fixed,
         postings=postings,
         by_num=np.argsort(fixed["num"]).astype(np.int32),
         by_place=by_place,
-        places=fixed["place"][by_place],
+        places=places,
         range_group=group[heads],
         edges=np.append(heads, len(group)).astype(np.int64),
+        turns=turns,
+        threads=occurring[np.diff(occurring, prepend=np.int64(-1)) != 0],
         longest=int(fixed["length"].max(initial=0)),
         vectors=vectors,
     )

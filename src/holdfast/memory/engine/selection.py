@@ -98,6 +98,7 @@ def fine_part(wanted: Filter, symbols: Symbols, excluded: NDArray[np.int64]) -> 
         "task": wanted.tasks,
         "session": wanted.sessions,
         "speaker": wanted.speakers,
+        "writer": wanted.writers,
     }
     codes = tuple((name, tuple(symbols.known(names))) for name, names in fields.items() if names is not None)
     return Fine(codes, wanted.curated, wanted.since, wanted.until, wanted.chatter_since, excluded)

@@ -32,7 +32,7 @@ create table if not exists meta (key text primary key, value) without rowid;
 create table if not exists docs (
     num integer primary key autoincrement, id text not null unique, text text not null,
     source text not null, agent text, spaces text not null, collection text, topic text, task text,
-    session text, speaker text, at integer not null, curated integer not null, thread text,
+    session text, speaker text, writer text, at integer not null, curated integer not null, thread text,
     ordinal integer not null, position integer, path text, from_line integer, to_line integer,
     payload text not null);
 create table if not exists symbols (code integer primary key, name text not null);
@@ -46,10 +46,11 @@ create table if not exists vectors (
 """
 _FIELDS = (
     *("id", "text", "source", "agent", "spaces", "collection", "topic", "task", "session"),
-    *("speaker", "at", "curated", "thread", "ordinal", "position", "path", "from_line"),
+    *("speaker", "writer", "at", "curated", "thread", "ordinal", "position", "path", "from_line"),
     *("to_line", "payload"),
 )
-_INSERT = f"insert into docs (num, {', '.join(_FIELDS)}) values ({', '.join('?' * 20)})"
+_TABLES = ("meta", "docs", "symbols", "groups", "spaces", "segments", "dead", "moved", "vectors")
+_INSERT = f"insert into docs (num, {', '.join(_FIELDS)}) values ({', '.join('?' * 21)})"
 _SELECT = f"select num, {', '.join(_FIELDS)} from docs"
 _AMONG = "(select value from json_each(?))"
 
@@ -64,6 +65,7 @@ class Store:
         try:
             self._writer = self._connect()
             self._writer.execute("pragma synchronous = normal")
+            _drop_if_laid_out_otherwise(self._writer)
             self._writer.executescript(_SCHEMA)
         except sqlite.DatabaseError as error:
             raise damaged(path, str(error)) from error
@@ -178,6 +180,14 @@ class Store:
         return [num for num, _ in rows], [data for _, data in rows]
 
 
+def _drop_if_laid_out_otherwise(connection: Any) -> None:
+    """Another version of Holdfast kept other fields: the index is made anew, as a missing one is."""
+    known = {name for _, name, *_ in connection.execute("pragma table_info(docs)")}
+    if known and known != {"num", *_FIELDS}:
+        for table in _TABLES:
+            connection.execute(f"drop table if exists {table}")
+
+
 def set_meta(connection: Any, key: str, value: Any) -> None:
     connection.execute(
         "insert into meta values (?, ?) on conflict (key) do update set value = excluded.value",
@@ -284,6 +294,7 @@ def _row(document: Document) -> tuple[Any, ...]:
         document.task,
         document.session,
         document.speaker,
+        document.writer,
         document.at,
         document.curated,
         document.thread,

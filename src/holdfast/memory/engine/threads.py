@@ -14,45 +14,76 @@ from holdfast.memory.engine.selection import Located, Piece
 
 _MOST_STEPS = 32
 _LOWEST, _HIGHEST = np.int64(-1), np.int64(2**62)
-_ORDINAL = np.int64(2**32 - 1)
+ORDINAL = np.int64(2**32 - 1)
 _STEPS = np.array([-1, 1], np.int64)
 
 Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 def neighbours(pieces: Sequence[Piece], located: Sequence[Located], places: Places) -> Numbers:
-    """Most lie in the rows beside, which are sorted by thread; the rest are searched for."""
+    """Most stand in the turns beside in their segment; only the rest is searched for in every one."""
     out = np.full((len(places), 2), -1, np.int64)
+    if not (places >> 32).any():
+        return out
+    unsure = np.zeros((len(places), 2), np.bool_)
+    segments = list(_by_segment(pieces))
+    alone = _in_one_segment(segments, places >> 32)
+    own = {id(segment): mine for segment, mine in segments}
     for piece, at, rows in located:
-        out[at] = _adjacent(piece, rows, places[at])
-    threaded = places >> 32 > 0
-    for side, step, could in ((0, -1, places & _ORDINAL > 0), (1, 1, True)):
-        rest = np.flatnonzero((out[:, side] < 0) & threaded & could)
+        beside = _adjacent(piece.segment, own[id(piece.segment)], rows, places[at], alone[at])
+        out[at], unsure[at] = beside
+    for side, step in ((0, -1), (1, 1)):
+        rest = np.flatnonzero(unsure[:, side])
         if len(rest):
-            out[rest, side] = _searched(pieces, places[rest], step)
+            out[rest, side] = _searched(segments, places[rest], step)
     return out
 
 
-def _adjacent(piece: Piece, rows: NDArray[np.int64], places: Places) -> Numbers:
-    """The rows beside each if they are the very next of the thread and let through, else -1."""
-    beside = rows[:, None] + _STEPS
-    np.minimum(np.maximum(beside, piece.low, out=beside), piece.high - 1, out=beside)
-    good = piece.segment.columns["place"][beside] == places[:, None] + _STEPS
-    good &= (places >> 32 > 0)[:, None]
-    if piece.keep is not None:
-        good &= piece.keep[beside - piece.low]
-    return np.where(good, beside + (piece.start - piece.low), -1)
+def _in_one_segment(segments: Sequence[tuple[Segment, list[Piece]]], threads: NDArray[np.int64]) -> Mask:
+    """Which of the threads, each of which has a row somewhere, lie in no more than one segment."""
+    if len(segments) == 1:
+        return np.ones(len(threads), np.bool_)
+    holding = np.zeros(len(threads), np.int32)
+    for segment, _ in segments:
+        holding += _holds(segment, threads)
+    alone: Mask = holding == 1
+    return alone
 
 
-def _searched(pieces: Sequence[Piece], places: Places, step: int) -> Numbers:
+def _holds(segment: Segment, threads: NDArray[np.int64]) -> Mask:
+    """Which of the threads have a row in a segment."""
+    at = np.minimum(segment.threads.searchsorted(threads), len(segment.threads) - 1)
+    held: Mask = segment.threads[at] == threads
+    return held
+
+
+def _adjacent(
+    segment: Segment, pieces: list[Piece], rows: NDArray[np.int64], places: Places, alone: Mask
+) -> tuple[Numbers, Mask]:
+    """The turns beside each in its segment if they are sure to be next, else -1; and which are to be sought.
+
+    Of a thread that lies in one segment they are, of others only those with the very next ordinal.
+    """
+    beside = segment.turns[rows][:, None] + _STEPS
+    inside = (beside >= 0) & (beside < segment.rows)
+    np.clip(beside, 0, segment.rows - 1, out=beside)
+    there, own, alone = segment.places[beside], places[:, None], alone[:, None]
+    threaded = own >> 32 > 0
+    same = inside & threaded & (there >> 32 == own >> 32)
+    sure = same & (there != own) & (alone | (there == own + _STEPS))
+    numbers = np.where(sure, _numbers_of(pieces, segment.by_place[beside]), -1)
+    return numbers, threaded & (numbers < 0) & ~(alone & ~same)
+
+
+def _searched(segments: Sequence[tuple[Segment, list[Piece]]], places: Places, step: int) -> Numbers:
     """The nearest on one side over all segments, each of which may hold part of a thread."""
     out = np.full(len(places), -1, np.int64)
     held = np.full(len(places), _LOWEST if step < 0 else _HIGHEST)
-    for segment, own in _by_segment(pieces):
-        at = segment.places.searchsorted(places, "left" if step < 0 else "right") - (step < 0)
-        there = segment.places[np.minimum(at, segment.rows - 1)]
-        if not ((there ^ places) >> 32 == 0).any():
+    for segment, own in segments:
+        if not _holds(segment, places >> 32).any():
             continue
+        at = segment.places.searchsorted(places, "left" if step < 0 else "right") - (step < 0)
         number, place = _beside(segment, own, places, at, step)
         nearer = (number >= 0) & ((place - held) * step < 0)
         out[nearer], held[nearer] = number[nearer], place[nearer]
@@ -89,10 +120,10 @@ def _beside(
 
 def _numbers_of(pieces: list[Piece], rows: NDArray[np.int32]) -> Numbers:
     """The view's numbers of a segment's rows, -1 for what the filter leaves out."""
-    out = np.full(len(rows), -1, np.int64)
+    out = np.full(rows.shape, -1, np.int64)
     for piece in pieces:
-        at = np.flatnonzero((rows >= piece.low) & (rows < piece.high))
+        inside = (rows >= piece.low) & (rows < piece.high)
         if piece.keep is not None:
-            at = at[piece.keep[rows[at] - piece.low]]
-        out[at] = rows[at] + np.int64(piece.start - piece.low)
+            inside[inside] = piece.keep[rows[inside] - piece.low]
+        np.copyto(out, rows + np.int64(piece.start - piece.low), where=inside)
     return out

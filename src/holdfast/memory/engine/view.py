@@ -14,7 +14,7 @@ from holdfast.memory.documents import Document
 from holdfast.memory.engine import threads
 from holdfast.memory.engine import vectors as vec
 from holdfast.memory.engine.postings import idf, term_keys, weights
-from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
+from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top, Whereabouts
 from holdfast.memory.engine.segment import MOVING
 from holdfast.memory.engine.selection import Located, Piece, located
 from holdfast.memory.engine.symbols import Groups, Symbols
@@ -243,6 +243,16 @@ class EmbeddedView:
             at=self._gathered(numbers, "at"),
             curated=self._gathered(numbers, "curated").astype(np.bool_),
             source=self._groups.sources(self._gathered(numbers, "group")),
+        )
+
+    def whereabouts(self, numbers: Numbers) -> Whereabouts:
+        names = self._symbols.names
+        return Whereabouts(
+            source=self._groups.sources(self._gathered(numbers, "group")),
+            topic=names(self._gathered(numbers, "topic")),
+            task=names(self._gathered(numbers, "task")),
+            session=names(self._gathered(numbers, "session")),
+            ordinal=(self._gathered(numbers, "place") & threads.ORDINAL).tolist(),
         )
 
     def documents(self, numbers: Numbers) -> list[Document | None]:
