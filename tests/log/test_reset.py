@@ -15,6 +15,7 @@ from holdfast.log.reset import (
     is_stale,
     policy_for,
     reset_command,
+    with_trigger,
     zone,
 )
 
@@ -192,3 +193,18 @@ def test_a_manual_reset_keeps_what_stands_behind_it(text: str, name: str, messag
 @pytest.mark.parametrize("text", ["", "new", "/newer", "say /new", "/resetall", "//new", "/ new"])
 def test_other_words_are_no_reset(text: str) -> None:
     assert not is_reset_command(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("start over", "/reset"),
+        ("  Start Over with the list", "/reset with the list"),
+        ("start overs", "start overs"),
+        ("please start over", "please start over"),
+        ("/new list", "/new list"),
+        ("/clear", "/clear"),
+    ],
+)
+def test_a_configured_trigger_resets_only_as_the_first_words(text: str, becomes: str) -> None:
+    assert with_trigger(text, ("/new", "start over", "")) == becomes

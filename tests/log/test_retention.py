@@ -15,7 +15,6 @@ from holdfast.log import (
     leases,
     outbox,
     prune,
-    retention,
     sessions,
     turns,
 )
@@ -84,11 +83,10 @@ def test_changes_go_by_age_and_count_but_the_newest_stays(store: Store, clock: M
         assert changes.bounds(tx) == (10, 11)
 
 
-def test_a_batch_is_bounded_and_rounds_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 3)
+def test_a_batch_is_bounded_and_rounds_go_on(store: Store) -> None:
     for n in range(12):
         append(store, str(n))
-    policy = Retention(changes_rows=1, changes_days=None)
+    policy = Retention(changes_rows=1, changes_days=None, batch=3)
     assert prune(store, policy, rounds=2)["changes"] == 6
     assert prune(store, policy)["changes"] == 5
 
@@ -128,10 +126,7 @@ def test_deleted_text_is_erased_for_good_and_live_text_never(store: Store, clock
         assert entries.get(tx, kept.id) == kept
 
 
-def test_old_transcripts_go_whole_with_their_turns(
-    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+def test_old_transcripts_go_whole_with_their_turns(store: Store, clock: ManualClock) -> None:
     for n in range(4):
         turn = accept(store, key=f"k{n}")
         (held,) = claim(store)
@@ -148,7 +143,7 @@ def test_old_transcripts_go_whole_with_their_turns(
         third = sessions.reset(tx, second, cause="daily")
     clock.advance(hours=24)
     append(store, "newest")
-    prune(store, Retention(transcript_days=5))
+    prune(store, Retention(batch=2, transcript_days=5))
     with store.read() as tx:
         with pytest.raises(NotFound):
             sessions.get(tx, first.id)

@@ -162,6 +162,28 @@ def test_a_limit_that_is_asked_for_counts_as_it_is_now(store: Store, threads: Th
     asyncio.run(scene())
 
 
+def test_a_cap_of_the_operator_goes_before_the_kind_s_own(sqlite_store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        a, b, caps = Gate(), Gate(), {"a": 1}
+        one = runner(sqlite_store, threads, caps=lambda: caps)
+        one.register("a", Kind(a, limit=5))
+        one.register("b", Kind(b, limit=2))
+        for _ in range(3):
+            enqueue(sqlite_store, "a")
+            enqueue(sqlite_store, "b")
+        async with serving(one):
+            await until(lambda: len(a.began) == 1 and len(b.began) == 2)
+            caps["a"] = 4
+            enqueue(sqlite_store, "a")
+            await until(lambda: len(a.began) == 4)
+            a.open.set()
+            b.open.set()
+            await until(lambda: len(a.ended) == 4 and len(b.ended) == 3)
+        assert (a.most, b.most) == (4, 2)
+
+    asyncio.run(scene())
+
+
 def test_lanes_are_run_one_at_a_time_and_in_order(store: Store, threads: Threads) -> None:
     running: dict[str, int] = {}
     order: dict[str, list[int]] = {}

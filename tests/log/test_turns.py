@@ -257,6 +257,20 @@ def test_a_turn_out_of_attempts_stays_interrupted_for_the_user(store: Store, clo
     assert check(store) == []
 
 
+def test_a_turn_whose_process_died_before_it_began_is_interrupted_when_no_attempt_is_left(
+    store: Store,
+) -> None:
+    turn = accept(store, max_attempts=1)
+    claim(store)
+    with store.write() as tx:
+        (back,) = agenda.expire(tx, dead=lambda owner: owner == "a")
+        turns.interrupted(tx, back)
+    assert read(store, turn.id).status is TurnStatus.INTERRUPTED
+    with store.write() as tx:
+        assert turns.start(tx, turns.resume(tx, turns.get(tx, turn.id))).attempt == 1
+    assert check(store) == []
+
+
 def test_a_turn_that_brings_no_result_ends_once(store: Store) -> None:
     job = running(store)
     with store.write() as tx:

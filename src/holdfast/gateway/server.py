@@ -13,6 +13,7 @@ import uvicorn
 from holdfast import logs
 from holdfast.errors import Unavailable
 from holdfast.gateway.app import create_app
+from holdfast.gateway.settling import Settling
 from holdfast.runtime import Holdfast
 
 BACKLOG: Final = 2048
@@ -69,6 +70,8 @@ def server_for(hold: Holdfast) -> uvicorn.Server:
         limit_concurrency=options.limits.max_connections,
         server_header=False,
         lifespan="on",
+        proxy_headers=bool(options.auth.trusted_proxies),
+        forwarded_allow_ips=list(options.auth.trusted_proxies),
     )
     # It would write URLs as they were sent, secrets in them too; `Measured` logs requests.
     logging.getLogger("uvicorn.access").disabled = True
@@ -80,9 +83,12 @@ def serve(hold: Holdfast, sock: socket.socket) -> None:
     logs.configure(hold.settings.logging, hold.home)
     unsubscribe = hold.config.subscribe(lambda config: logs.configure(config.logging, hold.home))
     server = server_for(hold)
+    settling = Settling()
+    settling.begin()
     try:
         server.run(sockets=[sock])
     finally:
+        settling.end()
         unsubscribe()
         logs.close()
     if not server.started:

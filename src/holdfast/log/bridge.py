@@ -15,7 +15,7 @@ _RECONNECT_SECONDS: Final = 2.0
 
 
 class Bridge:
-    """Rings this process's bells when another process has committed something."""
+    """Rings this process's bells when another process has committed something; a store rings its own."""
 
     def __init__(self, store: Store, *, poll_seconds: float = 0.5) -> None:
         self._store = store
@@ -59,8 +59,10 @@ class Bridge:
         self._store.signals.notify_all()
         while not self._stop.is_set():
             for notice in connection.notifies(timeout=1.0):
-                for name in notice.payload.split(","):
-                    self._store.signals.notify(name)
+                sender, _, names = notice.payload.rpartition("|")
+                if sender != self._store.sender:
+                    for name in names.split(","):
+                        self._store.signals.notify(name)
 
 
 def _data_version(connection: Any) -> int:

@@ -13,8 +13,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.log.prepared import PreparedInsert
-from holdfast.log.statements import Statement
+from holdfast.log.statements import Insert, Statement
 from holdfast.log.store import Tx
 from holdfast.log.tables import changes as table
 
@@ -32,12 +31,15 @@ class Change:
 
 
 def emit(tx: Tx, type_: str, entity_id: str, payload: Mapping[str, Any] | None = None) -> None:
-    _INSERT.one(tx, {"type": type_, "entity_id": entity_id, "payload": payload, "created_at": tx.now})
+    """Tell of a change; all of a transaction are written together at its end."""
+    row = {"type": type_, "entity_id": entity_id, "payload": payload, "created_at": tx.now}
+    tx.gather(_INSERT.many, row)
     tx.wake(SIGNAL)
 
 
 def emit_for(tx: Tx, type_: str, ids: sa.Select[tuple[str]], given: Mapping[str, Any]) -> None:
     """One change for each id that the query finds, in its order, without reading them out first."""
+    tx.write_gathered()
     chosen = ids.add_columns(sa.literal(type_), sa.literal(int(tx.now)))
     tx.conn.execute(sa.insert(table).from_select(["entity_id", "type", "created_at"], chosen), given)
     tx.wake(SIGNAL)
@@ -54,7 +56,7 @@ def bounds(tx: Tx) -> tuple[int, int]:
     return (low or 1, high or 0)
 
 
-_INSERT = PreparedInsert(table)
+_INSERT = Insert(table)
 _SINCE = Statement(
     sa.select(*(table.c[field.name] for field in fields(Change)))
     .where(table.c.seq > sa.bindparam("after"))

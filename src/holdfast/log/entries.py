@@ -19,14 +19,14 @@ from holdfast.clock import Millis
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import EntryId, SessionId, TurnId, entry_id
 from holdfast.log import changes
-from holdfast.log.prepared import PreparedInsert
-from holdfast.log.statements import Row, Statement, Update, among
+from holdfast.log.statements import Insert, Row, Statement, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries as table
 from holdfast.log.tables import entry_revisions
 from holdfast.text import clean_json, clean_text
 
 MAX_PAGE: Final = 1000
+LEFT_OUT: Final = "leftOut"
 _MAX_BRANCHES: Final = 64
 _END: Final = (1 << 63) - 1
 _FEW: Final = 4
@@ -319,9 +319,11 @@ def annotate(tx: Tx, id_: str, fields: Mapping[str, Any]) -> Entry:
     values = {k: _plain(clean_json(v)) for k, v in fields.items() if getattr(entry, k) != v}
     if not values:
         return entry
-    _UPDATE.run(tx, {**values, "updated_at": tx.now}, entry=id_)
+    values["updated_at"] = tx.now
+    _UPDATE.run(tx, values, entry=id_)
     changes.emit(tx, "log.patched", id_)
-    return get(tx, id_)
+    values["status"] = _STATUSES[values.get("status", entry.status.value)]
+    return replace(entry, **values)
 
 
 def correct(tx: Tx, id_: str, content: str) -> Entry:
@@ -345,6 +347,15 @@ def correct(tx: Tx, id_: str, content: str) -> Entry:
         .where(table.c.id == id_)
         .values(content=content, revision=entry.revision + 1, updated_at=tx.now)
     )
+    changes.emit(tx, "log.patched", id_)
+    return get(tx, id_)
+
+
+def leave_out(tx: Tx, id_: str) -> Entry:
+    """Mark a message that no model is shown: nobody will answer it. People read it as before."""
+    entry = _visible(tx, id_)
+    source = {**(entry.source or {}), LEFT_OUT: True}
+    _UPDATE.run(tx, {"source": source, "revision": entry.revision + 1, "updated_at": tx.now}, entry=id_)
     changes.emit(tx, "log.patched", id_)
     return get(tx, id_)
 
@@ -469,8 +480,8 @@ def _by_keys(tx: Tx, keys: Sequence[str | None]) -> list[Entry]:
 
 
 _UNIQUE = (["idempotency_key"], "idempotency_key IS NOT NULL")
-_INSERT = PreparedInsert(table, returning="position", ignore=_UNIQUE)
-_INSERT_MANY = PreparedInsert(table, ignore=_UNIQUE)
+_INSERT = Insert(table, returning="position", ignore=_UNIQUE)
+_INSERT_MANY = Insert(table, ignore=_UNIQUE)
 _APPENDED = sa.select(table.c.id).where(table.c.position > sa.bindparam("before")).order_by(table.c.position)
 _SINCE = Statement(sa.select(table.c.id, table.c.position).where(table.c.position > sa.bindparam("before")))
 

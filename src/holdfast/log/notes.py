@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.ids import note_id
+from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
 from holdfast.log.tables import notes as table
 from holdfast.text import clean_text
@@ -76,8 +77,8 @@ def post(tx: Tx, draft: NoteDraft) -> Note:
 
 def waiting(tx: Tx, session_key: str, *, limit: int = MAX_SHOWN) -> list[Note]:
     """The notes that no committed turn was shown, oldest first; those whose time is over are left out."""
-    rows = tx.conn.execute(_WAITING, {"key": session_key, "now": tx.now, "most": min(limit, MAX_SHOWN)})
-    return [_note(row) for row in rows.mappings()]
+    rows = _WAITING.rows(tx, key=session_key, now=tx.now, most=min(limit, MAX_SHOWN))
+    return [Note(**dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 
 def take(tx: Tx, ids: Sequence[str], turn_id: str) -> int:
@@ -105,8 +106,8 @@ def _note(row: Mapping[Any, Any]) -> Note:
     return Note(**dict(row))
 
 
-_WAITING = (
-    sa.select(table)
+_WAITING = Statement(
+    sa.select(*(table.c[name] for name in _NAMES))
     .where(
         table.c.session_key == sa.bindparam("key"),
         table.c.taken_at.is_(None),

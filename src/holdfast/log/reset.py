@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -132,6 +132,16 @@ def reset_command(text: str) -> ResetCommand | None:
         return None
     name: Literal["new", "reset"] = "new" if match[1].lower() == "new" else "reset"
     return ResetCommand(name, match[2] or "")
+
+
+def with_trigger(text: str, triggers: Sequence[str]) -> str:
+    """The message with a configured trigger at its head turned into `/reset`; any other as it is."""
+    said = text.strip()
+    for trigger in triggers:
+        head, rest = said[: len(trigger)], said[len(trigger) :]
+        if trigger and head.casefold() == trigger.casefold() and (not rest or rest[0].isspace()):
+            return text if reset_command(text) is not None else f"/reset {rest.strip()}".rstrip()
+    return text
 
 
 def is_reset_command(text: str) -> bool:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import sqlalchemy as sa
 
+from holdfast.clock import DAY_MS
 from holdfast.log import changes as feed
 from holdfast.log import notes
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import agenda, changes, entries, entry_revisions, leases, outbox, sessions, turns
-
-DAY_MS: Final = 86_400_000
-BATCH: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +24,7 @@ class Retention:
     outbox_days: int | None = 30
     deleted_days: int | None = 30
     transcript_days: int | None = None
+    batch: int = 2_000
 
 
 def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int]:
@@ -46,11 +44,11 @@ def _agenda(tx: Tx, policy: Retention) -> int:
     ended = sa.select(agenda.c.id).where(agenda.c.ended_at.is_not(None))
     removed = 0
     if policy.agenda_days is not None:
-        aged = ended.where(agenda.c.ended_at < _ago(tx, policy.agenda_days)).limit(BATCH)
+        aged = ended.where(agenda.c.ended_at < _ago(tx, policy.agenda_days)).limit(policy.batch)
         removed += tx.conn.execute(sa.delete(agenda).where(agenda.c.id.in_(aged))).rowcount
     if policy.agenda_rows is not None:
         newest_first = ended.order_by(agenda.c.ended_at.desc(), agenda.c.id.desc())
-        excess = newest_first.offset(policy.agenda_rows).limit(BATCH)
+        excess = newest_first.offset(policy.agenda_rows).limit(policy.batch)
         removed += tx.conn.execute(sa.delete(agenda).where(agenda.c.id.in_(excess))).rowcount
     return removed
 
@@ -64,7 +62,7 @@ def _changes(tx: Tx, policy: Retention) -> int:
     limits = [c for c in (aged, excess) if c is not None]
     if not limits:
         return 0
-    oldest = sa.select(changes.c.seq).order_by(changes.c.seq).limit(BATCH).subquery()
+    oldest = sa.select(changes.c.seq).order_by(changes.c.seq).limit(policy.batch).subquery()
     condition = sa.and_(*wanted, changes.c.seq.in_(sa.select(oldest)), sa.or_(*limits))
     return tx.conn.execute(sa.delete(changes).where(condition)).rowcount
 
@@ -74,7 +72,7 @@ def _outbox(tx: Tx, policy: Retention) -> int:
         return 0
     ended = outbox.c.status.in_(["delivered", "failed"])
     over = sa.and_(ended, outbox.c.updated_at < _ago(tx, policy.outbox_days))
-    ids = sa.select(outbox.c.id).where(over).limit(BATCH)
+    ids = sa.select(outbox.c.id).where(over).limit(policy.batch)
     return tx.conn.execute(sa.delete(outbox).where(outbox.c.id.in_(ids))).rowcount
 
 
@@ -92,7 +90,7 @@ def _deleted(tx: Tx, policy: Retention) -> int:
             sa.exists().where(entry_revisions.c.entry_id == entries.c.id),
         ),
     )
-    ids = list(tx.conn.execute(sa.select(entries.c.id).where(over).limit(BATCH)).scalars())
+    ids = list(tx.conn.execute(sa.select(entries.c.id).where(over).limit(policy.batch)).scalars())
     if ids:
         tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(ids)))
         blank = {"content": "", "raw": None, "summary": None, "source": None}
@@ -118,7 +116,7 @@ def _transcripts(tx: Tx, policy: Retention) -> int:
     id_ = tx.conn.execute(oldest).scalar()
     if id_ is None:
         return 0
-    batch = sa.select(entries.c.id).where(entries.c.session_id == id_).limit(BATCH)
+    batch = sa.select(entries.c.id).where(entries.c.session_id == id_).limit(policy.batch)
     ids = list(tx.conn.execute(batch).scalars())
     if ids:
         feed.emit_for(tx, "log.deleted", sa.select(entries.c.id).where(entries.c.id.in_(ids)), {})
@@ -134,7 +132,9 @@ def _newest_session() -> sa.ScalarSelect[str | None]:
 
 
 def _notes(tx: Tx, policy: Retention) -> int:
-    return 0 if policy.outbox_days is None else notes.prune(tx, _ago(tx, policy.outbox_days), limit=BATCH)
+    if policy.outbox_days is None:
+        return 0
+    return notes.prune(tx, _ago(tx, policy.outbox_days), limit=policy.batch)
 
 
 def _leases(tx: Tx, policy: Retention) -> int:

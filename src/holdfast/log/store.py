@@ -8,8 +8,8 @@ positions and change numbers become visible in the order in which they were give
 from __future__ import annotations
 
 import json
+import secrets
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +22,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.errors import Busy, InvalidInput, Unavailable
+from holdfast.log.connections import Connections, Driver
 from holdfast.log.signals import Signals
 
 T = TypeVar("T")
@@ -30,14 +31,13 @@ _LOG_LOCK = 0x486F6C64
 _MIGRATE_LOCK = 0x486F6C65
 _DEADLOCK_CODES = {"40001", "40P01"}
 _WRITE_ATTEMPTS = 4
-_POOL_SECONDS = 30.0
 _RAW = 2
 
 
 class Tx:
     """One transaction: its connection, the moment it stands for, and what to wake once it is committed."""
 
-    __slots__ = ("callbacks", "conn", "now", "postgres", "wakes")
+    __slots__ = ("callbacks", "conn", "gathered", "now", "postgres", "wakes")
 
     def __init__(self, conn: Connection, now: Millis, *, postgres: bool) -> None:
         self.conn = conn
@@ -45,16 +45,24 @@ class Tx:
         self.postgres = postgres
         self.wakes: set[str] = set()
         self.callbacks: list[Callable[[], None]] = []
+        self.gathered: dict[Callable[[Tx, list[Any]], None], list[Any]] = {}
 
     def on_commit(self, callback: Callable[[], None]) -> None:
         """Call back once the transaction is durable, and never if it is not."""
         self.callbacks.append(callback)
 
-    @contextmanager
-    def driver(self, statement: str) -> Iterator[Any]:
-        """The driver's own connection, within this transaction: for the few statements on the hot path."""
-        with _driver(self.conn, statement) as connection:
-            yield connection
+    def gather(self, write: Callable[[Tx, list[Any]], None], row: Any) -> None:
+        """Have `write` called with this and all its other rows at once, right before the commit."""
+        self.gathered.setdefault(write, []).append(row)
+
+    def write_gathered(self) -> None:
+        gathered, self.gathered = self.gathered, {}
+        for write, rows in gathered.items():
+            write(self, rows)
+
+    def driver(self, statement: str) -> Driver:
+        """The driver's own connection, within this transaction: for the statements on the hot path."""
+        return Driver(self.conn, statement)
 
     def wake(self, name: str) -> None:
         """Ask that everyone who waits for `name` is woken after the commit, in every process."""
@@ -85,14 +93,14 @@ class Store:
             raise InvalidInput("a store needs a file", hint="Use sqlite:///PATH.")
         self._write_lock = threading.Lock()
         self._writer, self._reader = _engines(self.url, readers, busy_ms)
-        self._kept: Connection | None = None
-        self._places = threading.BoundedSemaphore(readers)
-        self._idle: deque[Connection] = deque()
+        self._reading = Connections(self._reader, readers, ask=self.postgres)
+        self._writing = Connections(self._writer, readers if self.postgres else 1, ask=self.postgres)
+        self.sender = secrets.token_hex(8)
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
         """A read-only look at one consistent state."""
-        with _translated(), self._reading() as conn, conn.begin():
+        with _translated(), self._reading.one() as conn, conn.begin():
             yield Tx(conn, self.clock.now(), postgres=self.postgres)
 
     @contextmanager
@@ -102,13 +110,16 @@ class Store:
         `ordered=False` is for writes that add nothing to the log or the change feed (claims, renewals): on
         PostgreSQL they then do not queue behind those that do.
         """
-        with self._exclusive(), _translated(), self._writing() as conn, conn.begin():
+        with self._exclusive(), _translated(), self._writing.one() as conn, conn.begin():
             if self.postgres and ordered:
-                conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOG_LOCK})")
+                with Driver(conn, _LOCK_LOG) as connection:
+                    connection.execute(_LOCK_LOG)
             tx = Tx(conn, self.clock.now(), postgres=self.postgres)
             yield tx
+            tx.write_gathered()
             if self.postgres and tx.wakes:
-                conn.execute(_NOTIFY, {"names": ",".join(sorted(tx.wakes))})
+                with Driver(conn, _NOTIFY) as connection:
+                    connection.execute(_NOTIFY, (f"{self.sender}|{','.join(sorted(tx.wakes))}",))
         for callback in tx.callbacks:
             callback()
         for name in tx.wakes:
@@ -128,7 +139,7 @@ class Store:
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
         """The writing connection while a migration runs; one process at a time."""
-        with self._exclusive(), _translated(), self._writing() as conn, conn.begin():
+        with self._exclusive(), _translated(), self._writing.one() as conn, conn.begin():
             if self.postgres:
                 conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATE_LOCK})")
             yield conn
@@ -151,10 +162,8 @@ class Store:
             tx.conn.exec_driver_sql("SELECT 1")
 
     def close(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-        while self._idle:
-            self._idle.pop().close()
+        self._reading.close()
+        self._writing.close()
         self._writer.dispose()
         if self._reader is not self._writer:
             self._reader.dispose()
@@ -168,40 +177,6 @@ class Store:
         with self._write_lock:
             yield
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """On SQLite reading connections stay checked out, each for one reader at a time; see `_writing`."""
-        if self.postgres:
-            with self._reader.connect() as conn:
-                yield conn
-            return
-        if not self._places.acquire(timeout=_POOL_SECONDS):
-            raise Busy("all connections to the database are in use", code="store_busy")
-        try:
-            try:
-                conn = self._idle.pop()
-            except IndexError:
-                conn = self._reader.connect()
-            try:
-                yield conn
-            except BaseException:
-                conn.close()
-                raise
-            self._idle.append(conn)
-        finally:
-            self._places.release()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        """On SQLite the one writing connection stays checked out: fetching it costs as much as an insert."""
-        if self.postgres:
-            with self._writer.connect() as conn:
-                yield conn
-            return
-        if self._kept is None or self._kept.closed:
-            self._kept = self._writer.connect()
-        yield self._kept
-
 
 class Deadlock(Busy):
     code = "store_busy"
@@ -211,7 +186,8 @@ def sqlite_url(path: Path | str) -> str:
     return f"sqlite:///{path}"
 
 
-_NOTIFY = sa.text("SELECT pg_notify('holdfast', :names)")
+_NOTIFY = "SELECT pg_notify('holdfast', %s)"
+_LOCK_LOG = f"SELECT pg_advisory_xact_lock({_LOG_LOCK})"
 
 
 def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
@@ -219,7 +195,7 @@ def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             pool_size=readers,
-            max_overflow=readers,
+            max_overflow=readers + _RAW,
             pool_pre_ping=True,
             json_serializer=_dumps,
             isolation_level="READ COMMITTED",
@@ -262,22 +238,10 @@ def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: Connection) -> None:
-        with _driver(conn, statement) as connection:
+        with Driver(conn, statement) as connection:
             connection.execute(statement)
 
     return engine
-
-
-@contextmanager
-def _driver(conn: Connection, statement: str) -> Iterator[Any]:
-    """The driver's own connection, its errors raised as SQLAlchemy's."""
-    base = conn.dialect.loaded_dbapi.Error
-    try:
-        yield conn.connection.driver_connection
-    except base as error:
-        raise DBAPIError.instance(
-            statement, None, error, base, hide_parameters=True, dialect=conn.dialect
-        ) from error
 
 
 def sqlite_module() -> Any:

@@ -22,6 +22,7 @@ from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.sessions import Session
 from holdfast.log.statements import Row, Statement, Update, among
 from holdfast.log.store import Tx
+from holdfast.log.tables import agenda as agenda_table
 from holdfast.log.tables import turns as table
 from holdfast.text import clean_text
 
@@ -29,6 +30,9 @@ KIND: Final = "turn"
 SUBAGENT: Final = "turn.subagent"
 KINDS: Final = (KIND, SUBAGENT)
 """Turns of spawned sessions have places of their own: a crowd of them never stands before a person."""
+BESIDE: Final = "summaries"
+COUNTED: Final = "counted"
+_MOST_TRACE: Final = 64
 
 
 class TurnStatus(StrEnum):
@@ -90,6 +94,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A turn that has not begun, and when it may."""
+
+    turn: Turn
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     turn: Turn
     entries: list[Entry]
@@ -127,7 +139,7 @@ def accept(
     item = agenda.enqueue(
         tx,
         kind_of(session.key),
-        {"turnId": id_, **(payload or {})},
+        {"turnId": id_, **_trace_of(message), **(payload or {})},
         lane=session.key,
         due_at=due_at,
         max_attempts=max_attempts,
@@ -149,6 +161,12 @@ def accept(
     _insert(tx, turn)
     changes.emit(tx, "turn.accepted", id_)
     return Accepted(turn, said, created=True)
+
+
+def _trace_of(message: EntryDraft | None) -> dict[str, Any]:
+    """The trace that a turn goes on with, where its runner finds it without reading the message."""
+    given = None if message is None else (message.source or {}).get("traceparent")
+    return {"traceparent": given} if isinstance(given, str) and len(given) <= _MOST_TRACE else {}
 
 
 def record(
@@ -206,6 +224,62 @@ def join(tx: Tx, turn: Turn, message: EntryDraft) -> Entry:
         _SET_META.run(tx, turn=turn.id, meta=merged)
         changes.emit(tx, "turn.steered", turn.id)
     return done.entry
+
+
+def note(tx: Tx, turn: Turn, meta: Mapping[str, Any]) -> Turn:
+    """Keep notes with a turn; one that is None goes."""
+    merged = _merged(turn.meta, meta)
+    _SET_META.run(tx, turn=turn.id, meta=merged)
+    return replace(turn, meta=merged)
+
+
+def charge(tx: Tx, session_id: str, usage: Mapping[str, Any]) -> None:
+    """Put what was used beside a session's turns down to the one that runs, else to the last that ran."""
+    recent = [turn for turn in listing(tx, session_id) if turn.trigger != "command"]
+    running = next((turn for turn in recent if turn.status is TurnStatus.RUNNING), None)
+    turn = running or next((turn for turn in recent if turn.status.ended), None)
+    if turn is not None:
+        beside = added((turn.meta or {}).get(BESIDE), usage)
+        turn = note(tx, turn, {BESIDE: beside})
+    if turn is None or running is None:
+        _add_usage(tx, session_id, usage)
+    if turn is not None and running is None:
+        _apply(tx, turn, {"usage": added(turn.usage, usage)}, "turn.charged")
+
+
+def added(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Two counts together; a price is in the sum if either has one."""
+    names = {**(a or {}), **(b or {})}
+    return {name: (a or {}).get(name, 0) + (b or {}).get(name, 0) for name in names}
+
+
+def spent(turn: Turn) -> dict[str, Any]:
+    """What a turn has used so far by the notes that its attempts left."""
+    meta = turn.meta or {}
+    return added(meta.get("spent"), meta.get(BESIDE))
+
+
+def settle_usage(tx: Tx, turn: Turn) -> Turn:
+    """Count what a turn used that ended without a result and may yet be gone on with."""
+    used = spent(turn)
+    if not used:
+        return turn
+    _count_usage(tx, turn, Outcome(usage=used))
+    return _apply(tx, note(tx, turn, {COUNTED: used}), {"usage": used}, "turn.charged")
+
+
+def leave_out(tx: Tx, turn: Turn, entry_id: str) -> Turn:
+    """Take a message out of a turn that has not begun and has others; the oldest of those is its input."""
+    rest = [str(id_) for id_ in (turn.meta or {}).get("steered") or () if id_ != entry_id]
+    first = rest.pop(0) if turn.input_id == entry_id else turn.input_id
+    values = {"input_id": first, "meta": _merged(turn.meta, {"steered": rest or None})}
+    return _apply(tx, turn, values, "turn.steered")
+
+
+def waiting(tx: Tx, lane: str) -> list[Waiting]:
+    """The turns of people that wait in a session's lane and have not begun, as they came."""
+    rows = _WAITING.rows(tx, lane=lane)
+    return [Waiting(_read(row[:-1]), int(row[-1])) for row in rows]
 
 
 def resume(tx: Tx, turn: Turn, *, max_attempts: int = 1) -> Turn:
@@ -304,7 +378,7 @@ def commit(tx: Tx, key: str, outcome: Outcome, job: agenda.Job | None = None) ->
         "reply_id": _reply_of([w.entry for w in written]) or outcome.reply_id,
         "model": outcome.model,
         "usage": dict(outcome.usage),
-        "meta": _merged(turn.meta, outcome.meta),
+        "meta": _merged(turn.meta, {**(outcome.meta or {}), COUNTED: None}),
         "ended_at": tx.now,
     }
     done = _apply(tx, turn, values, "turn.committed")
@@ -325,12 +399,12 @@ def end(
 
 
 def interrupted(tx: Tx, item: agenda.Item) -> None:
-    """The agenda's word that this turn was cut off, or cancelled before it ran: make it visible."""
+    """The agenda's word that this turn was cut off, or will not begin any more: make it visible."""
     turn = get(tx, str(item.payload["turnId"]))
     cancelled = item.status is agenda.Status.CANCELLED
     if cancelled and turn.status in (TurnStatus.ACCEPTED, TurnStatus.RUNNING, TurnStatus.INTERRUPTED):
-        end(tx, turn, TurnStatus.CANCELLED, item.error or "cancelled")
-    elif turn.status is TurnStatus.RUNNING:
+        end(tx, turn, TurnStatus.CANCELLED, item.error or "cancelled", usage=spent(turn))
+    elif turn.status is TurnStatus.RUNNING or (turn.status is TurnStatus.ACCEPTED and item.status.ended):
         end(tx, turn, TurnStatus.INTERRUPTED, item.error or "interrupted")
 
 
@@ -363,12 +437,24 @@ def _of_turn(draft: EntryDraft, turn: Turn) -> EntryDraft:
 
 
 def _count_usage(tx: Tx, turn: Turn, outcome: Outcome) -> None:
+    """Into the session's totals, without what was counted when the turn was interrupted."""
+    _add_usage(tx, turn.session_id, outcome.usage, (turn.meta or {}).get(COUNTED), outcome.context_tokens)
+
+
+def _add_usage(
+    tx: Tx,
+    session_id: str,
+    usage: Mapping[str, Any],
+    counted: Mapping[str, Any] | None = None,
+    context: int | None = None,
+) -> None:
+    before = counted or {}
     sessions.add_usage(
         tx,
-        turn.session_id,
-        input_tokens=int(outcome.usage.get("inputTokens", 0)),
-        output_tokens=int(outcome.usage.get("outputTokens", 0)),
-        context=outcome.context_tokens,
+        session_id,
+        input_tokens=int(usage.get("inputTokens", 0) - before.get("inputTokens", 0)),
+        output_tokens=int(usage.get("outputTokens", 0) - before.get("outputTokens", 0)),
+        context=context,
     )
 
 
@@ -425,6 +511,17 @@ _UPDATE = Update(table, table.c.id == sa.bindparam("turn"), table.c.status == sa
 _BY_ID = Statement(sa.select(table).where(table.c.id == sa.bindparam("id")))
 _BY_IDS = Statement(sa.select(table).where(among(table.c.id, "ids")))
 _BY_KEY = Statement(sa.select(table).where(table.c.key == sa.bindparam("key")))
+_WAITING = Statement(
+    sa.select(table, agenda_table.c.due_at)
+    .join(agenda_table, agenda_table.c.id == table.c.agenda_id)
+    .where(
+        agenda_table.c.lane == sa.bindparam("lane"),
+        agenda_table.c.status == sa.literal_column("'queued'"),
+        table.c.status == sa.literal_column("'accepted'"),
+        table.c.trigger == sa.literal_column("'user'"),
+    )
+    .order_by(table.c.id)
+)
 _SET_META = Statement(
     sa.update(table)
     .where(table.c.id == sa.bindparam("turn"))

@@ -9,6 +9,9 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agents.models.types import INVALID_ARGUMENTS, Finish, Usage
@@ -78,8 +81,7 @@ def to_parts(
 ) -> list[ModelMessage]:
     """The conversation for the library. With `markers`, a cache ends after the `stable` leading messages,
     and at the end too while tools are being called, since the next call repeats it all."""
-    from pydantic_ai.messages import CachePoint, ModelRequest, UserPromptPart
-
+    theirs = _theirs()
     found: list[ModelMessage] = []
     asked: list[ModelRequestPart] = []
     for index, message in enumerate(messages):
@@ -87,14 +89,30 @@ def to_parts(
             asked += _asked(message, images)
         elif (said := _said(message, echo)) is not None:
             if not (found or _spoken(asked)):
-                asked.append(UserPromptPart(content=_BEGINS))
+                asked.append(theirs.UserPromptPart(content=_BEGINS))
             if asked:
-                found.append(ModelRequest(parts=asked))
+                found.append(theirs.ModelRequest(parts=asked))
             asked = []
             found.append(said)
         if markers and (found or _spoken(asked)) and _ends_cache(messages, index, stable):
-            asked.append(UserPromptPart(content=[CachePoint()]))
-    return [*found, ModelRequest(parts=asked)] if asked else found
+            asked.append(theirs.UserPromptPart(content=[theirs.CachePoint()]))
+    return [*found, theirs.ModelRequest(parts=asked)] if asked else found
+
+
+@cache
+def _theirs() -> ModuleType:
+    """The library's messages; to import them by name for each message takes longer than to make it."""
+    from pydantic_ai import messages
+
+    return messages
+
+
+@cache
+def _unmeasured() -> dict[str, Any]:
+    """What the library would make anew for each old answer, and sends to nobody."""
+    from pydantic_ai.usage import RequestUsage
+
+    return {"usage": RequestUsage(), "timestamp": datetime.fromtimestamp(0, UTC)}
 
 
 def _spoken(parts: Sequence[ModelRequestPart]) -> bool:
@@ -110,42 +128,42 @@ def _ends_cache(messages: Sequence[Message], index: int, stable: int) -> bool:
 
 
 def _asked(message: Message, images: bool) -> list[ModelRequestPart]:
-    from pydantic_ai.messages import SystemPromptPart, ToolReturnPart, UserPromptPart
-
+    theirs = _theirs()
     match message:
+        case UserMessage() if not message.images:
+            return [theirs.UserPromptPart(content=message.text if message.text.strip() else EMPTY)]
         case SystemMessage():
-            return [SystemPromptPart(content=message.text)] if message.text else []
+            return [theirs.SystemPromptPart(content=message.text)] if message.text else []
         case ToolResult():
             pictures = list(_pictures(message.images, images))
             return [
-                ToolReturnPart(
+                theirs.ToolReturnPart(
                     tool_name=message.name,
                     content=[message.text or EMPTY, *pictures] if pictures else message.text or EMPTY,
                     tool_call_id=call_id(message.call_id),
                     outcome="failed" if message.is_error else "success",
                 )
             ]
-        case UserMessage() if message.images:
+        case UserMessage():
             said = [message.text] if message.text.strip() else []
-            return [UserPromptPart(content=[*said, *_pictures(message.images, images)])]
+            return [theirs.UserPromptPart(content=[*said, *_pictures(message.images, images)])]
         case _:
-            return [UserPromptPart(content=message.text if message.text.strip() else EMPTY)]
+            return [theirs.UserPromptPart(content=message.text if message.text.strip() else EMPTY)]
 
 
 def _said(
     message: AssistantMessage, echo: Callable[[AssistantMessage], ModelResponse | None]
 ) -> ModelResponse | None:
     """What the model said; None for a message with nothing in it, which no provider takes."""
-    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-
     if message.calls and (kept := echo(message)) is not None:
         return kept
-    parts: list[ModelResponsePart] = [TextPart(content=message.text)] if message.text.strip() else []
+    theirs = _theirs()
+    parts: list[ModelResponsePart] = [theirs.TextPart(content=message.text)] if message.text.strip() else []
     parts += [
-        ToolCallPart(tool_name=c.name, args=dict(c.arguments), tool_call_id=call_id(c.id))
+        theirs.ToolCallPart(tool_name=c.name, args=dict(c.arguments), tool_call_id=call_id(c.id))
         for c in message.calls
     ]
-    return ModelResponse(parts=parts) if parts else None
+    return theirs.ModelResponse(parts=parts, **_unmeasured()) if parts else None
 
 
 def _pictures(images: Sequence[Image], shown: bool) -> Iterator[UserContent]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -66,7 +68,7 @@ class Catalogue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read: dict[Path, tuple[tuple[int, int, int], Skill | Broken]] = {}
+        self._read: dict[str, tuple[tuple[int, int, int], Skill | Broken]] = {}
 
     def load(self, places: Iterable[Root]) -> Found:
         """What there is now. A skill of a higher tier hides one of the same name; equals go by order."""
@@ -90,31 +92,37 @@ class Catalogue:
             if found is not None:
                 yield found
 
-    def _file(self, path: Path, root: Root) -> Skill | Broken | None:
+    def _file(self, path: str, root: Root) -> Skill | Broken | None:
         try:
-            stat = path.stat()
+            found_at = os.stat(path)
         except OSError:
             return None
-        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if not stat.S_ISREG(found_at.st_mode):
+            return None
+        stamp = (found_at.st_ino, found_at.st_mtime_ns, found_at.st_size)
         with self._lock:
             known = self._read.get(path)
         if known is not None and known[0] == stamp and known[1].tier is root.tier:
             return known[1]
-        found = _parsed(path, root)
+        found = _parsed(Path(path), root)
         with self._lock:
             self._read[path] = (stamp, found)
         return found
 
 
-def _files(root: Path) -> list[Path]:
-    """`<root>/<skill>/SKILL.md`, in the order of their names, or the root itself if it is a skill."""
-    if (root / FILE).is_file():
-        return [root / FILE]
+def _files(root: Path) -> list[str]:
+    """Where a skill may be: `<root>/<skill>/SKILL.md`, by name, or the root itself if it is one.
+
+    Looked through for every turn, so that paths are plain text here.
+    """
+    own = os.path.join(root, FILE)
+    if os.path.isfile(own):
+        return [own]
     try:
-        folders = sorted(path for path in root.iterdir() if not path.name.startswith("."))
+        folders = sorted(name for name in os.listdir(root) if not name.startswith("."))
     except OSError:
         return []
-    return [folder / FILE for folder in folders[:MAX_FOLDERS] if (folder / FILE).is_file()]
+    return [os.path.join(root, name, FILE) for name in folders[:MAX_FOLDERS]]
 
 
 def _parsed(path: Path, root: Root) -> Skill | Broken:

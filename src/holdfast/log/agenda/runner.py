@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.errors import HoldfastError
@@ -100,12 +100,14 @@ class Runner:
         lease_ms: int = 60_000,
         owner: str | None = None,
         idle_seconds: float = _IDLE_SECONDS,
+        caps: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._store = store
         self._threads = threads
         self._max = max_concurrent
         self._lease_ms = lease_ms
         self._idle = idle_seconds
+        self._caps = caps
         self.owner = owner or owners.this_process()
         self._kinds: dict[str, Kind] = {}
         self._jobs: dict[str, tuple[Job, asyncio.Task[None]]] = {}
@@ -116,7 +118,7 @@ class Runner:
     def register(self, name: str, kind: Kind) -> None:
         if name in self._kinds:
             raise ValueError(f"agenda kind {name!r} is registered already")
-        self._kinds[name] = kind
+        self._kinds[name] = replace(kind, limit=lambda: self._caps().get(name, kind.most))
 
     @property
     def running(self) -> list[Item]:

@@ -120,7 +120,7 @@ def apply(tx: Tx, item: Item, event: Event) -> Item:
     after = transition(item, event, tx.now)
     if _UPDATE.run(tx, **_values(after), id_=item.id, expected=item.revision) != 1:
         raise IllegalTransition(f"agenda item {item.id} was changed by someone else")
-    if after.status is not Status.RUNNING:
+    if after.status is Status.QUEUED or (after.status.ended and _frees_someone(tx, after)):
         tx.wake(SIGNAL)
     return after
 
@@ -248,6 +248,16 @@ _IS_LIVE: Final = "SELECT 1 FROM agenda WHERE key = ? AND status IN ('queued', '
 def _live_by_key(tx: Tx, key: str) -> Item | None:
     row = _LIVE_KEY.first(tx, key=key)
     return None if row is None else _read(row)
+
+
+def _frees_someone(tx: Tx, item: Item) -> bool:
+    """Whether something may wait for the lane that an item leaves; a lane of its own has nobody else.
+
+    On PostgreSQL another transaction may put something there that is not seen yet: there it always may.
+    """
+    if item.lane == item.id:
+        return False
+    return tx.postgres or _WAITING.first(tx, lane=item.lane, before=0) is not None
 
 
 def _brought_forward(tx: Tx, item: Item, due: int) -> Item:

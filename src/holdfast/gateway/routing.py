@@ -1,0 +1,81 @@
+"""Which routers a request is shown to: only those with a route for the beginning of its path.
+
+The gateway has some thirty routers. Left alone, a request asks every route of every one of them, one
+regular expression after another, which takes longer than most answers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fastapi import FastAPI
+from fastapi.routing import APIRouter, iter_route_contexts
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
+
+_DEPTH: Final = 2
+
+
+def install(app: FastAPI) -> None:
+    """Stand before the app's router. What is chosen, and how it is refused, stays the router's own affair."""
+    app.router.middleware_stack = Switchboard(app.router)
+
+
+class Switchboard:
+    """Hands a request to a router that is the whole one in all but the parts that cannot be meant."""
+
+    def __init__(self, whole: APIRouter) -> None:
+        self._whole = whole
+        self._known = -1
+        self._narrow: Mapping[str, APIRouter] = {}
+        self._rest = whole
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.router_for(scope).app(scope, receive, send)
+
+    def router_for(self, scope: Scope) -> APIRouter:
+        """The least of the router that chooses for this request as the whole one would."""
+        if scope["type"] == "lifespan" or scope.get("root_path"):
+            return self._whole
+        if self._known != len(self._whole.routes):
+            self._learn()
+        scope.setdefault("router", self._whole)
+        return self._narrow.get(beginning(scope["path"]), self._rest)
+
+    def _learn(self) -> None:
+        """Sort the parts by where their routes begin; again whenever one was added."""
+        routes = list(self._whole.routes)
+        begins = [_beginnings(route) for route in routes]
+        names = {name for found in begins if found is not None for name in found}
+        self._narrow = {
+            name: self._only(r for r, own in zip(routes, begins, strict=True) if own is None or name in own)
+            for name in names
+        }
+        self._rest = self._only(r for r, own in zip(routes, begins, strict=True) if own is None)
+        self._known = len(routes)
+
+    def _only(self, routes: Iterable[BaseRoute]) -> APIRouter:
+        narrow = copy.copy(self._whole)
+        narrow.routes = list(routes)
+        return narrow
+
+
+def beginning(path: str) -> str:
+    """The first segments of a path, by which it is sorted; a last line feed is none of its letters to `$`."""
+    return "/".join(path.removesuffix("\n").split("/", _DEPTH + 1)[1 : _DEPTH + 1])
+
+
+def _beginnings(route: BaseRoute) -> set[str] | None:
+    """Where the paths of a part begin; None if one of them may begin anyhow."""
+    found: set[str] = set()
+    for context in iter_route_contexts([route]):
+        path = getattr(context, "path", None)
+        if not isinstance(path, str) or not hasattr(context.original_route, "endpoint"):
+            return None
+        name = beginning(path)
+        if not name or "{" in name:
+            return None
+        found.add(name)
+    return found

@@ -1,0 +1,99 @@
+"""Connections that stay open and ready, each for one transaction at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from holdfast.errors import Busy
+
+_WAIT_SECONDS: Final = 30.0
+_FRESH_SECONDS: Final = 1.0
+
+
+class Connections:
+    """At most `most` at once. They stay checked out: to fetch one from the engine's pool, with its check
+    and its settings, costs as much as several statements.
+
+    One that failed is given up. One that lay unused for a second is asked first whether it still answers,
+    where `ask` says so: a server that was started again meanwhile is met with a new one.
+    """
+
+    def __init__(
+        self, engine: Engine, most: int, *, ask: bool, fresh_seconds: float = _FRESH_SECONDS
+    ) -> None:
+        self._engine = engine
+        self._places = threading.BoundedSemaphore(most)
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._ask = ask
+        self._fresh = fresh_seconds
+
+    @contextmanager
+    def one(self) -> Iterator[Connection]:
+        if not self._places.acquire(timeout=_WAIT_SECONDS):
+            raise Busy("all connections to the database are in use", code="store_busy")
+        try:
+            conn = self._ready()
+            try:
+                yield conn
+            except BaseException:
+                conn.close()
+                raise
+            self._idle.append((conn, time.monotonic()))
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop()[0].close()
+
+    def _ready(self) -> Connection:
+        while True:
+            try:
+                conn, since = self._idle.pop()
+            except IndexError:
+                return self._engine.connect()
+            if not self._ask or time.monotonic() - since < self._fresh or _answers(conn):
+                return conn
+
+
+def _answers(conn: Connection) -> bool:
+    """Whether the connection lives; one that does not is closed."""
+    try:
+        with Driver(conn, "SELECT 1") as driver:
+            driver.execute("SELECT 1")
+            driver.rollback()
+    except DBAPIError:
+        conn.invalidate()
+        conn.close()
+        return False
+    return True
+
+
+class Driver:
+    """The driver's own connection for a block, its errors raised as SQLAlchemy's."""
+
+    __slots__ = ("_conn", "_statement")
+
+    def __init__(self, conn: Connection, statement: str) -> None:
+        self._conn = conn
+        self._statement = statement
+
+    def __enter__(self) -> Any:
+        return self._conn.connection.driver_connection
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        base = self._conn.dialect.loaded_dbapi.Error
+        if isinstance(error, base):
+            raise DBAPIError.instance(
+                self._statement, None, error, base, hide_parameters=True, dialect=self._conn.dialect
+            ) from error
