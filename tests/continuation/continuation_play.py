@@ -52,6 +52,28 @@ OTHER = "agent:main:discord:group:42"
 OWNER = "tests"
 
 
+def home_config(url: str, *, window: int = 128_000, **continuation: Any) -> str:
+    """The config of a whole home with a scripted model, at work by itself and not distracted."""
+    cost = {"input": 1.0, "output": 2.0}
+    model = {"id": "scripted", "contextWindow": window, "maxTokens": 1_000, "cost": cost}
+    provider = {"baseUrl": url, "apiKey": "none", "models": [model]}
+    defaults: dict[str, Any] = {
+        "model": "scripted/scripted",
+        "skipBootstrap": True,
+        "skills": [],
+        "continuation": {"enabled": True, **continuation},
+        "heartbeat": {"every": "0m"},
+    }
+    return json.dumps(
+        {
+            "models": {"mode": "replace", "providers": {"scripted": provider}},
+            "agents": {"defaults": defaults},
+            "board": {"enabled": False, "classifier": {"enabled": False}},
+            "memory": {"search": {"embedding": {"providers": []}}},
+        }
+    )
+
+
 @dataclass
 class Nursery:
     """A subagent room that only remembers what it was asked for."""

@@ -273,6 +273,8 @@ def test_files_go_along_and_are_gone_when_the_delegate_is_done(staged: Callable[
         {"fanoutMode": "all", "targetSessionKey": KEY},
         {"targetSessionKeys": []},
         {"attachAs": {"mountPath": "a b"}},
+        {"returnOptions": {"maxChars": 10}},
+        {"returnOptions": {"shout": True}},
         {"traceparent": "00-0-0-00"},
         {"mode": "loud"},
         {"delaySeconds": -1},

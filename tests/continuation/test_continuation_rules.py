@@ -16,7 +16,7 @@ from holdfast.continuation import ParentRun, delays, noop, orphans, pressure, su
 from holdfast.continuation.chains import Chain
 from holdfast.continuation.record import Election, Kind, Phase, Record, Status
 from holdfast.continuation.tokens import DelegateToken, WorkToken
-from holdfast.continuation.tracing import is_traceparent
+from holdfast.traces import is_traceparent
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 SETTINGS = Continuation(enabled=True)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from continuation_play import KEY, OTHER, Play
+from continuation_play import KEY, OTHER, Play, home_config
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from builders import until
+from holdfast.agents.loop import Ask
+from holdfast.agents.loop import turn as turn_loop
 from holdfast.clock import ManualClock
 from holdfast.continuation import tracing
 from holdfast.log import Store, Threads, entries, sessions
+from holdfast.runtime import open_home
+from holdfast.services import Services
+from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -96,7 +104,11 @@ def test_a_delegate_is_dispatched_under_its_election_and_each_delivery_is_linked
     assert (sent.attributes or {})["delegate.delivery"] == "timer"
     assert order.traceparent is not None
     assert order.traceparent.split("-")[2] == f"{id_of(sent):016x}"
-    assert parent_of(fan) == id_of(sent)
+    [queued] = [span for span in named(spans, "continuation.queue.enqueue") if parent_of(span) == id_of(sent)]
+    [told] = named(spans, "continuation.queue.announce")
+    assert parent_of(told) == id_of(queued)
+    assert parent_of(fan) == id_of(told)
+    assert [parent_of(span) for span in delivered] == [id_of(fan)] * 2
     assert [[link.context.span_id for link in span.links] for span in delivered] == [[id_of(fan)]] * 2
     assert "secret" not in "".join(span.to_json() for span in spans.get_finished_spans())
 
@@ -117,3 +129,72 @@ def test_a_release_and_a_signal_while_switched_off_leave_a_span(
 def test_without_anyone_who_records_a_given_trace_is_still_carried(play: Play) -> None:
     play.turn(("continue_work", {"reason": "x", "traceparent": TRACE}))
     assert play.records()[0].traceparent == TRACE
+
+
+class Chain:
+    """A model that sends off two delegates and goes on twice by itself, the second time by a token."""
+
+    def __call__(self, asked: Asked) -> Turn:
+        said, last = json.dumps(asked.messages), asked.messages[-1]
+        if "You are a subagent" in said:
+            return Say(f"Found {'one' if 'berth one' in said else 'two'}.")
+        if "Turn 1/10" in said or "delegate-return" in said:
+            return Say("Enough for now.")
+        if last["role"] == "tool":
+            return Say("More later. CONTINUE_WORK:5")
+        fan = {"task": "berth one", "mode": "silent", "targetSessionKeys": [KEY, OTHER]}
+        own = {"task": "berth two", "mode": "silent-wake"}
+        return Calls(Call("continue_delegate", fan), Call("continue_delegate", own))
+
+
+def test_turns_and_delegates_of_a_chain_are_one_tree(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tracer = tracing._tracer()
+    monkeypatch.setattr(turn_loop, "tracer", tracer)
+    clock = ManualClock()
+
+    async def main() -> None:
+        with ScriptedOpenAI(Chain(), models=["scripted"]) as server:
+            (tmp_path / "holdfast.json").write_text(home_config(server.url, crossSessionTargeting="enabled"))
+            with open_home(tmp_path, clock=clock) as hold:
+                with hold.store.write() as tx:
+                    sessions.ensure(tx, OTHER)
+                async with Services(hold).running():
+                    await hold.runs.accept(Ask(text="go", session_key=KEY))
+                    await until(lambda: len(named(spans, "holdfast.turn")) == 4)
+                    clock.advance(seconds=5)
+                    hold.store.signals.notify_all()
+                    await until(lambda: len(named(spans, "holdfast.turn")) == 5)
+
+    asyncio.run(main())
+    by_id = {id_of(span): span for span in spans.get_finished_spans()}
+
+    def above(span: ReadableSpan) -> list[str]:
+        """The names of a span's ancestors, nearest first."""
+        found: list[str] = []
+        while span.parent is not None:
+            span = by_id[span.parent.span_id]
+            found.append(span.name)
+        return found
+
+    first, *others = sorted(named(spans, "holdfast.turn"), key=lambda span: span.start_time or 0)
+    assert first.parent is None
+    assert {span.context.trace_id for span in by_id.values() if span.context} == {first.context.trace_id}
+    sent = ["continuation.delegate.dispatch", "continuation.delegate", "holdfast.turn"]
+    home = ["continuation.queue.deliver", "continuation.queue.fanout", "continuation.queue.announce"]
+    assert sorted(above(span) for span in others) == sorted(
+        [
+            sent,
+            sent,
+            [*home, "continuation.queue.enqueue", *sent],
+            ["continuation.work.fire", "continuation.work", "holdfast.turn"],
+        ]
+    )
+    fans = named(spans, "continuation.queue.fanout")
+    assert sorted((fan.attributes or {})["queue.recipients"] for fan in fans) == [1, 2]
+    for delivered in named(spans, "continuation.queue.deliver"):
+        assert [link.context.span_id for link in delivered.links] == [parent_of(delivered)]
+    drained = [span.attributes or {} for span in named(spans, "continuation.queue.drain")]
+    assert sum(int(str(facts["queue.drained_count"])) for facts in drained) == 3
+    assert "berth" not in "".join(span.to_json() for span in by_id.values())

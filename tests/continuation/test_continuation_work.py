@@ -13,7 +13,7 @@ from holdfast.clock import ManualClock
 from holdfast.context import Pressure
 from holdfast.continuation import ParentRun, Phase, Record, Status, records
 from holdfast.continuation.state import Deliver, IllegalStep
-from holdfast.log import Session, Store, Threads, TurnStatus, Tx, sessions, turns
+from holdfast.log import EntryDraft, Session, Store, Threads, TurnStatus, Tx, agenda, sessions, turns
 
 
 @pytest.fixture
@@ -60,6 +60,35 @@ def test_an_elected_turn_comes_after_its_delay_counted_from_the_end_of_the_turn_
     assert record.delivered
     assert play.later(3600) == 0
     assert play.waiting_turns() == []
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_election_of_a_turn_that_was_cut_off_is_made_once_whether_or_not_its_call_was_answered(
+    staged: Callable[..., Play], answered: bool
+) -> None:
+    play = staged()
+    play.say()
+    live = play.begin()
+    assert live is not None
+    play.call(live, "continue_work", reason="look again")
+    with play.store.write() as tx:
+        if answered:
+            result = {"toolCallId": "call-1", "toolName": "continue_work", "isError": False}
+            turns.add(tx, live.turn, [EntryDraft(content="{}", role="toolResult", source=result)])
+        [back] = agenda.expire(tx, dead=lambda _: True)
+        turns.interrupted(tx, back)
+    play.clock.advance(seconds=10)
+    again = play.begin()
+    assert again is not None
+    if not answered:
+        again.calls = 7
+        play.call(again, "continue_work", reason="look again")
+    play.end(again)
+    waits = [record for record in play.records() if record.status is Status.QUEUED]
+    assert [(record.phase, record.election.call) for record in waits] == [
+        (Phase.WAITING, "call-1" if answered else "call-8")
+    ]
+    assert {record.status for record in play.records()} - {Status.QUEUED} <= {Status.CANCELLED}
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 15), (0, 0), (1, 5), (60, 60), (10_000, 300), (0.25, 5)])

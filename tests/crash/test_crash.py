@@ -10,6 +10,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from builders import rows
 from holdfast.log import Store, check
 
@@ -31,6 +33,7 @@ def run_and_kill(url: str, run: int, after: float) -> list[tuple[str, str]]:
     return [(line[0], line[2:-1]) for line in said if line.endswith("\n")]
 
 
+@pytest.mark.timeout(180 + 6 * KILLS)
 def test_what_was_acknowledged_survives_every_kill(store_url: str) -> None:
     chance = random.Random(KILLS)
     acknowledged: list[tuple[str, str]] = []

@@ -83,11 +83,14 @@ def grant(tx: Tx, parts: Parts, record: Record, text: str, *, traceparent: str |
         return parts.accept(tx, ask).run_id
 
 
-def wake(tx: Tx, parts: Parts, record: Record, text: str, session: Session) -> str:
+def wake(
+    tx: Tx, parts: Parts, record: Record, text: str, session: Session, *, traceparent: str | None
+) -> str:
     """A turn for a return that came in. In a session other than the elector's it is someone else's word."""
     key = f"delegate-return:{record.id}:{session.key}"
     mine = session.key == record.owner
-    ask = _ask(record, text, key=key, trigger=DELEGATE if mine else "session", session_key=session.key)
+    trigger = DELEGATE if mine else "session"
+    ask = _ask(record, text, key=key, trigger=trigger, session_key=session.key, traceparent=traceparent)
     if not mine:
         ask = replace(
             ask, model=None, thinking=None, deliver=None, sender=record.owner, owner=False,
@@ -100,7 +103,7 @@ def wake(tx: Tx, parts: Parts, record: Record, text: str, session: Session) -> s
 
 
 def _ask(
-    record: Record, text: str, *, key: str, trigger: str, session_key: str, traceparent: str | None = None
+    record: Record, text: str, *, key: str, trigger: str, session_key: str, traceparent: str | None
 ) -> Ask:
     terms = Terms.read(record.election.terms, record.agent_id)
     source: dict[str, Any] = {"continuation": record.id, "traceparent": traceparent or record.traceparent}

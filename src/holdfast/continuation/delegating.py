@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Trust
-from holdfast.continuation import asking, budget, chains, notices, records, targets, tracing
+from holdfast.continuation import asking, budget, chains, notices, records, returns, targets, tracing
 from holdfast.continuation.parts import Parts, SpawnOrder
 from holdfast.continuation.record import Attempt, Kind, Phase, Record
 from holdfast.continuation.state import (
@@ -84,12 +84,13 @@ def order_of(parts: Parts, owner: Session, record: Record, hop: int, traceparent
         model=election.model,
         attachments=parts.payloads.read(record.id) if election.attachments else (),
         mount_path=election.mount_path,
-        options=election.options,
         traceparent=traceparent,
     )
 
 
-def returned(tx: Tx, parts: Parts, record_id: str, text: str, status: str, *, tokens: int = 0) -> bool:
+def returned(
+    tx: Tx, parts: Parts, record_id: str, text: str, status: str, *, tokens: int = 0, stats: str = ""
+) -> bool:
     """A delegate has ended: bring its return where it belongs, once. False if that was done before.
 
     Called in the transaction in which the child's run ends. What it says is another session's word.
@@ -97,8 +98,6 @@ def returned(tx: Tx, parts: Parts, record_id: str, text: str, status: str, *, to
     record = records.find(tx, record_id)
     if record is None or record.phase is not Phase.HANDED_OFF:
         return False
-    if record.election.attachments:
-        tx.on_commit(lambda: parts.payloads.scrub([record_id]))
     done = records.apply(tx, record, Returned())
     owner = sessions.active(tx, record.owner)
     if owner is not None and tokens:
@@ -106,35 +105,49 @@ def returned(tx: Tx, parts: Parts, record_id: str, text: str, status: str, *, to
         if chain.chain_id == record.chain_id:
             chains.save(tx, replace(chain, tokens=chain.tokens + tokens))
     if done.delivered:
-        _route(tx, parts, record, text, status)
+        _route(tx, parts, record, returns.text(record, text, status, stats), status)
     return True
 
 
-def _route(tx: Tx, parts: Parts, record: Record, text: str, status: str) -> None:
+def _route(tx: Tx, parts: Parts, record: Record, said: str, status: str) -> None:
     settings = parts.settings(record.agent_id)
     found = targets.resolve(tx, record.owner, record.election, settings, child=record.child_session_key)
     if found.withheld is not None:
         key = f"continuation-withheld:{record.id}"
         notices.warn(tx, record.owner, key, f"Not everyone named got a delegate's return: {found.withheld}.")
-    said = notices.returned(record, text, status)
-    many = {"queue.recipients": len(found.keys), "delegate.mode": record.election.mode}
-    with tracing.span("continuation.queue.fanout", many, parent=record.traceparent) as fan:
-        for index, key in enumerate(found.keys):
-            facts = {"recipient.index": index, "recipient.self": key == record.owner}
-            tracing.mark("continuation.queue.deliver", facts, links=[fan])
-            note = f"continuation-return:{record.id}:{index}:{key}"
-            notices.tell(tx, key, notices.RETURN, note, said, trust=Trust.OTHER_SESSION)
-            if record.election.mode != "silent":
-                _wake(tx, parts, record, key)
+    mode = {"delegate.mode": record.election.mode, "delegate.status": status}
+    queued = _queued(record, settings)
+    with tracing.span("continuation.queue.announce", mode, parent=queued) as told:
+        many = {"queue.recipients": len(found.keys)}
+        with tracing.span("continuation.queue.fanout", many, parent=told) as fan:
+            for index, key in enumerate(found.keys):
+                _deliver(tx, parts, record, said, index, key, fan)
 
 
-def _wake(tx: Tx, parts: Parts, record: Record, key: str) -> None:
+def _queued(record: Record, settings: Continuation) -> str | None:
+    """The return in the queue, under the dispatch; no span of its own when the chain has no step left."""
+    if settings.max_chain_length <= record.hop:
+        return record.traceparent
+    return tracing.mark("continuation.queue.enqueue", {"signal.kind": "return"}, parent=record.traceparent)
+
+
+def _deliver(tx: Tx, parts: Parts, record: Record, said: str, index: int, key: str, fan: str | None) -> None:
+    """One recipient's note, and a turn for it that goes on with the trace."""
+    facts = {"recipient.index": index, "recipient.self": key == record.owner}
+    own = tracing.mark("continuation.queue.deliver", facts, parent=fan, links=[fan])
+    note = f"continuation-return:{record.id}:{index}:{key}"
+    notices.tell(tx, key, notices.RETURN, note, said, trust=Trust.OTHER_SESSION)
+    if record.election.mode != "silent":
+        _wake(tx, parts, record, key, own)
+
+
+def _wake(tx: Tx, parts: Parts, record: Record, key: str, traceparent: str | None) -> None:
     """A turn for the return, unless one waits that will be shown it; a full queue leaves the note alone."""
     session = sessions.active(tx, key)
     if session is None or (record.election.mode != "normal" and asking.waiting_wake(tx, session)):
         return
     try:
-        asking.wake(tx, parts, record, notices.delegate_wake(record), session)
+        asking.wake(tx, parts, record, notices.delegate_wake(record), session, traceparent=traceparent)
     except Busy as error:
         log.info("no turn for the return of %s: %s", record.id, error.message)
 

@@ -103,14 +103,14 @@ class Dispatch:
             if record.phase is Phase.FOLDED and (record.due or 0) <= tx.now:
                 folding.check(tx, record, busy=lane.busy)
         due = [r for r in found if r.matured(int(tx.now)) and r.phase in (Phase.WAITING, Phase.PARKED)]
-        work = [r for r in due if r.kind is Kind.WORK]
+        work = self._coalesced(tx, [r for r in due if r.kind is Kind.WORK], settings)
+        if due:
+            facts = {"queue.drained_count": len(due), "queue.drained_continuation_count": len(work)}
+            tracing.mark("continuation.queue.drain", facts, parent=due[0].traceparent)
         for record in due:
             if record.kind is not Kind.WORK:
                 delegating.dispatch(tx, self._parts, session, record, settings)
-        work = self._coalesced(tx, work, settings)
         if work:
-            facts = {"queue.drained_count": len(due), "queue.drained_continuation_count": len(work)}
-            tracing.mark("continuation.queue.drain", facts, parent=work[0].traceparent)
             self._fire(tx, session, lane, work, settings)
 
     def _anchored(self, tx: Tx, session: Session, record: Record, settings: Continuation) -> Record:

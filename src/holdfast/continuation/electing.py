@@ -26,7 +26,7 @@ from holdfast.continuation.payloads import Attachment
 from holdfast.continuation.record import Election, Fanout, Kind, Mode, Phase, Record
 from holdfast.continuation.state import Anchor, Cancel, Refuse, Supersede
 from holdfast.continuation.tokens import DelegateToken, Token, WorkToken
-from holdfast.log import Session, Turn, Tx
+from holdfast.log import EntryFilter, Session, Turn, Tx, entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,13 @@ def heard(
         for record in called:
             records.apply(tx, record, Supersede("the reply's own token took its place"))
         reason = called[-1].election.text if called else "elected by the reply's last word"
-        wish = Wish(text=reason, call="token", delay_ms=token.delay_ms, source="token")
+        wish = Wish(
+            text=reason,
+            call="token",
+            delay_ms=token.delay_ms,
+            source="token",
+            traceparent=token.traceparent,
+        )
     else:
         wish = _delegate_wish(token)
     made = elect(tx, parts, session, turn, agent_id, wish)
@@ -174,6 +180,22 @@ def drop(tx: Tx, turn: Turn, found: list[Record], reason: str) -> None:
     """Forget what a turn elected that someone stopped."""
     for record in _of(found, turn):
         records.apply(tx, record, Cancel(reason))
+
+
+def retract(tx: Tx, session: Session, turn: Turn) -> None:
+    """An attempt was cut off: an election whose call has no result in the log is one that the model knows
+    nothing of. The next attempt makes it again, under another id, or does not."""
+    elected = [r for r in _of(records.live(tx, session.key), turn) if r.election.source == "tool"]
+    answered = _answered(tx, turn) if elected else set()
+    for record in elected:
+        if record.election.call not in answered:
+            records.apply(tx, record, Cancel("its call was cut off"))
+
+
+def _answered(tx: Tx, turn: Turn) -> set[str]:
+    found = entries.listing(tx, EntryFilter(turn_id=turn.id), limit=entries.MAX_PAGE).entries
+    results = [entry.source or {} for entry in found if entry.role == "toolResult"]
+    return {str(source.get("toolCallId")) for source in results if not source.get("isError")}
 
 
 def _of(found: list[Record], turn: Turn) -> list[Record]:

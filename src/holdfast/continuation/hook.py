@@ -29,6 +29,7 @@ from holdfast.continuation.chains import Chain
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.record import Kind, Phase, Record, Status
 from holdfast.log import Session, Turn, TurnStatus, Tx, notes
+from holdfast.traces import here
 
 TAUGHT = (
     "You may elect what comes next, as the very last thing of a reply if you have no tool for it: "
@@ -45,8 +46,11 @@ class ContinuationHook(TurnHook):
 
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         """Someone from outside begins a new chain; a session that filled up is told so."""
+        if turn.attempt > 1:
+            electing.retract(tx, session, turn)
+            return
         settings = self._parts.settings(terms.agent_id)
-        if turn.attempt > 1 or not settings.enabled:
+        if not settings.enabled:
             return
         chain = chains.load(tx, session)
         after = chain.restarted() if budget.resets(turn.trigger) else chain
@@ -72,7 +76,7 @@ class ContinuationHook(TurnHook):
         if parsed.token is None:
             return Heard(text)
         if self._parts.settings(terms.agent_id).enabled:
-            return Heard(parsed.text, parsed.token)
+            return Heard(parsed.text, _traced(parsed.token))
         kind = Kind.WORK if isinstance(parsed.token, tokens.WorkToken) else Kind.DELEGATE
         tracing.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": kind.value})
         return Heard(text)
@@ -177,6 +181,11 @@ class ContinuationHook(TurnHook):
 def chain_line(chain: Chain, settings: Continuation) -> str:
     cost = "" if not settings.cost_cap_tokens else f" of {settings.cost_cap_tokens:,}"
     return f"Your chain: step {chain.count}/{settings.max_chain_length}, {chain.tokens:,}{cost} tokens."
+
+
+def _traced(token: tokens.Token) -> tokens.Token:
+    """One that names no trace goes on with that of the turn which said it."""
+    return token if token.traceparent is not None else replace(token, traceparent=here())
 
 
 def _granted(found: Sequence[Record], turn: Turn) -> list[Record]:

@@ -90,11 +90,6 @@ def folded(found: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def returned(record: Record, text: str, status: str) -> str:
-    head = f"[continuation:delegate-return] [continuation:chain-hop:{record.hop}]"
-    return f"{head} A delegate ended with status {status}. Its task was: {own(record)}\n\n{text}"
-
-
 def delegate_wake(record: Record) -> str:
     return (
         f"[continuation:delegate-return] [continuation:chain-hop:{record.hop}] A delegate that you sent off "

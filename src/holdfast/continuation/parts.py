@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.agents.loop import Ask
@@ -34,7 +35,6 @@ class SpawnOrder:
     model: str | None = None
     attachments: tuple[Attachment, ...] = ()
     mount_path: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
     traceparent: str | None = None
 
 
@@ -70,6 +70,7 @@ class Parts:
     spawner: Spawner | None = None
     registry: Registry | None = None
     compact: Compact | None = None
+    workspace: Callable[[str], Path] | None = None
 
     _known: dict[str, tuple[Config, Continuation]] = field(default_factory=dict, repr=False)
 

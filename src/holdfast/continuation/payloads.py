@@ -41,6 +41,12 @@ class Attachment:
                     f"{self.name[:80]!r} is not base64", hint='Use encoding "utf8".'
                 ) from error
 
+    @property
+    def data(self) -> bytes:
+        if self.encoding == "base64":
+            return base64.b64decode(self.content)
+        return self.content.encode("utf-8", "surrogatepass")
+
 
 class Payloads:
     """A folder of them, one file for each record."""
@@ -71,10 +77,16 @@ class Payloads:
             raise NotFound("the attachments of this delegate are gone", code="attachments_gone") from error
         return tuple(Attachment(**one) for one in found)
 
-    def old(self) -> list[str]:
-        """Ids of those that were not written just now: their records are there, if they ever will be."""
-        line = time.time() - _FRESH_SECONDS
-        return [path.stem for path in self._folder.glob("*.json") if path.stat().st_mtime < line]
+    def ids(self) -> list[str]:
+        """The records whose attachments are here."""
+        return [path.stem for path in self._folder.glob("*.json")]
+
+    def is_old(self, record_id: str) -> bool:
+        """Whether they were not written just now: then their record is there, if it ever will be."""
+        try:
+            return self._path(record_id).stat().st_mtime < time.time() - _FRESH_SECONDS
+        except FileNotFoundError:
+            return False
 
     def scrub(self, record_ids: Iterable[str]) -> None:
         for id_ in record_ids:

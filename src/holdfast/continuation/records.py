@@ -19,6 +19,7 @@ from holdfast.log.statements import Row, Statement, Update
 from holdfast.text import clean_json
 
 MAX_LIVE: Final = 2_000
+SCRUB: Final = "continuation.scrub"
 RETENTION_MS: Final = 7 * 24 * 3_600_000
 
 _COLUMNS: Final = {
@@ -87,6 +88,8 @@ def apply(tx: Tx, record: Record, event: Event) -> Record:
     after = transition(record, event, tx.now)
     if _UPDATE.run(tx, _values(after), id_=record.id, expected=record.revision) != 1:
         raise IllegalStep(f"continuation {record.id} was changed by someone else")
+    if after.status.ended and after.election.attachments:
+        tx.wake(SCRUB)
     if after.status is not record.status:
         changes.emit(tx, f"continuation.{after.status}", record.id)
     return after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import Millis, iso
 from holdfast.config import Config
-from holdfast.continuation import compacting, delegating, lookout, records, recovering, spawning
+from holdfast.continuation import attaching, compacting, delegating, lookout, records, recovering, spawning
 from holdfast.continuation.dispatch import Dispatch
 from holdfast.continuation.hook import ContinuationHook
 from holdfast.continuation.orphans import Registry
@@ -22,9 +23,12 @@ from holdfast.continuation.recovering import Recovered
 from holdfast.continuation.spawning import Carry, SpawnQueue
 from holdfast.continuation.state import Cancel
 from holdfast.continuation.tools import ContinuationTools
+from holdfast.errors import HoldfastError
 from holdfast.log import Session, Store, Threads, Turn, Tx, sessions
 from holdfast.log.agenda import Runner
 from holdfast.text import clip
+
+log = logging.getLogger(__name__)
 
 COMPACT_KIND: Final = compacting.KIND
 _RUN_ID: Final = re.compile(r"continuation:(cont-[0-9a-f-]+):[0-9a-f-]+")
@@ -51,6 +55,7 @@ class Continuation:
         registry: Registry | None = None,
         compact: Compact | None = None,
         compacted: Compacted | None = None,
+        workspace: Callable[[str], Path] | None = None,
     ) -> None:
         self._queue = None if carry is None else SpawnQueue(carry)
         self._parts = Parts(
@@ -62,7 +67,9 @@ class Continuation:
             spawner=self._queue if spawner is None else spawner,
             registry=registry,
             compact=compact,
+            workspace=workspace,
         )
+        store.signals.subscribe(records.SCRUB, self._sweep)
         if self._queue is not None:
             self._queue.bind(self._parts)
         self.hook = ContinuationHook(self._parts)
@@ -81,7 +88,9 @@ class Continuation:
 
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""
-        return await self._parts.threads(self._parts.store.run, recovering.recover)
+        found = await self._parts.threads(self._parts.store.run, recovering.recover)
+        await self._parts.threads(self._sweep)
+        return found
 
     async def upkeep(self) -> int:
         """Remove what ended long ago, and files that nothing needs any more; how many records went."""
@@ -89,12 +98,14 @@ class Continuation:
         await self._parts.threads(self._sweep)
         return len(gone)
 
-    def returned(self, tx: Tx, run_id: str, text: str, status: str, *, tokens: int = 0) -> bool:
+    def returned(
+        self, tx: Tx, run_id: str, text: str, status: str, *, tokens: int = 0, stats: str = ""
+    ) -> bool:
         """A delegate's run ends, in this very transaction. False for any other run, or a repeat."""
         record_id = delegate_of(run_id)
         if record_id is None:
             return False
-        return delegating.returned(tx, self._parts, record_id, text, status, tokens=tokens)
+        return delegating.returned(tx, self._parts, record_id, text, status, tokens=tokens, stats=stats)
 
     def evacuate(self, tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn | None:
         """One silent turn before a compaction that nobody asked for."""
@@ -147,11 +158,24 @@ class Continuation:
             return "" if session is None else self.hook.status_line(tx, session)
 
     def _sweep(self) -> None:
+        """Remove the attachments of what has ended: rung for after every such end, and by the upkeep."""
+        for id_ in self._parts.payloads.ids():
+            try:
+                self._scrub(id_)
+            except HoldfastError as error:  # whoever ended it is done; the upkeep comes again
+                log.warning("the attachments of %s are still there: %s", id_, error.message)
+
+    def _scrub(self, id_: str) -> None:
         with self._parts.store.read() as tx:
-            for id_ in self._parts.payloads.old():
-                record = records.find(tx, id_)
-                if record is None or record.status.ended:
-                    self._parts.payloads.scrub([id_])
+            record = records.find(tx, id_)
+        over = self._parts.payloads.is_old(id_) if record is None else record.status.ended
+        if not over:
+            return
+        try:
+            if record is not None and self._parts.workspace is not None:
+                attaching.remove(self._parts.workspace(record.agent_id), id_)
+        finally:
+            self._parts.payloads.scrub([id_])
 
 
 def delegate_of(run_id: str) -> str | None:

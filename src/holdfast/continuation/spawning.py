@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
-from holdfast.continuation import delegating, records
+from holdfast.continuation import attaching, delegating, records
 from holdfast.continuation.parts import Parts, Spawned, SpawnOrder
 from holdfast.continuation.record import Phase
 from holdfast.continuation.state import Named
@@ -53,7 +54,7 @@ class SpawnQueue:
             await self._ended(job, "", "cancelled")
             return
         try:
-            child = await self._carry(order)
+            child = await self._carry(await self.parts.threads(self._equipped, order))
         except (Busy, Unavailable, Conflict):
             raise
         except HoldfastError as error:
@@ -61,6 +62,14 @@ class SpawnQueue:
             await self._ended(job, f"It could not be spawned: {error.message}", "error")
             return
         await self.parts.threads(self.parts.store.run, lambda tx: self._spawned(tx, job, order, child))
+
+    def _equipped(self, order: SpawnOrder) -> SpawnOrder:
+        """With its files where the child will find them."""
+        if not order.attachments or self.parts.workspace is None:
+            return order
+        folder = self.parts.workspace(str(order.terms.get("agentId") or order.owner.agent_id or ""))
+        placed = attaching.place(folder, order.record_id, order.attachments, order.mount_path)
+        return replace(order, task=attaching.told(order.task, placed))
 
     def _spawned(self, tx: Tx, job: agenda.Job, order: SpawnOrder, child: Spawned) -> None:
         record = records.get(tx, order.record_id)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final, cast, get_args
 
 from holdfast.continuation.record import Fanout, Mode
-from holdfast.continuation.tracing import is_traceparent
 from holdfast.errors import InvalidInput
 from holdfast.keys import parse_key
+from holdfast.traces import is_traceparent
 
 MAX_TASK: Final = 4_096
 MAX_TARGETS: Final = 50
@@ -32,6 +32,7 @@ class WorkToken:
     """Another turn, after so many milliseconds; None: after the default."""
 
     delay_ms: int | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,20 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
-from holdfast.continuation import chains, compacting, electing
+from holdfast.continuation import chains, compacting, electing, returns
+from holdfast.continuation.attaching import checked_mount
 from holdfast.continuation.budget import Capped
 from holdfast.continuation.delays import seconds
 from holdfast.continuation.electing import Elected, Wish
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.payloads import MOST, Attachment
 from holdfast.continuation.record import Kind, Mode
+from holdfast.continuation.returns import ReturnOptions
 from holdfast.continuation.tokens import MAX_TARGETS, MAX_TASK
-from holdfast.continuation.tracing import is_traceparent
 from holdfast.errors import Forbidden
 from holdfast.keys import parse_key
 from holdfast.log import Tx, agenda, sessions, turns
+from holdfast.traces import here, is_traceparent
 
 MAX_REASON: Final = 1_024
 _MOST_SECONDS: Final = 10**9
@@ -80,8 +82,10 @@ class DelegateInput(_Traced):
     model: Annotated[str | None, Field(max_length=200)] = None
     attachments: Annotated[list[FileInput], Field(min_length=1, max_length=MOST)] | None = None
     attachAs: MountInput | None = None  # noqa: N815
-    returnOptions: dict[str, Any] | None = None  # noqa: N815
-    recipientContext: Annotated[str | None, Field(max_length=MAX_TASK)] = None  # noqa: N815
+    returnOptions: ReturnOptions | None = None  # noqa: N815
+    recipientContext: Annotated[  # noqa: N815
+        str | None, Field(max_length=MAX_TASK, description="What whoever gets the result is told with it.")
+    ] = None
 
     @model_validator(mode="after")
     def _one_way_of_naming(self) -> Self:
@@ -130,7 +134,7 @@ class ContinuationTools:
 
     async def work(self, caller: Caller, given: WorkInput, call: str) -> ToolOutput:
         asked = None if given.delaySeconds is None else int(given.delaySeconds * 1000)
-        wish = Wish(text=given.reason, call=call, delay_ms=asked, traceparent=given.traceparent)
+        wish = Wish(text=given.reason, call=call, delay_ms=asked, traceparent=given.traceparent or here())
         done = await self._elect(caller, wish)
         if done.record is None:
             return _refused(done)
@@ -145,7 +149,6 @@ class ContinuationTools:
         asked = None if given.delaySeconds is None else int(given.delaySeconds * 1000)
         staged = given.mode == "post-compaction"
         files = tuple(Attachment(f.name, f.content, f.encoding, f.mimeType) for f in given.attachments or ())
-        options = {"returnOptions": given.returnOptions, "recipientContext": given.recipientContext}
         wish = Wish(
             text=given.task,
             call=call,
@@ -155,10 +158,10 @@ class ContinuationTools:
             targets=given.targets,
             fanout=given.fanoutMode,
             model=given.model,
-            mount_path=None if given.attachAs is None else given.attachAs.mountPath,
+            mount_path=checked_mount(None if given.attachAs is None else given.attachAs.mountPath),
             attachments=files,
-            options={name: value for name, value in options.items() if value is not None},
-            traceparent=given.traceparent,
+            options=returns.kept(given.returnOptions, given.recipientContext),
+            traceparent=given.traceparent or here(),
         )
         done = await self._elect(caller, wish)
         if done.record is None:

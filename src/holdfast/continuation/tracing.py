@@ -6,21 +6,13 @@ No span holds what an agent wrote: of a reason or a task there is its length and
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-_FORM: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_carrier: Final = TraceContextTextMapPropagator()
-
-
-def is_traceparent(text: str) -> bool:
-    """Whether this is a W3C `traceparent` that names a trace and a span."""
-    return _FORM.fullmatch(text) is not None
+from holdfast.traces import context_of, traceparent_of
 
 
 def about_text(text: str | None) -> dict[str, Any]:
@@ -49,7 +41,7 @@ def span(
     if tracer is None:
         yield parent
         return
-    context = _carrier.extract({"traceparent": parent}) if parent else None
+    context = context_of(parent)
     linked = [link for one in links if (link := _link(one)) is not None]
     kept = {key: value for key, value in attributes.items() if value is not None}
     with tracer.start_as_current_span(name, context, attributes=kept, links=linked) as current:
@@ -62,14 +54,6 @@ def mark(name: str, attributes: Mapping[str, Any], **options: Any) -> str | None
         return own
 
 
-def traceparent_of(current: trace.Span) -> str | None:
-    if not current.get_span_context().is_valid:
-        return None
-    carried: dict[str, str] = {}
-    _carrier.inject(carried, trace.set_span_in_context(current))
-    return carried.get("traceparent")
-
-
 def _tracer() -> trace.Tracer | None:
     """None while nobody has set up an SDK, so that a span would only cost."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -78,7 +62,5 @@ def _tracer() -> trace.Tracer | None:
 
 
 def _link(traceparent: str | None) -> trace.Link | None:
-    if not traceparent:
-        return None
-    found = trace.get_current_span(_carrier.extract({"traceparent": traceparent})).get_span_context()
-    return trace.Link(found) if found.is_valid else None
+    context = context_of(traceparent)
+    return None if context is None else trace.Link(trace.get_current_span(context).get_span_context())

@@ -7,10 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from heart_stage import HOME, KEY, HeartStage, ask
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from builders import soon
-from holdfast.agents.loop import Deliver
+from holdfast.agents.heartbeat import beating
+from holdfast.agents.loop import Deliver, turn
 from holdfast.log import Store, Threads, agenda, changes, entries
 from holdfast.testing import Call, Say, broken
 
@@ -228,3 +233,26 @@ def test_a_heartbeat_of_another_agents_session_is_refused(
                 assert entries.listing(tx, entries.EntryFilter(session_key=KEY)).entries == []
 
     asyncio.run(main())
+
+
+def test_the_turn_of_a_heartbeat_runs_under_its_span(
+    sqlite_store: Store, threads: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    for module in (beating, turn):
+        monkeypatch.setattr(module, "tracer", provider.get_tracer("tests"))
+
+    async def main() -> None:
+        async with HeartStage(sqlite_store, threads, tmp_path, [Say("HEARTBEAT_OK")]) as stage:
+            stage.checklist("- look at the tide\n")
+            stage.heartbeats.schedule()
+            await stage.beat(minutes=30)
+
+    asyncio.run(main())
+    found = {span.name: span for span in spans.get_finished_spans()}
+    assert (found["heartbeat"].attributes or {})["heartbeat.due"] == 1
+    parent, own = found["holdfast.turn"].parent, found["heartbeat"].context
+    assert parent is not None
+    assert own is not None
+    assert (parent.trace_id, parent.span_id) == (own.trace_id, own.span_id)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import KEY, rows
+from holdfast.agents.loop import finishing
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.addressing import address
 from holdfast.agents.loop.asks import Accepted, Ask, Terms
@@ -166,7 +167,7 @@ class Life:
         with self.store.write() as tx:
             for item in agenda.expire(tx, dead=lambda _: True):
                 if item.kind == turns.KIND:
-                    turns.interrupted(tx, item)
+                    finishing.cut_off(tx, item, (self.hook,), "main")
         assert isinstance(self.store.clock, ManualClock)
         self.store.clock.advance(minutes=10)
 

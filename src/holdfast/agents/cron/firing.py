@@ -27,11 +27,12 @@ Accept = Callable[[Tx, Ask], Accepted]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The config is asked for every time anew."""
+    """The config is asked for every time anew; `patch` merges into its file, where that is allowed."""
 
     store: Store
     threads: Threads
     config: Callable[[], Config]
+    patch: Callable[[dict[str, Any]], object] | None = None
 
 
 class Firer:

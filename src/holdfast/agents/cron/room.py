@@ -13,14 +13,16 @@ from holdfast.agents.cron.firing import Firer, Parts
 from holdfast.agents.cron.hook import StandingHook
 from holdfast.agents.cron.tasks import Task
 from holdfast.agents.cron.tool import CronTool
+from holdfast.agents.cron.webhook_tool import WebhookTool
 from holdfast.agents.cron.webhooks import Received, Webhooks
 from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.agents.tools.types import Tool
+from holdfast.clock import DAY_MS
 from holdfast.errors import Unavailable
 from holdfast.log import Tx
 from holdfast.log.agenda import Item, Runner
 
-FINISHED_MS: Final = 7 * 86_400_000
+FINISHED_MS: Final = 7 * DAY_MS
 
 
 class Turns(Protocol):
@@ -39,7 +41,7 @@ class Standing:
         self.hook = StandingHook(parts.config)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        return (CronTool(self._parts).tool(),)
+        return (CronTool(self._parts).tool(), WebhookTool(self._parts).tool())
 
     def register(self, runner: Runner, turns: Turns) -> None:
         runner.register(tasks.KIND, Firer(self._parts, turns.accept_in).kind())

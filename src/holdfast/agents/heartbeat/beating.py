@@ -6,6 +6,8 @@ import logging
 from dataclasses import replace
 from typing import Final
 
+from opentelemetry import trace
+
 from holdfast.agents.heartbeat import checklist, due, state, words
 from holdfast.agents.heartbeat.deciding import Defer, Facts, Run, Skip, decide
 from holdfast.agents.heartbeat.hours import Hours
@@ -18,8 +20,10 @@ from holdfast.config import AgentSettings
 from holdfast.context import Occasion
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import Turn, Tx, agenda, sessions, turns
+from holdfast.traces import here
 
 log = logging.getLogger(__name__)
+tracer = trace.get_tracer("holdfast")
 
 TRIGGER: Final = "heartbeat"
 CHECKLIST: Final = "HEARTBEAT.md"
@@ -66,7 +70,10 @@ class Beater:
             case Skip(reason=reason):
                 after = replace(known, last_at=tx.now, last_status="skipped", last_reason=reason)
             case Run():
-                turn = _accept(tx, job, agent, facts, verdict, key)
+                with tracer.start_as_current_span(
+                    "heartbeat", attributes={"heartbeat.due": len(verdict.due)}
+                ):
+                    turn = _accept(tx, job, agent, facts, verdict, key)
                 ran = replace(known, last_at=tx.now, last_status="running", last_reason=None)
                 after = ran.with_run(turn.id, tx.now)
         job.settle(tx)
@@ -110,6 +117,7 @@ def _accept(tx: Tx, job: agenda.Job, agent: AgentSettings, facts: Facts, run: Ru
         prompt=words.beat(settings.prompt, run.due, all_due=len(run.due) == len(facts.items or ())),
         timeout_seconds=settings.timeout_seconds,
     )
+    trace_now = here()
     looked_after = [item.id for item in run.due if item.schedule is not None]
     return turns.accept(
         tx,
@@ -117,6 +125,7 @@ def _accept(tx: Tx, job: agenda.Job, agent: AgentSettings, facts: Facts, run: Ru
         None,
         key=f"{TRIGGER}:{job.item.id}",
         trigger=TRIGGER,
+        payload={} if trace_now is None else {"traceparent": trace_now},
         max_attempts=1,
         meta={ASK: terms.json(), TRIGGER: {"items": looked_after}},
     ).turn

@@ -17,6 +17,7 @@ from holdfast.agents.subagents.tables import subagent_runs as table
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.log import Tx
+from holdfast.log.statements import Statement, among
 
 MAX_PAGE: Final = 200
 MAX_UNENDED: Final = 10_000
@@ -199,11 +200,9 @@ def asked_by_turn(tx: Tx, turn_id: str) -> list[Run]:
 
 def announced(tx: Tx, requester_key: str, states: Collection[Announce] = OPEN) -> list[Run]:
     """Ended runs of a session whose results are still on their way, oldest first."""
-    wanted = [_OPEN_ANNOUNCE] if set(states) <= set(OPEN) else []
-    query = sa.select(table).where(
-        table.c.requester_key == requester_key, table.c.announce.in_(sorted(states)), *wanted
-    )
-    return _many(tx, query.order_by(table.c.created_at, table.c.id))
+    query = _ANNOUNCED_OPEN if set(states) <= set(OPEN) else _ANNOUNCED
+    rows = query.rows(tx, requester=requester_key, states=[state.value for state in states])
+    return [_run(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
 def unended(tx: Tx) -> list[Run]:
@@ -229,6 +228,15 @@ def prune(tx: Tx, before: int, *, limit: int = 2_000) -> int:
 # Written out rather than bound, so that the partial indexes can be used.
 _LIVE: Final = table.c.status != sa.literal_column("'ended'")
 _OPEN_ANNOUNCE: Final = table.c.announce.in_([sa.literal_column(f"'{state}'") for state in OPEN])
+_COLUMNS: Final = tuple(table.c.keys())
+_ANNOUNCED_ROWS = (
+    sa.select(table)
+    .where(table.c.requester_key == sa.bindparam("requester"), among(table.c.announce, "states"))
+    .order_by(table.c.created_at, table.c.id)
+    .limit(MAX_PAGE)
+)
+_ANNOUNCED: Final = Statement(_ANNOUNCED_ROWS)
+_ANNOUNCED_OPEN: Final = Statement(_ANNOUNCED_ROWS.where(_OPEN_ANNOUNCE))
 
 
 def _first(tx: Tx, *where: sa.ColumnElement[bool]) -> Run | None:

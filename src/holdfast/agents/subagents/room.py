@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from holdfast.agents.commands import Command
 from holdfast.agents.loop.asks import Accepted, Ask
@@ -19,10 +19,9 @@ from holdfast.agents.subagents.tools import SubagentTools
 from holdfast.agents.subagents.waking import Waker
 from holdfast.agents.tools.types import Tool
 from holdfast.board import supervision
+from holdfast.clock import DAY_MS
 from holdfast.log import Session, Tx
 from holdfast.log.agenda import Runner
-
-DAY_MS: Final = 86_400_000
 
 
 class Turns(Protocol):

@@ -26,11 +26,13 @@ from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import AgentId, uuid7
 from holdfast.keys import SubagentKey, parse_key
 from holdfast.log import Session, Store, Threads, Turn, Tx, sessions, this_process, to_the_end, turns
+from holdfast.traces import here
 
 log = logging.getLogger(__name__)
 
 TRIGGER: Final = "subagent"
 MOST_DEEP: Final = 16
+_SAME: Final = ("child_key", "agent_id", "binding", "label", "depth", "mode", "cleanup", "context", "expects")
 
 OpenThread = Callable[[Session, Deliver | None, str], Awaitable[Deliver]]
 """Opens a thread on a session's surface under a name, and says how words reach it."""
@@ -46,34 +48,38 @@ class Parts:
     context: Callable[[], ContextRoom]
     models: Answers
     open_thread: OpenThread | None = None
+    bind: Callable[[Tx, Run], None] = lambda tx, run: None
 
 
 class Spawner:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def spawn(self, caller: Caller, given: SpawnInput, *, key: str | None = None) -> Run:
-        """A child on its way; the same key again finds the one that it made."""
+    async def spawn(
+        self, caller: Caller, given: SpawnInput, *, key: str | None = None, traceparent: str | None = None
+    ) -> Run:
+        """A child on its way; the same key again finds the one that it made. Its turn continues a trace."""
         parts = self._parts
         wish = given.wish(caller.agent_id)
         run = await parts.threads(parts.store.run, lambda tx: self._reserve(tx, caller, given, wish, key))
         if run.status is not Status.PREPARING:
             return run
-        return await self._carried_out(run, caller, wish)
+        return await self._carried_out(run, caller, wish, traceparent)
 
     async def further(self, run: Run, text: str, caller: Caller) -> Run:
         """Another task for a child whose session is still there, with a return of its own."""
         parts = self._parts
-        return await parts.threads(parts.store.run, lambda tx: self._further(tx, run, text, caller))
+        trace = here()
+        return await parts.threads(parts.store.run, lambda tx: self._further(tx, run, text, caller, trace))
 
-    async def _carried_out(self, run: Run, caller: Caller, wish: Wish) -> Run:
+    async def _carried_out(self, run: Run, caller: Caller, wish: Wish, traceparent: str | None) -> Run:
         rollback: Callable[[], Awaitable[None]] | None = None
         launched: Run | None = None
         try:
             rollback = await self._parts.context().prepare_subagent_spawn(_params(run, caller, wish))
             binding = await self._binding(run, caller) if wish.thread else None
             launched = await self._parts.threads(
-                self._parts.store.run, lambda tx: self._launch(tx, run.id, binding)
+                self._parts.store.run, lambda tx: self._launch(tx, run.id, binding, traceparent)
             )
             return launched
         finally:
@@ -177,7 +183,7 @@ class Spawner:
                 hint=error.hint or "Leave it out for the configured one.",
             ) from error
 
-    def _launch(self, tx: Tx, id_: str, binding: Deliver | None) -> Run:
+    def _launch(self, tx: Tx, id_: str, binding: Deliver | None, traceparent: str | None) -> Run:
         run = registry.get(tx, id_)
         asker = _turn(tx, run.requester_turn)
         if run.status is not Status.PREPARING or (asker is not None and asker.status.ended):
@@ -186,17 +192,18 @@ class Spawner:
         scope = lineage.link_spawn(tx, run.requester_key, run.child_key, request_id=request)
         bound = None if binding is None else _plain(binding)
         run = registry.save(tx, run, binding=bound)
-        return self._begun(tx, run, None if scope is None else scope.topic_id)
+        self._parts.bind(tx, run)
+        return self._begun(tx, run, traceparent, None if scope is None else scope.topic_id)
 
-    def _begun(self, tx: Tx, run: Run, topic_id: str | None = None) -> Run:
-        turn = self._accepted(tx, run)
+    def _begun(self, tx: Tx, run: Run, traceparent: str | None, topic_id: str | None = None) -> Run:
+        turn = self._accepted(tx, run, traceparent)
         options = self._parts.config().board.supervision
         supervision.watch(
             tx, turn.id, run.requester_key, options, topic_id=topic_id, meta={"label": run.name, "id": run.id}
         )
         return registry.save(tx, run, run_id=turn.id, status=Status.QUEUED)
 
-    def _accepted(self, tx: Tx, run: Run) -> Turn:
+    def _accepted(self, tx: Tx, run: Run, traceparent: str | None) -> Turn:
         """The child's turn, in the name of who asked, and tried once: a cut-off one is told, never repeated.
 
         The task is a model's words: they are the child's orders, so they stand in no fence, but they rank
@@ -209,6 +216,8 @@ class Spawner:
         key = f"{TRIGGER}:{run.id}"
         spoken = draft_of(UserMessage(text=run.task, trust=Trust.MODEL))
         source = {"channel": TRIGGER, "fromSessionKey": run.requester_key, **(spoken.source or {})}
+        if traceparent is not None:
+            source["traceparent"] = traceparent
         draft = replace(
             spoken,
             session_key=session.key,
@@ -222,7 +231,7 @@ class Spawner:
         meta = {ASK: terms.json()}
         return turns.accept(tx, session, prepared, key=key, trigger=TRIGGER, max_attempts=1, meta=meta).turn
 
-    def _further(self, tx: Tx, run: Run, text: str, caller: Caller) -> Run:
+    def _further(self, tx: Tx, run: Run, text: str, caller: Caller, traceparent: str | None) -> Run:
         session = sessions.active(tx, run.child_key)
         if session is None:
             raise Conflict(
@@ -240,7 +249,6 @@ class Spawner:
         if refused is not None:
             raise refused.error()
         id_ = uuid7()
-        same = ("child_key", "agent_id", "binding", "label", "depth", "mode", "cleanup", "context", "expects")
         fresh = _record(
             tx,
             caller,
@@ -250,9 +258,31 @@ class Spawner:
             child_session_id=session.id,
             task=text,
             timeout_seconds=run.timeout_seconds,
-            **{name: getattr(run, name) for name in same},
+            **{name: getattr(run, name) for name in _SAME},
         )
-        return self._begun(tx, fresh)
+        return self._begun(tx, fresh, traceparent)
+
+    def addressed(self, tx: Tx, run: Run, text: str, who: Terms, key: str) -> Run:
+        """Somebody spoke to a child on its own surface: a further task in their name, whose result the parent
+        relays; the same key again finds the one that it made."""
+        known = registry.by_spawn(tx, key)
+        if known is not None:
+            return known
+        fresh = Run(
+            id=uuid7(),
+            spawn_key=key,
+            child_session_id=sessions.find(tx, run.child_key).id,
+            requester_key=run.requester_key,
+            requester_agent=run.requester_agent,
+            origin=who.json(),
+            task=text,
+            timeout_seconds=run.timeout_seconds,
+            owner=this_process(),
+            created_at=tx.now,
+            updated_at=tx.now,
+            **{name: getattr(run, name) for name in _SAME},
+        )
+        return self._begun(tx, registry.insert(tx, fresh), None)
 
 
 def abandon(tx: Tx, id_: str, why: str) -> bool:

@@ -18,6 +18,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import TurnStatus, Tx, turns
 from holdfast.text import clip
+from holdfast.traces import here
 
 EVERY: Final = "all"
 KILLED: Final = "stopped by the session that asked for it"
@@ -38,7 +39,7 @@ class SubagentTools:
         )
 
     async def spawn(self, caller: Caller, given: SpawnInput, _: str) -> ToolOutput:
-        run = await self._spawner.spawn(caller, given)
+        run = await self._spawner.spawn(caller, given, traceparent=here())
         told: dict[str, Any] = {
             "status": "accepted",
             "runId": run.run_id,
