@@ -1,0 +1,24 @@
+"""Channels: surfaces where people see messages, what comes in from them, and what goes out to them.
+
+channels = Channels(store, threads, config, runs=lambda: runs, children=lambda: spawner, context=lambda: room)
+channels.register(runner)
+received = await channels.receive(Inbound(surface=Surface("slack", "dm", "U7"), message_id="1", ...))
+"""
+
+from holdfast.channels.arrivals import Received
+from holdfast.channels.inbound import Inbound
+from holdfast.channels.room import Channels, Office
+from holdfast.channels.surface import Surface
+from holdfast.channels.transport import Abilities, Channel, Message, SendFailed
+
+__all__ = [
+    "Abilities",
+    "Channel",
+    "Channels",
+    "Inbound",
+    "Message",
+    "Office",
+    "Received",
+    "SendFailed",
+    "Surface",
+]

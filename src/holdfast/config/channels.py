@@ -7,8 +7,11 @@ from typing import Any, Literal
 from pydantic import ConfigDict, field_validator, model_validator
 
 from holdfast.config.secret import FreeMap, FreeValue, Secret, wrap_secrets
-from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Count, Flag, Positive
+from holdfast.config.section import Section, key, overlay, part, table
+from holdfast.config.values import Count, Flag, Int, Minutes, Ms, Positive, Seconds
+
+SMALLEST_CHUNK = 100
+ANYONE = "*"
 
 
 class ThreadOptions(Section):
@@ -23,6 +26,21 @@ class ThreadOptions(Section):
     inherit_parent: Flag = key(False, "Whether a thread starts with the channel's transcript.")
 
 
+class BlockChunks(Section):
+    """Where a reply is cut while it is written."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, FreeValue]
+
+    min_chars: Count = key(200, "Characters that a block has at least, unless the reply ends or pauses.")
+    max_chars: Positive = key(1200, "Characters that a block has at most.", ge=SMALLEST_CHUNK)
+    break_preference: Literal["paragraph", "newline", "sentence", "whitespace"] = key(
+        "paragraph", "The best place for a cut; where there is none, the next kind is tried."
+    )
+    idle_ms: Ms = key(1500, "A reply that pauses for so long is sent as far as it is.", ge=50)
+    edit_ms: Ms = key(1000, "Shortest time between two edits of a preview.", ge=50)
+
+
 class ChannelConfig(Section):
     """One channel."""
 
@@ -30,6 +48,7 @@ class ChannelConfig(Section):
     __pydantic_extra__: dict[str, FreeValue]
 
     enabled: Flag = key(True, "Whether it is connected.")
+    url: Secret | None = key(None, "Where a webhook channel's messages are posted to; masked like a token.")
     token: Secret | None = key(None, "Token; `${NAME}` is taken from the environment.")
     bot_token: Secret | None = key(None, "The bot's token.")
     app_token: Secret | None = key(None, "The app's token (Slack).")
@@ -37,18 +56,37 @@ class ChannelConfig(Section):
     streaming: Literal["off", "partial", "block", "progress"] = key(
         "block", "How a reply appears while it is written; true is `partial`, false `off`."
     )
+    block_streaming_chunk: BlockChunks = part("Blocks.")
     reply_to_mode: Literal["off", "first", "all", "batched"] = key(
         "off", "Which replies quote the message or open a thread."
     )
     thread: ThreadOptions = part("Threads.")
     auto_thread: Flag = key(False, "Whether each message opens a thread.")
     history_limit: Count = key(50, "Earlier messages given with a group message.", le=1000)
-    text_chunk_limit: Positive | None = key(None, "Characters per message; unset: the channel's.")
+    text_chunk_limit: Positive | None = key(
+        None, "Characters per message; unset: the channel's.", ge=SMALLEST_CHUNK
+    )
     dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = key("pairing", "Who may write directly.")
     group_policy: Literal["allowlist", "open", "disabled"] = key("allowlist", "Which groups are answered.")
     allow_from: tuple[str, ...] = key((), 'Ids that may write; "*" for all.')
+    owners: tuple[str, ...] = key((), "Ids of the owner, who may do what is for the owner alone.")
+    groups: dict[str, FreeMap] = table(
+        {}, 'Groups and channels that are answered, by id; "*" for all. `requireMention` may differ in each.'
+    )
+    group_allow_from: tuple[str, ...] = key((), "Ids that may write in groups; empty: everyone there.")
     require_mention: Flag = key(True, "Whether a group message must name the agent.")
+    pairing_minutes: Minutes = key(60, "How long a pairing code holds.", ge=1, le=10_080)
+    takes_edits: Flag = key(False, "Whether a webhook channel's receiver takes edits.")
+    opens_threads: Flag = key(False, "Whether a webhook channel's receiver opens threads.")
+    inbound_per_minute: Int = key(120, "Messages taken in within a minute.", ge=1)
+    outbound_per_minute: Int = key(120, "Messages sent within a minute.", ge=1)
+    tolerance_seconds: Seconds = key(300, "How old a signed call may be.", ge=1, le=86_400)
     accounts: dict[str, FreeMap] = table({}, "Accounts by name, with the same keys.")
+
+    def of_account(self, name: str | None) -> ChannelConfig:
+        """The channel as one of its accounts has it: the account's own keys over the channel's."""
+        own = None if name is None else self.accounts.get(name)
+        return self if not own else overlay(self, ChannelConfig.model_validate(own))
 
     @model_validator(mode="before")
     @classmethod
@@ -62,7 +100,12 @@ class ChannelConfig(Section):
             return "partial" if value else "off"
         return value.get("mode", "block") if isinstance(value, dict) else value
 
-    @field_validator("allow_from", mode="before")
+    @field_validator("groups", mode="before")
+    @classmethod
+    def _names_alone(cls, value: Any) -> Any:
+        return {str(name): {} for name in value} if isinstance(value, list | tuple) else value
+
+    @field_validator("allow_from", "owners", "group_allow_from", mode="before")
     @classmethod
     def _numbers_are_ids(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OPEN: Final = frozenset({"/healthz", "/api/login"})
 HOOKS: Final = "/api/hooks/"
+CHANNELS: Final = "/api/channels/"
+INBOUND: Final = "/inbound"
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN_HEADERS: Final = ("x-holdfast-token", "x-clawboard-token")
 _TOKEN_NAMES: Final = frozenset({"token", "access_token", "auth_token", "api_key", *_TOKEN_HEADERS})
@@ -113,10 +115,13 @@ class Guard:
 
 
 def _is_signed_call(scope: Scope, headers: Headers) -> bool:
-    """A webhook's call that brings a signature needs no token: its route lets it in only if that holds."""
-    if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(HOOKS):
+    """A signed call of a webhook or a channel needs no token: its route lets it in only if that holds."""
+    path = scope["path"]
+    if scope["type"] != "http" or scope["method"] != "POST" or not path.startswith((HOOKS, CHANNELS)):
         return False
-    name = scope["path"].removeprefix(HOOKS)
+    if path.startswith(CHANNELS) and not path.endswith(INBOUND):
+        return False
+    name = path.removeprefix(HOOKS).removeprefix(CHANNELS).removesuffix(INBOUND)
     return bool(name) and "/" not in name and any(header in headers for header in SIGNATURE_HEADERS)
 
 

@@ -1,0 +1,91 @@
+"""Which channels there are, and what stands behind each: an adapter, with the rules that hold for it now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.channels.surface import Surface
+from holdfast.channels.transport import Channel, SendFailed
+from holdfast.channels.webhook import Posting, WebhookChannel
+from holdfast.clock import Clock
+from holdfast.config import Config
+from holdfast.config.channels import ChannelConfig
+from holdfast.errors import NotFound
+
+Adapter = Callable[[str, ChannelConfig], Channel]
+WEBHOOK: Final = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A channel, or an account of one, ready to be spoken through."""
+
+    name: str
+    config: ChannelConfig
+    channel: Channel
+
+    @property
+    def most_chars(self) -> int:
+        """How long one message may be: as configured, but never more than the service takes."""
+        theirs = self.channel.abilities.most_chars
+        return min(self.config.text_chunk_limit or theirs, theirs)
+
+    @property
+    def previews(self) -> bool:
+        """Whether a reply is one message that is edited while it is written."""
+        return self.config.streaming in ("partial", "progress") and self.channel.abilities.edits
+
+
+class Connections:
+    """Adapters by name; a channel with an address to post to is a webhook channel, whatever its name."""
+
+    def __init__(
+        self, config: Callable[[], Config], clock: Clock, env: Mapping[str, str] = os.environ
+    ) -> None:
+        self._config = config
+        self._posting = Posting(clock)
+        self._env = env
+        self._adapters: dict[str, Adapter] = {}
+
+    def register(self, name: str, adapter: Adapter) -> None:
+        """Have an adapter serve the channel of this name."""
+        self._adapters[name] = adapter
+
+    def settings(self, channel: str, account: str | None = None) -> ChannelConfig:
+        """How a channel is configured; `NotFound` for one that is not."""
+        found = self._config().channels.get(channel)
+        if found is None or (account is not None and found.accounts and account not in found.accounts):
+            raise NotFound(
+                f"no channel {channel[:64]!r}" + (f" with account {account[:64]!r}" if account else ""),
+                code="unknown_channel",
+                hint="See `holdfast channels list`.",
+            )
+        return found.of_account(account)
+
+    def adapter(self, name: str) -> str | None:
+        """What serves a channel; None: nothing does."""
+        if name in self._adapters:
+            return name
+        found = self._config().channels.get(name)
+        return None if found is None or found.url is None else WEBHOOK
+
+    def of(self, surface: Surface) -> Connected:
+        """What carries words to a surface; `SendFailed` where nothing does at present."""
+        name = surface.channel
+        try:
+            config = self.settings(name, surface.account)
+        except NotFound as error:
+            raise SendFailed(error.message) from error
+        if not config.enabled:
+            raise SendFailed(f"channel {name} is switched off")
+        if name in self._adapters:
+            return Connected(name, config, self._adapters[name](name, config))
+        if config.url is None:
+            raise SendFailed(f"nothing connects channel {name}")
+        return Connected(name, config, WebhookChannel(name, config, self._posting, self._env))
+
+    async def aclose(self) -> None:
+        await self._posting.aclose()

@@ -1,0 +1,253 @@
+"""Taking a message in: who speaks, whether they may, which session has the surface, and what it is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from holdfast.agents.loop import Accepted, Ask
+from holdfast.agents.loop.addressing import Address, address
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.subagents import registry
+from holdfast.agents.subagents.registry import Run
+from holdfast.channels import arrivals, bindings, history, marks, pairing
+from holdfast.channels.arrivals import Received
+from holdfast.channels.connecting import Connections
+from holdfast.channels.inbound import Inbound, Standing, Verdict, is_named, judge
+from holdfast.channels.pairing import Pairing
+from holdfast.channels.transport import SendFailed
+from holdfast.config import Config
+from holdfast.config.channels import ChannelConfig
+from holdfast.context import ContextRoom, SpawnParams
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.log import Store, Threads, Tx, outbox, sessions
+from holdfast.log.outbox import Parcel
+from holdfast.text import clip
+
+log = logging.getLogger(__name__)
+
+HELLO: Final = (
+    "Hello. I do not know you yet, so I cannot answer. Give this code to my owner: {code} "
+    "(it holds for {minutes} minutes)."
+)
+
+
+class Children(Protocol):
+    """What is asked of the subagents' room: a further task for a child to whom somebody spoke."""
+
+    def addressed(self, tx: Tx, run: Run, text: str, who: Terms, key: str) -> Run: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    store: Store
+    threads: Threads
+    config: Callable[[], Config]
+    connections: Connections
+    accept: Callable[[Ask], Awaitable[Accepted]]
+    children: Callable[[], Children]
+    context: Callable[[], ContextRoom]
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A message that is answered."""
+
+    message: Inbound
+    rules: ChannelConfig
+    verdict: Verdict
+    owner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of the turn loop, and the transcript that the session begins with, if it does."""
+
+    ask: Ask
+    fork: SpawnParams | None = None
+
+
+class Receiver:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def receive(self, message: Inbound, *, may_own: bool = True) -> Received:
+        """See to a message once, however often it is sent; `may_own`: who brings it may name the owner."""
+        parts = self._parts
+        seen = await parts.threads(parts.store.run, lambda tx: self._seen(tx, message, may_own))
+        if isinstance(seen, Received):
+            return seen
+        opened = await self._in_thread(seen)
+        asked = await parts.threads(parts.store.run, lambda tx: self._asked(tx, opened))
+        if isinstance(asked, _Asked):
+            await self._fork(asked)
+            accepted = await parts.accept(asked.ask)
+            run_id: str | None = accepted.run_id
+        else:
+            run_id = asked.run_id
+        verdict = opened.verdict
+        await parts.threads(parts.store.run, lambda tx: arrivals.record(tx, opened.message, verdict, run_id))
+        return Received(verdict.state, verdict.reason, run_id)
+
+    def _seen(self, tx: Tx, message: Inbound, may_own: bool) -> Received | _Admitted:
+        """Judge a message; what is not answered is seen to here."""
+        surface = message.surface
+        rules = self._parts.connections.settings(surface.channel, surface.account)
+        if not rules.enabled:
+            raise Unavailable(f"channel {surface.channel} is switched off", code="channel_off")
+        known = arrivals.find(tx, message)
+        if known is not None:
+            return known
+        arrivals.check_pace(tx, surface.channel, rules.inbound_per_minute)
+        person = pairing.find(tx, surface.channel, message.sender)
+        owner = may_own and _is_owner(message, rules, person)
+        to = address(self._ask(message, owner), self._parts.config())
+        who = Standing(
+            owner=owner,
+            paired=person is not None and person.status is pairing.Status.APPROVED,
+            denied=person is not None and person.status is pairing.Status.DENIED,
+            addressed=self._is_addressed(tx, message, to, owner),
+        )
+        verdict = judge(message, rules, who)
+        if verdict.state == "answered":
+            return _Admitted(message, rules, verdict, owner)
+        if verdict.state == "kept":
+            history.keep(tx, message, to.session_key, to.agent_id)
+        elif verdict.state == "pairing":
+            _offer_code(tx, message, rules)
+        arrivals.record(tx, message, verdict, None)
+        return Received(verdict.state, verdict.reason)
+
+    def _is_addressed(self, tx: Tx, message: Inbound, to: Address, owner: bool) -> bool:
+        """By name, as an answer to the agent, as the owner's command, or in a thread that the agent is in."""
+        surface = message.surface
+        if message.mentioned or (owner and message.text.lstrip().startswith("/")):
+            return True
+        if message.reply_to is not None and marks.is_ours(tx, surface.channel, message.reply_to):
+            return True
+        if surface.thread is not None and (
+            bindings.bound(tx, surface) is not None or sessions.active(tx, to.session_key) is not None
+        ):
+            return True
+        agent = self._parts.config().agent(to.agent_id)
+        return is_named(message.text, (agent.id, agent.name or ""))
+
+    async def _in_thread(self, admitted: _Admitted) -> _Admitted:
+        """Where each message opens a thread, it is that thread's; if none opens, it stays where it is."""
+        message, rules = admitted.message, admitted.rules
+        surface = message.surface
+        if not rules.auto_thread or surface.direct or surface.thread is not None:
+            return admitted
+        try:
+            channel = self._parts.connections.of(surface).channel
+            if not channel.abilities.threads:
+                return admitted
+            name = clip(" ".join(message.text.split()), 80)
+            thread = await channel.open_thread(surface, name, f"thread:{message.key}", message.message_id)
+        except SendFailed as error:
+            log.warning("no thread was opened on %s: %s", surface.address, error.message)
+            return admitted
+        return replace(admitted, message=replace(message, surface=surface.in_thread(thread)))
+
+    def _asked(self, tx: Tx, admitted: _Admitted) -> _Asked | Run:
+        """The message as an ask, with what was said before it; or as a further task of a child."""
+        message, rules = admitted.message, admitted.rules
+        ask = self._ask(message, admitted.owner)
+        bound = bindings.bound(tx, message.surface)
+        run = None if bound is None else registry.newest_of_child(tx, bound)
+        if bound is not None and run is not None:
+            return self._for_child(tx, replace(ask, session_key=bound), run)
+        to = address(ask, self._parts.config())
+        if not message.surface.direct:
+            history.give_unanswered(tx, message, to.session_key, rules.history_limit)
+        return _Asked(ask, self._give_parent(tx, admitted, to))
+
+    async def _fork(self, asked: _Asked) -> None:
+        """Let a thread's session begin with the transcript of where it was opened."""
+        if asked.fork is None:
+            return
+        try:
+            await self._parts.context().prepare_subagent_spawn(asked.fork)
+        except HoldfastError as error:
+            log.warning("%s begins without a transcript: %s", asked.fork.child_session_key, error.message)
+
+    def _for_child(self, tx: Tx, ask: Ask, run: Run) -> _Asked | Run:
+        """A child whose result its parent relays is given a further task; one under way, or one that speaks
+        for itself, is spoken to, and what it answers is posted once, never streamed."""
+        assert ask.key is not None
+        if not run.expects or registry.live_of_child(tx, run.child_key) is not None:
+            return _Asked(ask)
+        who = Terms(
+            agent_id=run.requester_agent,
+            sender=ask.sender,
+            owner=ask.owner,
+            channel=None if ask.origin is None else ask.origin.channel,
+            deliver=ask.deliver,
+        )
+        return self._parts.children().addressed(tx, run, ask.text, who, f"further:{ask.key}")
+
+    def _give_parent(self, tx: Tx, admitted: _Admitted, to: Address) -> SpawnParams | None:
+        """What was said where a thread was opened, for the first turn of its session: quoted, or whole."""
+        message, rules = admitted.message, admitted.rules.thread
+        parent = message.surface.parent
+        if parent is None:
+            return None
+        session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
+        if session.turn_count:
+            return None
+        above = replace(self._ask(replace(message, surface=parent), admitted.owner), agent_id=to.agent_id)
+        key = address(above, self._parts.config()).session_key
+        source = sessions.active(tx, key) if rules.inherit_parent else None
+        if source is not None:
+            return SpawnParams(
+                parent_session_id=source.id,
+                parent_session_key=source.key,
+                child_session_id=session.id,
+                child_session_key=session.key,
+                context_mode="fork",
+            )
+        history.give_parent(tx, message, session.key, session.id, key, rules.initial_history_limit)
+        return None
+
+    def _ask(self, message: Inbound, owner: bool) -> Ask:
+        surface = message.surface
+        source: dict[str, Any] = {"surface": surface.address, "messageId": message.message_id}
+        return Ask(
+            text=_said(message) or "(nothing)",
+            origin=surface.origin(guild_id=message.guild_id, team_id=message.team_id),
+            thread_id=surface.thread,
+            source=source,
+            sender=f"{surface.channel}:{message.sender}",
+            sender_label=clip(message.speaker, 120),
+            owner=owner,
+            deliver=surface.deliver(owner=True if owner else None),
+            key=message.key,
+        )
+
+
+def _said(message: Inbound) -> str:
+    """The words; in a group with who says them, but for a command."""
+    text = message.text.strip()
+    if message.surface.direct or text.startswith("/"):
+        return text
+    name = " ".join(message.speaker.split()).replace("[", "(").replace("]", ")")
+    return f"[{clip(name, 80)}] {text}"
+
+
+def _is_owner(message: Inbound, rules: ChannelConfig, person: Pairing | None) -> bool:
+    """Only who is named as the owner, in the config or when they were let in; never a program."""
+    if message.bot:
+        return False
+    paired = person is not None and person.status is pairing.Status.APPROVED and person.owner
+    return paired or message.sender in rules.owners
+
+
+def _offer_code(tx: Tx, message: Inbound, rules: ChannelConfig) -> None:
+    made = pairing.ask(tx, message.surface, message.sender, message.sender_name, rules.pairing_minutes)
+    if made is None:
+        return
+    text = HELLO.format(code=made.code, minutes=rules.pairing_minutes)
+    to = message.surface.deliver()
+    outbox.post(tx, Parcel(key=f"pairing:{made.id}", kind=to.kind, target=to.target, payload={"text": text}))

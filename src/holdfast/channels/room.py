@@ -1,0 +1,195 @@
+"""The channels' room: what people say comes in, what agents say goes out, ready to be wired."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.agents.cron import signing
+from holdfast.agents.loop import Deliver, Runs
+from holdfast.agents.subagents.registry import Run
+from holdfast.agents.tools.types import Tool
+from holdfast.channels import arrivals, bindings, marks, pairing, views
+from holdfast.channels.arrivals import Received
+from holdfast.channels.connecting import Adapter, Connected, Connections
+from holdfast.channels.delivering import Deliverer
+from holdfast.channels.hook import ChannelHook
+from holdfast.channels.inbound import Inbound
+from holdfast.channels.receiving import Children, Receiver
+from holdfast.channels.receiving import Parts as ReceivingParts
+from holdfast.channels.streaming import Streams
+from holdfast.channels.surface import Surface
+from holdfast.channels.tool import MessageTool
+from holdfast.channels.transport import SendFailed
+from holdfast.channels.webhook import secret_of
+from holdfast.config import Config
+from holdfast.context import ContextRoom
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.ids import uuid7
+from holdfast.log import Session, Store, Threads, Tx, outbox
+from holdfast.log.agenda import Runner
+from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
+
+WELCOME = "You are paired now: write to me."
+
+
+class Office:
+    """What needs no turn loop: how channels stand, who is let in, a message by hand. For the command line."""
+
+    def __init__(
+        self, store: Store, config: Callable[[], Config], env: Mapping[str, str] = os.environ
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._env = env
+        self.connections = Connections(config, store.clock, env)
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Every channel in the config, by name."""
+        found = sorted(self._config().channels.items())
+        with self._store.read() as tx:
+            return [views.channel_json(tx, name, config, self.connections) for name, config in found]
+
+    def deliveries(
+        self, *, status: DeliveryStatus | None = None, target: str | None = None, limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """The newest first."""
+        with self._store.read() as tx:
+            found = outbox.listing(tx, status=status, target=target, limit=limit)
+            return [views.delivery_json(delivery) for delivery in found]
+
+    def pairings(self, channel: str | None = None) -> list[dict[str, Any]]:
+        """Who waits to be let in, and who was."""
+        with self._store.read() as tx:
+            waiting = pairing.listing(tx, channel=channel)
+            approved = pairing.listing(tx, channel=channel, status=pairing.Status.APPROVED)
+            return [views.pairing_json(pair) for pair in (*waiting, *approved)]
+
+    def approve(self, code: str, *, owner: bool = False, channel: str | None = None) -> dict[str, Any]:
+        """Let a person in, and tell them."""
+
+        def write(tx: Tx) -> dict[str, Any]:
+            pair = pairing.decide(tx, code, approve=True, owner=owner, channel=channel)
+            post(tx, Surface.parse(pair.surface), WELCOME, f"paired:{pair.id}")
+            return views.pairing_json(pair)
+
+        return self._store.run(write)
+
+    def deny(self, code: str, *, channel: str | None = None) -> dict[str, Any]:
+        return self._store.run(
+            lambda tx: views.pairing_json(pairing.decide(tx, code, approve=False, channel=channel))
+        )
+
+    def send(self, target: str, text: str) -> dict[str, Any]:
+        """Words for an explicit target; they go out where a gateway serves."""
+        surface = Surface.parse(target)
+        self.connections.settings(surface.channel, surface.account)
+        if not text.strip():
+            raise InvalidInput("there is nothing to say", hint="Give some text.")
+        return self._store.run(
+            lambda tx: views.delivery_json(post(tx, surface, text, f"by-hand:{uuid7()}")),
+        )
+
+    def verify(self, channel: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Whether a call is signed by the channel's secret; as much work for a channel that is not there."""
+        found = self._config().channels.get(channel)
+        secret = b"" if found is None or not found.enabled else secret_of(found, self._env)
+        tolerance = 0 if found is None else found.tolerance_seconds * 1000
+        signing.verified(secret, headers, body, self._store.clock.now(), tolerance)
+
+    def prune(self, tx: Tx, before: int) -> int:
+        """Forget what is over."""
+        gone = arrivals.prune(tx) + pairing.prune(tx) + bindings.prune(tx, before)
+        return gone + marks.prune(tx, before)
+
+
+class Channels(Office):
+    """Built with the turn loop, whose hook and tool it gives; `register` hands its work to the runner."""
+
+    def __init__(
+        self,
+        store: Store,
+        threads: Threads,
+        config: Callable[[], Config],
+        *,
+        runs: Callable[[], Runs],
+        children: Callable[[], Children],
+        context: Callable[[], ContextRoom],
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        super().__init__(store, config, env)
+        self._threads = threads
+        self._streams = Streams(store, threads, lambda: runs().hub)
+        self._receiver = Receiver(
+            ReceivingParts(
+                store=store,
+                threads=threads,
+                config=config,
+                connections=self.connections,
+                accept=lambda ask: runs().accept(ask),
+                children=children,
+                context=context,
+            )
+        )
+        self.hook = ChannelHook(self._streams, self.connections.of)
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        return (MessageTool(self._store, self._threads, self.connections.of).tool(),)
+
+    def register(self, runner: Runner) -> None:
+        """Have this runner carry out deliveries, and follow replies while they are written."""
+        runner.register(outbox.KIND, Deliverer(self._store, self._threads, self.connections.of).kind())
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._streams.serve()
+
+    def plug_in(self, name: str, adapter: Adapter) -> None:
+        """Have an adapter serve the channel of this name."""
+        self.connections.register(name, adapter)
+
+    async def receive(self, message: Inbound, *, may_own: bool = True) -> Received:
+        """See to a message from outside, once."""
+        return await self._receiver.receive(message, may_own=may_own)
+
+    async def open_thread(self, session: Session, to: Deliver | None, name: str) -> Deliver:
+        """A thread where a session is spoken to, for a child of it."""
+        connected, surface = self._place(session, to)
+        if not connected.channel.abilities.threads or surface.thread is not None or surface.direct:
+            raise _no_thread()
+        thread = await connected.channel.open_thread(surface, name[:100], f"thread:{uuid7()}")
+        return surface.in_thread(thread).deliver()
+
+    def bind(self, tx: Tx, run: Run) -> None:
+        """Give a child the surface that was opened for it."""
+        if run.binding is not None:
+            bindings.bind(tx, Surface.parse(str(run.binding["target"])), run.child_key)
+
+    async def aclose(self) -> None:
+        await self._streams.aclose()
+        await self.connections.aclose()
+
+    def _place(self, session: Session, to: Deliver | None) -> tuple[Connected, Surface]:
+        try:
+            surface = Surface.of_key(session.key) if to is None else Surface.parse(to.target)
+            if surface is None:
+                raise _no_thread()
+            return self.connections.of(surface), surface
+        except (NotFound, SendFailed) as error:
+            raise _no_thread() from error
+
+
+def post(tx: Tx, surface: Surface, text: str, key: str) -> Delivery:
+    to = surface.deliver()
+    return outbox.post(tx, Parcel(key=key, kind=to.kind, target=to.target, payload={"text": text}))
+
+
+def _no_thread() -> InvalidInput:
+    return InvalidInput(
+        "threads cannot be opened from here",
+        code="thread_unavailable",
+        hint="Leave out thread; the result comes back to this session.",
+    )

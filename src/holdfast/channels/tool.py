@@ -1,0 +1,150 @@
+"""`message`: what an agent says elsewhere than where it is spoken to, and what else a surface can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.channels import history
+from holdfast.channels.connecting import Connected
+from holdfast.channels.surface import Surface
+from holdfast.channels.transport import Message
+from holdfast.context import Trust
+from holdfast.errors import Forbidden, InvalidInput
+from holdfast.log import EntryFilter, EntryType, Store, Threads, Tx, entries, outbox
+from holdfast.log.outbox import Parcel
+
+Action = Literal["send", "thread-create", "thread-reply", "read", "edit", "react"]
+MOST_READ: Final = 100
+_WHERE: Final = "Give target, such as discord:channel:42 or slack:dm:U7."
+
+
+class MessageInput(BaseModel):
+    """Post to a chat other than the one you answer in, open a thread, or read what was said in one. What you
+    answer here is sent by itself: do not repeat it with this tool. Threads: thread-create opens one and
+    gives its target; thread-reply posts into it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: Action = "send"
+    target: Annotated[
+        str | None,
+        Field(max_length=480, description="Where, as channel:kind:id; unset: the chat you answer in."),
+    ] = None
+    text: Annotated[str | None, Field(max_length=64_000, description="What to say; the sign of react.")] = (
+        None
+    )
+    threadId: Annotated[str | None, Field(max_length=128, description="A thread in it.")] = None  # noqa: N815
+    threadName: Annotated[str | None, Field(max_length=100, description="Its name.")] = None  # noqa: N815
+    messageId: Annotated[  # noqa: N815
+        str | None, Field(max_length=256, description="Of edit and react; or what a thread is opened on.")
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=MOST_READ, description="Of read.")] = 30
+
+
+class MessageTool:
+    """A spawned session has no chat of its own to fall back on: it must say where."""
+
+    def __init__(self, store: Store, threads: Threads, connect: Callable[[Surface], Connected]) -> None:
+        self._store = store
+        self._threads = threads
+        self._connect = connect
+
+    def tool(self) -> Tool[MessageInput]:
+        return Tool(
+            name="message", input=MessageInput, run=self._run, effect=Effect.WORLD, offered=_has_channels
+        )
+
+    async def _run(self, caller: Caller, given: MessageInput, call_id: str) -> ToolOutput:
+        surface = target_of(caller, given)
+        key = f"message:{caller.turn_id}:{call_id}"
+        match given.action:
+            case "read":
+                return await self._threads(self._read, caller, surface, given.limit)
+            case "thread-create":
+                return await self._open(surface, given, key)
+            case "edit" | "react":
+                return await self._touch(surface, given, key)
+            case _:
+                return await self._threads(self._store.run, lambda tx: self._send(tx, surface, given, key))
+
+    def _send(self, tx: Tx, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
+        connected = self._connect(surface)
+        to = surface.deliver()
+        payload = {"text": _text(given)}
+        made = outbox.post(tx, Parcel(key=key, kind=to.kind, target=to.target, payload=payload))
+        return _told({"status": "accepted", "channel": connected.name, "target": to.target, "id": made.id})
+
+    async def _open(self, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
+        connected = self._connect(surface)
+        if not connected.channel.abilities.threads or surface.thread is not None:
+            raise InvalidInput("no thread can be opened there", code="thread_unavailable", hint="Use send.")
+        name = given.threadName or (given.text or "Thread")[:80]
+        thread = await connected.channel.open_thread(surface, name, key, given.messageId)
+        opened = surface.in_thread(thread)
+        if given.text:
+            await self._threads(self._store.run, lambda tx: self._send(tx, opened, given, key))
+        return _told({"status": "opened", "threadId": thread, "target": opened.address})
+
+    async def _touch(self, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
+        connected = self._connect(surface)
+        able = connected.channel.abilities
+        if not (able.edits if given.action == "edit" else able.reacts):
+            raise InvalidInput(f"messages there cannot be changed by {given.action}", code="not_supported")
+        if given.messageId is None:
+            raise InvalidInput("which message?", hint="Give messageId.")
+        message = Message(key=key, surface=surface, text=_text(given))
+        act = connected.channel.edit if given.action == "edit" else connected.channel.react
+        await act(given.messageId, message)
+        return _told({"status": "done", "messageId": given.messageId})
+
+    def _read(self, caller: Caller, surface: Surface, limit: int) -> ToolOutput:
+        """What was said on a surface, as the log has it."""
+        key = str(surface.key(caller.agent_id))
+        with self._store.read() as tx:
+            spoken = EntryFilter(session_key=key, types=frozenset({EntryType.CONVERSATION}))
+            found = [e for e in entries.listing(tx, spoken, limit=limit * 4).entries if e.content.strip()]
+        said = [e for e in found if e.role in ("user", "assistant")][:limit]
+        return ToolOutput(text=history.quoted(said) or "(nothing)", trust=Trust.OUTSIDE)
+
+
+def target_of(caller: Caller, given: MessageInput) -> Surface:
+    """Where a call goes: as it says; else the session's own surface, which a spawned one does not have.
+
+    Only for the owner does it go elsewhere than to the chat that they are in.
+    """
+    own = Surface.of_key(caller.session.key)
+    if given.target is not None:
+        surface = Surface.parse(given.target)
+    elif caller.subagent:
+        raise InvalidInput("a subagent must name its target", code="target_required", hint=_WHERE)
+    elif own is None:
+        raise InvalidInput("this session has no chat of its own", code="target_required", hint=_WHERE)
+    else:
+        surface = own
+    if given.threadId is not None:
+        surface = surface.in_thread(given.threadId)
+    if given.action == "thread-reply" and surface.thread is None:
+        raise InvalidInput("which thread?", hint="Give threadId, or a target with a thread.")
+    if not caller.owner and (own is None or replace(surface, thread=None) != replace(own, thread=None)):
+        raise Forbidden("only for the owner are other chats reached", code="owner_only")
+    return surface
+
+
+def _has_channels(caller: Caller) -> bool:
+    return any(channel.enabled for channel in caller.config.channels.values())
+
+
+def _text(given: MessageInput) -> str:
+    if not (given.text or "").strip():
+        raise InvalidInput("there is nothing to say", hint="Give text.")
+    return given.text or ""
+
+
+def _told(body: dict[str, Any]) -> ToolOutput:
+    return ToolOutput(text=json.dumps(body, ensure_ascii=False), details=body)

@@ -1,0 +1,156 @@
+"""`holdfast channels`: where people write to agents, and who may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.groups import App, Group, json_option, pass_app
+from holdfast.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from holdfast.channels import Office
+    from holdfast.runtime import Holdfast
+
+channel_option = click.option("--channel", metavar="ID", help="Only this channel's.")
+
+
+@click.group(cls=Group)
+def channels() -> None:
+    """Where people write to agents: list, pair, send, deliveries."""
+
+
+@channels.command("list")
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """Every channel: whether it is connected, when something came and went, what is still on its way."""
+    with app.open() as hold:
+        found = _office(hold).listing()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            told["name"],
+            told["state"],
+            told["adapter"],
+            _minute(told["lastInboundAt"]),
+            _minute(told["lastOutboundAt"]),
+            told["pendingDeliveries"],
+            told["waitingPairings"],
+        )
+        for told in found
+    ]
+    columns = ["channel", "state", "by", "last in", "last out", "pending", "to pair"]
+    print_table(columns, rows, empty="No channels. Add one under `channels` in the config.")
+
+
+@channels.command()
+@click.option("--status", type=click.Choice(["pending", "delivered", "failed"]), help="Only those.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@json_option
+@pass_app
+def deliveries(app: App, status: str | None, limit: int, as_json: bool) -> None:
+    """What is on its way to people, what arrived and what failed; the newest first."""
+    from holdfast.log.outbox import DeliveryStatus
+
+    with app.open() as hold:
+        wanted = None if status is None else DeliveryStatus(status)
+        found = _office(hold).deliveries(status=wanted, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (d["id"], d["target"], d["status"], d["attempts"], _minute(d["updatedAt"]), d["error"]) for d in found
+    ]
+    print_table(["delivery", "target", "status", "attempts", "at", "error"], rows, empty="No deliveries.")
+
+
+@channels.command()
+@click.argument("target")
+@click.argument("text")
+@json_option
+@pass_app
+def send(app: App, target: str, text: str, as_json: bool) -> None:
+    """Say something to a chat. It goes out where a gateway serves this home.
+
+    \b
+    Example:
+      holdfast channels send slack:dm:U7 "The build is green."
+    """
+    with app.open() as hold:
+        made = _office(hold).send(target, text)
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(f"{made['id']} is on its way to {made['target']}.")
+
+
+@channels.group(cls=Group)
+def pair() -> None:
+    """Who may write directly: list, approve, deny."""
+
+
+@pair.command("list")
+@channel_option
+@json_option
+@pass_app
+def pair_list(app: App, channel: str | None, as_json: bool) -> None:
+    """Who waits with a code, and who was let in."""
+    with app.open() as hold:
+        found = _office(hold).pairings(channel)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (p["channel"], p["sender"], p["label"], p["status"], p["owner"], p["code"], _minute(p["expiresAt"]))
+        for p in found
+    ]
+    print_table(["channel", "id", "name", "status", "owner", "code", "until"], rows, empty="Nobody.")
+
+
+@pair.command()
+@click.argument("code")
+@click.option("--owner", is_flag=True, help="They are you: they may do what is for the owner alone.")
+@channel_option
+@json_option
+@pass_app
+def approve(app: App, code: str, owner: bool, channel: str | None, as_json: bool) -> None:
+    """Let in who was given this code.
+
+    \b
+    Example:
+      holdfast channels pair approve K7QM2XWA
+    """
+    with app.open() as hold:
+        _say(_office(hold).approve(code, owner=owner, channel=channel), "may write now", as_json)
+
+
+@pair.command()
+@click.argument("code")
+@channel_option
+@json_option
+@pass_app
+def deny(app: App, code: str, channel: str | None, as_json: bool) -> None:
+    """Turn away who was given this code, for a week."""
+    with app.open() as hold:
+        _say(_office(hold).deny(code, channel=channel), "is turned away", as_json)
+
+
+def _say(pairing: dict[str, Any], what: str, as_json: bool) -> None:
+    if as_json:
+        print_json(pairing)
+    else:
+        click.echo(f"{pairing['label'] or pairing['sender']} on {pairing['channel']} {what}.")
+
+
+def _office(hold: Holdfast) -> Office:
+    from holdfast.channels import Office
+
+    return Office(hold.store, lambda: hold.settings)
+
+
+def _minute(at: str | None) -> str | None:
+    return None if at is None else at[:16].replace("T", " ")

@@ -1,0 +1,167 @@
+"""`/api/channels` and `/api/deliveries`: what people say comes in here, and how what goes out stands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field, ValidationError
+from starlette.responses import Response
+
+from holdfast.channels import Channels, Inbound, Surface
+from holdfast.config.session import PeerKind
+from holdfast.errors import InvalidInput
+from holdfast.gateway.asking import is_owner
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Here, Unlimited
+from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.tokens import Principal, Scope
+from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.log.outbox import DeliveryStatus
+
+router = APIRouter(tags=["channels"], route_class=StrictRoute)
+inbound_router = APIRouter(tags=["channels"])
+
+MAX_PAGE = 500
+ShortId = Annotated[Text, Field(min_length=1, max_length=128, coerce_numbers_to_str=True)]
+
+
+class SenderIn(Wire):
+    id: ShortId
+    name: Annotated[Text, Field(max_length=200)] | None = None
+    bot: bool = False
+
+
+class PlaceIn(Wire):
+    kind: PeerKind
+    id: ShortId
+
+
+class MessageIn(Wire):
+    """A message of a channel. `id` is the channel's own: the same again is the same message."""
+
+    id: ShortId
+    text: Annotated[Text, Field(max_length=200_000)]
+    sender: SenderIn
+    peer: PlaceIn
+    thread_id: ShortId | None = None
+    account_id: ShortId | None = None
+    mentioned: bool = False
+    reply_to: ShortId | None = None
+    guild_id: ShortId | None = None
+    team_id: ShortId | None = None
+
+    def message(self, channel: str) -> Inbound:
+        return Inbound(
+            surface=Surface(channel, self.peer.kind, self.peer.id, self.thread_id, self.account_id),
+            message_id=self.id,
+            sender=self.sender.id,
+            sender_name=self.sender.name,
+            bot=self.sender.bot,
+            text=self.text,
+            mentioned=self.mentioned,
+            reply_to=self.reply_to,
+            guild_id=self.guild_id,
+            team_id=self.team_id,
+        )
+
+
+class ReceivedOut(Answer):
+    ok: Literal[True]
+    state: Literal["answered", "kept", "pairing", "ignored"]
+    reason: str
+    run_id: str | None
+    duplicate: bool
+
+
+class ChannelOut(Answer):
+    name: str
+    state: Literal["connected", "unconnected", "disabled"]
+    adapter: str | None
+    streaming: str
+    dm_policy: str
+    group_policy: str
+    accounts: list[str]
+    last_inbound_at: Iso | None
+    last_outbound_at: Iso | None
+    pending_deliveries: int = Field(description="A thousand stands for more, too.")
+    waiting_pairings: int
+
+
+class DeliveryOut(Answer):
+    id: str
+    key: str
+    channel: str
+    target: str
+    status: DeliveryStatus
+    attempts: int
+    error: str | None
+    receipt: str | None
+    turn_id: str | None
+    created_at: Iso
+    updated_at: Iso
+    delivered_at: Iso | None
+
+
+@inbound_router.post(
+    "/api/channels/{channel}/inbound",
+    response_model=ReceivedOut,
+    status_code=202,
+    responses={200: {"model": ReceivedOut, "description": "A message that was here before."}},
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
+)
+async def inbound(request: Request, channel: Annotated[str, Path(max_length=64)]) -> Response:
+    """A message that came in on a channel: `{id, text, sender: {id, name}, peer: {kind, id}, threadId, …}`.
+
+    Signed by the channel's secret in `X-Holdfast-Signature`, or with a token without limits; whose messages
+    are the owner's, only the secret and an admin's token may say.
+    """
+    room = cast("Channels", request.app.state.gateway.hold.agency.channels)
+    body = await request.body()
+    caller = cast("Principal | None", getattr(request.state, "principal", None))
+    if caller is None:
+        room.verify(channel, {key.lower(): value for key, value in request.headers.items()}, body)
+    else:
+        caller.require(Scope.WRITE)
+        caller.require_unlimited()
+    message = _parsed(body).message(channel)
+    done = await room.receive(message, may_own=caller is None or is_owner(caller))
+    told: dict[str, Any] = {"ok": True, "state": done.state, "reason": done.reason}
+    told |= {"runId": done.run_id, "duplicate": done.duplicate}
+    return json_response(told, 200 if done.duplicate else 202)
+
+
+@router.get("/api/channels", response_model=list[ChannelOut])
+async def listing(here: Here, caller: Unlimited) -> Response:
+    """The channels in the config, and how they stand."""
+    return json_response(await here.hold.threads(here.hold.agency.channels.listing))
+
+
+@router.get("/api/deliveries", response_model=list[DeliveryOut])
+async def deliveries(
+    here: Here,
+    caller: Unlimited,
+    status: DeliveryStatus | None = None,
+    target: Annotated[str | None, Query(max_length=512)] = None,
+    limit: Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")] = 100,
+) -> Response:
+    """What is on its way to people and what arrived, the newest first; without the words themselves."""
+    room = here.hold.agency.channels
+
+    def read() -> list[dict[str, Any]]:
+        return room.deliveries(status=status, target=target, limit=min(limit, MAX_PAGE))
+
+    return json_response(await here.hold.threads(read))
+
+
+def _parsed(body: bytes) -> MessageIn:
+    try:
+        return MessageIn.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(
+            f"not a message: {place}: {first['msg']}" if place else f"not a message: {first['msg']}",
+            code="bad_message",
+            hint="Send id, text, sender {id} and peer {kind, id}.",
+        ) from error
