@@ -226,8 +226,9 @@ class Evening:
         }
 
     def costs_add_up(self) -> None:
-        """Turns, sessions and servers agree; summaries are billed too, and belong to no turn."""
-        bills = [bill for bill in self.director.bills if bill.turn]
+        """Turns, sessions and servers agree; summaries are billed too, to the turns that needed them."""
+        bills = self.director.bills
+        assert any(not bill.turn for bill in bills)
         usage = [turn.usage or {} for turn in self.kept.turns]
         spent = sum(bill.used.input for bill in bills), sum(bill.used.output for bill in bills)
         assert (

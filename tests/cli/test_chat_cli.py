@@ -195,18 +195,41 @@ def test_words_that_were_lost_are_made_up_for(text: str, lost: set[int]) -> None
 
 def test_tool_events_become_lines_and_questions() -> None:
     reading = Reading()
+    asked = {"id": "appr-1", "tool": "exec", "command": "make"}
     happenings = [
         *reading.read(
             event("tool", phase="start", callId="c", name="exec", text='{"command": "make\\n all"}')
         ),
         *reading.read(
-            event("tool", phase="progress", callId="c", name="exec", text="waiting for approval appr-1: x")
+            event(
+                "tool",
+                phase="progress",
+                callId="c",
+                name="exec",
+                text="it waits",
+                approval={**asked, "status": "pending"},
+            )
+        ),
+        *reading.read(
+            event(
+                "tool",
+                phase="progress",
+                callId="c",
+                name="exec",
+                text="by ann",
+                approval={**asked, "status": "approved"},
+            )
+        ),
+        *reading.read(
+            event("tool", phase="progress", callId="c", name="exec", text="waiting for approval appr-2: x")
         ),
         *reading.read(event("tool", phase="end", callId="c", name="exec", text="\n boom \nx", isError=True)),
     ]
     assert happenings == [
         Tool("start", "c", "exec", "make all"),
-        NeedsApproval("c", "appr-1"),
+        NeedsApproval("c", {**asked, "status": "pending"}),
+        Tool("progress", "c", "exec", "make all", "by ann"),
+        Tool("progress", "c", "exec", "make all", "waiting for approval appr-2: x"),
         Tool("end", "c", "exec", "make all", "boom", failed=True),
     ]
 

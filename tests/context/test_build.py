@@ -8,6 +8,7 @@ from context_builders import Stage, texts, used_tool, users
 
 from builders import append, in_threads
 from holdfast.clock import ManualClock
+from holdfast.config.memory import DailyLogs
 from holdfast.context import AssistantMessage, Occasion, Text, ToolResult, Trust, UserMessage
 from holdfast.errors import TooLarge
 from holdfast.log import Store, Threads, entries
@@ -147,6 +148,16 @@ def test_daily_notes_are_those_of_the_sessions_start(stage: Stage, clock: Manual
     (stage.workspace / "memory" / "2026-01-01.md").write_text("bought milk and bread")
     clock.advance(hours=48)
     assert asyncio.run(stage.build(turn, settings=_in_utc(stage))).messages[0] == first.messages[0]
+
+
+def test_how_many_daily_notes_are_given_is_a_setting(stage: Stage, clock: ManualClock) -> None:
+    (stage.workspace / "memory").mkdir()
+    for day, words in (("2025-12-30", "sold the car"), ("2026-01-01", "bought milk " * 50)):
+        (stage.workspace / "memory" / f"{day}.md").write_text(words)
+    kept = DailyLogs(days=3, max_chars=200)
+    told = asyncio.run(stage.build(stage.accept(), settings=_in_utc(stage), daily_logs=kept)).messages[0].text
+    assert "sold the car" in told
+    assert 0 < told.count("bought milk") < 40
 
 
 def test_a_context_that_cannot_fit_is_a_typed_error(stage: Stage) -> None:

@@ -332,7 +332,10 @@ def test_tokens_hold_here_as_everywhere(gateway: Running) -> None:
         ({"messages": [{"role": "assistant", "content": "me again"}]}, None),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": "x"}], "n": 2}, None),
-        ({"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}}, None),
+        (
+            {"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "xml"}},
+            "response_format.type",
+        ),
         ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, None),
         (
             {

@@ -25,8 +25,26 @@ def check_models(patient: Patient) -> Iterator[Finding]:
     models = Models(patient.home, lambda: config, SystemClock())
     rows = asyncio.run(_report(models))
     yield from (Finding("ok", f"{row.provider}: {row.text}") for row in rows)
+    yield from _logins(models, config)
     for agent in config.agent_list:
         yield from _answering(models, config, agent.id)
+
+
+def _logins(models: Models, config: Config) -> Iterator[Finding]:
+    """Nobody is asked: what is known of each login says whether it can still be used."""
+    from holdfast.clock import SystemClock
+
+    now = SystemClock().now()
+    for provider, settings in config.models.providers.items():
+        for login in models.credentials.logins.listing(provider) if settings.oauth is not None else ():
+            profile = login.id.removeprefix(f"{provider}:")
+            mend = f"Run `holdfast login {provider} --profile {profile}`."
+            if login.refused:
+                yield Finding("fail", f"{login.id}: the login is over, its refresh token was refused", mend)
+            elif login.over(now):
+                yield Finding("fail", f"{login.id}: the login has expired", mend)
+            else:
+                yield Finding("ok", f"{login.id}: logged in")
 
 
 async def _report(models: Models) -> list[Row]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import field_validator, model_validator
 
 from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Flag, Hours, Minutes, Names, Num, Positive, Seconds
+from holdfast.config.values import Flag, Hours, Int, Minutes, Names, Num, Positive, Seconds
 
 Api = Literal[
     "openai-completions",
@@ -40,6 +43,39 @@ class ModelEntry(Section):
     cost: Cost = part("Prices.")
 
 
+class OAuth(Section):
+    """How one logs in to a provider: `holdfast login <provider>`."""
+
+    authorization_url: str | None = key(None, "Page where the person agrees.")
+    token_url: str = key(..., "Where codes and refresh tokens become tokens.")
+    device_url: str | None = key(
+        None, "Where a code to be typed elsewhere is got, for machines without a browser."
+    )
+    revocation_url: str | None = key(None, "Where `holdfast logout` gives the token back.")
+    client_id: str = key(..., "This program's name at the provider.", min_length=1)
+    client_secret: Secret | None = key(None, "Its secret, where the provider insists on one.")
+    scopes: Names = key((), "What is asked for.")
+    redirect_port: Int = key(
+        0, "Port on loopback that the page comes back to; 0: any free one.", ge=0, le=65535
+    )
+    redirect_path: str = key("/callback", "Path of that address, as it is registered.", pattern=r"^/")
+
+    @field_validator("authorization_url", "token_url", "device_url", "revocation_url")
+    @classmethod
+    def _safe(cls, value: str | None) -> str | None:
+        where = urlsplit(value or "")
+        local = where.scheme == "http" and where.hostname in ("127.0.0.1", "localhost", "::1")
+        if value is not None and not (local or (where.scheme == "https" and where.hostname)):
+            raise ValueError("expected an https address, or http on this machine")
+        return value
+
+    @model_validator(mode="after")
+    def _has_a_way(self) -> Self:
+        if self.authorization_url is None and self.device_url is None:
+            raise ValueError("expected authorizationUrl or deviceUrl")
+        return self
+
+
 class Provider(Section):
     """An endpoint that serves models."""
 
@@ -47,6 +83,7 @@ class Provider(Section):
     api_key: Secret | None = key(None, "Key; `${NAME}` is taken from the environment.")
     api: Api = key("openai-completions", "Protocol.")
     auth_header: Flag = key(False, "Send the key as a bearer token where the protocol does not.")
+    oauth: OAuth | None = key(None, "How one logs in, where that is possible.")
     headers: dict[str, Secret] = table({}, "Further headers.")
     timeout_seconds: Seconds = key(120, "Longest silence of a request.", ge=1)
     max_concurrent: Positive | None = key(None, "Requests at once; unset: no limit.", le=1000)

@@ -79,7 +79,12 @@ class Compactor:
                 tokens_after=params.current_tokens or 0,
             )
         summary = await summarise(
-            self.summariser, job.source, job.previous, settings, extra=params.instructions
+            self.summariser,
+            job.source,
+            job.previous,
+            settings,
+            extra=params.instructions,
+            session_id=params.session_id,
         )
         if summary.fault is not None and self._must_extract(params, settings):
             summary = replace(extract(job.source, job.previous), fault=summary.fault)

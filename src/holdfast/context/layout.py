@@ -101,7 +101,8 @@ def _daily(request: BuildRequest, workspace: Workspace, kind: SessionKind, now: 
     """Daily notes are as private as MEMORY.md."""
     if kind not in (SessionKind.MAIN, SessionKind.PRIVATE) or request.occasion is Occasion.BOOT:
         return {}
-    return workspace.daily(now, request.settings.user_timezone)
+    kept = request.daily_logs
+    return workspace.daily(now, request.settings.user_timezone, days=kept.days, most=kept.max_chars)
 
 
 def _instruction(text: Text) -> Text:

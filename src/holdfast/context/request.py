@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import AgentSettings
+from holdfast.config.memory import DailyLogs
 from holdfast.context.kept import Kept
 from holdfast.context.manifest import Manifest
 from holdfast.context.messages import Message, Trust
@@ -64,6 +65,7 @@ class BuildRequest:
     extra_files: Sequence[str] = ()
     subagent_persona: bool = False
     citations_mode: str = "auto"
+    daily_logs: DailyLogs = field(default_factory=DailyLogs)
     record: bool = True
 
 

@@ -50,7 +50,10 @@ _IDENTIFIER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
-    """One call of a summariser. `text` is fenced data; `previous` is the record so far, to be carried on."""
+    """One call of a summariser. `text` is fenced data; `previous` is the record so far, to be carried on.
+
+    `session_id` says whose history it is: whose agent's model is asked, and who pays for it.
+    """
 
     instructions: str
     text: str
@@ -58,6 +61,7 @@ class SummaryRequest:
     target_tokens: int
     must_keep: tuple[str, ...] = ()
     model: str | None = None
+    session_id: str | None = None
 
 
 class Summariser(Protocol):
@@ -79,6 +83,7 @@ async def summarise(
     previous: str | None,
     settings: Compaction,
     extra: str | None = None,
+    session_id: str | None = None,
 ) -> Summary:
     """A checked summary of `source` on top of `previous`; with a fault and no text if none could be had."""
     instructions = INSTRUCTIONS if not extra else f"{INSTRUCTIONS}\n\nPay attention to: {extra}"
@@ -94,6 +99,7 @@ async def summarise(
             target_tokens=max(256, min(4000, tokens // 5)),
             must_keep=keep,
             model=settings.model,
+            session_id=session_id,
         )
         found = await _asked(summariser, request, settings, tokens)
         if found.fault is not None:

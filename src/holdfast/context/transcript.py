@@ -30,6 +30,7 @@ from holdfast.context.messages import (
 )
 from holdfast.context.tokens import message_tokens
 from holdfast.log import Classification, Entry, EntryDraft, EntryType
+from holdfast.log.entries import LEFT_OUT
 
 _ROLES: Final = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool": "tool"}
 _OWN: Final = {"user": Trust.USER, "assistant": Trust.MODEL, "tool": Trust.TOOL}
@@ -208,6 +209,8 @@ def is_compaction(entry: Entry) -> bool:
 
 def _role(entry: Entry) -> str | None:
     if entry.type not in _SPOKEN or entry.deleted_at is not None:
+        return None
+    if entry.source is not None and entry.source.get(LEFT_OUT) is True:
         return None
     role = _ROLES.get(entry.role or "")
     if role is None and entry.role is None and entry.type is EntryType.CONVERSATION:

@@ -69,9 +69,11 @@ class Chunks:
     """Turns a run's events into chunks. Words between rounds of tool calls are told too, a blank line apart.
 
     What is told never has holes: a reader who lost deltas gets the rest of a message when it is whole.
+    With `whole`, the reply is told at the end alone: only then it is known to have the form asked for.
     """
 
-    def __init__(self, head: Head, *, with_usage: bool) -> None:
+    def __init__(self, head: Head, *, with_usage: bool, whole: bool = False) -> None:
+        self._at_the_end = whole
         self._frame = head.json("chat.completion.chunk") | ({"usage": None} if with_usage else {})
         self._with_usage = with_usage
         self._said = ""
@@ -85,6 +87,8 @@ class Chunks:
 
     def of(self, event: RunEvent) -> Iterator[dict[str, Any]]:
         data = event.data
+        if self._at_the_end:
+            return
         if event.stream == "assistant" and data.get("kind") == "text":
             yield from self._delta(str(data["delta"]))
         elif event.stream == "assistant" and data.get("kind") == "message":

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.loop.asks import MAX_IMAGES
+from holdfast.agents.loop.asks import MAX_IMAGES, Form
+from holdfast.agents.loop.forming import require_schema
 from holdfast.config.agents import Thinking
 from holdfast.context import AssistantMessage, Image, Message, ToolCall, ToolResult, ToolSpec, UserMessage
 from holdfast.errors import InvalidInput
@@ -91,8 +92,36 @@ class StreamOptions(_Sent):
     include_usage: bool = False
 
 
+class JsonSchemaIn(_Sent):
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] = "answer"
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
 class ResponseFormat(_Sent):
-    type: str = "text"
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: JsonSchemaIn | None = None
+
+    @property
+    def form(self) -> Form | None:
+        """What the reply has to be; a schema that is left out is any object's."""
+        if self.type == "text":
+            return None
+        wanted = self.json_schema if self.type == "json_schema" else None
+        if wanted is None or wanted.schema_ is None:
+            return Form()
+        return Form(schema=wanted.schema_, name=wanted.name, strict=wanted.strict)
+
+
+class Named(_Sent):
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class ChoiceIn(_Sent):
+    """A named function."""
+
+    type: Literal["function"]
+    function: Named
 
 
 class ChatIn(_Sent):
@@ -107,7 +136,18 @@ class ChatIn(_Sent):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     response_format: ResponseFormat | None = None
     tools: Annotated[list[ToolIn], Field(max_length=128)] | None = None
-    tool_choice: Any = None
+    tool_choice: Literal["none", "auto", "required"] | ChoiceIn | None = None
+
+    @property
+    def form(self) -> Form | None:
+        return None if self.response_format is None else self.response_format.form
+
+    @property
+    def must_call(self) -> tuple[str, ...]:
+        """The client's tools of which one has to be called."""
+        if isinstance(self.tool_choice, ChoiceIn):
+            return (self.tool_choice.function.name,)
+        return tuple(spec.name for spec in self.specs) if self.tool_choice == "required" else ()
 
     @property
     def thinking(self) -> Thinking | None:
@@ -121,17 +161,22 @@ class ChatIn(_Sent):
         """What an agent cannot do is refused, rather than left out of the answer unsaid."""
         if self.n not in (None, 1):
             raise _unsupported("n", "an agent gives one answer", "Leave out `n`.")
-        if self.response_format is not None and self.response_format.type != "text":
-            raise _unsupported(
-                "response_format", "an agent answers in text", "Say in the message what form is wanted."
+        if self.form is not None:
+            require_schema(self.form)
+        named = {tool.function.name for tool in self.tools or ()}
+        if isinstance(self.tool_choice, ChoiceIn) and self.tool_choice.function.name not in named:
+            raise InvalidInput(
+                "tool_choice: no such function in `tools`", hint="Name one that is sent along."
             )
-        if self.tool_choice not in (None, "none", "auto"):
-            raise _unsupported("tool_choice", "an agent chooses itself", "Use `auto` or `none`.")
+        if self.tool_choice == "required" and not named:
+            raise InvalidInput("tool_choice: there are no tools to call", hint="Send `tools`, or use `auto`.")
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that the client runs, each name once."""
         given = [] if self.tool_choice == "none" else self.tools or []
+        if isinstance(self.tool_choice, ChoiceIn):
+            given = [tool for tool in given if tool.function.name == self.tool_choice.function.name]
         found = {tool.function.name: tool.function for tool in given}
         return tuple(ToolSpec(f.name, f.description or "", f.parameters) for f in found.values())
 

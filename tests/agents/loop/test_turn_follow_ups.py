@@ -170,6 +170,7 @@ def test_a_message_finds_its_agent_and_session_by_where_it_comes_from(
         },
         "bindings": [{"agentId": "work", "match": {"channel": "slack", "teamId": "T1"}}],
         "session": {"identityLinks": {"ann": ["telegram:7"]}},
+        "messages": {"queue": {"debounceMs": 0}},
     }
 
     async def main() -> None:

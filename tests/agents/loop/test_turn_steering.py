@@ -262,7 +262,7 @@ def test_a_waiting_turn_is_cancelled_before_it_begins(
 def test_a_full_queue_refuses_and_stores_nothing(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
-    config = {"messages": {"queue": {"cap": 1, "mode": "followup"}}}
+    config = {"messages": {"queue": {"cap": 1, "mode": "followup", "drop": "new"}}}
 
     async def main() -> None:
         script = [Call("wait"), Say("One."), Say("Two.")]

@@ -110,7 +110,7 @@ def test_output_errors_and_time_are_told(here: World) -> None:
     assert "ran out of time" in here.refused("exec", {"command": "sleep 30", "timeoutSeconds": 1})
     assert "bytes of output were not kept" in here.ok("exec", {"command": "seq 1 200"})
     assert "wrote nothing" in here.ok("exec", {"command": "true"})
-    assert "exactly one of command, poll and kill" in here.refused("exec", {})
+    assert "exactly one of command, poll, log and kill" in here.refused("exec", {})
 
 
 def test_commands_get_the_environment_of_config_and_skills_and_no_answer_shows_it(here: World) -> None:

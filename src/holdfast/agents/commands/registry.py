@@ -48,13 +48,14 @@ class PassOn:
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """Who gave the command, where, and the rooms to answer it from."""
+    """Who gave the command, where, and the rooms to answer it from; `told` is what entering brought about."""
 
     parts: Parts
     control: Control
     ask: Ask
     to: Address
     session: Session
+    told: tuple[str, ...] = ()
 
 
 Handler = Callable[[CommandContext, str], Awaitable[Reply | PassOn]]

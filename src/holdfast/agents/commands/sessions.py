@@ -14,8 +14,8 @@ DEFAULT_WINDOW: Final = 128_000
 
 async def afresh(context: CommandContext, args: str) -> Reply:
     """`/new` with words behind it never comes here: those are the first message of the new session."""
-    session = context.session
-    return Reply("A new session has begun.", {"sessionId": session.id})
+    text = " ".join(("A new session has begun.", *context.told))
+    return Reply(text, {"sessionId": context.session.id})
 
 
 async def status(context: CommandContext, args: str) -> Reply:

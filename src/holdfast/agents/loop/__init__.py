@@ -7,7 +7,7 @@ async for event in runs.subscribe(accepted.run_id): ...
 status = await runs.wait(accepted.run_id)
 """
 
-from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Mode
+from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Form, Mode
 from holdfast.agents.loop.events import Hub, RunEvent
 from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
 from holdfast.agents.loop.parts import Answers, Parts, Toolset
@@ -20,6 +20,7 @@ __all__ = [
     "Answers",
     "Ask",
     "Deliver",
+    "Form",
     "Heard",
     "Hub",
     "Mode",

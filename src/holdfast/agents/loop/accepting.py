@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from holdfast.agents.loop import queueing
 from holdfast.agents.loop.addressing import Address, queue_mode
-from holdfast.agents.loop.asks import Accepted, Ask, Terms
+from holdfast.agents.loop.asks import Accepted, Ask, Mode, Terms
 from holdfast.agents.loop.finishing import ASK
-from holdfast.agents.loop.hooks import TurnHook
+from holdfast.agents.loop.hooks import TurnHook, tell_reset
 from holdfast.board.ingest import prepare
 from holdfast.config import Config
+from holdfast.config.runtime import Queue
 from holdfast.context import UserMessage, draft_of
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7
@@ -26,7 +28,6 @@ from holdfast.log import (
     EntryDraft,
     Session,
     Turn,
-    TurnStatus,
     Tx,
     agenda,
     enter,
@@ -35,16 +36,21 @@ from holdfast.log import (
     turns,
 )
 from holdfast.log.reset import local_zone
+from holdfast.log.turns import Waiting
 
 _BY_HAND: Final = ("new", "reset")
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that was taken in; `stop` is the agenda item of a turn that it interrupts."""
+    """A message that was taken in; `stop` is the agenda item of a turn that it interrupts.
+
+    `ended` says that older turns ended to make room for it.
+    """
 
     accepted: Accepted
     stop: str | None = None
+    ended: bool = False
 
 
 def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnHook] = ()) -> Taken:
@@ -53,27 +59,36 @@ def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
     known = None if ask.key is None else _repeated(tx, key, _said(key))
     if known is not None:
         return Taken(known)
-    entered = come_in(tx, ask, to, config, hooks)
+    entered = come_in(tx, ask, to, config, hooks).entered
     draft = prepare(tx, _draft(ask, entered, to), config.board)
     known = None if draft.idempotency_key is None else _repeated(tx, key, draft.idempotency_key)
     if known is not None:
         return Taken(known)
     named = replace(draft, idempotency_key=draft.idempotency_key or _said(key))
-    return _placed(tx, ask, to, config, entered, named, key)
+    mode = queue_mode(ask, config, to.channel) if ask.external else (ask.mode or "queue")
+    coming = _Coming(ask, entered, named, key, terms_of(ask, to), mode, config.messages.queue)
+    return _placed(tx, coming, hooks, config.default_agent_id)
 
 
-def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnHook] = ()) -> Entered:
+@dataclass(frozen=True, slots=True)
+class Came:
+    """Where a message came in, and what is to be told of a session that it left behind."""
+
+    entered: Entered
+    told: tuple[str, ...] = ()
+
+
+def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnHook] = ()) -> Came:
     """The session for a message; one from outside may find it stale, and the owner may ask for a new one."""
     session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
     if not ask.external:
-        return Entered(session, ask.text)
+        return Came(Entered(session, ask.text))
     zone = config.agent(to.agent_id).user_timezone
     named = str(local_zone()) if zone == "local" else zone
     entered = enter(tx, session.key, ask.text if ask.owner else "", config.session, user_zone=named)
-    if entered.reset in _BY_HAND and entered.session.id != session.id:
-        for hook in hooks:
-            hook.reset(tx, session)
-    return entered if ask.owner else replace(entered, text=ask.text)
+    left = entered.reset in _BY_HAND and entered.session.id != session.id
+    told = tell_reset(hooks, tx, session) if left else ()
+    return Came(entered if ask.owner else replace(entered, text=ask.text), told)
 
 
 def terms_of(ask: Ask, to: Address) -> Terms:
@@ -88,6 +103,8 @@ def terms_of(ask: Ask, to: Address) -> Terms:
         timeout_seconds=ask.timeout_seconds,
         deliver=ask.deliver,
         tools=ask.tools,
+        must_call=ask.must_call,
+        form=ask.form,
     )
 
 
@@ -101,32 +118,70 @@ def running_turn(tx: Tx, session: Session) -> tuple[agenda.Item, Turn] | None:
     return None
 
 
-def _placed(
-    tx: Tx, ask: Ask, to: Address, config: Config, entered: Entered, draft: EntryDraft, key: str
-) -> Taken:
-    session, terms = entered.session, terms_of(ask, to)
-    mode = queue_mode(ask, config, to.channel) if ask.external else (ask.mode or "queue")
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    """A message on its way to a turn, with all that decides where it goes."""
+
+    ask: Ask
+    entered: Entered
+    draft: EntryDraft
+    key: str
+    terms: Terms
+    mode: Mode
+    queue: Queue
+
+
+def _placed(tx: Tx, coming: _Coming, hooks: Sequence[TurnHook], default_agent: str) -> Taken:
+    session, queue, mode = coming.entered.session, coming.queue, coming.mode
     running = running_turn(tx, session) if mode in ("steer", "interrupt") else None
-    if running is not None and not _may_touch(running[1], terms):
+    if running is not None and not _may_touch(running[1], coming.terms):
         running, mode = None, "queue"
     stop: str | None = None
     if running is not None and mode == "interrupt":
         stop = running[0].id
         agenda.cancel(tx, stop, reason="another message took its place")
-    elif mode in ("steer", "collect"):
-        target = running[1] if running is not None else _waiting_turn(tx, session, terms)
-        if target is not None and target.trigger == "user":
-            return Taken(_joined(tx, target, draft, entered))
+    elif running is not None and _takes_more(running[1], queue):
+        return Taken(_joined(tx, running[1], coming))
+    if not coming.ask.external:
+        return Taken(_own_turn(tx, coming, most_waiting=queue.cap), stop)
+    waiting = turns.waiting(tx, session.key)
+    full = queueing.is_full(waiting, queue)
+    if full and (queue.drop == "new" or coming.ask.mode == "queue"):
+        raise queueing.no_room(queue)
+    target = _waiting_turn(waiting, coming) if mode in ("steer", "collect") else None
+    accepted = _waited(tx, coming, waiting, target)
+    ended = queueing.relieve(tx, session.key, queue, hooks, default_agent) if full else []
+    return Taken(accepted, stop, bool(ended))
+
+
+def _waited(tx: Tx, coming: _Coming, waiting: Sequence[Waiting], target: Waiting | None) -> Accepted:
+    """Into the turn that waits, or one of its own; whoever waited for more to be said may now begin."""
+    ask, debounce = coming.ask, coming.queue.debounce_ms
+    patient = queueing.debounces(ask, coming.mode) and coming.entered.reset is None
+    holding = target if patient else None
+    queueing.hold_no_more(tx, waiting, but=None if holding is None else holding.turn.id)
+    if holding is not None:
+        due = queueing.due_after(tx.now, holding.turn.accepted_at, debounce)
+        queueing.move(tx, holding, max(due, holding.due_at))
+    if target is not None:
+        return _joined(tx, target.turn, coming)
+    return _own_turn(tx, coming, due_at=tx.now + debounce if patient else None)
+
+
+def _own_turn(
+    tx: Tx, coming: _Coming, *, due_at: int | None = None, most_waiting: int = agenda.MAX_WAITING
+) -> Accepted:
     made = turns.accept(
         tx,
-        session,
-        draft,
-        key=key,
-        trigger=ask.trigger,
-        most_waiting=config.messages.queue.cap,
-        meta={ASK: terms.json()},
+        coming.entered.session,
+        coming.draft,
+        key=coming.key,
+        trigger=coming.ask.trigger,
+        due_at=due_at,
+        most_waiting=most_waiting,
+        meta={ASK: coming.terms.json()},
     )
-    return Taken(_accepted(made.turn, made.input, reset=entered.reset, created=made.created), stop)
+    return _accepted(made.turn, made.input, reset=coming.entered.reset, created=made.created)
 
 
 def _may_touch(turn: Turn, terms: Terms) -> bool:
@@ -135,34 +190,35 @@ def _may_touch(turn: Turn, terms: Terms) -> bool:
     return (kept.sender, kept.owner) == (terms.sender, terms.owner)
 
 
-def _waiting_turn(tx: Tx, session: Session, terms: Terms) -> Turn | None:
+def _takes_more(turn: Turn, queue: Queue) -> bool:
+    """What was said into a turn and not yet answered is bounded too; the rest waits behind it."""
+    return turn.trigger == "user" and len((turn.meta or {}).get("steered") or ()) < queue.cap
+
+
+def _waiting_turn(waiting: Sequence[Waiting], coming: _Coming) -> Waiting | None:
     """The turn that waits to begin and would be run on the same terms: what comes meanwhile joins it."""
-    items = agenda.listing(tx, statuses=[agenda.Status.QUEUED], kinds=turns.KINDS, lane=session.key, limit=50)
-    for item in reversed(items):
-        turn = turns.get(tx, str(item.payload["turnId"]))
-        same = turn.session_id == session.id and (turn.meta or {}).get(ASK) == terms.json()
-        if same and turn.status is TurnStatus.ACCEPTED and turn.trigger == "user":
-            return turn
-    return None
+    own, terms = coming.entered.session.id, coming.terms.json()
+    alike = (one for one in waiting if one.turn.session_id == own and (one.turn.meta or {}).get(ASK) == terms)
+    return next(reversed(list(alike)), None)
 
 
-def _joined(tx: Tx, turn: Turn, draft: EntryDraft, entered: Entered) -> Accepted:
-    own = replace(draft, session_key=turn.session_key, session_id=turn.session_id)
+def _joined(tx: Tx, turn: Turn, coming: _Coming) -> Accepted:
+    own = replace(coming.draft, session_key=turn.session_key, session_id=turn.session_id)
     entry = turns.join(tx, turn, own)
-    return replace(_accepted(turn, entry, reset=entered.reset), joined=True, accepted_at=tx.now)
+    return replace(_accepted(turn, entry, reset=coming.entered.reset), joined=True, accepted_at=tx.now)
 
 
 def _repeated(tx: Tx, key: str, entry_key: str) -> Accepted | None:
     """What an earlier delivery of the same message became, whether a turn or a part of one."""
     turn = turns.by_key(tx, key)
-    if turn is not None:
-        said = None if turn.input_id is None else entries.get(tx, turn.input_id)
-        return _accepted(turn, said, created=False)
+    entry: Entry | None
     try:
         entry = entries.by_key(tx, entry_key)
     except NotFound:
-        return None
-    if entry.turn_id is None:
+        entry = None if turn is None or turn.input_id is None else entries.get(tx, turn.input_id)
+    if turn is not None:
+        return _accepted(turn, entry, created=False)
+    if entry is None or entry.turn_id is None:
         return None
     own = turns.by_key(tx, f"steered:{entry.id}") or turns.get(tx, entry.turn_id)
     return replace(_accepted(own, entry, created=False), joined=own.input_id != entry.id)

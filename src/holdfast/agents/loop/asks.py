@@ -29,12 +29,26 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What an answer must be: JSON that fits a schema; without one, any JSON object."""
+
+    schema: Mapping[str, Any] | None = None
+    name: str = "answer"
+    strict: bool | None = None
+
+    def json(self) -> dict[str, Any]:
+        kept = {"schema": self.schema, "name": self.name, "strict": self.strict}
+        return {name: value for name, value in kept.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """A message for an agent. Without a session key it goes where its origin leads, else to `main`.
 
     `mode` says what becomes of it while a turn runs; unset: as `messages.queue` has it. `source` is kept with
     the entry. Anything but `trigger="user"` comes from within: it keeps no session fresh and is no command.
-    `tools` are run by whoever asks: a call of one ends the turn and is handed over.
+    `tools` are run by whoever asks: a call of one ends the turn and is handed over. One of `must_call` has to
+    be called; `form` is what the reply has to be.
     """
 
     text: str
@@ -58,6 +72,8 @@ class Ask:
     timeout_seconds: int | None = None
     commands: bool = True
     tools: tuple[ToolSpec, ...] = ()
+    must_call: tuple[str, ...] = ()
+    form: Form | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:
@@ -122,6 +138,8 @@ class Terms:
     timeout_seconds: int | None = None
     deliver: Deliver | None = None
     tools: tuple[ToolSpec, ...] = ()
+    must_call: tuple[str, ...] = ()
+    form: Form | None = None
 
     @property
     def lent(self) -> frozenset[str]:
@@ -150,6 +168,8 @@ class Terms:
                 {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
                 for t in self.tools
             ]
+        kept |= {"mustCall": list(self.must_call)} if self.must_call else {}
+        kept |= {} if self.form is None else {"form": self.form.json()}
         return kept
 
     @classmethod
@@ -169,4 +189,6 @@ class Terms:
             timeout_seconds=kept.get("timeoutSeconds"),
             deliver=None if to is None else Deliver(**to),
             tools=tuple(ToolSpec(**tool) for tool in kept.get("tools") or ()),
+            must_call=tuple(kept.get("mustCall") or ()),
+            form=Form(**form) if (form := kept.get("form")) is not None else None,
         )

@@ -15,7 +15,7 @@ from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan
 from holdfast.agents.loop.telling import Teller
-from holdfast.agents.models.types import ModelAbout, ModelFailure, ModelReply, ModelRequest
+from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest
 from holdfast.context import Built, CarrierMessage, Message, ToolResult
 from holdfast.errors import HoldfastError, TooLarge
 
@@ -42,6 +42,7 @@ class Calling:
         self._teller = teller
         self._cancelled = cancelled
         self._thinned = 0
+        self._enforced = True
         self.number = 0
         self.attempts: list[Attempt] = []
         self.built: Built | None = None
@@ -54,12 +55,21 @@ class Calling:
             try:
                 return await self._ask(nudge)
             except HoldfastError as error:
+                if self._leaves_form(error):
+                    continue
                 if not _overflowed(error) or overflows == MOST_OVERFLOWS - 1:
                     raise
                 log.info("turn %s: %s", self.plan.turn.id, error.message)
                 if not await self._make_room():
                     raise
         raise AssertionError("unreachable")
+
+    def _leaves_form(self, error: HoldfastError) -> bool:
+        """A provider that cannot enforce what is asked for is asked in words alone, once."""
+        rejected = isinstance(error, ModelFailure) and error.reason == "bad_request"
+        wanted = self.plan.terms.form is not None or bool(self.plan.terms.must_call)
+        again, self._enforced = rejected and wanted and self._enforced, self._enforced and not rejected
+        return again
 
     async def _ask(self, nudge: Message | None) -> ModelReply:
         pending = [*thinned(self._journal.messages, self._thinned), *([] if nudge is None else [nudge])]
@@ -92,11 +102,16 @@ class Calling:
         self.built = built = await self._parts.context().build(request)
         if self._parts.debug is not None and self._parts.debug.takes_requests:
             await self._parts.threads(self._parts.debug.request, built)
+        form = terms.form if self._enforced else None
         return ModelRequest(
             messages=built.messages,
             tools=built.tools,
             stable=_stable(built, first=self.number == 0),
             thinking=self.plan.thinking,
+            output_schema=None if form is None else (form.schema or ANY_OBJECT),
+            output_name="answer" if form is None else form.name,
+            output_strict=None if form is None else form.strict,
+            must_call=terms.must_call if self._enforced else (),
         )
 
     def _took(self, reply: ModelReply, about: ModelAbout, attempts: Sequence[Attempt]) -> None:

@@ -25,7 +25,7 @@ from holdfast.log import (
     sessions,
     turns,
 )
-from holdfast.log.reset import reset_command
+from holdfast.log.reset import reset_command, with_trigger
 
 
 class Desk:
@@ -38,16 +38,17 @@ class Desk:
 
     async def answer(self, ask: Ask, to: Address) -> Accepted | Ask:
         """A command's answer, recorded; or the ask as it goes on to the model."""
+        ask = replace(ask, text=with_trigger(ask.text, self._parts.config().session.reset_triggers))
         called = self._commands.called(ask.text)
         skill = await self._skill(ask, to) if called is None else None
         reset = reset_command(ask.text)
         if (called is None and skill is None) or (reset is not None and (reset.message or ask.images)):
             return ask
         key = ask.key or f"command-{uuid7()}"
-        session, known = await self._parts.threads(self._enter_command, ask, to, key)
+        session, told, known = await self._parts.threads(self._enter_command, ask, to, key)
         if known is not None:
             return known
-        context = CommandContext(self._parts, self._control, ask, to, session)
+        context = CommandContext(self._parts, self._control, ask, to, session, told)
         done = await self._done(context, called, skill)
         if isinstance(done, PassOn):
             return replace(ask, text=done.text)
@@ -72,16 +73,19 @@ class Desk:
         except HoldfastError as error:
             return Reply(f"{error.message}. {error.hint}".rstrip(". ") + ".", {"code": error.code})
 
-    def _enter_command(self, ask: Ask, to: Address, key: str) -> tuple[Session, Accepted | None]:
+    def _enter_command(
+        self, ask: Ask, to: Address, key: str
+    ) -> tuple[Session, tuple[str, ...], Accepted | None]:
         """Only `/new` and `/reset` make a session fresh; the others are about it as it stands."""
         config = self._parts.config()
         with self._parts.store.write() as tx:
             turn = turns.by_key(tx, key)
             if turn is not None:
-                return sessions.get(tx, turn.session_id), self._answered(tx, turn.id, created=False)
+                return sessions.get(tx, turn.session_id), (), self._answered(tx, turn.id, created=False)
             if reset_command(ask.text) is not None:
-                return come_in(tx, ask, to, config, self._parts.hooks).session, None
-            return sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel), None
+                came = come_in(tx, ask, to, config, self._parts.hooks)
+                return came.entered.session, came.told, None
+            return sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel), (), None
 
     def _record(self, ask: Ask, to: Address, session: Session, key: str, reply: Reply, name: str) -> Accepted:
         """In the log for people, as entries of the system: no model is shown them."""

@@ -67,7 +67,7 @@ def fail(tx: Tx, journal: Journal, terms: Terms, error: HoldfastError, job: agen
     job.settle(tx, agenda.Fail(job.item.owner, error.message, final=True))
     text = f"Turn {turn.number} failed: {error.message}"
     note(tx, now, text, {"event": "turn.failed", "code": error.code, "hint": error.hint})
-    ended = turns.end(tx, now, TurnStatus.FAILED, error.message, usage=journal.spent.json())
+    ended = turns.end(tx, now, TurnStatus.FAILED, error.message, usage=_used(journal, now))
     if terms.deliver is not None:
         _post(tx, ended, terms, {"text": "", "error": error.message, "hint": error.hint, "code": error.code})
     release_steered(tx, ended)
@@ -80,7 +80,12 @@ def stop(tx: Tx, journal: Journal, job: agenda.Job) -> Turn:
     reason = job.item.error or "cancelled"
     assert job.item.owner is not None
     job.settle(tx, agenda.Fail(job.item.owner, reason))
-    return turns.end(tx, now, TurnStatus.CANCELLED, reason, usage=journal.spent.json())
+    return turns.end(tx, now, TurnStatus.CANCELLED, reason, usage=_used(journal, now))
+
+
+def _used(journal: Journal, now: Turn) -> dict[str, Any]:
+    """All that the turn used, with what was summarised for it."""
+    return turns.added(journal.spent.json(), (now.meta or {}).get(turns.BESIDE))
 
 
 def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_agent: str = "") -> None:
@@ -101,6 +106,7 @@ def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_a
         what = f" while {', '.join(begun)} ran" if begun else ""
         text = f"Turn {turn.number} was interrupted{what} and is not repeated by itself."
         note(tx, turn, f"{text} /resume goes on with it.", {"event": "turn.interrupted"})
+        turn = turns.settle_usage(tx, turn)
         release_steered(tx, turn)
         _tell_failed(tx, turn, hooks, default_agent)
 

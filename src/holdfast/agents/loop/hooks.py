@@ -83,8 +83,14 @@ class TurnHook:
         """Someone stopped all that a session does; how much more that stopped here."""
         return 0
 
-    def reset(self, tx: Tx, left: Session) -> None:
-        """Someone began a new session under the key of this one, by `/new` or `/reset`."""
+    def reset(self, tx: Tx, left: Session) -> str | None:
+        """Someone began a new session under the key of this one; a line to tell of what ended with it."""
+        return None
+
+
+def tell_reset(hooks: Sequence[TurnHook], tx: Tx, left: Session) -> tuple[str, ...]:
+    """Tell each hook that a session was left by hand; what they have to say about it."""
+    return tuple(line for hook in hooks if (line := hook.reset(tx, left)))
 
 
 def listen(hooks: Sequence[TurnHook], text: str, terms: Terms) -> Understood:

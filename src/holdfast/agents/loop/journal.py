@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from holdfast.agents.loop import words
+from holdfast.agents.loop.leaving import LEFT, LeftOut, left_draft
 from holdfast.agents.models.types import ModelReply, Usage
 from holdfast.board.ingest import prepare
 from holdfast.config.board import BoardConfig
@@ -78,6 +79,7 @@ class Journal:
         if turn.attempt or (turn.meta or {}).get("steered"):
             own._take_up(_own_entries(tx, begun))
             own._mend(tx)
+        own._tell_left(tx)
         return own
 
     @property
@@ -109,7 +111,8 @@ class Journal:
     def commit(self, tx: Tx, reply: ModelReply | None, outcome: Outcome, job: agenda.Job) -> Committed | None:
         """The last words and the end of the turn; None if someone spoke meanwhile: then it goes on."""
         drafts = [] if reply is None else [reply_draft(reply)]
-        if self._fresh(turns.get(tx, self.turn.id)):
+        now = turns.get(tx, self.turn.id)
+        if self._fresh(now):
             self._add(tx, drafts, answered=True)
             return None
         handed = [{"id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in self.handed] or None
@@ -117,6 +120,7 @@ class Journal:
             outcome,
             entries=[self._prepared(tx, draft) for draft in drafts],
             reply_id=self.said_id,
+            usage=turns.added(outcome.usage, (now.meta or {}).get(turns.BESIDE)),
             meta={**(outcome.meta or {}), **_NO_NOTES, "handed": handed},
         )
         return turns.commit(tx, self.turn.key, whole, job)
@@ -188,6 +192,13 @@ class Journal:
             agent_id=self.agent_id,
             idempotency_key=f"{self.turn.id}:{self.turn.attempt}:{self.written}",
         )
+
+    def _tell_left(self, tx: Tx) -> None:
+        """Once, in the turn's own words: what was said before it and will not be answered."""
+        left = LeftOut.read((self.turn.meta or {}).get(LEFT))
+        if left.count:
+            self.turn, written = turns.add(tx, self.turn, [self._own(left_draft(left))], {LEFT: None})
+            self._take_up(written)
 
     def _mend(self, tx: Tx) -> None:
         """Pair the calls that were left without a result: begun and not known, or never begun."""

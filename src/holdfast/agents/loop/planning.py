@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast.agents.loop import words
 from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.forming import demanded
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.agents.policy import Policy, policy_of
@@ -19,12 +20,12 @@ from holdfast.agents.tools.board_reach import sees_board
 from holdfast.agents.tools.types import Caller
 from holdfast.board.context import ContextAsk
 from holdfast.board.context_sight import Sight
-from holdfast.config import AgentEntry, AgentSettings, Config
+from holdfast.config import AgentEntry, AgentSettings, Config, MemoryConfig
 from holdfast.config.agents import Thinking
 from holdfast.context import BuildRequest, Message, ModelFacts, Occasion, Text, ToolSpec, Trust, UserMessage
 from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
-from holdfast.log import Session, Turn, entries
+from holdfast.log import Session, Turn, Tx, entries
 from holdfast.memory.scope import Chat
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Plan:
     instructions: tuple[Text, ...]
     volatile: tuple[Text, ...]
     policy: Policy
-    citations: str
+    memory: MemoryConfig
 
     @property
     def prompt(self) -> Message | None:
@@ -87,7 +88,8 @@ class Plan:
             input_id=self.turn.input_id,
             input=self.prompt,
             pending=pending,
-            citations_mode=self.citations,
+            citations_mode=self.memory.citations,
+            daily_logs=self.memory.daily_logs,
         )
 
 
@@ -133,6 +135,8 @@ class Planner:
         settings = config.agent(terms.agent_id)
         own = session.meta or {}
         timeout = terms.timeout_seconds or settings.timeout_seconds
+        instructions, shown = await parts.threads(self._written, config, turn, session, terms)
+        told = (*await _continuity(parts, config, turn, session, terms), *shown)
         return Plan(
             turn=turn,
             session=session,
@@ -144,13 +148,17 @@ class Planner:
             refs=tuple(parts.models.choice(settings, terms.model or own.get("model"))),
             thinking=terms.thinking or own.get("thinking") or settings.thinking_default,
             timeout_seconds=float(timeout),
-            citations=config.memory_for(terms.agent_id).citations,
-            instructions=await parts.threads(self._instructions, config, settings, terms, session),
-            volatile=(
-                *await _continuity(parts, config, turn, session, terms),
-                *(await parts.threads(self._shown, turn, session, terms) if parts.hooks else ()),
-            ),
+            memory=config.memory_for(terms.agent_id),
+            instructions=instructions,
+            volatile=(*demanded(terms), *told),
         )
+
+    def _written(
+        self, config: Config, turn: Turn, session: Session, terms: Terms
+    ) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
+        """What the turn is told before any question of it: the stable part, and what hooks show this time."""
+        stable = self._instructions(config, config.agent(terms.agent_id), terms, session)
+        return stable, self._shown(turn, session, terms) if self._parts.hooks else ()
 
     def _shown(self, turn: Turn, session: Session, terms: Terms) -> tuple[Text, ...]:
         with self._parts.store.read() as tx:
@@ -209,8 +217,9 @@ async def _continuity(
         with parts.store.read() as tx:
             if not sees_board(tx, session.key, owner=terms.owner, chat_type=chat_type):
                 return ""
+            question = _question(tx, turn, terms)
         ask = ContextAsk(
-            q=_question(parts, turn, terms),
+            q=question,
             sight=Sight(session_key=session.key),
             mode=options.context_mode,
             include_pending=options.include_pending,
@@ -227,8 +236,5 @@ async def _continuity(
     return (Text("continuity", block, Trust.OTHER_SESSION, "board/continuity"),) if block else ()
 
 
-def _question(parts: Parts, turn: Turn, terms: Terms) -> str:
-    if turn.input_id is None:
-        return terms.prompt or ""
-    with parts.store.read() as tx:
-        return entries.get(tx, turn.input_id).content
+def _question(tx: Tx, turn: Turn, terms: Terms) -> str:
+    return terms.prompt or "" if turn.input_id is None else entries.get(tx, turn.input_id).content

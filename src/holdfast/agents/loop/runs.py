@@ -16,11 +16,12 @@ from holdfast.agents.loop.addressing import Address, address
 from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.agents.loop.desk import Desk
 from holdfast.agents.loop.events import Hub, RunEvent
+from holdfast.agents.loop.hooks import tell_reset
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.status import RunStatus, status_of
 from holdfast.agents.loop.turn import TurnLoop
 from holdfast.agents.loop.watching import EndWatch
-from holdfast.log import Session, Tx, agenda, turns
+from holdfast.log import Session, Tx, agenda, sessions, turns
 from holdfast.log.agenda import Runner
 
 GRACE_SECONDS: Final = 2.0
@@ -61,6 +62,8 @@ class Runs:
         taken = await self.parts.threads(self._take_in, ask, to)
         if taken.stop is not None:
             await self._stop_item(taken.stop, "another message took its place")
+        if taken.ended:
+            self._watch.look()
         if taken.accepted.created and not taken.accepted.joined:
             self.hub.open(taken.accepted.run_id)
         return taken.accepted
@@ -73,6 +76,12 @@ class Runs:
         """The same within a transaction of the caller's, for rooms that ask for turns themselves."""
         config = self.parts.config()
         return take_in(tx, ask, address(ask, config), config, self.parts.hooks).accepted
+
+    def reset_in(self, tx: Tx, session: Session, *, cause: str = "reset") -> Session:
+        """Leave a session by hand and begin its successor; what belonged to it ends with it."""
+        successor = sessions.reset(tx, session, cause=cause)
+        tell_reset(self.parts.hooks, tx, session)
+        return successor
 
     async def status(self, run_id: str) -> RunStatus:
         return await self.parts.threads(self._status, run_id)

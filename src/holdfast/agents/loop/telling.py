@@ -66,15 +66,20 @@ class Teller:
     def tool(self, event: ToolEvent) -> None:
         data: dict[str, Any] = {"phase": event.kind, "callId": event.call_id, "name": event.name}
         data |= {"text": event.text} if event.text else {}
+        data |= {} if event.approval is None else {"approval": event.approval.json()}
         if event.kind == "end":
             data |= {"isError": event.is_error, "details": dict(event.details)}
             self.step("tool", **data)
-        self._say("tool", data, passing=event.kind == "progress")
+        self._say("tool", data, passing=event.kind == "progress" and event.approval is None)
 
     def step(self, type_: str, **data: Any) -> None:
         if self._debug is not None and self._debug.switches.trajectory is not None:
             kept = {name: value for name, value in data.items() if value is not None}
             self._steps.append({"type": type_, "turnId": self._run_id, **kept})
+
+    @property
+    def has_steps(self) -> bool:
+        return bool(self._steps)
 
     def write_steps(self) -> None:
         """Blocks."""

@@ -15,6 +15,7 @@ from holdfast.agents.loop.after import AfterWork
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.events import Hub
+from holdfast.agents.loop.forming import Shape
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan, Planner
@@ -25,6 +26,7 @@ from holdfast.context import Message, Occasion, Trust, UserMessage, is_silent
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import Turn, Tx, agenda, to_the_end, turns
 from holdfast.log.turns import Committed
+from holdfast.traces import context_of
 
 log = logging.getLogger(__name__)
 tracer = trace.get_tracer("holdfast")
@@ -68,7 +70,8 @@ class TurnLoop:
         """One attempt. However it ends, the item ends with it, or the runner ends both."""
         turn_id = str(job.item.payload["turnId"])
         self._hub.open(turn_id)
-        with tracer.start_as_current_span("holdfast.turn") as span:
+        parent = context_of(job.item.payload.get("traceparent"))
+        with tracer.start_as_current_span("holdfast.turn", parent) as span:
             span.set_attribute("holdfast.turn_id", turn_id)
             attempt = _Attempt(self._parts, self._hub, self._planner, job)
             try:
@@ -115,7 +118,8 @@ class _Attempt:
         finally:
             parts.tools.forget(turn_id)
         self._tell_end(teller, done)
-        await parts.threads(teller.write_steps)
+        if teller.has_steps:
+            await parts.threads(teller.write_steps)
         return done
 
     def _begin(self, turn_id: str) -> Journal:
@@ -139,10 +143,11 @@ class _Attempt:
         self.calling = calling = Calling(self._parts, settled, journal, teller, self._cancelled)
         most = settled.settings.max_tool_rounds
         rounds = Rounds(self._parts, journal, teller, most, lent=settled.terms.lent)
+        shape = Shape(settled.terms)
         nudge: Message | None = None
         while True:
             reply = await calling.ask(nudge)
-            last: ModelReply | None = reply
+            last: ModelReply | None = shape.kept(reply)
             if reply.calls and not rounds.refused:
                 nudge = None
                 assert calling.about is not None
@@ -156,6 +161,9 @@ class _Attempt:
                     continue
                 _require_words(journal)
                 last = None
+            elif (mending := shape.mend(reply)) is not None:
+                nudge = mending
+                continue
             elif settled.terms.occasion is Occasion.FLUSH and is_silent(reply.text):
                 last = None
             heard = hooks.listen(self._parts.hooks, "" if last is None else last.text, self.terms)

@@ -57,6 +57,9 @@ class Room(Protocol):
     def resolve(self, ref: ModelRef) -> Resolved: ...
     def credentials_for(self, resolved: Resolved, agent_id: str) -> list[Credential | None]: ...
     def credential_failed(self, credential: Credential, failed: ModelFailure) -> None: ...
+    async def renewed(
+        self, resolved: Resolved, credential: Credential, *, refused: bool = False
+    ) -> Credential | None: ...
     def model(self, resolved: Resolved, credential: Credential | None, session_key: str | None) -> Model: ...
 
 
@@ -96,10 +99,9 @@ class Answering:
             raise Exhausted(failed) from failed
         request = await self._build(resolved.about)
         for place, credential in enumerate(credentials):
-            model = self._room.model(resolved, credential, self._session_key)
             others = len(credentials) - place - 1
             try:
-                reply = await self._patiently(model, request, credential, others)
+                reply = await self._patiently(resolved, request, credential, others)
             except Exhausted as gone:
                 if not others or gone.failure.reason not in RESTING:
                     raise
@@ -108,17 +110,24 @@ class Answering:
         raise AssertionError("there is always one credential, if only none")
 
     async def _patiently(
-        self, model: Model, request: ModelRequest, credential: Credential | None, others: int
+        self, resolved: Resolved, request: ModelRequest, credential: Credential | None, others: int
     ) -> ModelReply:
         """Ask with one credential until it answers, or nothing is left to wait for."""
         tries = waited = 0
+        credential = await self._renewed(resolved, credential) or credential
+        fresh = False
         while True:
+            model = self._room.model(resolved, credential, self._session_key)
             started = self._pace.clock.now()
             try:
                 reply = await self._once(model, request)
             except ModelFailure as failed:
                 tries += 1
                 self._note(model.about.ref, credential, failed, started, waited)
+                again = await self._renewed(resolved, credential, failed) if not fresh else None
+                if again is not None:
+                    credential, fresh = again, True
+                    continue
                 step = after(failed, tries, others)
                 if step == "raise":
                     raise
@@ -133,6 +142,15 @@ class Answering:
             if credential is not None:
                 self._room.credentials.succeeded(credential)
             return reply
+
+    async def _renewed(
+        self, resolved: Resolved, credential: Credential | None, failed: ModelFailure | None = None
+    ) -> Credential | None:
+        """A login with another token than this one: before its end, or when it was refused."""
+        if credential is None or not credential.refreshable or (failed and failed.reason != "auth"):
+            return None
+        found = await self._room.renewed(resolved, credential, refused=failed is not None)
+        return found if found is not None and found.secret != credential.secret else None
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
         """One call. If it fails after something was shown, the surface hears that this does not count."""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from holdfast.agents.models.types import ModelAbout, ModelFailure, ModelRef, Usage
 from holdfast.config import Secret
-from holdfast.config.models import Api, Cost, ModelEntry, ModelsConfig, Provider
+from holdfast.config.models import Api, Cost, ModelEntry, ModelsConfig, OAuth, Provider
 
 WINDOW: Final = 128_000
 MAX_TOKENS: Final = 8_192
@@ -42,6 +42,7 @@ class Endpoint:
     timeout_seconds: float = CLOUD_SECONDS
     max_concurrent: int | None = None
     models: tuple[ModelEntry, ...] = ()
+    oauth: OAuth | None = None
 
     @property
     def loopback(self) -> bool:
@@ -265,6 +266,7 @@ def _merged(name: str, given: Provider) -> Endpoint:
         timeout_seconds=float(given.timeout_seconds) if "timeout_seconds" in told else silent,
         max_concurrent=given.max_concurrent,
         models=given.models,
+        oauth=given.oauth,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.agents.models.catalogue import Resolved, priced
 from holdfast.agents.models.credentials import Credential
@@ -12,6 +12,7 @@ from holdfast.agents.models.dialects import OAUTH_BETA, load, their_model
 from holdfast.agents.models.failures import failure, translated
 from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.types import (
+    ANY_OBJECT,
     CallDelta,
     ModelAbout,
     ModelEvent,
@@ -143,6 +144,8 @@ class Client:
             settings["max_tokens"] = min(request.max_tokens, self.about.max_tokens)
         if request.thinking is not None:
             settings["thinking"] = False if request.thinking == "off" else request.thinking
+        if request.must_call:
+            settings["tool_choice"] = list(request.must_call)
         if self._resolved.api == "openai-responses":
             settings["openai_store"] = False  # the transcript is ours, and nobody else need keep it
         if self._resolved.api == "anthropic-messages":
@@ -180,10 +183,15 @@ def _parameters(request: ModelRequest, theirs: Their) -> ModelRequestParameters:
 
     tools = [_definition((tool,)) for tool in sorted(request.tools, key=lambda tool: tool.name)]
     schema = request.output_schema
-    if schema is None or not theirs.profile.get("supports_json_schema_output"):
+    loose = schema == ANY_OBJECT
+    able = theirs.profile.get("supports_json_object_output" if loose else "supports_json_schema_output")
+    if schema is None or not able:
         return ModelRequestParameters(function_tools=tools)
-    wanted = OutputObjectDefinition(json_schema=dict(schema), name="answer")
-    return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)
+    wanted = OutputObjectDefinition(
+        json_schema=dict(schema), name=request.output_name, strict=request.output_strict
+    )
+    mode: Literal["prompted", "native"] = "prompted" if loose else "native"
+    return ModelRequestParameters(function_tools=tools, output_mode=mode, output_object=wanted)
 
 
 def _defined(tools: Sequence[ToolSpec]) -> ToolDefinition:

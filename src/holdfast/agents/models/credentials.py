@@ -1,16 +1,14 @@
 """Credentials for providers: where they are found, in which order they are used, and which of them rest.
 
-An agent's own `agents/<id>/agent/auth-profiles.json` comes first, then the main agent's, then the files in
-`credentials/`, then the config's key, then the environment. None is ever shown: each is masked in the logs
-as soon as it is read.
+An agent's own `agents/<id>/agent/auth-profiles.json` comes first, then the main agent's, then logins, then
+the files in `credentials/`, then the config's key, then the environment. None is ever shown: each is masked
+in the logs as soon as it is read.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,10 +17,12 @@ from typing import Any, Final, Literal
 
 from holdfast.agents.models.catalogue import Endpoint
 from holdfast.agents.models.cooldowns import FRESH, Rest, after_failure
+from holdfast.agents.models.files import written
+from holdfast.agents.models.logins import Login, Logins
 from holdfast.agents.models.types import FailureReason
 from holdfast.clock import Clock
 from holdfast.config.models import AuthConfig
-from holdfast.errors import ConfigError, Conflict, InvalidInput, Unavailable
+from holdfast.errors import ConfigError, Conflict, InvalidInput
 from holdfast.home import Home
 from holdfast.logs import hide
 
@@ -54,9 +54,11 @@ class Credential:
     secret: str = field(repr=False)
     mode: Mode = "api_key"
     expires_at: int | None = None
+    refreshable: bool = False
 
     def expired(self, now: int) -> bool:
-        return self.expires_at is not None and self.expires_at <= now
+        """Whether it is of no use any more; one that can be refreshed is."""
+        return not self.refreshable and self.expires_at is not None and self.expires_at <= now
 
     @property
     def is_anthropic_oauth(self) -> bool:
@@ -71,6 +73,7 @@ class Credentials:
         self._home = home
         self._clock = clock
         self._env = env
+        self.logins = Logins(home, clock)
         self._lock = threading.Lock()
         self._files: dict[Path, tuple[tuple[int, int, int], Any]] = {}
 
@@ -112,6 +115,16 @@ class Credentials:
         with self._lock:
             self._keep({name: rest for name, rest in self._load().items() if name != credential.id})
 
+    def renewed(
+        self, credential: Credential, endpoint: Endpoint, *, refused: bool = False
+    ) -> Credential | None:
+        """A login as it can be used now, refreshed if it must be; None if it is none or is gone. Blocks."""
+        if not credential.refreshable or endpoint.oauth is None:
+            return None
+        told = credential.secret if refused else None
+        login = self.logins.renewed(credential.id, endpoint.oauth, endpoint.provider, told)
+        return None if login is None else credential_of(login)
+
     def put(self, agent_id: str, profile_id: str, provider: str, secret: str, mode: Mode = "api_key") -> Path:
         """Keep a credential in an agent's profiles, readable by its owner only."""
         if not (profile_id.strip() and provider.strip() and secret.strip()):
@@ -128,7 +141,7 @@ class Credentials:
             profiles = kept.get("profiles")
             entry = {"type": mode, "provider": provider, told: secret}
             listed = {**(profiles if isinstance(profiles, dict) else {}), profile_id: entry}
-            _write(path, {**kept, "version": 1, "profiles": listed})
+            written(path, {**kept, "version": 1, "profiles": listed})
         hide(secret)
         return path
 
@@ -145,6 +158,8 @@ class Credentials:
         for agent in dict.fromkeys((agent_id, main_id)):
             yield from profiles_in(self._read(self._home.agent_dir(agent) / PROFILES))
         name = endpoint.provider
+        if endpoint.oauth is not None and self.logins.path(name).exists():
+            yield from (credential_of(login) for login in self.logins.listing(name))
         kept = self._read(self._home.credentials / f"{name}.json")
         yield from profiles_in({name: kept} if _is_one(kept) else {name: kept or {}})
         if endpoint.api_key is not None:
@@ -183,7 +198,13 @@ class Credentials:
         return {name: _rest(one) for name, one in kept.items()} if isinstance(kept, dict) else {}
 
     def _keep(self, rests: Mapping[str, Rest]) -> None:
-        _write(self._state(), {name: asdict(rest) for name, rest in rests.items()})
+        written(self._state(), {name: asdict(rest) for name, rest in rests.items()})
+
+
+def credential_of(login: Login) -> Credential:
+    return Credential(
+        login.id, login.provider, login.access, "oauth", login.expires_at, refreshable=login.refreshable
+    )
 
 
 def profiles_in(kept: Any) -> list[Credential]:
@@ -246,15 +267,3 @@ def _rest(kept: Any) -> Rest:
         return replace(FRESH, **kept)
     except TypeError:
         return FRESH
-
-
-def _write(path: Path, body: Mapping[str, Any]) -> None:
-    """The file appears whole or not at all, readable by its owner only."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.touch(mode=0o600)
-        draft.write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error.strerror}", code="home_unusable") from error

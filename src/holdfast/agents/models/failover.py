@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from holdfast.agents.models.answering import Answered, Answering, Build, Exhausted, OnEvent, Pace, Sleep
@@ -14,6 +15,7 @@ from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential, Credentials
 from holdfast.agents.models.dialects import load
 from holdfast.agents.models.discovery import Discovery, Found, Row
+from holdfast.agents.models.logins import EARLY_MS
 from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.recall_model import RecallModel, Search
 from holdfast.agents.models.types import Model, ModelAbout, ModelFailure, ModelRef
@@ -23,6 +25,7 @@ from holdfast.config import AgentSettings, Config
 from holdfast.home import Home
 
 LOCAL: Final = ("ollama", "lmstudio", "llamacpp")
+_FAR: Final = 1 << 62
 
 
 class Models:
@@ -138,7 +141,9 @@ class Models:
             raise ModelFailure(
                 f"there is no credential for {endpoint.provider}",
                 "not_configured",
-                hint=f"Set {names}, or add a profile.",
+                hint=f"Set {names}, or add a profile."
+                if endpoint.oauth is None
+                else f"Run `holdfast login {endpoint.provider}`.",
                 ref=resolved.about.ref,
             )
         return list(self._awake(found) or found[:1]) or [None]
@@ -147,6 +152,17 @@ class Models:
         if resolved.api == "recall":
             return RecallModel(self._search, session_key)
         return Client(resolved, credential, self._pool, env=self._env, echoes=self._echoes)
+
+    async def renewed(
+        self, resolved: Resolved, credential: Credential, *, refused: bool = False
+    ) -> Credential | None:
+        """A login that is about to end, or was refused just now, as it is after a refresh."""
+        if not credential.refreshable:
+            return None
+        if not refused and (credential.expires_at or _FAR) - EARLY_MS > self._clock.now():
+            return None
+        refresh = partial(self.credentials.renewed, credential, resolved.endpoint, refused=refused)
+        return await asyncio.to_thread(refresh)
 
     def credential_failed(self, credential: Credential, failed: ModelFailure) -> None:
         self.credentials.failed(credential, failed.reason, self._config().auth, failed.retry_after_ms)

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast.agents.models.catalogue import RECALL
 from holdfast.agents.models.failover import Models
-from holdfast.agents.models.types import ModelAbout, ModelFailure, ModelRef, ModelRequest
+from holdfast.agents.models.types import (
+    ModelAbout,
+    ModelFailure,
+    ModelRef,
+    ModelReply,
+    ModelRequest,
+    Usage,
+)
 from holdfast.config import Config
 from holdfast.context import Message, SummaryRequest, SystemMessage, Trust, UserMessage, fence, neutralise
 
@@ -84,32 +91,38 @@ class ModelScribe:
         return await _ask(self._models, config, refs, messages, max_chars // _CHARS_PER_TOKEN + _SPARE_TOKENS)
 
 
-class ModelSummariser:
-    """The context room's `Summariser`; `model` of the request comes first, else the agent's own."""
+class Ledger(Protocol):
+    """Whose a session is, and the book in which its costs stand."""
 
-    def __init__(
-        self, models: Models, config: Callable[[], Config], agent_id: Callable[[], str] | None = None
-    ) -> None:
+    async def agent_of(self, session_id: str) -> str | None: ...
+
+    async def spent(self, session_id: str, usage: Usage) -> None: ...
+
+
+class ModelSummariser:
+    """The context room's `Summariser`; `model` of the request comes first, else those of the agent whose
+    history it is. What it costs is put down to that session, whether the summary is used or not."""
+
+    def __init__(self, models: Models, config: Callable[[], Config], ledger: Ledger | None = None) -> None:
         self._models = models
         self._config = config
-        self._agent_id = agent_id
+        self._ledger = ledger
 
     async def summarise(self, request: SummaryRequest) -> str:
-        config = self._config()
-        agent = self._agent_id() if self._agent_id is not None else config.default_agent_id
+        config, ledger, session = self._config(), self._ledger, request.session_id
+        owner = None if ledger is None or session is None else await ledger.agent_of(session)
+        known = owner is not None and any(one.id == owner for one in config.agent_list)
+        agent = owner if owner is not None and known else config.default_agent_id
         first = [ModelRef.parse(request.model)] if request.model is not None else []
         refs = _able([*first, *self._models.choice(config.agent(agent))])
         system = f"{request.instructions}\nAbout {request.target_tokens} tokens."
         text = _to_summarise(request)
         most = min(_MOST_SUMMARY_TOKENS, request.target_tokens * 2 + _SPARE_TOKENS)
-        return await _ask(
-            self._models,
-            config,
-            refs,
-            [SystemMessage(text=system), UserMessage(text=text)],
-            most,
-            agent=agent,
-        )
+        messages: list[Message] = [SystemMessage(text=system), UserMessage(text=text)]
+        reply = await _asked(self._models, config, refs, messages, most, agent=agent)
+        if ledger is not None and session is not None:
+            await ledger.spent(session, reply.usage)
+        return reply.text
 
 
 def _to_summarise(request: SummaryRequest) -> str:
@@ -166,9 +179,20 @@ async def _ask(
     messages: Sequence[Message],
     max_tokens: int,
     schema: Mapping[str, Any] | None = None,
+) -> str:
+    return (await _asked(models, config, refs, messages, max_tokens, schema)).text
+
+
+async def _asked(
+    models: Models,
+    config: Config,
+    refs: Sequence[ModelRef],
+    messages: Sequence[Message],
+    max_tokens: int,
+    schema: Mapping[str, Any] | None = None,
     *,
     agent: str | None = None,
-) -> str:
+) -> ModelReply:
     async def build(about: ModelAbout) -> ModelRequest:
         return ModelRequest(
             messages=messages,
@@ -178,4 +202,4 @@ async def _ask(
         )
 
     answered = await models.answer(refs, build, agent_id=agent or config.default_agent_id)
-    return answered.reply.text
+    return answered.reply

@@ -82,9 +82,16 @@ class Usage:
         return counted if self.cost is None else counted | {"cost": self.cost}
 
 
+ANY_OBJECT: Final[Mapping[str, object]] = {"type": "object"}
+"""The schema of an answer that has to be a JSON object, whichever."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One call. `stable` counts the leading messages that stay the same next time: caches end there."""
+    """One call. `stable` counts the leading messages that stay the same next time: caches end there.
+
+    `output_schema` and `must_call`, the tools of which one has to be called, hold where the server can.
+    """
 
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
@@ -92,6 +99,9 @@ class ModelRequest:
     thinking: Thinking | None = None
     max_tokens: int | None = None
     output_schema: Mapping[str, object] | None = None
+    output_name: str = "answer"
+    output_strict: bool | None = None
+    must_call: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,12 +22,21 @@ _FAR_PAST: Final = 64
 _KILL_SECONDS: Final = 10
 
 
-def run(backend: Backend, job: Job, *, cancelled: Callable[[], bool] = lambda: False) -> Outcome:
-    """Run a job and wait for it. Blocks; call it in a thread. `cancelled` is looked at while it runs."""
+def run(
+    backend: Backend,
+    job: Job,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    heard: Callable[[bytes], None] = lambda _: None,
+) -> Outcome:
+    """Run a job and wait for it. Blocks; call it in a thread.
+
+    `cancelled` is looked at while it runs, `heard` is handed all output as it comes, past what is kept too.
+    """
     start = backend.start(job)
     began = time.monotonic()
     with _begun(start, job.stdin) as process:
-        watch = _Watch(process, job.limits, began, cancelled)
+        watch = _Watch(process, job.limits, began, cancelled, heard)
         try:
             end = watch.until_over()
         finally:
@@ -66,12 +75,18 @@ class _Watch:
     """Reads what a process says and looks after it, in one thread."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], limits: Limits, began: float, cancelled: Callable[[], bool]
+        self,
+        process: subprocess.Popen[bytes],
+        limits: Limits,
+        began: float,
+        cancelled: Callable[[], bool],
+        heard: Callable[[bytes], None],
     ) -> None:
         self._process = process
         self._limits = limits
         self._deadline = began + limits.seconds
         self._cancelled = cancelled
+        self._heard = heard
         self._next_look = began + _LOOK_SECONDS
         self.kept = bytearray()
         self.seen = 0
@@ -105,6 +120,8 @@ class _Watch:
         room = self._limits.output_bytes - len(self.kept)
         if room > 0:
             self.kept += data[:room]
+        if data:
+            self._heard(data)
         return bool(data)
 
     def _past_limit(self) -> End | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from holdfast.agents.sandbox import Outcome
+from holdfast.agents.tools.said import Said
 from holdfast.errors import Busy, NotFound
 from holdfast.ids import uuid7
 
@@ -17,22 +18,33 @@ MOST_OF_SESSION: Final = 8
 MOST_RUNNING: Final = 64
 MOST_KEPT: Final = 256
 _LAST_WAIT: Final = 5.0
+_KEEP_SECONDS: Final = 1.0
 
-Work: TypeAlias = Callable[[Callable[[], bool]], Outcome]
+Work: TypeAlias = Callable[["Command"], Outcome]
+Keep: TypeAlias = Callable[["Command"], None]
 
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """One command. `watched` is asked too whether to end it, for as long as a turn waits for it."""
+    """One command. `watched` is asked too whether to end it: by the turn that waits for it, then by who looks
+    after its session.
+
+    `keep` writes down how far it is, now and then and at its end; it is set when it goes to the background.
+    """
 
     id: str
     session_id: str
     text: str
     secrets: tuple[str, ...] = ()
+    said: Said = field(default_factory=Said)
+    told: int = 0
+    keep: Keep | None = None
+    _kept: tuple[float, int] = (0.0, -1)
     watched: Callable[[], bool] | None = None
     done: Future[Outcome] = field(default_factory=Future)
     began: float = field(default_factory=time.monotonic)
     killed: bool = False
+    outcome: Outcome | None = None
 
     @property
     def running(self) -> bool:
@@ -43,9 +55,29 @@ class Command:
         return time.monotonic() - self.began
 
     def ended(self) -> bool:
-        """Whether it is to be ended; asked from its own thread."""
+        """Whether it is to be ended; asked from its own thread, many times a second."""
+        self._keep_up()
         watched = self.watched
         return self.killed or (watched is not None and watched())
+
+    def _keep_up(self, *, last: bool = False) -> None:
+        at, seen = self._kept
+        now = time.monotonic()
+        if self.keep is not None and (last or (self.said.seen != seen and now - at >= _KEEP_SECONDS)):
+            self._kept = (now, self.said.seen)
+            self.keep(self)
+
+    def end(self, outcome: Outcome | None, error: BaseException | None = None) -> None:
+        """Its work is over, one way or the other; written down before anyone is told."""
+        self.said.close()
+        self.outcome = outcome
+        try:
+            self._keep_up(last=True)
+        finally:
+            if error is not None:
+                self.done.set_exception(error)
+            elif outcome is not None:
+                self.done.set_result(outcome)
 
 
 class Commands:
@@ -67,9 +99,11 @@ class Commands:
         *,
         secrets: tuple[str, ...] = (),
         watched: Callable[[], bool] | None = None,
+        most_output: int = 200_000,
     ) -> Command:
         """Begin a command; `Busy` where too many run."""
-        command = Command(f"cmd-{uuid7()}", session_id, text, secrets, watched)
+        said = Said(most_output, secrets)
+        command = Command(f"cmd-{uuid7()}", session_id, text, secrets, said, watched=watched)
         command.done.set_running_or_notify_cancel()
         thread = threading.Thread(target=self._run, args=(command, work), name=command.id, daemon=True)
         with self._lock:
@@ -89,6 +123,18 @@ class Commands:
             raise NotFound(f"no command {id_[:60]!r}", code="unknown_command", hint=hint)
         return command
 
+    def running_of(self, session_id: str) -> int:
+        return len(self._of(session_id))
+
+    def end_session(self, session_id: str) -> None:
+        """End what runs for a session."""
+        for command in self._of(session_id):
+            command.killed = True
+
+    def _of(self, session_id: str) -> list[Command]:
+        with self._lock:
+            return [c for c in self._known.values() if c.session_id == session_id and c.running]
+
     def close(self) -> None:
         """End all of them; none is begun after."""
         with self._lock:
@@ -101,10 +147,14 @@ class Commands:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self, command: Command, work: Work) -> None:
+        outcome: Outcome | None = None
+        failed: BaseException | None = None
         try:
-            command.done.set_result(work(command.ended))
+            outcome = work(command)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the command
-            command.done.set_exception(error)
+            failed = error
+        try:
+            command.end(outcome, failed)
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())

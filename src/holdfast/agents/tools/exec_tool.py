@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import re
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,36 +13,36 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from holdfast.agents.approvals import Admission, ApprovalStatus, ExecCall, admit, decision, redeem
+from holdfast.agents.approvals import Admission, Approval, ApprovalStatus, ExecCall, admit, decision, redeem
 from holdfast.agents.policy import decide, exec_settings, policy_of
 from holdfast.agents.sandbox import Host, Job, Limits, Outcome, Place, limits_of, place_of, run
 from holdfast.agents.sandbox.backend import Access
+from holdfast.agents.tools import exec_telling as telling
+from holdfast.agents.tools.command_files import CommandFiles
 from holdfast.agents.tools.commands import Command, Commands
+from holdfast.agents.tools.events import AskedApproval
 from holdfast.agents.tools.reach import Spot, reach_of, sandboxes
 from holdfast.agents.tools.settings import sandboxed, situation_of
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.config.tools import Exec
-from holdfast.errors import Conflict, Forbidden
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.home import Home
-from holdfast.log import Store, Threads, ringing
-from holdfast.logs import MASK
+from holdfast.log import Store, Threads, ringing, sessions
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOOK_SECONDS: Final = 0.1
 _LONGEST_POLL: Final = 600
 _MIN_SECRET: Final = 8
-_ENDS: Final = {
-    "timeout": "it ran out of time and was ended",
-    "processes": "it made too many processes and was ended",
-    "memory": "it took too much memory and was ended",
-    "output": "it wrote without end and was ended",
-}
+_LOOK_AFTER_SECONDS: Final = 2.0
+_BY_HAND: Final = ("new", "reset")
 
 
 class ExecInput(BaseModel):
     """Run a shell command in the workspace. One that takes long goes on in the background under an id:
-    follow it with poll, end it with kill. A person may have to approve the command first."""
+    follow it with poll (what is new), read all of its output with log, end it with kill. A person may have
+    to approve the command first."""
 
     model_config = ConfigDict(extra="forbid")
     command: Annotated[str | None, Field(min_length=1, max_length=32_000, description="The command.")] = None
@@ -50,13 +51,14 @@ class ExecInput(BaseModel):
     background: Annotated[bool, Field(description="Do not wait for it.")] = False
     elevated: Annotated[bool, Field(description="Outside the sandbox, for senders who may.")] = False
     poll: Annotated[str | None, Field(max_length=64, description="Id of a command to follow.")] = None
+    log: Annotated[str | None, Field(max_length=64, description="Id of a command to read whole.")] = None
     kill: Annotated[str | None, Field(max_length=64, description="Id of a command to end.")] = None
     waitSeconds: Annotated[int, Field(ge=0, le=_LONGEST_POLL, description="With poll: wait so long.")] = 0  # noqa: N815
 
     @model_validator(mode="after")
-    def _one_of_three(self) -> ExecInput:
-        if sum(value is not None for value in (self.command, self.poll, self.kill)) != 1:
-            raise ValueError("give exactly one of command, poll and kill")
+    def _one_of_these(self) -> ExecInput:
+        if sum(value is not None for value in (self.command, self.poll, self.log, self.kill)) != 1:
+            raise ValueError("give exactly one of command, poll, log and kill")
         return self
 
 
@@ -97,6 +99,7 @@ class ExecTool:
         commands: Commands,
         skill_env: Callable[[str], dict[str, str]] = lambda _: {},
     ) -> None:
+        self._files = CommandFiles(home, store.clock)
         self._store = store
         self._threads = threads
         self._home = home
@@ -107,18 +110,28 @@ class ExecTool:
         return Tool(name="exec", input=ExecInput, run=self.run, effect=Effect.WORLD)
 
     async def run(self, caller: Caller, given: ExecInput, _: str) -> ToolOutput:
-        if given.kill is not None:
-            command = self._commands.get(caller.session.id, given.kill)
-            command.killed = True
-            return await self._followed(caller, command, 5.0)
-        if given.poll is not None:
-            command = self._commands.get(caller.session.id, given.poll)
-            return await self._followed(caller, command, given.waitSeconds)
+        asked = given.kill or given.poll or given.log
+        if asked is not None:
+            return await self._asked_about(caller, given, asked)
         plan = await self._threads(self._plan, caller, given)
         shell = await self._admitted(caller, plan)
         command = self._begin(caller, plan, shell)
         wait = 0.0 if given.background else plan.settings.background_ms / 1000
         return await self._first(caller, command, wait)
+
+    async def _asked_about(self, caller: Caller, given: ExecInput, id_: str) -> ToolOutput:
+        """One that this process no longer knows is told of as it was last written down."""
+        try:
+            command = self._commands.get(caller.session.id, id_)
+        except NotFound:
+            kept = await self._threads(self._files.find, caller.agent_id, caller.session.id, id_)
+            if kept is None:
+                raise
+            return ToolOutput(text=telling.from_record(kept), details={"commandId": id_, "running": False})
+        if given.log is not None:
+            command.told = 0
+        command.killed = command.killed or given.kill is not None
+        return await self._followed(caller, command, 5.0 if given.kill is not None else given.waitSeconds)
 
     def _plan(self, caller: Caller, given: ExecInput) -> _Plan:
         settings = exec_settings(caller.config, caller.agent_id)
@@ -180,7 +193,7 @@ class ExecTool:
         admission = await self._threads(judged)
         found = admission.decision
         if admission.approval is not None:
-            await self._approved(caller, plan, admission.approval.id, found.reason)
+            await self._approved(caller, plan, admission.approval)
             return plan.call.command
         if found.verdict != "run":
             raise Forbidden(
@@ -190,11 +203,13 @@ class ExecTool:
             )
         return plan.call.command if found.pipeline is None else found.pipeline.text()
 
-    async def _approved(self, caller: Caller, plan: _Plan, id_: str, reason: str) -> None:
-        caller.progress(f"waiting for approval {id_}: {reason}")
+    async def _approved(self, caller: Caller, plan: _Plan, asked: Approval) -> None:
+        id_ = asked.id
+        caller.progress(f"waiting for approval {id_}: {asked.reason}", _told(asked))
         approval = await _unless_cancelled(caller, decision(self._store, self._threads, id_))
         assert approval is not None
         if approval.status is not ApprovalStatus.APPROVED:
+            caller.progress(f"not approved: {approval.status}", _told(approval))
             how = "nobody answered in time" if approval.status is ApprovalStatus.EXPIRED else "it was denied"
             raise Forbidden(
                 f"the command was not approved: {how} ({id_})",
@@ -202,18 +217,23 @@ class ExecTool:
                 hint="Do not try the same again; say what you wanted it for.",
             )
         await self._threads(self._store.run, lambda tx: redeem(tx, plan.call, id_))
-        caller.progress(f"approved by {approval.decided_by}")
+        caller.progress(f"approved by {approval.decided_by}", _told(approval))
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
         access = caller.settings.sandbox.workspace_access if plan.place.sandboxed else "rw"
         job = plan.job(shell, access)
 
-        def work(ended: Callable[[], bool]) -> Outcome:
-            return run(plan.place.backend, job, cancelled=ended)
+        def work(command: Command) -> Outcome:
+            return run(plan.place.backend, job, cancelled=command.ended, heard=command.said.take)
 
         secrets = tuple(value for value in plan.env.values() if len(value) >= _MIN_SECRET)
         return self._commands.start(
-            caller.session.id, plan.call.command, work, secrets=secrets, watched=caller.cancelled
+            caller.session.id,
+            plan.call.command,
+            work,
+            secrets=secrets,
+            watched=caller.cancelled,
+            most_output=plan.limits.output_bytes,
         )
 
     async def _first(self, caller: Caller, command: Command, wait: float) -> ToolOutput:
@@ -224,17 +244,45 @@ class ExecTool:
             command.killed = True
             raise
         finally:
-            command.watched = None
+            command.watched = self._left(command)
+            command.keep = self._keeper(caller.agent_id) if command.running else None
+
+    def _left(self, command: Command) -> Callable[[], bool]:
+        """Whether somebody, in whatever process, left the command's session by hand; asked now and then."""
+        looked = time.monotonic()
+
+        def left() -> bool:
+            nonlocal looked
+            if time.monotonic() - looked < _LOOK_AFTER_SECONDS:
+                return False
+            looked = time.monotonic()
+            try:
+                with self._store.read() as tx:
+                    command.killed |= sessions.get(tx, command.session_id).archive_cause in _BY_HAND
+            except HoldfastError:
+                return False
+            return command.killed
+
+        return left
+
+    def _keeper(self, agent_id: str) -> Callable[[Command], None]:
+        def keep(command: Command) -> None:
+            try:
+                self._files.write(agent_id, command.session_id, telling.record_of(command))
+            except OSError as error:  # the command goes on; what it writes is only not kept for later
+                log.warning("the output of %s cannot be kept: %s", command.id, error.strerror)
+
+        return keep
 
     async def _followed(self, caller: Caller, command: Command, wait: float) -> ToolOutput:
         if command.running and wait > 0:
             await _unless_cancelled(caller, _end_of(command), seconds=wait)
         if command.running:
             details = {"commandId": command.id, "running": True}
-            return ToolOutput(text=_still(command), details=details)
+            return ToolOutput(text=telling.so_far(command), details=details)
         outcome = command.done.result()
         return ToolOutput(
-            text=_told(command, outcome),
+            text=telling.at_the_end(command, outcome),
             is_error=not outcome.ok,
             details={
                 "commandId": command.id,
@@ -246,32 +294,19 @@ class ExecTool:
         )
 
 
-def _within(limits: Limits, seconds: int | None) -> Limits:
-    return limits if seconds is None else replace(limits, seconds=min(limits.seconds, float(seconds)))
-
-
-def _still(command: Command) -> str:
-    return (
-        f"The command still runs after {command.seconds:.1f} s, in the background, as {command.id}. Its "
-        f'output comes at its end: exec {{"poll": "{command.id}", "waitSeconds": 60}} waits for it, '
-        f'exec {{"kill": "{command.id}"}} ends it.'
+def _told(approval: Approval) -> AskedApproval:
+    return AskedApproval(
+        id=approval.id,
+        tool=approval.tool,
+        command=approval.command,
+        reason=approval.reason,
+        status=approval.status.value,
+        expires_at=approval.expires_at,
     )
 
 
-def _told(command: Command, outcome: Outcome) -> str:
-    text = _ESCAPES.sub("", outcome.output.decode("utf-8", "replace"))
-    for secret in sorted(command.secrets, key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    if outcome.dropped:
-        text += f"\n[{outcome.dropped} more bytes of output were not kept]"
-    if outcome.ok:
-        return text or "[it succeeded and wrote nothing]"
-    if command.killed:
-        how = "it was ended as asked"
-    else:
-        how = _ENDS.get(outcome.end, f"it ended with exit code {outcome.code}")
-    gap = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{gap}[{how}, after {outcome.seconds:.1f} s]"
+def _within(limits: Limits, seconds: int | None) -> Limits:
+    return limits if seconds is None else replace(limits, seconds=min(limits.seconds, float(seconds)))
 
 
 async def _end_of(command: Command) -> None:

@@ -17,7 +17,7 @@ from holdfast.agents.policy import Policy, Situation, allowed, decide, policy_of
 from holdfast.agents.tools import loops
 from holdfast.agents.tools.arguments import checked
 from holdfast.agents.tools.caps import Cut, cap_of, shortened
-from holdfast.agents.tools.events import OnEvent, ToolEvent, nobody_listens
+from holdfast.agents.tools.events import AskedApproval, OnEvent, ToolEvent, nobody_listens
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.settings import situation_of, tools_of
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
@@ -120,9 +120,12 @@ class Toolbox:
         tell = _Teller(call, on_event, self._redact)
         tell("start", _text(call))
 
-        def progress(text: str) -> None:
-            caller.progress(text)
-            tell("progress", text)
+        def progress(text: str, approval: AskedApproval | None = None, /) -> None:
+            if approval is None:
+                caller.progress(text)
+            else:
+                caller.progress(text, approval)
+            tell("progress", text, approval)
 
         output = await self._watched(replace(caller, progress=progress), call)
         text = await self._bounded(caller, call, output)
@@ -276,9 +279,14 @@ class _Teller:
     on_event: OnEvent
     redact: Redact
 
-    def __call__(self, kind: Any, text: str) -> None:
-        event = ToolEvent(kind=kind, call_id=self.call.id, name=self.call.name, text=self._shown(text))
-        self.on_event(event)
+    def __call__(self, kind: Any, text: str, approval: AskedApproval | None = None) -> None:
+        asked = None
+        if approval is not None:
+            asked = replace(approval, command=_masked(approval.command, self.redact))
+        shown = self._shown(text)
+        self.on_event(
+            ToolEvent(kind=kind, call_id=self.call.id, name=self.call.name, text=shown, approval=asked)
+        )
 
     def end(self, output: ToolOutput, text: str) -> None:
         self.on_event(

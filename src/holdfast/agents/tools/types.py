@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from holdfast.agents.tools.events import Progress, nobody_follows
 from holdfast.config import AgentSettings, Config
 from holdfast.context import Image, ToolSpec, Trust
 from holdfast.log import Session
@@ -50,7 +51,7 @@ class Caller:
     channel: str | None = None
     subagent: bool = False
     depth: int = 0
-    progress: Callable[[str], None] = field(default=lambda _: None, repr=False)
+    progress: Progress = field(default=nobody_follows, repr=False)
     cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-_WAITING: Final = re.compile(r"waiting for approval (appr-[\w-]+)")
 _MAIN: Final = ("command", "path", "query", "q", "url", "sessionKey", "name", "id", "text", "title")
 _MOST_LABEL: Final = 400
 
@@ -51,8 +49,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
+    """A call waits for a person; `asked` is the approval as the run tells of it."""
+
     call_id: str
-    approval_id: str
+    asked: Mapping[str, Any]
+
+    @property
+    def approval_id(self) -> str:
+        return str(self.asked.get("id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,9 @@ class Reading:
                 self._labels[call] = label_of(text)
                 yield Tool("start", call, name, self._labels[call])
             case "progress":
-                waiting = _WAITING.search(text)
-                if waiting is not None:
-                    yield NeedsApproval(call, waiting[1])
+                asked = data.get("approval")
+                if isinstance(asked, Mapping) and asked.get("status") == "pending":
+                    yield NeedsApproval(call, asked)
                 else:
                     yield Tool("progress", call, name, self._labels.get(call, ""), first_line(text))
             case "end":

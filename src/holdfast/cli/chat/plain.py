@@ -80,11 +80,12 @@ class Plain:
                 aside(tool_line(tool))
             case Heard(text):
                 aside(f"↳ {text}")
-            case NeedsApproval(approval_id=id_):
-                self._approve(talk, id_, interrupts)
+            case NeedsApproval() as needed:
+                self._approve(talk, needed, interrupts)
 
-    def _approve(self, talk: Talk, id_: str, interrupts: Interrupts) -> None:
+    def _approve(self, talk: Talk, needed: NeedsApproval, interrupts: Interrupts) -> None:
         """Ask who is there until it is decided; where nobody is, say how to decide from elsewhere."""
+        id_ = needed.approval_id
         approval = talk.approval(id_)
         if approval["status"] == "pending":
             for line in approval_lines(approval):

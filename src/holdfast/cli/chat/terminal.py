@@ -158,8 +158,8 @@ class Following:
                 stage.print(f"… {reason}; it begins again")
             case Heard(text):
                 stage.print(f"↳ the agent reads: {text}")
-            case NeedsApproval(call_id=call, approval_id=id_):
-                self._ask(call, id_, stage)
+            case NeedsApproval(call_id=call) as needed:
+                self._ask(call, needed.approval_id, stage)
             case Tool() as tool:
                 self._tool(tool, stage)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.context.fence import fence
@@ -139,7 +139,8 @@ class Writer:
         if verdict != "go":
             return "", verdict
         self._guard.called(session_id)
-        text, fault = await self._called(summariser, self._request(source, keeps, level, target))
+        request = replace(self._request(source, keeps, level, target), session_id=session_id)
+        text, fault = await self._called(summariser, request)
         fault = fault or fault_of(text, source.tokens)
         if fault is None:
             self._guard.succeeded()

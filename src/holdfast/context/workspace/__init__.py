@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 MOST_EXTRA: Final = 20
+DAILY_DAYS: Final = 2
 DAILY_CHARS: Final = 2_800
 
 
@@ -65,10 +66,12 @@ class Workspace:
     def identity(self) -> AgentIdentity:
         return identity_of(self.reader.read(self.path, "IDENTITY.md").text)
 
-    def daily(self, now: Millis, zone: str, *, most: int = DAILY_CHARS) -> Mapping[str, str]:
-        """Yesterday's and today's notes, each cut to `most` characters; those that are there."""
-        found = {name: self.reader.read(self.path, name) for name in startup_paths(now, zone)}
-        return {name: cut(f.text, most, name) for name, f in found.items() if f.text.strip()}
+    def daily(
+        self, now: Millis, zone: str, *, days: int = DAILY_DAYS, most: int = DAILY_CHARS
+    ) -> Mapping[str, str]:
+        """The notes of the last days, each cut to `most` characters; those that are there."""
+        found = {name: self.reader.read(self.path, name) for name in startup_paths(now, zone, days)}
+        return {name: cut(f.text, most, name) for name, f in found.items() if f.text.strip()} if most else {}
 
     def _extra(self, patterns: Iterable[str]) -> tuple[list[FileText], list[Fitted]]:
         """Files of the `bootstrap-extra-files` hook: only recognised base names, only from within."""

@@ -24,7 +24,7 @@ def daily_path(now: Millis, zone: str) -> str:
     return f"memory/{local_time(now, zone):%Y-%m-%d}.md"
 
 
-def startup_paths(now: Millis, zone: str) -> tuple[str, str]:
-    """Yesterday's file and today's, in the order in which they are read."""
+def startup_paths(now: Millis, zone: str, days: int = 2) -> list[str]:
+    """The files of the last days, today's last: the order in which they are read."""
     today = local_time(now, zone)
-    return f"memory/{today - timedelta(days=1):%Y-%m-%d}.md", f"memory/{today:%Y-%m-%d}.md"
+    return [f"memory/{today - timedelta(days=ago):%Y-%m-%d}.md" for ago in reversed(range(days))]

@@ -86,7 +86,8 @@ async def chat(
     asked = await _ask(here, caller, body, session_key, own_key(idempotency_key or x_idempotency_key))
     headers = {"X-Run-Id": asked.accepted.run_id}
     if body.stream:
-        text = _stream(here, asked, Chunks(asked.head, with_usage=body.with_usage))
+        chunks = Chunks(asked.head, with_usage=body.with_usage, whole=body.form is not None)
+        text = _stream(here, asked, chunks)
         headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(text, media_type="text/event-stream", headers=headers)
     status = await _ended(here, asked, request)
@@ -109,6 +110,8 @@ async def _ask(
         agent_id=agent,
         images=said.images,
         tools=body.specs,
+        must_call=body.must_call,
+        form=body.form,
         thinking=body.thinking,
         key=key,
         sender=sender_of(caller),

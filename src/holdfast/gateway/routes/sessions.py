@@ -100,7 +100,7 @@ async def reset(here: Here, caller: Caller, key: str) -> Response:
 
     def write() -> Session:
         with here.hold.store.write() as tx:
-            return sessions.reset(tx, _session(tx, caller, key), cause="reset")
+            return here.hold.runs.reset_in(tx, _session(tx, caller, key))
 
     return json_response(session_json(await here.hold.threads(write)))
 

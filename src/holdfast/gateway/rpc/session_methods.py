@@ -93,7 +93,7 @@ async def reset(peer: Peer, sent: SessionIn) -> dict[str, Any]:
 
     def write() -> Session:
         with peer.here.hold.store.write() as tx:
-            return sessions.reset(tx, _session(tx, peer.caller, sent.session_key), cause="reset")
+            return peer.here.hold.runs.reset_in(tx, _session(tx, peer.caller, sent.session_key))
 
     return session_json(await peer.here.hold.threads(write))
 
