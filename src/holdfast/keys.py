@@ -37,7 +37,7 @@ MAX_KEY_LENGTH = 512
 _THREAD = ":thread:"
 _CONVERSATION_THREAD = "|thread:"
 _RESERVED = ("agent:", "clawboard:", "channel:")
-_NOT_CHANNELS = frozenset({"main", "subagent", "cron", "hook", "dm", "direct", "group", "channel"})
+NOT_CHANNELS = frozenset({"main", "subagent", "cron", "hook", "dm", "direct", "group", "channel"})
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BOARD = re.compile(r"(?:agent:[^:]+:)?(?P<board>clawboard:.*?)(?:[|:]thread:.*)?")
 _BOARD_FORMS = "Use clawboard:topic:<topicId> or clawboard:task:<topicId>:<taskId>."
@@ -342,7 +342,7 @@ def _split_agent(text: str) -> _Parts:
             return SubagentKey, (owner, ":".join(rest[1:]), thread)
         case ["dm" | "direct" as word, _, *_]:
             return DirectKey, (owner, None, ":".join(rest[1:]), None, word, thread)
-        case [channel, *_] if channel in _NOT_CHANNELS:
+        case [channel, *_] if channel in NOT_CHANNELS:
             return AgentKey, (owner, ":".join(rest), thread)
         case [channel, "dm" | "direct" as word, _, *_]:
             return DirectKey, (owner, channel, ":".join(rest[2:]), None, word, thread)

@@ -17,6 +17,7 @@ from holdfast.board.digests import KIND as DIGEST
 from holdfast.board.digests import Digester
 from holdfast.board.ingest import prepare
 from holdfast.board.pending import KIND as CLASSIFY
+from holdfast.clock import DAY_MS, Millis
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig
 from holdfast.context.lossless import KIND as COMPACT
@@ -25,6 +26,7 @@ from holdfast.context.retention import prune as prune_contexts
 from holdfast.errors import HoldfastError
 from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
+from holdfast.log.unused import archive_unused
 from holdfast.memory.cycles import MemoryCycles
 from holdfast.runtime import Holdfast
 from holdfast.runtime.rooms import index_recall
@@ -46,6 +48,7 @@ class Services:
             hold.threads,
             max_concurrent=options.agenda.max_concurrent,
             lease_ms=options.agenda.lease_seconds * 1000,
+            caps=lambda: hold.settings.agenda.per_kind,
         )
         self.feed = Feed(
             hold.store,
@@ -54,6 +57,7 @@ class Services:
             replay_limit=options.gateway.stream.replay_limit,
         )
         self.stopping = asyncio.Event()
+        self._routing_swept = Millis(0)
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
         self.cycles = MemoryCycles(
@@ -70,6 +74,7 @@ class Services:
         hold.runs.register(self.runner)
         hold.agency.subagents.register(self.runner, hold.runs, hold.agency.returned)
         hold.agency.continuation.register(self.runner)
+        hold.agency.channels.register(self.runner)
         hold.agency.heartbeats.register(self.runner)
         hold.agency.standing.register(self.runner, hold.runs)
         self.runner.register(
@@ -177,10 +182,14 @@ class Services:
     def _sweep_rooms(self, tx: Tx) -> None:
         """What the rooms above the log keep for a while only."""
         settings = self.hold.settings
-        routing.sweep(tx, settings.board.routing_memory)
+        if tx.now >= self._routing_swept + settings.board.routing_memory.gc_hours * 3_600_000:
+            routing.sweep(tx, settings.board.routing_memory)
+            self._routing_swept = tx.now
         approvals.requests.expire(tx)
         if settings.retention.outbox_days is not None:
-            spawned.prune(tx, tx.now - settings.retention.outbox_days * 86_400_000)
+            over = tx.now - settings.retention.outbox_days * DAY_MS
+            spawned.prune(tx, over)
+            self.hold.agency.channels.prune(tx, over)
         if settings.teams.audit_days is not None:
             approvals.requests.prune(tx, settings.teams.audit_days)
             approvals.audit.prune(tx, settings.teams.audit_days)
@@ -203,6 +212,10 @@ class Services:
         days = self.hold.settings.retention.manifest_days
         if days is not None:
             await self.hold.threads(prune_contexts, self.hold.store, days)
+        kept = self.hold.settings.session.retention
+        await self.hold.threads(
+            archive_unused, self.hold.store, days=kept.archive_after_days, most=kept.max_sessions
+        )
         await self.hold.agency.continuation.upkeep()
         await self.hold.threads(self.hold.store.run, self._sweep_rooms)
         await self.hold.threads(self._schedule_retention, after=job)
@@ -220,4 +233,4 @@ class Services:
 def _retention(config: Config) -> Retention:
     kept: dict[str, Any] = {name: getattr(config.retention, name) for name in DAY_KEEPERS}
     rows = {name: getattr(config.retention, name) or None for name in ("agenda_rows", "changes_rows")}
-    return Retention(**kept, **rows)
+    return Retention(**kept, **rows, batch=config.retention.batch_rows)

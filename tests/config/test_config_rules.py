@@ -140,12 +140,6 @@ def test_the_qmd_profile_brings_its_weights_unless_some_are_given() -> None:
     assert given.memory.search.normalised == (0.75, 0.25)
 
 
-def test_a_cap_for_one_kind_leaves_the_others() -> None:
-    caps = parse_config("{agenda: {perKind: {delegate: 2}}}").agenda.per_kind
-    assert (caps["delegate"], caps["subagent"]) == (2, 8)
-    assert "delegate" not in Config().agenda.per_kind
-
-
 def test_an_idle_reset_without_a_length_is_an_hour() -> None:
     assert parse_config("{session: {reset: {mode: 'idle'}}}").session.reset.idle_minutes == 60
 
@@ -163,3 +157,9 @@ def test_a_config_cannot_be_changed_in_place() -> None:
 
 def test_python_names_are_accepted_as_well() -> None:
     assert parse_config("{session: {reset: {at_hour: 5}}}").session.reset.at_hour == 5
+
+
+def test_a_channel_has_no_name_that_a_session_key_reads_otherwise() -> None:
+    assert faults("{channels: {cron: {}, slack: {}}}") == {
+        "channels.cron": "a channel cannot be called 'cron': expected another name"
+    }

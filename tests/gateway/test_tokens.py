@@ -6,13 +6,14 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Running, assert_problem, make_token, streaming, wait_for
+from serving import Running, assert_problem, make_token, running, streaming, wait_for
 
 from builders import accept, append, session
 from holdfast.clock import ManualClock
 from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope, TokenBook
 from holdfast.log import Store
+from holdfast.runtime import Holdfast
 
 FORMS = [
     lambda t: {"Authorization": f"Bearer {t}"},
@@ -369,3 +370,39 @@ async def test_a_websocket_from_another_origin_may_not_use_the_cookie(gateway: R
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+class TestOtherOrigins:
+    PAGE = "https://page.example"
+
+    def asks_first(self, gateway: Running, origin: str) -> httpx.Response:
+        headers = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization, x-idempotency-key",
+        }
+        with gateway.client() as browser:
+            return browser.options("/api/log", headers=headers)
+
+    def test_only_pages_that_the_config_names_may_call_and_it_is_read_live(self, gateway: Running) -> None:
+        assert self.asks_first(gateway, self.PAGE).status_code == 401
+        gateway.hold.config.patch({"gateway": {"corsOrigins": [self.PAGE]}})
+        allowed = self.asks_first(gateway, self.PAGE)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == self.PAGE
+        assert "access-control-allow-credentials" not in allowed.headers
+        assert self.asks_first(gateway, "https://evil.example").status_code == 400
+        with gateway.client(gateway.admin) as browser:
+            told = browser.get("/api/log", headers={"Origin": self.PAGE})
+            assert told.headers["access-control-allow-origin"] == self.PAGE
+            other = browser.get("/api/log", headers={"Origin": "https://evil.example"})
+            assert "access-control-allow-origin" not in other.headers
+
+    def test_a_forwarding_header_is_believed_only_of_a_proxy_that_is_named(self, hold: Holdfast) -> None:
+        for trusted in (False, True):
+            hold.config.patch({"gateway": {"auth": {"trustedProxies": ["127.0.0.1"] if trusted else []}}})
+            with running(hold) as served, served.client() as browser:
+                answer = browser.post(
+                    "/api/login", json={"token": served.admin}, headers={"X-Forwarded-Proto": "https"}
+                )
+                assert ("Secure" in answer.headers["set-cookie"]) is trusted

@@ -20,7 +20,6 @@ from holdfast.config.values import (
     Names,
     Num,
     Positive,
-    Ratio,
     Seconds,
 )
 
@@ -35,7 +34,6 @@ class BoardSearch(Section):
     limit_tasks: Int = key(24, "Tasks returned.", ge=1, le=800)
     limit_logs: Int = key(360, "Log entries returned.", ge=10, le=5000)
     single_token_window_max_logs: Positive = key(360, "Entries looked at for a one-word query.")
-    rerank_chunks_per_doc: Positive = key(6, "Chunks of one text that are ranked again.", le=64)
     embed_query_cache_size: Count = key(256, "Embedded queries kept.")
 
 
@@ -65,13 +63,10 @@ class Classifier(Section):
     model: str | None = key(None, "Model that helps; unset: rules alone.")
     interval_seconds: Seconds = key(10, "Time between cycles.", ge=1)
     sessions_per_cycle: Positive = key(8, "Sessions looked at in one cycle.", le=1000)
-    cycle_budget_seconds: Seconds = key(30, "Time for one cycle.", ge=1)
     session_budget_seconds: Seconds = key(75, "Time for one session.", ge=1)
     max_attempts: Int = key(3, "Tries for one entry before it is marked failed.", ge=1, le=20)
     lookback: Positive = key(80, "Earlier entries looked at.", le=1000)
     window: Positive = key(24, "Entries of one bundle.", le=1000)
-    topic_threshold: Ratio = key(0.78, "Score from which an existing topic is taken.")
-    task_threshold: Ratio = key(0.80, "Score from which an existing task is taken.")
     summary_max_chars: Positive = key(56, "Characters of an entry's summary.")
 
 

@@ -199,7 +199,7 @@ class DailyLogs(Section):
     """Daily notes that a new session starts with."""
 
     days: Int = key(2, "Today and so many before, counted together.", ge=0, le=31)
-    max_chars: Count = key(2800, "Characters of all of them together.")
+    max_chars: Count = key(2800, "Characters of each; 0: none are given.")
 
 
 class MemorySearch(Weights):

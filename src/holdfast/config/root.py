@@ -31,6 +31,7 @@ from holdfast.config.section import Section, key, overlay, part, table
 from holdfast.config.session import Binding, SessionConfig
 from holdfast.config.tools import RootTools
 from holdfast.errors import NotFound
+from holdfast.keys import NOT_CHANNELS
 
 DEFAULT_AGENT = "main"
 SHORTCUTS = ("compaction", "contextPruning", "heartbeat", "continuation", "subagents")
@@ -75,6 +76,7 @@ class Config(Section):
             *_overlay_faults(self),
             *_binding_faults(self),
             *_team_faults(self),
+            *_channel_faults(self),
         ]
         if faults:
             raise ValidationError.from_exception_data("Config", [_detail(*f) for f in faults])
@@ -180,6 +182,12 @@ def _team_faults(config: Config) -> Iterator[Fault]:
             if agent_id not in known:
                 at = ("teams", "list", name, "agents", index)
                 yield at, f"no agent is called {agent_id[:64]!r}"
+
+
+def _channel_faults(config: Config) -> Iterator[Fault]:
+    """A channel's name stands in session keys, where these words mean something else."""
+    for name in sorted(NOT_CHANNELS & config.channels.keys()):
+        yield ("channels", name), f"a channel cannot be called {name!r}: expected another name"
 
 
 def public_dump(config: Config) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from holdfast.config.secret import Secret, SecretUrl
 from holdfast.config.section import Section, key, part, table
@@ -18,13 +18,10 @@ from holdfast.config.values import (
     Int,
     Ms,
     Names,
-    Num,
     Positive,
     Seconds,
     Zone,
 )
-
-PER_KIND = {"subagent": 8, "background": 3, "cron": 1}
 
 
 class GatewayAuth(Section):
@@ -41,7 +38,6 @@ class GatewayLimits(Section):
     entry_bytes: Bytes = key(1024**2, "One log entry; larger is refused with 413.", ge=1024)
     body_bytes: Bytes = key(16 * 1024**2, "One request body.", ge=1024)
     ingest_batch: Positive = key(1000, "Entries in one batch.", le=100_000)
-    list_limit: Positive = key(1000, "Items of one page of a list.", le=10_000)
     max_connections: Positive = key(1000, "Connections at once.", le=100_000)
 
     @model_validator(mode="after")
@@ -56,7 +52,6 @@ class StreamOptions(Section):
 
     ping_seconds: Seconds = key(25, "Time between pings.", ge=1, le=3600)
     replay_limit: Positive = key(5000, "Events replayed after a break; more is a reset.", le=1_000_000)
-    queue_size: Positive = key(500, "Events that wait for a slow reader.", le=100_000)
 
 
 class GatewayConfig(Section):
@@ -82,28 +77,14 @@ class StoreConfig(Section):
     busy_timeout_ms: Ms = key(5000, "How long SQLite waits for a writer.")
 
 
-class Retry(Section):
-    """Trying again after a failure."""
-
-    attempts: Int = key(8, "Tries in all.", ge=1, le=100)
-    base_ms: Ms = key(5000, "First wait.", ge=1)
-    factor: Num = key(2.0, "Growth of the wait.", ge=1, le=100)
-    ceiling_ms: Ms = key(300000, "Longest wait.", ge=1)
-
-
 class AgendaConfig(Section):
     """What is due, and how much of it runs at once."""
 
     max_concurrent: Positive = key(8, "Items that run at once.", le=1000)
-    per_kind: dict[str, Positive] = table(PER_KIND, "Cap by kind; kinds left out keep their cap.")
+    per_kind: dict[str, Positive] = table(
+        {}, "Caps by kind, as `holdfast agenda list` names them; kinds left out keep theirs."
+    )
     lease_seconds: Seconds = key(60, "How long a worker holds an item without a sign of life.", ge=1)
-    max_queued_per_lane: Positive = key(20, "Items that may wait in one session's lane.", le=100_000)
-    retry: Retry = part("Trying again.")
-
-    @field_validator("per_kind", mode="before")
-    @classmethod
-    def _keep_other_kinds(cls, value: Any) -> Any:
-        return {**PER_KIND, **value} if isinstance(value, dict) else value
 
 
 class RetentionConfig(Section):

@@ -64,7 +64,9 @@ class SessionConfig(Section):
     reset: ResetPolicy = part("When a session starts afresh.")
     reset_by_type: ResetByType = part("Other policies by kind of chat.")
     reset_by_channel: dict[str, ResetPolicy] = table({}, "Other policies by channel; these win.")
-    reset_triggers: Names = key(("/new", "/reset"), "Messages that start a session afresh.")
+    reset_triggers: Names = key(
+        ("/new", "/reset"), "Messages that start a session afresh; `/new` and `/reset` always do."
+    )
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = key(
         "per-channel-peer", "What shares a session among direct chats."
     )

@@ -10,9 +10,10 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.config import Config
-from holdfast.gateway import contract, problems, ws
+from holdfast.gateway import contract, problems, routing, ws
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cookies import Cookies
+from holdfast.gateway.cors import Cors
 from holdfast.gateway.guard import Draining, Guard, Limits
 from holdfast.gateway.metrics import Measured
 from holdfast.gateway.openai_errors import OpenAIErrors
@@ -20,6 +21,7 @@ from holdfast.gateway.routes import (
     agent,
     approvals,
     attachments,
+    channels,
     classifier,
     context,
     context_block,
@@ -85,8 +87,10 @@ def create_app(hold: Holdfast) -> FastAPI:
         app.include_router(part.router)
     for part in (context_block, search, graph, classifier, memory, approvals, skills):
         app.include_router(part.router)
-    for part in (agent, openai, models, ws, heartbeat, cron, hooks, continuation):
+    for part in (agent, openai, models, ws, heartbeat, cron, hooks, continuation, channels):
         app.include_router(part.router)
+    app.include_router(channels.inbound_router)
+    routing.install(app)
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
     gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
@@ -101,6 +105,7 @@ def create_app(hold: Holdfast) -> FastAPI:
     )
     app.add_middleware(OpenAIErrors)
     app.add_middleware(ws.FirstMessage, gateway=gateway)
+    app.add_middleware(Cors, origins=lambda: hold.settings.gateway.cors_origins)
     app.add_middleware(Measured, metrics=gateway.metrics)
     app.add_middleware(Traced)
     return app

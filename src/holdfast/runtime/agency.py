@@ -14,18 +14,22 @@ from holdfast.agents.heartbeat import Parts as HeartbeatParts
 from holdfast.agents.loop import Ask, Runs, TurnHook
 from holdfast.agents.loop import Parts as LoopParts
 from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.costs import Costs
 from holdfast.agents.loop.planning import caller_of
+from holdfast.agents.loop.processes import ProcessHook
 from holdfast.agents.models import Hit, Models, ModelSummariser
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.subagents import Parts as SubagentParts
 from holdfast.agents.subagents import Subagents, registry
 from holdfast.agents.subagents.asking import SpawnInput
 from holdfast.agents.subagents.registry import Run
+from holdfast.agents.subagents.words import stats
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
 from holdfast.agents.tools.board_reach import sees_board
 from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
+from holdfast.channels import Channels
 from holdfast.config import Config
 from holdfast.context import CompactResult, Trust
 from holdfast.context.debug import DebugOutputs
@@ -61,20 +65,35 @@ class Agency:
         self.processes = Commands()
         self.tools = builtin_toolbox(self._tool_parts())
         common: dict[str, Any] = {"store": hold.store, "threads": hold.threads, "config": config}
-        self.subagents = Subagents(SubagentParts(**common, context=lambda: hold.context, models=self.models))
+        self.channels = Channels(
+            **common,
+            runs=lambda: self.runs,
+            children=lambda: self.subagents.spawner,
+            context=lambda: hold.context,
+        )
+        self.subagents = Subagents(
+            SubagentParts(
+                **common,
+                context=lambda: hold.context,
+                models=self.models,
+                open_thread=self.channels.open_thread,
+                bind=self.channels.bind,
+            )
+        )
         self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace))
-        self.standing = Standing(StandingParts(**common))
+        self.standing = Standing(StandingParts(**common, patch=hold.config.patch))
         self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
+        self.hooks.append(ProcessHook(self.processes))
         self.runs = Runs(self._loop_parts())
         self.continuation = self._continuation()
-        self.hooks.append(self.continuation.hook)
+        self.hooks += [self.continuation.hook, self.channels.hook]
         self.standing.bind(self.runs)
-        for room in (self.subagents, self.standing, self.continuation):
+        for room in (self.subagents, self.standing, self.continuation, self.channels):
             self.tools.register_all(room.tools())
         for command in self.subagents.commands:
             self.runs.commands.register(command)
         hold.context.on_compacted(self._tell_compacted)
-        hold.context.use_summariser(ModelSummariser(self.models, config))
+        hold.context.use_summariser(ModelSummariser(self.models, config, Costs(hold.store, hold.threads)))
 
     def _tool_parts(self) -> ToolParts:
         hold = self._hold
@@ -118,6 +137,7 @@ class Agency:
             registry=Spawned(),
             compact=self._compact,
             compacted=lambda tx, session: None,
+            workspace=self._hold.workspace,
         )
 
     async def send(self, sender: Session, to: str, text: str) -> str:
@@ -139,7 +159,8 @@ class Agency:
         tokens = int(used.get("inputTokens", 0)) + int(used.get("outputTokens", 0))
         text = run.said or run.error or ""
         outcome = run.outcome.value if run.outcome is not None else "unknown"
-        self.continuation.returned(tx, run.spawn_key, text, outcome, tokens=tokens)
+        told = stats(run, int(tx.now))
+        self.continuation.returned(tx, run.spawn_key, text, outcome, tokens=tokens, stats=told)
 
     async def _delegate(self, order: SpawnOrder) -> DelegateSpawned:
         """Spawn a delegate as its session's own subagent; asked again, it is found."""
@@ -148,7 +169,9 @@ class Agency:
         about = self.models.about(self.models.choice(config.agent(terms.agent_id), terms.model)[0])
         caller = caller_of(config, order.owner, terms, self._hold.workspace(terms.agent_id), about)
         asked = SpawnInput(task=order.task, model=order.model, expectsCompletionMessage=True)
-        run = await self.subagents.spawner.spawn(caller, asked, key=order.run_id)
+        run = await self.subagents.spawner.spawn(
+            caller, asked, key=order.run_id, traceparent=order.traceparent
+        )
         return DelegateSpawned(run.child_key)
 
     async def _compact(self, session: Session, window: int, used: int) -> CompactResult:
@@ -165,6 +188,7 @@ class Agency:
 
     async def aclose(self) -> None:
         """End what still runs for agents, and give connections back."""
+        await self.channels.aclose()
         await self._hold.threads(self.processes.close)
         await self.models.aclose()
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from holdfast import __version__
@@ -46,8 +47,9 @@ async def metrics(here: Here, caller: Unlimited) -> Response:
 
 
 @router.post("/api/login", response_model=LoginOut)
-async def login(here: Here, body: Login) -> Response:
+async def login(here: Here, body: Login, request: Request) -> Response:
     """Trade a token for the cookie that keeps a page logged in."""
+    public = here.hold.settings.gateway.public_url or ""
     principal = await here.hold.threads(here.book.principal, body.token)
     response = json_response({"ok": True, "name": principal.name, "scope": principal.scope.name.lower()})
     response.set_cookie(
@@ -56,7 +58,7 @@ async def login(here: Here, body: Login) -> Response:
         max_age=here.cookies.days * 86_400,
         httponly=True,
         samesite="strict",
-        secure=(here.hold.settings.gateway.public_url or "").startswith("https://"),
+        secure=public.startswith("https://") or request.url.scheme == "https",
     )
     return response
 
