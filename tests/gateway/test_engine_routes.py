@@ -116,7 +116,8 @@ def test_a_body_that_cannot_be_used_is_refused(api: httpx.Client) -> None:
 
 
 def test_the_context_of_a_turn_can_be_read_to_the_byte(hold: Holdfast, api: httpx.Client) -> None:
-    turn = accept(hold.store, "what do you see?")
+    later = hold.clock.now() + 60_000
+    turn = accept(hold.store, "what do you see?", due_at=later)
     room = ContextRoom(hold.store, hold.threads, hold.home, lambda: hold.settings)
     with hold.store.read() as tx:
         session = sessions.get(tx, turn.session_id)

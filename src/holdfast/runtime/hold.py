@@ -38,8 +38,9 @@ class Holdfast:
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
         self.pace = Pace()
-        self._lock = threading.Lock()
+        self._memory_lock = threading.Lock()
         self._board_lock = threading.Lock()
+        self._context_lock = threading.Lock()
         self._memory: MemoryService | None = None
         self._board: Board | None = None
         self._context: ContextRoom | None = None
@@ -65,7 +66,7 @@ class Holdfast:
     @property
     def memory(self) -> MemoryService:
         """The memory room, opened when it is first used; one process at a time has its index open."""
-        with self._lock:
+        with self._memory_lock:
             if self._memory is None:
                 from holdfast.runtime.rooms import open_memory_room
 
@@ -94,7 +95,7 @@ class Holdfast:
         """The context room: what a model sees. Its summariser is handed in by whoever has a model."""
         from holdfast.context import ContextRoom
 
-        with self._lock:
+        with self._context_lock:
             if self._context is None:
                 self._context = ContextRoom(self.store, self.threads, self.home, lambda: self.settings)
             return self._context

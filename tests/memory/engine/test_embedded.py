@@ -95,6 +95,20 @@ def test_a_rare_word_decides_beside_common_ones(index: EmbeddedIndex) -> None:
     assert found(index, "harbour plan meeting quokka")[0] == "n999"
 
 
+def test_many_starts_and_stops_leave_a_handful_of_segments(folder: Path) -> None:
+    for start in range(0, 120, 3):
+        with_some = EmbeddedIndex(folder)
+        with_some.upsert([note(n, f"word{n} is said") for n in range(start, start + 3)])
+        with_some.delete([f"n{start - 6}"])
+        with_some.update_scope([f"n{start - 5}"], topic="moved")
+        with_some.close()
+    opened = EmbeddedIndex(folder)
+    assert len(opened.segments) <= 3
+    assert [found(opened, f"word{n}") for n in (0, 1, 60, 119)] == [[], ["n1"], [], ["n119"]]
+    assert opened.get(["n1"])["n1"].topic == "moved"
+    opened.close()
+
+
 def test_the_oldest_document_is_found_after_many_merges(index: EmbeddedIndex) -> None:
     index.upsert([note(0, "the first thing ever said was zanzibar")])
     for start in range(1, 600, 7):

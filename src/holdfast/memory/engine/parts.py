@@ -15,6 +15,7 @@ from holdfast.memory.engine.segment import MOVING, Columns, Segment, State
 from holdfast.memory.engine.vectors import Quantised
 
 FAN_IN = 2
+_SMALL = 4
 
 Part = tuple[Segment, State]
 Parts = tuple[Part, ...]
@@ -87,6 +88,22 @@ def copy_vectors(source: Parts, target: Part) -> None:
         at = np.flatnonzero(rows >= 0)
         for space, block in segment.vectors.items():
             target[0].vector_block(space, block.dims).put(at, block.rows(rows[at]))
+
+
+def apart(sealed: Sequence[Part], rows: int, seal_rows: int) -> tuple[list[Part], list[Part]]:
+    """The segments to keep, and the small ones to write again with so many fresh rows: none much larger.
+
+    Each row is then written a handful of times, and a search meets a handful of small segments.
+    """
+    by_size = sorted(sealed, key=lambda part: part[0].rows)
+    small: set[int] = set()
+    for segment, _ in by_size:
+        if segment.rows > min(2 * rows, seal_rows // _SMALL):
+            break
+        small.add(id(segment))
+        rows += segment.rows
+    kept = [part for part in sealed if id(part[0]) not in small]
+    return kept, [part for part in sealed if id(part[0]) in small]
 
 
 def next_merge(parts: Parts, seal_rows: int) -> Parts:

@@ -82,11 +82,15 @@ class Shelf:
         self._pending_vectors = 0
 
     def seal(self) -> None:
-        """Write what is in memory into one segment of its own."""
+        """Write what is in memory into one segment, together with the small ones that earlier stops left."""
         fresh = [part for part in self.parts if not parts.is_sealed(part)]
-        if fresh:
-            kept = [part for part in self.parts if parts.is_sealed(part)]
-            self.replace(kept, self.written(fresh), self._store.next_num() - 1)
+        if not fresh:
+            return
+        kept = [part for part in self.parts if parts.is_sealed(part)]
+        if self._merge is None:
+            kept, small = parts.apart(kept, parts.total_rows(fresh), self._seal_rows)
+            fresh = [*small, *fresh]
+        self.replace(kept, self.written(fresh), self._store.next_num() - 1)
 
     def written(self, merged: Sequence[Part]) -> list[Part]:
         """Some parts as one sealed segment, which the store does not name yet."""
