@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import tempfile
 import time
 from pathlib import Path
@@ -196,6 +197,9 @@ async def measure(options: argparse.Namespace) -> None:
         stage.close()
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(Path(folder))
+        # What is loaded by now stays, as in a gateway: see gateway/settling.py.
+        gc.collect()
+        gc.freeze()
         late = await lateness(stage, options.rate, options.seconds)
         stage.close()
     small, large = looks.values()

@@ -1,6 +1,6 @@
 """Turns: what the gateway adds to a model call, for one session and for many at once.
 
-    python bench/turn.py [--turns 40] [--history 100] [--engines sqlite,postgres] [--idle 1000]
+    python bench/turn.py [--turns 80] [--history 100] [--engines sqlite,postgres] [--idle 1000]
 
 Compares, in one run: a turn through the gateway (`POST /api/agent`, then wait) with the same scripted model
 asked directly by the bare `openai` client with as many messages. The model answers at once: what is left is
@@ -74,7 +74,7 @@ asyncio.run(main())
 
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--turns", type=int, default=40, help="rounds of turns that are measured")
+    ask.add_argument("--turns", type=int, default=80, help="rounds of turns that are measured")
     ask.add_argument("--history", type=int, default=100, help="messages that each session holds already")
     ask.add_argument("--engines", default="sqlite,postgres")
     ask.add_argument("--idle", type=int, default=1_000, help="sessions for the measure of memory; 0: none")

@@ -44,7 +44,7 @@ def test_every_route_and_method_is_found_as_before(app: FastAPI) -> None:
             for method in METHODS:
                 _same(app, switch, _scope(re.sub(r"\{[^}]*\}", "one", path) + ending, method))
         _same(app, switch, {**_scope(path, "GET"), "type": "websocket"})
-    assert len(switch.router_for(_scope("/api/agent", "POST")).routes) < 4
+    assert len(switch.router_for(_scope("/api/agent", "POST")).routes) < 10 < len(app.routes)
 
 
 @settings(max_examples=200, deadline=None)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 10.0
 PATIENT_SECONDS: Final = 60.0
+STRANGER_SECONDS: Final = 3.0
+"""A gateway of this home says where it listens; whatever else holds the port is not waited for long."""
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")
 
 
@@ -87,7 +89,7 @@ def find_gateway(home: Home, config: Config | None) -> Sighting:
         if found.state == "ours":
             return found
     host, port = ("127.0.0.1", 8787) if config is None else (config.gateway.host, config.gateway.port)
-    return sight(home, address(host, port))
+    return sight(home, address(host, port), timeout=STRANGER_SECONDS)
 
 
 def address(host: str, port: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -52,6 +53,13 @@ from holdfast.log import changes
 from holdfast.runtime import Holdfast
 from holdfast.services import Services
 
+_ROUTERS: Final = (
+    *(part.router for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks)),
+    *(part.router for part in (attachments, drafts, context_block, search, graph, classifier, memory)),
+    *(part.router for part in (approvals, skills, agent, openai, models, ws, heartbeat, cron, hooks)),
+    *(continuation.router, channels.router, channels.inbound_router),
+)
+
 
 def create_app(hold: Holdfast) -> FastAPI:
     """An ASGI app over an open home. Everything but `/healthz` and the login needs a token."""
@@ -83,13 +91,9 @@ def create_app(hold: Holdfast) -> FastAPI:
     app.state.gateway = gateway
     problems.install(app)
     contract.install(app)
-    for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks, attachments, drafts):
-        app.include_router(part.router)
-    for part in (context_block, search, graph, classifier, memory, approvals, skills):
-        app.include_router(part.router)
-    for part in (agent, openai, models, ws, heartbeat, cron, hooks, continuation, channels):
-        app.include_router(part.router)
-    app.include_router(channels.inbound_router)
+    for router in _ROUTERS:
+        # As they were made: `include_router` has each made anew, for this app, at its first request.
+        app.router.routes.extend(router.routes)
     routing.install(app)
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))

@@ -1,7 +1,7 @@
-"""Which routers a request is shown to: only those with a route for the beginning of its path.
+"""Which routes a request is shown to: only those for the beginning of its path.
 
-The gateway has some thirty routers. Left alone, a request asks every route of every one of them, one
-regular expression after another, which takes longer than most answers.
+The gateway has more than a hundred. Left alone, a request asks one after another, a regular expression each,
+which takes longer than most answers.
 """
 
 from __future__ import annotations
