@@ -10,11 +10,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from holdfast.channels.inbound import Inbound, State, Verdict
 from holdfast.channels.tables import channel_messages as table
+from holdfast.clock import DAY_MS
 from holdfast.errors import Busy
 from holdfast.log import Tx
 
 MINUTE: Final = 60_000
-KEPT_MS: Final = 30 * 86_400_000
+KEPT_MS: Final = 30 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

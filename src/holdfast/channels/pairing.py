@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from holdfast.channels.surface import Surface
 from holdfast.channels.tables import channel_pairings as table
-from holdfast.clock import Millis
+from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7
 from holdfast.log import Tx
@@ -21,7 +21,7 @@ from holdfast.text import clip
 
 MOST_WAITING: Final = 16
 MOST_LISTED: Final = 200
-REFUSED_MS: Final = 7 * 86_400_000
+REFUSED_MS: Final = 7 * DAY_MS
 _LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _CODE: Final = 8
 

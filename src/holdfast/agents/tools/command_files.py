@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.clock import Clock
+from holdfast.clock import DAY_MS, Clock
 from holdfast.home import Home
 
 MOST_FILES: Final = 64
@@ -67,7 +67,7 @@ class CommandFiles:
 
     def _sweep(self, folder: Path) -> None:
         """Ids are in the order of time."""
-        oldest = (self._clock.now() - KEPT_DAYS * 86_400_000) / 1000
+        oldest = (self._clock.now() - KEPT_DAYS * DAY_MS) / 1000
         for number, path in enumerate(sorted(folder.glob("cmd-*.json"), reverse=True)):
             try:
                 if number >= MOST_FILES or path.stat().st_mtime < oldest:
