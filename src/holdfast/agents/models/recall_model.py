@@ -90,13 +90,14 @@ def composed(question: str, hits: Sequence[Hit]) -> str:
 def best(question: str, hits: Sequence[Hit]) -> list[tuple[str, str]]:
     """At most a few sentences: those that share most words with the question, better hits first."""
     wanted = _words(question)
+    hits = [hit for hit in hits if not _asks_the_same(hit.text, wanted)]
     scored: dict[str, tuple[float, int, str]] = {}
     for place, hit in enumerate(hits):
         for sentence in _SENTENCE.split(hit.text):
             line = clip(" ".join(neutralise(sentence).split()).lstrip("-*#> "), _LINE)
             words = _words(line)
             shared = len(wanted & words)
-            if line and (shared or (place == 0 and not wanted)):
+            if line and (shared or (place == 0 and not wanted)) and not _asks_the_same(line, wanted):
                 score = shared / (1 + len(wanted)) + 0.1 / (1 + place)
                 scored.setdefault(line, (score, -len(scored), hit.citation))
     chosen = sorted(scored.items(), key=lambda item: item[1][:2], reverse=True)[:_MOST]
@@ -104,6 +105,11 @@ def best(question: str, hits: Sequence[Hit]) -> list[tuple[str, str]]:
         first = clip(" ".join(neutralise(hits[0].text).split()), _LINE)
         return [(first, hits[0].citation)] if first else []
     return [(line, citation) for line, (_, _, citation) in chosen]
+
+
+def _asks_the_same(text: str, wanted: set[str]) -> bool:
+    """Whether a text only asks what is asked now, as someone did before: that answers nothing."""
+    return text.rstrip().endswith("?") and _words(text) <= wanted
 
 
 def _words(text: str) -> set[str]:
