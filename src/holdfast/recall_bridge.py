@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -126,12 +127,16 @@ class IndexRecall:
         self._clock = clock
         self._lock = threading.Lock()
         self._followed = -1
+        # Two that compute at once take longer than one after the other: they wait for each other's steps.
+        self._one = threading.Lock()
         self._kept = threading.Lock()
         self._vectors: OrderedDict[tuple[str, frozenset[str]], tuple[Any, str]] = OrderedDict()
 
     def search(self, wanted: Wanted) -> Recollection:
         """What was written before the question is found, if need be by taking it in now."""
-        return self._find(wanted, self._follow(wanted.seq))
+        behind = self._follow(wanted.seq)
+        with self._one if self._memory().index.computes_here else nullcontext():
+            return self._find(wanted, behind)
 
     def _find(self, wanted: Wanted, behind: int = 0) -> Recollection:
         began = time.thread_time()

@@ -78,6 +78,10 @@ class EmbeddedIndex:
         return self._position
 
     @property
+    def computes_here(self) -> bool:
+        return True
+
+    @property
     def count(self) -> int:
         return self._count
 

@@ -55,6 +55,10 @@ class PostgresIndex:
             return int(tables.meta(connection, "position"))
 
     @property
+    def computes_here(self) -> bool:
+        return False
+
+    @property
     def count(self) -> int:
         with self._connections.reading() as connection:
             found = connection.execute("select coalesce(sum(population), 0) from groups").fetchone()

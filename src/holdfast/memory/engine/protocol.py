@@ -116,6 +116,11 @@ class Index(Protocol):
     @property
     def count(self) -> int: ...
 
+    @property
+    def computes_here(self) -> bool:
+        """Whether a search is this interpreter's work, one thread at a time, and not a server's."""
+        ...
+
     def upsert(
         self,
         documents: Sequence[Document],
