@@ -27,7 +27,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 crash: $(STAMP)
-	HOLDFAST_CRASH_KILLS=100 $(BIN)/pytest tests/crash -q
+	HOLDFAST_CRASH_KILLS=100 $(BIN)/pytest tests/crash -q -n 2 --dist worksteal
 
 bench: $(STAMP)
 	$(BIN)/python bench/coldstart.py
