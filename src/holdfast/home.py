@@ -54,9 +54,6 @@ class Home:
     def agent_dir(self, agent_id: str) -> Path:
         return self.path / "agents" / agent_id / "agent"
 
-    def session_dir(self, agent_id: str) -> Path:
-        return self.path / "agents" / agent_id / "sessions"
-
     def prepare(self) -> None:
         """Make the folders that must be there; only their owner may look in."""
         try:

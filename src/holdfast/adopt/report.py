@@ -11,7 +11,6 @@ Area = Literal["config", "workspace", "sessions", "credentials", "skills", "home
 Outcome = Literal["added", "grown", "unchanged", "differs", "refused", "left out", "damaged", "failed"]
 
 MAX_NOTES: Final = 500
-TROUBLE: Final[frozenset[Outcome]] = frozenset(("differs", "refused", "damaged", "failed"))
 
 
 @dataclass(frozen=True, slots=True)

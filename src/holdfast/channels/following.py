@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ class Attempt:
     to: Deliver
 
 
-class Following:
+class Following(ABC):
     """Reads a run's events as they come, so that none is lost while something is written."""
 
     def __init__(self, store: Store, threads: Threads, attempt: Attempt, connected: Connected) -> None:
@@ -40,18 +41,20 @@ class Following:
         self._heard = False
 
     @property
+    @abstractmethod
     def pause(self) -> float:
         """Seconds of silence after which `paused` is called."""
-        raise NotImplementedError
 
-    async def begin(self) -> None:
+    async def begin(self) -> None:  # noqa: B027 - most have nothing to do before
         """Before the first event."""
 
+    @abstractmethod
     async def take(self, event: RunEvent) -> None:
-        raise NotImplementedError
+        """One event of the attempt."""
 
+    @abstractmethod
     async def paused(self) -> None:
-        raise NotImplementedError
+        """Nothing was said for a while."""
 
     async def run(self, hub: Hub) -> None:
         reading = asyncio.create_task(self._read(hub))

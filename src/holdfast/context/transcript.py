@@ -203,10 +203,6 @@ def raw_object(raw: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_compaction(entry: Entry) -> bool:
-    return entry.type is EntryType.SYSTEM and raw_object(entry.raw).get("type") == "compaction"
-
-
 def _role(entry: Entry) -> str | None:
     if entry.type not in _SPOKEN or entry.deleted_at is not None:
         return None

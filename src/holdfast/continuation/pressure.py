@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Pressure
-
-DEFAULT_THRESHOLD: Final = 0.8
 
 
 def bands(threshold: float, early: float) -> tuple[tuple[float, int], ...]:

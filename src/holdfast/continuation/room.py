@@ -30,7 +30,6 @@ from holdfast.text import clip
 
 log = logging.getLogger(__name__)
 
-COMPACT_KIND: Final = compacting.KIND
 _RUN_ID: Final = re.compile(r"continuation:(cont-[0-9a-f-]+):[0-9a-f-]+")
 
 
@@ -136,17 +135,6 @@ class Continuation:
             return records.apply(tx, records.get(tx, record_id), Cancel(reason))
 
         return told(await self._parts.threads(self._parts.store.run, write))
-
-    async def cancel_session(self, session_key: str, *, reason: str = "cancelled") -> int:
-        """Take back all that a session has elected; how many."""
-
-        def write(tx: Tx) -> int:
-            found = records.live(tx, session_key)
-            for record in found:
-                records.apply(tx, record, Cancel(reason))
-            return len(found)
-
-        return await self._parts.threads(self._parts.store.run, write)
 
     async def status_line(self, session_key: str) -> str:
         """One line for `/status`; empty if there is nothing to say."""

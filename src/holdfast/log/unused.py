@@ -22,6 +22,8 @@ def archive_unused(store: Store, *, days: int | None, most: int) -> int:
 
     A session with a turn that waits or runs stays. Returns how many were archived, a bounded number.
     """
+    if days is None and most <= 0:
+        return 0
     done = 0
     with store.write() as tx:
         for id_ in {*_aged(tx, days), *_above(tx, most)}:
