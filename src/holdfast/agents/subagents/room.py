@@ -19,7 +19,6 @@ from holdfast.agents.subagents.tools import SubagentTools
 from holdfast.agents.subagents.waking import Waker
 from holdfast.agents.tools.types import Tool
 from holdfast.board import supervision
-from holdfast.clock import DAY_MS
 from holdfast.log import Session, Tx
 from holdfast.log.agenda import Runner
 
@@ -78,12 +77,6 @@ class Subagents:
             return ended
 
         return self._parts.store.run(write)
-
-    def prune(self, days: int) -> int:
-        """Forget runs that ended so long ago; their sessions and words stay in the log."""
-        return self._parts.store.run(
-            lambda tx: registry.prune(tx, int(tx.now) - days * DAY_MS), ordered=False
-        )
 
     def stop_children(self, session: Session) -> int:
         """Stop what a session has delegated, for `/stop`; how many runs that are."""
