@@ -85,7 +85,8 @@ def render(
     told = [f"- {quoted(notice, line_chars(most))}" for notice in notices]
     room = most - _size([BEGIN, *head, END]) - 1
     told = told if _size(told) <= room // 2 else []
-    kept, left_out = fit(sections, room - _size(told))
+    room -= _size(told)
+    kept, left_out = fit(sections, room)
     body = [line for section in kept for line in _written(section)]
     note = _note(left_out, room)
     lines = [BEGIN, *head, *body, *told, *([note] if note else []), END]
