@@ -16,6 +16,7 @@ from holdfast.errors import Busy
 
 _WAIT_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 1.0
+_HELD: Final = "holdfast"
 
 
 class Connections:
@@ -64,12 +65,32 @@ class Connections:
                 return conn
 
 
+def begin(conn: Connection, statement: str) -> None:
+    """Open a transaction. SQLAlchemy opens none by itself on SQLite, and joins this one on PostgreSQL."""
+    with Driver(conn, statement) as driver:
+        driver.execute(statement)
+
+
+@contextmanager
+def transaction(conn: Connection, statement: str) -> Iterator[None]:
+    """A transaction that `statement` opens and the end of the block commits.
+
+    What fails in it leaves it open: who lent the connection gives that up, and the transaction with it.
+    """
+    begin(conn, statement)
+    yield
+    if conn.in_transaction():
+        conn.commit()
+        return
+    with Driver(conn, "COMMIT") as driver:
+        driver.execute("COMMIT")
+
+
 def _answers(conn: Connection) -> bool:
     """Whether the connection lives; one that does not is closed."""
     try:
         with Driver(conn, "SELECT 1") as driver:
             driver.execute("SELECT 1")
-            driver.rollback()
     except DBAPIError:
         conn.invalidate()
         conn.close()
@@ -78,7 +99,10 @@ def _answers(conn: Connection) -> bool:
 
 
 class Driver:
-    """The driver's own connection for a block, its errors raised as SQLAlchemy's."""
+    """The driver's own connection for a block, its errors raised as SQLAlchemy's.
+
+    It has `execute` and `executemany`, as SQLite's has; PostgreSQL's prepares what it executes.
+    """
 
     __slots__ = ("_conn", "_statement")
 
@@ -87,7 +111,8 @@ class Driver:
         self._statement = statement
 
     def __enter__(self) -> Any:
-        return self._conn.connection.driver_connection
+        held = self._conn.info.get(_HELD)
+        return held if held is not None else _hold(self._conn)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
@@ -97,3 +122,14 @@ class Driver:
             raise DBAPIError.instance(
                 self._statement, None, error, base, hide_parameters=True, dialect=self._conn.dialect
             ) from error
+
+
+def _hold(conn: Connection) -> Any:
+    """The driver's connection, kept with the one that the pool knows and for as long."""
+    held: Any = conn.connection.driver_connection
+    if conn.dialect.name == "postgresql":
+        from holdfast.log.libpq import Prepared
+
+        held = Prepared(held)
+    conn.info[_HELD] = held
+    return held

@@ -114,7 +114,7 @@ class Insert:
             sql = self._sql(tx, shape)
             values = [self._values(tx, shape, row) for row in alike]
             with tx.driver(sql) as connection:
-                connection.cursor().executemany(sql, values)
+                connection.executemany(sql, values)
 
     def _values(self, tx: Tx, shape: Shape, row: Mapping[str, Any]) -> Any:
         values = [_encode(row[name]) if name in self._json else row[name] for name in shape]

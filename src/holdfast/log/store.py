@@ -22,7 +22,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.errors import Busy, InvalidInput, Unavailable
-from holdfast.log.connections import Connections, Driver
+from holdfast.log.connections import Connections, Driver, begin, transaction
 from holdfast.log.signals import Signals
 
 T = TypeVar("T")
@@ -96,11 +96,14 @@ class Store:
         self._reading = Connections(self._reader, readers, ask=self.postgres)
         self._writing = Connections(self._writer, readers if self.postgres else 1, ask=self.postgres)
         self.sender = secrets.token_hex(8)
+        self._begin_read = _SNAPSHOT if self.postgres else "BEGIN"
+        self._begin_write = _LATEST if self.postgres else "BEGIN IMMEDIATE"
+        self._begin_ordered = _locked(_LOG_LOCK) if self.postgres else self._begin_write
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
         """A read-only look at one consistent state."""
-        with _translated(), self._reading.one() as conn, conn.begin():
+        with _translated(), self._reading.one() as conn, transaction(conn, self._begin_read):
             yield Tx(conn, self.clock.now(), postgres=self.postgres)
 
     @contextmanager
@@ -110,10 +113,8 @@ class Store:
         `ordered=False` is for writes that add nothing to the log or the change feed (claims, renewals): on
         PostgreSQL they then do not queue behind those that do.
         """
-        with self._exclusive(), _translated(), self._writing.one() as conn, conn.begin():
-            if self.postgres and ordered:
-                with Driver(conn, _LOCK_LOG) as connection:
-                    connection.execute(_LOCK_LOG)
+        opening = self._begin_ordered if ordered else self._begin_write
+        with self._exclusive(), _translated(), self._writing.one() as conn, transaction(conn, opening):
             tx = Tx(conn, self.clock.now(), postgres=self.postgres)
             yield tx
             tx.write_gathered()
@@ -139,10 +140,10 @@ class Store:
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
         """The writing connection while a migration runs; one process at a time."""
-        with self._exclusive(), _translated(), self._writing.one() as conn, conn.begin():
-            if self.postgres:
-                conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATE_LOCK})")
-            yield conn
+        with self._exclusive(), _translated(), self._writing.one() as conn:
+            begin(conn, _locked(_MIGRATE_LOCK) if self.postgres else self._begin_write)
+            with conn.begin():
+                yield conn
 
     @contextmanager
     def raw(self) -> Iterator[Any]:
@@ -187,7 +188,12 @@ def sqlite_url(path: Path | str) -> str:
 
 
 _NOTIFY = "SELECT pg_notify('holdfast', %s)"
-_LOCK_LOG = f"SELECT pg_advisory_xact_lock({_LOG_LOCK})"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LATEST = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+
+def _locked(number: int) -> str:
+    return f"{_LATEST}; SELECT pg_advisory_xact_lock({number})"
 
 
 def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
@@ -198,10 +204,10 @@ def _engines(url: URL, readers: int, busy_ms: int) -> tuple[Engine, Engine]:
             max_overflow=readers + _RAW,
             pool_pre_ping=True,
             json_serializer=_dumps,
-            isolation_level="READ COMMITTED",
+            # We prepare statements ourselves. psycopg would drop ours along with its own after a rollback.
+            connect_args={"prepare_threshold": None},
         )
-        snapshot = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        return engine, snapshot
+        return engine, engine
     return (
         _sqlite_engine(url, busy_ms, size=1, writer=True),
         _sqlite_engine(url, busy_ms, size=readers + _RAW, writer=False),
@@ -233,13 +239,6 @@ def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine
             f"query_only={'OFF' if writer else 'ON'}",
         ):
             dbapi.execute(f"PRAGMA {pragma}")
-
-    statement = "BEGIN IMMEDIATE" if writer else "BEGIN"
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(conn: Connection) -> None:
-        with Driver(conn, statement) as connection:
-            connection.execute(statement)
 
     return engine
 
