@@ -59,7 +59,8 @@ def test_the_block_is_never_longer_than_it_may_be(
 
 def test_what_a_notice_takes_is_not_counted_on_for_the_names_of_what_was_left_out() -> None:
     found = [
-        Section(f"layer {n}", f"Title {n}:", tuple(Line("word " * 9, -i) for i in range(4)), n) for n in range(3)
+        Section(f"layer {n}", f"Title {n}:", tuple(Line("word " * 9, -i) for i in range(4)), n)
+        for n in range(3)
     ]
     sizes = range(400, 900)
     blocks = [render(found, intent="", mode="auto", max_chars=n, notices=["word " * 9]).text for n in sizes]

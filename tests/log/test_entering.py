@@ -12,7 +12,9 @@ KEY = "agent:main:telegram:dm:7"
 
 def say(store: Store, text: str = "hello", zone: str = "UTC", key: str = KEY, **config: object) -> Entered:
     with store.write() as tx:
-        entered = enter(tx, key, text, SessionConfig.model_validate(config), user_zone=zone)
+        entered = enter(
+            tx, sessions.ensure(tx, key), text, SessionConfig.model_validate(config), user_zone=zone
+        )
         turns.accept(tx, entered.session, None, key=f"t-{entered.session.id}-{tx.now}")
         return entered
 
@@ -84,5 +86,5 @@ def test_a_command_resets_and_what_stands_behind_it_is_the_first_message(
 
 def test_a_session_in_which_nothing_was_said_is_not_left_behind(store: Store) -> None:
     with store.write() as tx:
-        first = enter(tx, KEY, "/reset", SessionConfig()).session
-        assert enter(tx, KEY, "/reset", SessionConfig()).session.id == first.id
+        first = enter(tx, sessions.ensure(tx, KEY), "/reset", SessionConfig()).session
+        assert enter(tx, sessions.ensure(tx, KEY), "/reset", SessionConfig()).session.id == first.id

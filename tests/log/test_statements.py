@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from builders import enqueue
 from holdfast.errors import Unavailable
 from holdfast.log import Store
-from holdfast.log.statements import Statement, Update, among
+from holdfast.log.statements import Insert, Statement, Update, among
 from holdfast.log.tables import agenda, leases
 
 ALL = sa.select(agenda).order_by(agenda.c.id)
@@ -48,6 +48,21 @@ def test_an_update_sets_the_columns_that_are_named_and_counts_its_rows(store: St
         row = tx.conn.execute(ALL).one()
     assert (row.payload, row.cancel_requested, row.error) == ({"b": [2]}, True, "late")
     assert (row.lane, row.status) == ("l", "queued")
+
+
+def test_an_insert_takes_the_place_of_the_row_that_was_there_whatever_the_order_of_its_columns(
+    store: Store,
+) -> None:
+    put = Insert(leases, replace=["name"])
+    with store.write() as tx:
+        put.one(tx, {"revision": 1, "until": 2, "owner": "a", "name": "n"})
+        put.one(tx, {"name": "n", "owner": "b", "until": 3, "revision": 4})
+        put.many(tx, [{"until": 6, "name": "m", "revision": 5, "owner": "c"}])
+        rows = tx.conn.execute(sa.select(leases).order_by(leases.c.name)).mappings().all()
+    assert [dict(row) for row in rows] == [
+        {"name": "m", "owner": "c", "until": 6, "revision": 5},
+        {"name": "n", "owner": "b", "until": 3, "revision": 4},
+    ]
 
 
 def test_what_goes_wrong_is_told_as_for_any_statement(store: Store) -> None:

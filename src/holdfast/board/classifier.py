@@ -21,6 +21,7 @@ from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
 from holdfast.board.judge import Judge, judged, question
 from holdfast.board.placing import MAX_TASKS, Outcome, place, reject
+from holdfast.board.reads import Query
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
 from holdfast.board.semantic import semantic_text
 from holdfast.board.summaries import topic_name
@@ -192,7 +193,7 @@ class Classifier:
                 confidence=1.0,
                 reasons=reasons,
             )
-            place(tx, exchange, bound, options, attempt=attempt)
+            place(tx, exchange, bound, options, attempt=attempt, read=True)
             return None
         first = exchange.entries[0]
         if _is_subagent(first):
@@ -202,7 +203,7 @@ class Classifier:
         outcome = by_continuity(opened) or _by_session(opened, options)
         if outcome is None:
             return opened
-        place(tx, exchange, outcome, options, attempt=attempt)
+        place(tx, exchange, outcome, options, attempt=attempt, read=True)
         return None
 
     def _await_link(self, tx: Tx, exchange: Exchange, options: BoardConfig) -> None:
@@ -314,12 +315,11 @@ def _current(tx: Tx, remembered: Sequence[routing.Routed], first: Entry, options
     """What the session was about just before: as it remembers, unless it remembers what came later."""
     if remembered and remembered[-1].ts <= first.created_at:
         return remembered[-1].topic_id
-    history = before(tx, first, limit=options.classifier.lookback)
-    return next((entry.topic_id for entry in reversed(history) if _sorted_talk(entry)), None)
-
-
-def _sorted_talk(entry: Entry) -> bool:
-    return entry.topic_id is not None and entry.status is Classification.CLASSIFIED and not entry.code
+    if first.session_key is None:
+        return None
+    place = {"session": first.session_key, "at": first.created_at, "position": first.position}
+    found = _LATEST_TOPIC.first(tx, **place, most=options.classifier.lookback)
+    return None if found is None else str(found[0])
 
 
 def _grouped(found: Sequence[Entry], scopes: Mapping[str, Scope], *, alone: bool) -> list[Exchange]:
@@ -343,6 +343,18 @@ def _cue(text: str) -> heuristic.Cue:
 def _is_subagent(entry: Entry) -> bool:
     key = noise.key_of(entry.session_key)
     return key is not None and key.is_subagent
+
+
+_LATEST_TOPIC: Final = Query(
+    """SELECT topic_id FROM (
+        SELECT topic_id, status, code, created_at, position FROM entries
+        WHERE session_key = :session AND deleted_at IS NULL
+        AND (created_at, position) < (:at, :position)
+        ORDER BY created_at DESC, position DESC LIMIT :most
+    ) AS recent
+    WHERE topic_id IS NOT NULL AND status = 'classified' AND COALESCE(code, '') = ''
+    ORDER BY created_at DESC, position DESC LIMIT 1"""
+)
 
 
 def _reasons(verdict: heuristic.Verdict, text: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from holdfast.board.tables import decisions as table
 from holdfast.clock import Millis
 from holdfast.config.board import Classifier
 from holdfast.log import Classification, Tx, entries
-from holdfast.log.statements import Statement, Update
+from holdfast.log.statements import Insert
 from holdfast.text import clean_json
 
 MAX_REPLAY: Final = 200
@@ -39,9 +39,7 @@ class Made:
 def record(tx: Tx, made: Made) -> None:
     """Keep a decision; a later one about the same entry takes its place."""
     row = {name: getattr(made, name) for name in Made.__slots__} | {"reasons": clean_json(made.reasons)}
-    values = {name: value for name, value in row.items() if name != "entry_id"}
-    if _UPDATE.run(tx, values, entry=made.entry_id) == 0:
-        _INSERT.run(tx, **row)
+    _PUT.one(tx, row)
 
 
 def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
@@ -82,5 +80,4 @@ def explain(tx: Tx, entry_id: str) -> Made:
     )
 
 
-_INSERT: Final = Statement(sa.insert(table))
-_UPDATE: Final = Update(table, table.c.entry_id == sa.bindparam("entry"))
+_PUT: Final = Insert(table, replace=["entry_id"])

@@ -42,15 +42,19 @@ class Outcome:
 
 
 def place(
-    tx: Tx, exchange: Exchange, outcome: Outcome, options: BoardConfig, *, attempt: int
+    tx: Tx, exchange: Exchange, outcome: Outcome, options: BoardConfig, *, attempt: int, read: bool = False
 ) -> Topic | None:
-    """Write an outcome down. None when its topic was deleted meanwhile: then the exchange stays pending."""
+    """Write an outcome down. None when its topic was deleted meanwhile: then the exchange stays pending.
+
+    `read` says that the exchange was read in this transaction, and is therefore as it stands.
+    """
     topic = _topic(tx, outcome)
     if topic is None:
         return None
     task = outcome.task_id or fitting_task(tx, topic.id, exchange.text)
     for entry in exchange.entries:
-        _annotate(tx, entry, topic, task, outcome, options)
+        fields = _fields(entry, topic, task, outcome, options)
+        entries.annotate(tx, entry.id, fields, read=entry if read else None)
         made = Made(
             entry_id=entry.id,
             method=outcome.method,
@@ -104,12 +108,12 @@ def _topic(tx: Tx, outcome: Outcome) -> Topic | None:
     return topics.upsert(tx, outcome.name, created_by=CreatedBy.CLASSIFIER, space_id=outcome.space_id).topic
 
 
-def _annotate(
-    tx: Tx, entry: Entry, topic: Topic, task: str | None, outcome: Outcome, options: BoardConfig
-) -> None:
+def _fields(
+    entry: Entry, topic: Topic, task: str | None, outcome: Outcome, options: BoardConfig
+) -> dict[str, Any]:
     limit = options.classifier.summary_max_chars
     short = entry.summary or (outcome.summary if len(outcome.summary) <= limit else "")
-    fields = {
+    return {
         "topic_id": topic.id,
         "task_id": task,
         "space_id": entry.space_id if entry.space_id in topic.space_ids else topic.space_id,
@@ -117,7 +121,6 @@ def _annotate(
         "code": None,
         "summary": short or chip(semantic_text(entry) or entry.content, limit) or None,
     }
-    entries.annotate(tx, entry.id, fields)
 
 
 def _awaken(tx: Tx, topic: Topic, task: str | None, at: int) -> None:

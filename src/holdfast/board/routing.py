@@ -19,7 +19,7 @@ from holdfast.board.visibility import EVERYTHING, View
 from holdfast.clock import DAY_MS
 from holdfast.config.board import RoutingMemory
 from holdfast.log import Tx
-from holdfast.log.statements import Statement, Update
+from holdfast.log.statements import Insert
 from holdfast.text import clean_json, clip
 
 SWEEP_LIMIT: Final = 500
@@ -82,9 +82,8 @@ def read_items(tx: Tx, session_key: str) -> list[dict[str, Any]]:
 
 
 def write_items(tx: Tx, session_key: str, items: Sequence[Mapping[str, Any]]) -> None:
-    values = {"items": clean_json(list(items)), "updated_at": tx.now}
-    if _UPDATE.run(tx, values, session=session_key) == 0:
-        _INSERT.run(tx, session_key=session_key, **values)
+    row = {"session_key": session_key, "items": clean_json(list(items)), "updated_at": tx.now}
+    _PUT.one(tx, row)
 
 
 def _kept(items: Sequence[Mapping[str, Any]], now: int, options: RoutingMemory) -> list[dict[str, Any]]:
@@ -113,5 +112,4 @@ def _routed(item: Mapping[str, Any]) -> Routed:
 
 
 _ITEMS: Final = Query("SELECT items FROM session_routing WHERE session_key = :key")
-_INSERT: Final = Statement(sa.insert(table))
-_UPDATE: Final = Update(table, table.c.session_key == sa.bindparam("session"))
+_PUT: Final = Insert(table, replace=["session_key"])

@@ -20,7 +20,7 @@ from holdfast.log import Tx
 MAX_ALLOWED: Final = 500
 MAX_FILTER_IDS: Final = 50_000
 RECENT_ENTRIES: Final = 24
-_FIRST_LOOK: Final = 2
+_FIRST_LOOK: Final = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from holdfast.context.messages import CarrierMessage, Message, SystemMessage, di
 from holdfast.context.tables import manifests as table
 from holdfast.errors import NotFound
 from holdfast.log import Tx
-from holdfast.log.statements import Statement
+from holdfast.log.statements import Insert
 from holdfast.text import clean_json
 
 Place = Literal["tools", "system", "summary", "history", "carrier", "input", "pending"]
@@ -97,23 +97,19 @@ def save(
         "carrier": next((digest(m) for m in messages if isinstance(m, CarrierMessage)), None),
     }
     store.put(tx, contents)
-    _DELETE.run(tx, turn=manifest.turn_id, at=manifest.call)
-    _INSERT.run(
-        tx,
-        turn_id=manifest.turn_id,
-        call=manifest.call,
-        session_id=manifest.session_id,
-        number=manifest.number,
-        digest=manifest.digest,
-        body=body,
-        created_at=manifest.created_at,
-    )
+    row = {
+        "turn_id": manifest.turn_id,
+        "call": manifest.call,
+        "session_id": manifest.session_id,
+        "number": manifest.number,
+        "digest": manifest.digest,
+        "body": body,
+        "created_at": manifest.created_at,
+    }
+    _PUT.one(tx, row)
 
 
-_DELETE = Statement(
-    sa.delete(table).where(table.c.turn_id == sa.bindparam("turn"), table.c.call == sa.bindparam("at"))
-)
-_INSERT = Statement(sa.insert(table))
+_PUT = Insert(table, replace=["turn_id", "call"])
 
 
 def load(tx: Tx, session_id: str, number: int | None = None, call: int | None = None) -> Stored:

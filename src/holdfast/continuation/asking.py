@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -57,29 +56,11 @@ def kept_terms(meta: Mapping[str, Any] | None, agent_id: str) -> dict[str, Any]:
     return {"agentId": agent_id, **{name: value for name, value in given.items() if name not in _NOT_KEPT}}
 
 
-@contextmanager
-def apart(tx: Tx) -> Iterator[None]:
-    """What fails in here leaves nothing behind in the transaction around it."""
-    _run(tx, "SAVEPOINT apart")
-    try:
-        yield
-    except BaseException:
-        _run(tx, "ROLLBACK TO SAVEPOINT apart")
-        raise
-    finally:
-        _run(tx, "RELEASE SAVEPOINT apart")
-
-
-def _run(tx: Tx, statement: str) -> None:
-    with tx.driver(statement) as connection:
-        connection.execute(statement)
-
-
 def grant(tx: Tx, parts: Parts, record: Record, text: str, *, traceparent: str | None) -> str:
     """A turn for elected work; the id of its run."""
     key = f"continuation:{record.id}:{record.retry_count}"
     ask = _ask(record, text, key=key, trigger=WORK, session_key=record.owner, traceparent=traceparent)
-    with apart(tx):
+    with tx.apart():
         return parts.accept(tx, ask).run_id
 
 
@@ -98,7 +79,7 @@ def wake(
         )  # fmt: skip
     elif record.election.mode != "normal":
         ask = replace(ask, deliver=None)
-    with apart(tx):
+    with tx.apart():
         return parts.accept(tx, ask).run_id
 
 

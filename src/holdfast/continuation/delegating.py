@@ -67,7 +67,7 @@ def _spawn(
     if parts.spawner is None:
         raise Unavailable("nothing here can spawn delegates", code="no_spawner")
     order = order_of(parts, session, record, hop, traceparent)
-    with asking.apart(tx):
+    with tx.apart():
         return parts.spawner.spawn(tx, order).child_session_key
 
 

@@ -22,12 +22,11 @@ class Entered:
     reset: str | None = None
 
 
-def enter(tx: Tx, key: str, text: str, config: SessionConfig, *, user_zone: str = "UTC") -> Entered:
+def enter(tx: Tx, session: Session, text: str, config: SessionConfig, *, user_zone: str = "UTC") -> Entered:
     """The session for a message from outside: `/new` and `/reset` begin a new one, so does staleness.
 
     The message makes the session fresh; system events never come this way and never do.
     """
-    session = sessions.ensure(tx, key)
     command = reset_command(text)
     cause: str | None = None if command is None else command.name
     if cause is None and session.turn_count > 0:

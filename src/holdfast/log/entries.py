@@ -310,12 +310,15 @@ _ANNOTATIONS = frozenset(
 )
 
 
-def annotate(tx: Tx, id_: str, fields: Mapping[str, Any]) -> Entry:
-    """Change what an entry is about. Unknown fields are a programming error, not a caller's."""
+def annotate(tx: Tx, id_: str, fields: Mapping[str, Any], *, read: Entry | None = None) -> Entry:
+    """Change what an entry is about. Unknown fields are a programming error, not a caller's.
+
+    `read` is the entry as this very transaction has read it, which saves reading it again.
+    """
     unknown = fields.keys() - _ANNOTATIONS
     if unknown:
         raise ValueError(f"not annotations: {sorted(unknown)}")
-    entry = _visible(tx, id_)
+    entry = _visible(tx, id_) if read is None else read
     values = {k: _plain(clean_json(v)) for k, v in fields.items() if getattr(entry, k) != v}
     if not values:
         return entry

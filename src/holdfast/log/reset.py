@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,17 +75,19 @@ def zone(name: str) -> ZoneInfo:
 
 def local_zone() -> ZoneInfo:
     """The zone of this machine, as far as it tells one by name; else UTC."""
-    import os
-    from pathlib import Path
-
-    named = (
-        os.environ.get("TZ", "").lstrip(":")
-        or str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
-    )
+    named = os.environ.get("TZ", "").lstrip(":") or _linked_zone()
     try:
         return ZoneInfo(named) if named else ZoneInfo("UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return ZoneInfo("UTC")
+
+
+def _linked_zone() -> str:
+    """Asked for every message: the link itself tells, without walking the whole way to where it leads."""
+    try:
+        return os.readlink("/etc/localtime").partition("zoneinfo/")[2]
+    except OSError:
+        return ""
 
 
 def expiry(last_activity_ms: int, policy: ResetPolicy, tz: ZoneInfo) -> Expiry | None:

@@ -83,7 +83,8 @@ class Insert:
     """Inserts of rows given as mappings, each set of columns compiled once.
 
     Columns that are None are left to their default: the SQLite driver takes a microsecond to bind each.
-    With `ignore` (columns, condition) a row that meets an equal one in that unique index is left out.
+    With `ignore` (columns, condition) a row that meets an equal one in that unique index is left out, with
+    `replace` (columns) it takes that one's place, its Nones too.
     """
 
     def __init__(
@@ -92,50 +93,59 @@ class Insert:
         *,
         returning: str | None = None,
         ignore: tuple[list[str], str | None] | None = None,
+        replace: Sequence[str] = (),
     ) -> None:
         self._table = table
+        self._replace = replace
         self._returning = returning
         self._ignore = ignore
         self._json = frozenset(c.name for c in table.columns if isinstance(c.type, sa.JSON))
-        self._compiled: dict[tuple[bool, Shape], str] = {}
+        self._compiled: dict[tuple[bool, Shape], tuple[str, Shape]] = {}
 
     def one(self, tx: Tx, row: Mapping[str, Any]) -> Any:
         """Insert a row; the returned column, or None if the row was left out."""
-        shape = _shape(row)
-        sql = self._sql(tx, shape)
+        sql, order = self._form(tx, tuple(row) if self._replace else _shape(row))
         with tx.driver(sql) as connection:
-            cursor = connection.execute(sql, self._values(tx, shape, row))
+            cursor = connection.execute(sql, self._values(tx, order, row))
             found = cursor.fetchone() if self._returning else None
         return None if found is None else found[0]
 
     def many(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows in order."""
-        for shape, alike in groupby(rows, _shape):
-            sql = self._sql(tx, shape)
-            values = [self._values(tx, shape, row) for row in alike]
+        for shape, alike in groupby(rows, tuple if self._replace else _shape):
+            sql, order = self._form(tx, shape)
+            values = [self._values(tx, order, row) for row in alike]
             with tx.driver(sql) as connection:
                 connection.executemany(sql, values)
 
-    def _values(self, tx: Tx, shape: Shape, row: Mapping[str, Any]) -> Any:
-        values = [_encode(row[name]) if name in self._json else row[name] for name in shape]
-        return dict(zip(shape, values, strict=True)) if tx.postgres else values
+    def _values(self, tx: Tx, order: Shape, row: Mapping[str, Any]) -> Any:
+        values = [self._sent(name, row[name]) for name in order]
+        return dict(zip(order, values, strict=True)) if tx.postgres else values
 
-    def _sql(self, tx: Tx, shape: Shape) -> str:
+    def _sent(self, name: str, value: Any) -> Any:
+        return _encode(value) if name in self._json and value is not None else value
+
+    def _form(self, tx: Tx, shape: Shape) -> tuple[str, Shape]:
+        """The statement for rows of these columns, and the order in which it takes their values."""
         known = self._compiled.get((tx.postgres, shape))
         if known is None:
             known = self._compiled[tx.postgres, shape] = self._compile(tx, shape)
         return known
 
-    def _compile(self, tx: Tx, shape: Shape) -> str:
+    def _compile(self, tx: Tx, shape: Shape) -> tuple[str, Shape]:
         insert: Any = (postgresql if tx.postgres else sqlite).insert(self._table)
         statement = insert.values({name: sa.bindparam(name) for name in shape})
         if self._ignore is not None:
             columns, condition = self._ignore
             where = None if condition is None else sa.text(condition)
             statement = statement.on_conflict_do_nothing(index_elements=columns, index_where=where)
+        if self._replace:
+            fresh = {name: statement.excluded[name] for name in shape if name not in self._replace}
+            statement = statement.on_conflict_do_update(index_elements=list(self._replace), set_=fresh)
         if self._returning is not None:
             statement = statement.returning(self._table.c[self._returning])
-        return str(statement.compile(dialect=tx.conn.dialect))
+        compiled = statement.compile(dialect=tx.conn.dialect)
+        return str(compiled), tuple(compiled.positiontup) if compiled.positional else shape
 
 
 def among(column: sa.ColumnElement[str], name: str) -> sa.ColumnElement[bool]:

@@ -64,6 +64,22 @@ class Tx:
         """The driver's own connection, within this transaction: for the statements on the hot path."""
         return Driver(self.conn, statement)
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What fails in here leaves nothing behind in the transaction around it."""
+        self._run("SAVEPOINT apart")
+        try:
+            yield
+        except BaseException:
+            self._run("ROLLBACK TO SAVEPOINT apart")
+            raise
+        finally:
+            self._run("RELEASE SAVEPOINT apart")
+
+    def _run(self, statement: str) -> None:
+        with self.driver(statement) as connection:
+            connection.execute(statement)
+
     def wake(self, name: str) -> None:
         """Ask that everyone who waits for `name` is woken after the commit, in every process."""
         self.wakes.add(name)

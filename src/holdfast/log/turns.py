@@ -124,13 +124,15 @@ def accept(
     most_waiting: int = agenda.MAX_WAITING,
     meta: Mapping[str, Any] | None = None,
     said: Entry | None = None,
+    fresh: bool = False,
 ) -> Accepted:
     """Write a message, its turn and the agenda item that will run it, together. A repeat finds them.
 
-    `said` is a message that stands in the log already and gets a turn of its own.
+    `said` is a message that stands in the log already and gets a turn of its own. `fresh` says that the key
+    was made for this call: nothing can have it yet.
     """
     key = clean_text(key)
-    known = _known(tx, key)
+    known = None if fresh else _known(tx, key)
     if known is not None:
         return known
     id_ = turn_id()
@@ -193,7 +195,7 @@ def record(
     )
     _insert(tx, turn)
     changes.emit(tx, "turn.accepted", id_)
-    return commit(tx, turn.key, outcome)
+    return commit(tx, turn, outcome)
 
 
 def add(
@@ -358,9 +360,12 @@ def start(tx: Tx, turn: Turn) -> Turn:
     return _apply(tx, turn, values, "turn.started")
 
 
-def commit(tx: Tx, key: str, outcome: Outcome, job: agenda.Job | None = None) -> Committed:
-    """Write a turn's results and finish its agenda item, once; again with the same key is a duplicate."""
-    turn = by_key(tx, key)
+def commit(tx: Tx, which: str | Turn, outcome: Outcome, job: agenda.Job | None = None) -> Committed:
+    """Write a turn's results and finish its agenda item, once; again with the same key is a duplicate.
+
+    The turn is named by its key, or given as this very transaction has read it.
+    """
+    turn = by_key(tx, which) if isinstance(which, str) else which
     if turn is None:
         raise NotFound("no turn has this key", code="unknown_turn")
     if turn.status is TurnStatus.COMMITTED:

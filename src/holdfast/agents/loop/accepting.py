@@ -85,7 +85,7 @@ def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
         return Came(Entered(session, ask.text))
     zone = config.agent(to.agent_id).user_timezone
     named = str(local_zone()) if zone == "local" else zone
-    entered = enter(tx, session.key, ask.text if ask.owner else "", config.session, user_zone=named)
+    entered = enter(tx, session, ask.text if ask.owner else "", config.session, user_zone=named)
     left = entered.reset in _BY_HAND and entered.session.id != session.id
     told = tell_reset(hooks, tx, session) if left else ()
     return Came(entered if ask.owner else replace(entered, text=ask.text), told)
@@ -180,6 +180,7 @@ def _own_turn(
         due_at=due_at,
         most_waiting=most_waiting,
         meta={ASK: coming.terms.json()},
+        fresh=coming.ask.key is None,
     )
     return _accepted(made.turn, made.input, reset=coming.entered.reset, created=made.created)
 

@@ -123,7 +123,7 @@ class Journal:
             usage=turns.added(outcome.usage, (now.meta or {}).get(turns.BESIDE)),
             meta={**(outcome.meta or {}), **_NO_NOTES, "handed": handed},
         )
-        return turns.commit(tx, self.turn.key, whole, job)
+        return turns.commit(tx, now, whole, job)
 
     def partial(self, tx: Tx, said: str) -> None:
         """Write how far a reply came that was stopped."""

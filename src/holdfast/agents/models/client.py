@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.agents.models.catalogue import Resolved, priced
 from holdfast.agents.models.credentials import Credential
-from holdfast.agents.models.dialects import OAUTH_BETA, load, their_model
+from holdfast.agents.models.dialects import CHAT, OAUTH_BETA, load, their_model
 from holdfast.agents.models.failures import failure, translated
 from holdfast.agents.models.pool import Pool
+from holdfast.agents.models.talk import TALK, Talk, parted
 from holdfast.agents.models.types import (
     ANY_OBJECT,
     CallDelta,
@@ -31,7 +32,7 @@ from holdfast.agents.models.wire import (
     to_parts,
     usage_of,
 )
-from holdfast.context import AssistantMessage, SystemMessage, ToolSpec
+from holdfast.context import AssistantMessage, Message, SystemMessage, ToolSpec
 from holdfast.context.kept import Kept
 from holdfast.errors import ConfigError
 
@@ -94,10 +95,11 @@ class Client:
         from pydantic_ai.direct import model_request_stream
 
         theirs = their_model(self._resolved, self._credential, self._pool, self._env)
+        talk, rest = parted(request.messages) if self._resolved.api in CHAT else (None, request.messages)
         async with model_request_stream(
             theirs,
-            self._messages(request),
-            model_settings=self._settings(request),
+            self._messages(rest, request.stable, begun=talk is not None),
+            model_settings=self._settings(request, talk),
             model_request_parameters=_parameters(request, theirs),
             instrument=False,
         ) as stream:
@@ -129,17 +131,18 @@ class Client:
     def _echo(self, message: AssistantMessage) -> ModelResponse | None:
         return self._echoes.find(self.about.ref.provider, message) if self._echoes is not None else None
 
-    def _messages(self, request: ModelRequest) -> list[ModelMessage]:
+    def _messages(self, messages: Sequence[Message], stable: int, *, begun: bool) -> list[ModelMessage]:
         return to_parts(
-            request.messages,
+            messages,
             images=self.about.images,
-            stable=request.stable,
+            stable=stable,
             markers=self._resolved.api == "anthropic-messages",
             echo=self._echo,
+            begun=begun,
         )
 
-    def _settings(self, request: ModelRequest) -> ModelSettings:
-        settings: dict[str, Any] = {}
+    def _settings(self, request: ModelRequest, talk: Talk | None) -> ModelSettings:
+        settings: dict[str, Any] = {} if talk is None else {"extra_body": {TALK: talk}}
         if request.max_tokens is not None:
             settings["max_tokens"] = min(request.max_tokens, self.about.max_tokens)
         if request.thinking is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.agents.models.catalogue import Resolved
 from holdfast.agents.models.credentials import Credential
 from holdfast.agents.models.pool import Pool, revealed, timeout, trusted
+from holdfast.agents.models.talk import TALK, joined
 from holdfast.agents.models.types import ModelFailure
 from holdfast.context.kept import Kept
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
 OAUTH_BETA: Final = "oauth-2025-04-20"
+CHAT: Final = frozenset(("openai-completions", "ollama"))
 _NO_KEY: Final = "none"
 
 
@@ -141,13 +143,17 @@ def _openai_client(
 
 def _spare_the_walk(client: AsyncOpenAI) -> None:
     """Hand messages and tools on as they are. The client walks them by their types to rename fields that no
-    chat message has; with a hundred messages that was two thirds of a call's processor time."""
+    chat message has; with a hundred messages that was two thirds of a call's processor time. Plain talk that
+    went around the library takes its place again here."""
     completions: Any = client.chat.completions
     create = completions.create
 
     async def created(*, messages: Any, tools: Any, extra_body: Any = None, **rest: Any) -> Any:
-        whole = {"messages": messages, **({"tools": tools} if isinstance(tools, list) else {})}
-        return await create(messages=(), extra_body={**whole, **(extra_body or {})}, **rest)
+        more = dict(extra_body or {})
+        whole = {"messages": joined(messages, more.pop(TALK, None))}
+        if isinstance(tools, list):
+            whole["tools"] = tools
+        return await create(messages=(), extra_body={**whole, **more}, **rest)
 
     completions.create = created
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RequestUsage
 
 EMPTY: Final = "(empty)"
-_BEGINS: Final = "(the conversation goes on)"
+BEGINS: Final = "(the conversation goes on)"
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop",
@@ -78,9 +78,11 @@ def to_parts(
     stable: int = 0,
     markers: bool = False,
     echo: Callable[[AssistantMessage], ModelResponse | None] = lambda message: None,
+    begun: bool = False,
 ) -> list[ModelMessage]:
     """The conversation for the library. With `markers`, a cache ends after the `stable` leading messages,
-    and at the end too while tools are being called, since the next call repeats it all."""
+    and at the end too while tools are being called, since the next call repeats it all. `begun` says that
+    these messages go on from others."""
     theirs = _theirs()
     found: list[ModelMessage] = []
     asked: list[ModelRequestPart] = []
@@ -88,8 +90,8 @@ def to_parts(
         if not isinstance(message, AssistantMessage):
             asked += _asked(message, images)
         elif (said := _said(message, echo)) is not None:
-            if not (found or _spoken(asked)):
-                asked.append(theirs.UserPromptPart(content=_BEGINS))
+            if not (begun or found or _spoken(asked)):
+                asked.append(theirs.UserPromptPart(content=BEGINS))
             if asked:
                 found.append(theirs.ModelRequest(parts=asked))
             asked = []
@@ -107,12 +109,16 @@ def _theirs() -> ModuleType:
     return messages
 
 
+# When something was said: the library would look at the clock for each message, and sends it to nobody.
+_THEN: Final = {"timestamp": datetime.fromtimestamp(0, UTC)}
+
+
 @cache
 def _unmeasured() -> dict[str, Any]:
     """What the library would make anew for each old answer, and sends to nobody."""
     from pydantic_ai.usage import RequestUsage
 
-    return {"usage": RequestUsage(), "timestamp": datetime.fromtimestamp(0, UTC)}
+    return {"usage": RequestUsage(), **_THEN}
 
 
 def _spoken(parts: Sequence[ModelRequestPart]) -> bool:
@@ -131,9 +137,9 @@ def _asked(message: Message, images: bool) -> list[ModelRequestPart]:
     theirs = _theirs()
     match message:
         case UserMessage() if not message.images:
-            return [theirs.UserPromptPart(content=message.text if message.text.strip() else EMPTY)]
+            return [theirs.UserPromptPart(content=message.text if message.text.strip() else EMPTY, **_THEN)]
         case SystemMessage():
-            return [theirs.SystemPromptPart(content=message.text)] if message.text else []
+            return [theirs.SystemPromptPart(content=message.text, **_THEN)] if message.text else []
         case ToolResult():
             pictures = list(_pictures(message.images, images))
             return [
@@ -142,13 +148,14 @@ def _asked(message: Message, images: bool) -> list[ModelRequestPart]:
                     content=[message.text or EMPTY, *pictures] if pictures else message.text or EMPTY,
                     tool_call_id=call_id(message.call_id),
                     outcome="failed" if message.is_error else "success",
+                    **_THEN,
                 )
             ]
         case UserMessage():
             said = [message.text] if message.text.strip() else []
-            return [theirs.UserPromptPart(content=[*said, *_pictures(message.images, images)])]
+            return [theirs.UserPromptPart(content=[*said, *_pictures(message.images, images)], **_THEN)]
         case _:
-            return [theirs.UserPromptPart(content=message.text if message.text.strip() else EMPTY)]
+            return [theirs.UserPromptPart(content=message.text if message.text.strip() else EMPTY, **_THEN)]
 
 
 def _said(

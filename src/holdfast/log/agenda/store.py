@@ -222,7 +222,7 @@ def _try_write(tx: Tx, items: Sequence[Item]) -> bool:
         _write_all(tx, items)
         return True
     try:
-        with tx.conn.begin_nested():
+        with tx.apart():
             _write_all(tx, items)
     except IntegrityError:
         return False
