@@ -11,7 +11,8 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.config import Config
-from holdfast.gateway import contract, problems, routing, ws
+from holdfast.gateway import contract, problems, routing, site, ws
+from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.cors import Cors
@@ -62,7 +63,7 @@ _ROUTERS: Final = (
 
 
 def create_app(hold: Holdfast) -> FastAPI:
-    """An ASGI app over an open home. Everything but `/healthz` and the login needs a token."""
+    """An ASGI app over an open home. All but `/healthz`, the login and the files of the pages needs a token."""
     gateway = _gateway(hold)
 
     @asynccontextmanager
@@ -98,6 +99,7 @@ def create_app(hold: Holdfast) -> FastAPI:
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
     gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
+    app.add_middleware(site.Site, threads=hold.threads, folder=site.BUILT)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
         Guard,
@@ -125,7 +127,7 @@ def _gateway(hold: Holdfast) -> Gateway:
     book = TokenBook(hold.store, _admin_tokens(hold, hold.settings))
     days = hold.settings.gateway.auth.cookie_days
     cookies = Cookies(hold.home.secret("cookie_key"), hold.clock, days=days)
-    return Gateway(hold, book, cookies)
+    return Gateway(hold, book, cookies, LoginCodes(hold.home, hold.clock))
 
 
 def _admin_tokens(hold: Holdfast, config: Config) -> list[str]:
