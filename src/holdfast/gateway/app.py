@@ -21,6 +21,7 @@ from holdfast.gateway.metrics import Measured
 from holdfast.gateway.openai_errors import OpenAIErrors
 from holdfast.gateway.routes import (
     agent,
+    allowlist,
     approvals,
     attachments,
     channels,
@@ -45,6 +46,7 @@ from holdfast.gateway.routes import (
     spaces,
     system,
     tasks,
+    tool_runs,
     topics,
 )
 from holdfast.gateway.stream import Stream
@@ -55,15 +57,18 @@ from holdfast.runtime import Holdfast
 from holdfast.services import Services
 
 _ROUTERS: Final = (
-    *(part.router for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks)),
-    *(part.router for part in (attachments, drafts, context_block, search, graph, classifier, memory)),
-    *(part.router for part in (approvals, skills, agent, openai, models, ws, heartbeat, cron, hooks)),
+    *(part.router for part in (log, feed, engine, context, tool_runs, sessions, system, spaces, topics)),
+    *(part.router for part in (tasks, attachments, drafts, context_block, search, graph, classifier, memory)),
+    *(
+        part.router
+        for part in (approvals, allowlist, skills, agent, openai, models, ws, heartbeat, cron, hooks)
+    ),
     *(continuation.router, channels.router, channels.inbound_router),
 )
 
 
 def create_app(hold: Holdfast) -> FastAPI:
-    """An ASGI app over an open home. All but `/healthz`, the login and the files of the pages needs a token."""
+    """An ASGI app over an open home. All but `/healthz`, the login and the pages' files needs a token."""
     gateway = _gateway(hold)
 
     @asynccontextmanager
