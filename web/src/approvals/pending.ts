@@ -14,7 +14,7 @@ export interface Pending {
   problem?: Problem;
 }
 
-const STAYS_MS = 6_000;
+const STAYS_MS = 4_000;
 const MOST = 100;
 
 const watchers = new Set<() => void>();
@@ -35,6 +35,13 @@ export function take(approval: Approval): void {
     set({ rows: state.rows.map((row) => (row.id === approval.id ? approval : row)) });
     if (approval.status !== "pending") setTimeout(() => drop(approval.id), STAYS_MS);
   }
+}
+
+/** Ask how an approval stands, where what we know of it proved wrong. */
+export async function refresh(id: string): Promise<void> {
+  const page = await getPage<Approval>("/api/approvals", { status: "all", limit: MOST });
+  const found = page.rows.find((row) => row.id === id);
+  if (found !== undefined) take(found);
 }
 
 async function load(): Promise<void> {

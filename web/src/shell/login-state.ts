@@ -19,6 +19,13 @@ export function useLogin(): LoginState {
   return useSyncExternalStore(watch, () => state);
 }
 
+/** Who is logged in, for what is only shown to those who are. */
+export function useLoggedIn(): Who {
+  const now = useLogin();
+  if (now.is !== "in") throw new Error("nobody is logged in");
+  return now.who;
+}
+
 /** Find out who is there; a login link in the address is used first, and taken out of it at once. */
 export async function begin(): Promise<void> {
   whenLoggedOut(out);
