@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from agent_stage import agents_serving
 from browsing import chromium, log_in, visitor
 from serving import Running, wait_for
 
+from builders import PATIENCE
 from holdfast.gateway.codes import login_link
 from holdfast.testing import Call, Say
 
@@ -146,6 +148,47 @@ def test_what_is_decided_elsewhere_leaves_and_a_decision_that_comes_too_late_is_
         assert "denied already" in page.get_by_role("alert").inner_text()
         page.get_by_text("Denied by token:home").wait_for()
         ended(api, second)
+
+
+def test_tabs_share_one_connection_that_outlives_the_tab_that_made_it_and_misses_nothing(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    with visitor(browser, gateway) as page:
+        streams: list[dict[str, str]] = []
+        context = page.context
+        context.on("request", lambda r: streams.append(r.headers) if r.url.endswith("/api/stream") else None)
+        log_in(page, gateway)
+        page.get_by_text("Nothing waits for you").wait_for()
+        other = context.new_page()
+        other.goto("/approvals")
+        other.get_by_text("Nothing waits for you").wait_for()
+        first = run(api, "touch one.txt")
+        for tab in (page, other):
+            tab.get_by_text("touch one.txt").wait_for()
+        assert len(streams) == 1
+
+        page.close()
+        wait_for_in(other, lambda: len(streams) == 2)
+        assert int(streams[1]["last-event-id"]) > 0
+        run(api, "touch two.txt", "agent:main:web:dm:b")
+        other.get_by_text("touch two.txt").wait_for()
+
+        third = context.new_page()
+        third.goto("/tools")
+        third.get_by_role("button", name="Log out").click()
+        other.get_by_label("Token").wait_for()
+    for waiting in api.get("/api/approvals").json():
+        api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
+    ended(api, first)
+
+
+def wait_for_in(page: Any, holds: Any) -> None:
+    """Wait while the browser goes on: its events are heard only then."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        page.wait_for_timeout(20)
 
 
 def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_its_end(

@@ -49,12 +49,13 @@ export async function logIn(token: string): Promise<void> {
 
 export async function logOut(): Promise<void> {
   await post("/api/logout");
+  live.sayGoodbye();
   out();
 }
 
 async function welcome(): Promise<void> {
   const who = await get<Who>("/api/whoami");
-  live.start(out);
+  live.start(who.name, out);
   set({ is: "in", who });
 }
 
