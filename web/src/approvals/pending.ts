@@ -57,6 +57,7 @@ async function load(): Promise<void> {
 }
 
 function drop(id: string): void {
+  if (state.more) void load();
   set({ rows: state.rows.filter((row) => row.id !== id || row.status === "pending") });
 }
 
