@@ -238,7 +238,7 @@ def test_refusals_and_safe_commands_are_in_the_account(store: Store, workspace: 
     assert tried(store, call(workspace, "rm x"), ask="off").decision.verdict == "block"
     assert tried(store, call(workspace, "ls"), security="deny").decision.verdict == "block"
     with store.read() as tx:
-        rows = audit.listing(tx, agent_id="main")
+        rows = audit.listing(tx, agent_ids=frozenset(("main",)))
     assert [(row.event, row.rule) for row in rows] == [
         ("block", "deny"),
         ("block", "miss"),

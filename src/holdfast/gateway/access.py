@@ -18,6 +18,14 @@ def sees_session(caller: Principal, session: Session) -> bool:
     return caller.spaces is None and caller.may_see_agent(session.agent_id)
 
 
+def seen_agents(caller: Principal, agent_id: str | None) -> frozenset[str] | None:
+    """Whose runtime the caller sees, of the agent asked for; it lies in no space, as sessions do not."""
+    agents = frozenset[str]() if caller.spaces is not None else caller.agents
+    if agent_id is None:
+        return agents
+    return frozenset((agent_id,)) if agents is None else agents & {agent_id}
+
+
 def sees_change(
     caller: Principal,
     change: Change,

@@ -11,7 +11,8 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.config import Config
-from holdfast.gateway import contract, problems, routing, ws
+from holdfast.gateway import contract, problems, routing, site, ws
+from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.cors import Cors
@@ -20,6 +21,7 @@ from holdfast.gateway.metrics import Measured
 from holdfast.gateway.openai_errors import OpenAIErrors
 from holdfast.gateway.routes import (
     agent,
+    allowlist,
     approvals,
     attachments,
     channels,
@@ -44,6 +46,7 @@ from holdfast.gateway.routes import (
     spaces,
     system,
     tasks,
+    tool_runs,
     topics,
 )
 from holdfast.gateway.stream import Stream
@@ -54,15 +57,18 @@ from holdfast.runtime import Holdfast
 from holdfast.services import Services
 
 _ROUTERS: Final = (
-    *(part.router for part in (log, feed, engine, context, sessions, system, spaces, topics, tasks)),
-    *(part.router for part in (attachments, drafts, context_block, search, graph, classifier, memory)),
-    *(part.router for part in (approvals, skills, agent, openai, models, ws, heartbeat, cron, hooks)),
+    *(part.router for part in (log, feed, engine, context, tool_runs, sessions, system, spaces, topics)),
+    *(part.router for part in (tasks, attachments, drafts, context_block, search, graph, classifier, memory)),
+    *(
+        part.router
+        for part in (approvals, allowlist, skills, agent, openai, models, ws, heartbeat, cron, hooks)
+    ),
     *(continuation.router, channels.router, channels.inbound_router),
 )
 
 
 def create_app(hold: Holdfast) -> FastAPI:
-    """An ASGI app over an open home. Everything but `/healthz` and the login needs a token."""
+    """An ASGI app over an open home. All but `/healthz`, the login and the pages' files needs a token."""
     gateway = _gateway(hold)
 
     @asynccontextmanager
@@ -98,6 +104,7 @@ def create_app(hold: Holdfast) -> FastAPI:
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
     gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
+    app.add_middleware(site.Site, threads=hold.threads, folder=site.BUILT)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(
         Guard,
@@ -125,7 +132,7 @@ def _gateway(hold: Holdfast) -> Gateway:
     book = TokenBook(hold.store, _admin_tokens(hold, hold.settings))
     days = hold.settings.gateway.auth.cookie_days
     cookies = Cookies(hold.home.secret("cookie_key"), hold.clock, days=days)
-    return Gateway(hold, book, cookies)
+    return Gateway(hold, book, cookies, LoginCodes(hold.home, hold.clock))
 
 
 def _admin_tokens(hold: Holdfast, config: Config) -> list[str]:

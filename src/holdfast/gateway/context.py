@@ -10,6 +10,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.metrics import Metrics
 from holdfast.gateway.stream import Stream
@@ -26,6 +27,7 @@ class Gateway:
     hold: Holdfast
     book: TokenBook
     cookies: Cookies
+    codes: LoginCodes
     views: Views = field(default_factory=Views)
     metrics: Metrics = field(default_factory=Metrics)
     services: Services | None = None

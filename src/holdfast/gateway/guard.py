@@ -1,4 +1,7 @@
-"""The gate before every route: size, content type, token. Deny by default; what is open is listed here."""
+"""The gate before every route: size, content type, token. Deny by default; what is open is listed here.
+
+The files of the pages are open too: `Site` answers for those, and no route ever sees such a request.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidInput, TooLarge, Un
 from holdfast.gateway import problems
 from holdfast.gateway.bodies import UnsupportedMedia, is_json
 from holdfast.gateway.cookies import COOKIE, Cookies
+from holdfast.gateway.site import is_page
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal, TokenBook
 from holdfast.gateway.tokens import Scope as Allowed
 from holdfast.log import Pace, Threads
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast.gateway.context import Gateway
 
 OPEN: Final = frozenset({"/healthz", "/api/login"})
+# Whoever could log in can log out.
+LOGOUT: Final = "/api/logout"
 HOOKS: Final = "/api/hooks/"
 CHANNELS: Final = "/api/channels/"
 INBOUND: Final = "/inbound"
@@ -71,9 +77,11 @@ class Guard:
         try:
             headers = Headers(scope=scope)
             _check_address(scope)
-            if scope["path"] not in OPEN and not _is_signed_call(scope, headers):
+            if is_page(scope, headers):
+                scope.setdefault("state", {})["page"] = True
+            elif scope["path"] not in OPEN and not _is_signed_call(scope, headers):
                 principal = await self._principal(scope, headers)
-                if scope.get("method", "GET") not in SAFE:
+                if scope.get("method", "GET") not in SAFE and scope["path"] != LOGOUT:
                     principal.require(Allowed.WRITE)
                 scope.setdefault("state", {})["principal"] = principal
             if scope["type"] == "http":

@@ -188,6 +188,11 @@ class TokenBook:
         known = self._known
         return None if known is None else self._checked(known.by_hash.get(given))
 
+    @property
+    def home(self) -> Principal:
+        """Who the home itself is: its owner."""
+        return _ADMIN
+
     def by_id(self, id_: str) -> Principal:
         """Who a cookie speaks for."""
         if id_ == _ADMIN.id:

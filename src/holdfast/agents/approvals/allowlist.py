@@ -26,7 +26,7 @@ class AllowedCommand:
     pattern: str
     source: Literal["config", "person"]
     created_by: str | None
-    created_at: Millis
+    created_at: Millis | None
     last_used_at: Millis | None
     last_used_command: str | None
 
@@ -54,12 +54,21 @@ def disallow(tx: Tx, agent_id: str, pattern: str, *, by: str) -> None:
             hint="Patterns of the config are changed there (tools.exec.allowlist).",
         )
     _account(tx, "unpattern", agent_id, pattern, by)
+    changes.emit(tx, "approval.disallowed", agent_id, {"agentId": agent_id, "pattern": pattern})
 
 
 def patterns(tx: Tx, agent_id: str, configured: tuple[str, ...]) -> tuple[str, ...]:
     """What counts now: the config's, then those that people added."""
     added = (entry.pattern for entry in listing(tx, agent_id) if entry.source == "person")
     return tuple(dict.fromkeys((*configured, *added)))
+
+
+def in_force(tx: Tx, agent_id: str, configured: tuple[str, ...]) -> list[AllowedCommand]:
+    """What `patterns` gives, with the stamps; one of the config that was never used has none."""
+    known = {entry.pattern: entry for entry in listing(tx, agent_id)}
+    return [
+        known.get(pattern) or _of_config(agent_id, pattern) for pattern in patterns(tx, agent_id, configured)
+    ]
 
 
 def listing(tx: Tx, agent_id: str | None = None) -> list[AllowedCommand]:
@@ -76,6 +85,18 @@ def stamp(tx: Tx, agent_id: str, used: tuple[str, ...], command: str) -> None:
         if _find(tx, agent_id, pattern) is None:
             values |= {"source": "config", "created_by": None, "created_at": tx.now}
         _put(tx, agent_id, pattern, values)
+
+
+def _of_config(agent_id: str, pattern: str) -> AllowedCommand:
+    return AllowedCommand(
+        agent_id=agent_id,
+        pattern=pattern,
+        source="config",
+        created_by=None,
+        created_at=None,
+        last_used_at=None,
+        last_used_command=None,
+    )
 
 
 def _put(tx: Tx, agent_id: str, pattern: str, values: dict[str, Any]) -> None:

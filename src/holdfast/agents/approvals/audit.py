@@ -74,12 +74,12 @@ def record(
 
 
 def listing(
-    tx: Tx, *, agent_id: str | None = None, before: int | None = None, limit: int = 100
+    tx: Tx, *, agent_ids: frozenset[str] | None = None, before: int | None = None, limit: int = 100
 ) -> list[Record]:
     """The newest first."""
     query = sa.select(table).order_by(table.c.seq.desc()).limit(max(1, min(limit, MAX_PAGE)))
-    if agent_id is not None:
-        query = query.where(table.c.agent_id == agent_id)
+    if agent_ids is not None:
+        query = query.where(table.c.agent_id.in_(sorted(agent_ids)))
     if before is not None:
         query = query.where(table.c.seq < before)
     return [Record(**row) for row in tx.conn.execute(query).mappings()]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.agents.tools import opening
+from holdfast.agents.tools.paging import Page, page_of
 from holdfast.clock import DAY_MS, Clock
 from holdfast.context import Trust
 from holdfast.errors import NotFound
@@ -73,6 +75,13 @@ class Outputs:
             code="unknown_output",
             hint=f"Outputs are kept for {self._keeping.days} days, for their own session; call again.",
         )
+
+    def page(self, agent_id: str, session_id: str, name: str, *, start: int, offset: int, most: int) -> Page:
+        """Whole lines of a kept result from `start` on, at most so many characters."""
+        kept = self.find(agent_id, session_id, name)
+        with opening.opened(kept.path.parent, (kept.path.name,)) as stream:
+            lines = (raw.decode("utf-8", "replace") for raw in stream)
+            return page_of(lines, start=start, count=None, offset=offset, most=most)
 
     def _folder(self, agent_id: str) -> Path:
         return self._home.path / "agents" / agent_id / "outputs"

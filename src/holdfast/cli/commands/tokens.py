@@ -14,10 +14,23 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
+@click.option("--link", is_flag=True, help="Print a link that logs a browser in, once, instead.")
 @pass_app
-def token(app: App) -> None:
+def token(app: App, link: bool) -> None:
     """Print the home's own admin token, and nothing else."""
-    click.echo(app.home.admin_token())
+    click.echo(_link(app) if link else app.home.admin_token())
+
+
+def _link(app: App) -> str:
+    from holdfast.cli.client import find_gateway
+    from holdfast.clock import SystemClock
+    from holdfast.errors import Unavailable
+    from holdfast.gateway.codes import login_link
+
+    found = find_gateway(app.home, None)
+    if found.state != "ours":
+        raise Unavailable("no gateway of this home runs", code="no_gateway", hint="Start it: `holdfast up`.")
+    return login_link(app.home, SystemClock(), found.url)
 
 
 @click.group(cls=Group)

@@ -1,4 +1,4 @@
-"""`holdfast up`: all set-up, then the gateway."""
+"""`holdfast up`: all set-up, then the gateway and the pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None) -> N
     """
     from holdfast.cli.client import address, announced
     from holdfast.cli.stores import store_address
+    from holdfast.gateway.codes import login_link
     from holdfast.gateway.server import listen, serve
+    from holdfast.gateway.site import is_built
 
     home = app.home
     with app.open(create=True, store_url=None if store_url is None else store_address(store_url)) as hold:
@@ -42,7 +44,11 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None) -> N
         sock = listen(host, port)
         url = address(host, sock.getsockname()[1])
         click.echo(f"Holdfast is running at {url}")
-        click.echo("Log in with: holdfast token")
+        shown = (hold.settings.gateway.public_url or url).rstrip("/")
+        click.echo(f"Log in with: {login_link(home, hold.clock, shown)}")
+        click.echo("  That link works once, for ten minutes. Later: holdfast token --link, or holdfast token")
+        if not is_built():
+            click.echo("  The pages are not built: run `make pages` in the sources, while this goes on.")
         with announced(home, url):
             serve(hold, sock)
 

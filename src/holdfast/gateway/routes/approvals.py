@@ -10,7 +10,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
+from holdfast.agents.policy import exec_settings
 from holdfast.clock import iso
+from holdfast.config.tools import Exec
+from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, Iso
@@ -41,6 +44,15 @@ class ApprovalOut(Answer):
     created_at: Iso
 
 
+class ModeOut(Answer):
+    """How the commands of an agent are approved."""
+
+    agent_id: str
+    security: Literal["deny", "allowlist", "full"]
+    ask: Literal["off", "on-miss", "always"]
+    ask_timeout_seconds: int
+
+
 class DecisionIn(Wire):
     """`allow` approves the call and lets commands of the pattern, else this very one, run unasked."""
 
@@ -60,7 +72,7 @@ async def listing(
 ) -> Response:
     """Calls that wait for a decision, or were decided, newest first."""
     most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
-    agents = _agents(caller, agent_id)
+    agents = seen_agents(caller, agent_id)
 
     def read() -> list[Approval]:
         with here.hold.store.read() as tx:
@@ -70,6 +82,15 @@ async def listing(
     rows = await here.hold.threads(read)
     more = len(rows) > most and skip + most <= MAX_OFFSET
     return page([approval_json(row) for row in rows[:most]], skip + most if more else None)
+
+
+@router.get("/api/approvals/modes", response_model=list[ModeOut])
+async def modes(here: Here, caller: Caller) -> Response:
+    """How commands are approved now, agent by agent: which run, and when a person is asked."""
+    config = here.hold.settings
+    seen = seen_agents(caller, None)
+    ids = [agent.id for agent in config.agent_list if seen is None or agent.id in seen]
+    return json_response([mode_json(id_, exec_settings(config, id_)) for id_ in ids])
 
 
 @router.post("/api/approvals/{id}", response_model=ApprovalOut)
@@ -95,6 +116,15 @@ def look(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return {a.id: approval_json(requests.seen(a, tx.now)) for a in requests.get_many(tx, ids)}
 
 
+def mode_json(agent_id: str, settings: Exec) -> dict[str, Any]:
+    return {
+        "agentId": agent_id,
+        "security": settings.security,
+        "ask": settings.ask,
+        "askTimeoutSeconds": int(settings.ask_timeout_seconds),
+    }
+
+
 def approval_json(approval: Approval) -> dict[str, Any]:
     return {
         "id": approval.id,
@@ -114,16 +144,8 @@ def approval_json(approval: Approval) -> dict[str, Any]:
     }
 
 
-def _agents(caller: Principal, agent_id: str | None) -> frozenset[str] | None:
-    """Whose approvals the caller sees; they lie in no space, so that one limited to spaces sees none."""
-    agents = frozenset[str]() if caller.spaces is not None else caller.agents
-    if agent_id is None:
-        return agents
-    return frozenset((agent_id,)) if agents is None else agents & {agent_id}
-
-
 def _require_visible(tx: Tx, caller: Principal, id_: str) -> None:
-    agents = _agents(caller, None)
+    agents = seen_agents(caller, None)
     if agents is not None and requests.get(tx, id_).agent_id not in agents:
         raise requests.unknown(id_)
 

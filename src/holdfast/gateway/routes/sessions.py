@@ -70,7 +70,7 @@ async def turn_list(
 
     def read() -> tuple[Session, list[Turn]]:
         with here.hold.store.read() as tx:
-            session = _session(tx, caller, key)
+            session = seen_session(tx, caller, key)
             return session, turns.listing(tx, session.id, before=end, limit=most + 1)
 
     session, rows = await here.hold.threads(read)
@@ -87,7 +87,7 @@ async def transcript(
 
     def read() -> list[Entry]:
         with here.hold.store.read() as tx:
-            return entries.transcript(tx, _session(tx, caller, key).id, after=start, limit=most + 1)
+            return entries.transcript(tx, seen_session(tx, caller, key).id, after=start, limit=most + 1)
 
     rows = await here.hold.threads(read)
     shown = [entry_json(e) | {"role": e.role, "turnId": e.turn_id} for e in rows[:most]]
@@ -100,7 +100,7 @@ async def reset(here: Here, caller: Caller, key: str) -> Response:
 
     def write() -> Session:
         with here.hold.store.write() as tx:
-            return here.hold.runs.reset_in(tx, _session(tx, caller, key))
+            return here.hold.runs.reset_in(tx, seen_session(tx, caller, key))
 
     return json_response(session_json(await here.hold.threads(write)))
 
@@ -111,7 +111,7 @@ async def archive(here: Here, caller: Caller, key: str) -> Response:
 
     def write() -> Session:
         with here.hold.store.write() as tx:
-            return sessions.archive(tx, _session(tx, caller, key), cause="archive")
+            return sessions.archive(tx, seen_session(tx, caller, key), cause="archive")
 
     return json_response(session_json(await here.hold.threads(write)))
 
@@ -122,12 +122,13 @@ async def get(here: Here, caller: Caller, key: str) -> Response:
 
     def read() -> Session:
         with here.hold.store.read() as tx:
-            return _session(tx, caller, key)
+            return seen_session(tx, caller, key)
 
     return json_response(session_json(await here.hold.threads(read)))
 
 
-def _session(tx: Tx, caller: Principal, key: str) -> Session:
+def seen_session(tx: Tx, caller: Principal, key: str) -> Session:
+    """The session of a key or an id, unless it is hidden, which looks like nothing there."""
     found = sessions.find(tx, key)
     if not sees_session(caller, found):
         raise NotFound(f"no session {key[:80]!r}", code="unknown_session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -14,18 +14,31 @@ from holdfast.clock import iso
 from holdfast.config import public_dump
 from holdfast.errors import Unavailable
 from holdfast.gateway.bodies import StrictRoute
-from holdfast.gateway.context import Admin, Caller, Here, Unlimited
+from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import AgendaOut, CallerOut, ConfigOut, HealthOut, LoginOut, OkOut
 from holdfast.gateway.cookies import COOKIE
 from holdfast.gateway.metrics import exposition
+from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
 from holdfast.log import agenda
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
 
 
+Secret = Annotated[str, Field(min_length=1, max_length=512)]
+
+
 class Login(BaseModel):
-    token: Annotated[str, Field(min_length=1, max_length=512)]
+    """Either a token, or the code of a login link."""
+
+    token: Secret | None = None
+    code: Secret | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Login:
+        if (self.token is None) == (self.code is None):
+            raise ValueError("send a token or a code")
+        return self
 
 
 @router.get("/healthz", response_model=HealthOut)
@@ -48,9 +61,9 @@ async def metrics(here: Here, caller: Unlimited) -> Response:
 
 @router.post("/api/login", response_model=LoginOut)
 async def login(here: Here, body: Login, request: Request) -> Response:
-    """Trade a token for the cookie that keeps a page logged in."""
+    """Trade a token, or the code of a login link, for the cookie that keeps a page logged in."""
     public = here.hold.settings.gateway.public_url or ""
-    principal = await here.hold.threads(here.book.principal, body.token)
+    principal = await here.hold.threads(_who, here, body)
     response = json_response({"ok": True, "name": principal.name, "scope": principal.scope.name.lower()})
     response.set_cookie(
         COOKIE,
@@ -109,6 +122,13 @@ async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=
             return agenda.listing(tx, limit=limit)
 
     return json_response([_item(item) for item in await here.hold.threads(read)])
+
+
+def _who(here: Gateway, body: Login) -> Principal:
+    if body.token is not None:
+        return here.book.principal(body.token)
+    here.codes.redeem(body.code or "")
+    return here.book.home
 
 
 def _item(item: agenda.Item) -> dict[str, Any]:

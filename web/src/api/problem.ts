@@ -1,0 +1,28 @@
+/** What the gateway answers when it cannot do a thing: `application/problem+json`. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    readonly hint = "",
+  ) {
+    super(detail);
+    this.name = "Problem";
+  }
+}
+
+/** The problem in an answer; one is made up where something between us and the gateway answered. */
+export async function problemOf(response: Response): Promise<Problem> {
+  const kind = response.headers.get("content-type") ?? "";
+  if (!kind.startsWith("application/problem+json")) {
+    return new Problem(response.status, "no_problem", `The gateway answered ${response.status}.`);
+  }
+  const body = (await response.json()) as { code: string; detail: string; hint?: string };
+  return new Problem(response.status, body.code, body.detail, body.hint);
+}
+
+/** Any error as a problem: one that is none means that nothing answered. */
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  return new Problem(0, "unreachable", "The gateway cannot be reached.", "Is Holdfast still running?");
+}

@@ -1,0 +1,16 @@
+import { lazy } from "react";
+
+import type { Route } from "../router/router";
+import { PendingBadge } from "./badge";
+
+export const approvalRoutes: readonly Route[] = [
+  {
+    path: "/approvals",
+    title: "Approvals",
+    nav: "Approvals",
+    badge: PendingBadge,
+    page: lazy(() => import("./pending-page")),
+  },
+  { path: "/approvals/allowlist", title: "Allowlist", page: lazy(() => import("./allowlist-page")) },
+  { path: "/approvals/audit", title: "Audit", page: lazy(() => import("./audit-page")) },
+];

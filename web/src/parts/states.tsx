@@ -1,0 +1,32 @@
+/** The states that every page has: loading, trouble, nothing there. */
+import type { ReactNode } from "react";
+
+import type { Problem } from "../api/problem";
+
+export function Loading({ what }: { what: string }) {
+  return (
+    <p className="loading quiet" role="status">
+      Loading {what}…
+    </p>
+  );
+}
+
+export function Trouble({ problem, children }: { problem: Problem; children?: ReactNode }) {
+  return (
+    <div className="trouble" role="alert">
+      <p>
+        <strong>{sentence(problem.message)}</strong> {problem.hint}
+      </p>
+      {children}
+    </div>
+  );
+}
+
+export function Nothing({ children }: { children: ReactNode }) {
+  return <p className="nothing quiet">{children}</p>;
+}
+
+function sentence(text: string): string {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}

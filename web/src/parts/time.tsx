@@ -1,0 +1,56 @@
+/** Times as people read them; the exact one is a hover away. */
+import { useSyncExternalStore } from "react";
+
+import { live } from "../live/live";
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+/** How long ago, kept up to date. */
+export function Ago({ at }: { at: string }) {
+  const now = useNow();
+  return (
+    <time dateTime={at} title={exact.format(new Date(at))}>
+      {ago(now - Date.parse(at))}
+    </time>
+  );
+}
+
+/** The time that is left until a moment: `4:05`, or `over`. */
+export function Left({ until }: { until: string }) {
+  const left = useLeft(until);
+  const seconds = Math.ceil(left / SECOND);
+  const text = left <= 0 ? "over" : `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  return (
+    <time dateTime={until} title={exact.format(new Date(until))} className={left < MINUTE ? "soon" : undefined}>
+      {text}
+    </time>
+  );
+}
+
+/** Milliseconds until a moment of the gateway's clock. */
+export function useLeft(until: string): number {
+  return Date.parse(until) - useNow();
+}
+
+/** The gateway's time, to the second. */
+export function useNow(): number {
+  return useSyncExternalStore(tick, () => Math.floor(live.now() / SECOND) * SECOND);
+}
+
+export function ago(ms: number): string {
+  if (ms < 5 * SECOND) return "just now";
+  if (ms < MINUTE) return `${Math.floor(ms / SECOND)} s ago`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ago`;
+  if (ms < DAY) return `${Math.floor(ms / HOUR)} h ago`;
+  return `${Math.floor(ms / DAY)} d ago`;
+}
+
+function tick(tell: () => void): () => void {
+  const timer = setInterval(tell, SECOND);
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,75 @@
+/** Who is logged in, as the gateway says; the cookie itself is out of any page's reach. */
+import { useSyncExternalStore } from "react";
+
+import { get, LOGIN, post, whenLoggedOut } from "../api/client";
+import { asProblem, type Problem } from "../api/problem";
+import type { Who } from "../api/types";
+import { live } from "../live/live";
+
+export type LoginState =
+  | { is: "asking" }
+  | { is: "out"; problem?: Problem }
+  | { is: "in"; who: Who };
+
+const FRAGMENT = "#code=";
+const watchers = new Set<() => void>();
+let state: LoginState = { is: "asking" };
+
+export function useLogin(): LoginState {
+  return useSyncExternalStore(watch, () => state);
+}
+
+/** Who is logged in, for what is only shown to those who are. */
+export function useLoggedIn(): Who {
+  const now = useLogin();
+  if (now.is !== "in") throw new Error("nobody is logged in");
+  return now.who;
+}
+
+/** Find out who is there; a login link in the address is used first, and taken out of it at once. */
+export async function begin(): Promise<void> {
+  whenLoggedOut(out);
+  const code = location.hash.startsWith(FRAGMENT) ? location.hash.slice(FRAGMENT.length) : null;
+  try {
+    if (code !== null) {
+      history.replaceState(null, "", location.pathname + location.search);
+      await post(LOGIN, { code });
+    }
+    await welcome();
+  } catch (error) {
+    const problem = asProblem(error);
+    set(code === null && problem.status === 401 ? { is: "out" } : { is: "out", problem });
+  }
+}
+
+export async function logIn(token: string): Promise<void> {
+  await post(LOGIN, { token });
+  await welcome();
+}
+
+export async function logOut(): Promise<void> {
+  await post("/api/logout");
+  live.sayGoodbye();
+  out();
+}
+
+async function welcome(): Promise<void> {
+  const who = await get<Who>("/api/whoami");
+  live.start(who.name, out);
+  set({ is: "in", who });
+}
+
+function out(): void {
+  live.stop();
+  if (state.is !== "out") set({ is: "out" });
+}
+
+function set(next: LoginState): void {
+  state = next;
+  for (const watcher of [...watchers]) watcher();
+}
+
+function watch(watcher: () => void): () => void {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
