@@ -52,7 +52,7 @@ def test_a_task_is_sent_off_at_once_and_its_result_comes_back_in_one_turn(play: 
         world.gate.set()
         assert first.reply == "Someone counts."
         (run,) = await world.settled()
-        answer = json.loads(next(m for m in world.asked[1].messages if m["role"] == "tool")["content"])
+        answer = json.loads(result(world, "how many"))
         assert (answer["status"], answer["runId"]) == ("accepted", run.run_id)
         assert answer["childSessionKey"] == run.child_key
         (request,) = world.requests("return")
@@ -101,7 +101,7 @@ def test_a_child_is_told_its_place_and_has_neither_the_session_tools_nor_more_ri
         assert (back["ask"]["sender"], back["ask"]["owner"]) == ("bob", False)
         (request,) = world.requests("look around")
         assert "You are a subagent: session agent:main:main" in request
-        assert "send off" not in [m["content"] for m in world.asked[2].messages]
+        assert "send off" not in [m["content"] for m in json.loads(request)]
         assert world.tools_of("look around") == {"session_status", "hold"}
         assert {"sessions_spawn", "subagents"} <= world.tools_of("send off")
 

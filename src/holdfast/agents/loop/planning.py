@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -129,13 +129,14 @@ class Planner:
         self._parts = parts
         self._listed: dict[str, _Listed] = {}
 
-    async def plan(self, turn: Turn, session: Session, terms: Terms) -> Plan:
-        """Everything but the calls. Continuity that cannot be had costs the block, never the turn."""
+    async def plan(self, turn: Turn, session: Session, terms: Terms, shown: Sequence[Text]) -> Plan:
+        """Everything but the calls; `shown` is what the hooks show this time. Continuity that cannot be had
+        costs the block, never the turn."""
         parts, config = self._parts, self._parts.config()
         settings = config.agent(terms.agent_id)
         own = session.meta or {}
         timeout = terms.timeout_seconds or settings.timeout_seconds
-        instructions, shown = await parts.threads(self._written, config, turn, session, terms)
+        instructions = await parts.threads(self._instructions, config, settings, terms, session)
         told = (*await _continuity(parts, config, turn, session, terms), *shown)
         return Plan(
             turn=turn,
@@ -152,17 +153,6 @@ class Planner:
             instructions=instructions,
             volatile=(*demanded(terms), *told),
         )
-
-    def _written(
-        self, config: Config, turn: Turn, session: Session, terms: Terms
-    ) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-        """What the turn is told before any question of it: the stable part, and what hooks show this time."""
-        stable = self._instructions(config, config.agent(terms.agent_id), terms, session)
-        return stable, self._shown(turn, session, terms) if self._parts.hooks else ()
-
-    def _shown(self, turn: Turn, session: Session, terms: Terms) -> tuple[Text, ...]:
-        with self._parts.store.read() as tx:
-            return tuple(text for hook in self._parts.hooks for text in hook.shown(tx, turn, session, terms))
 
     def _instructions(
         self, config: Config, settings: AgentEntry, terms: Terms, session: Session

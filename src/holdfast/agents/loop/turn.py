@@ -22,7 +22,7 @@ from holdfast.agents.loop.planning import Plan, Planner
 from holdfast.agents.loop.rounds import Rounds
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.models.types import ModelReply
-from holdfast.context import Message, Occasion, Trust, UserMessage, is_silent
+from holdfast.context import Message, Occasion, Text, Trust, UserMessage, is_silent
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import Turn, Tx, agenda, to_the_end, turns
 from holdfast.log.turns import Committed
@@ -92,6 +92,7 @@ class _Attempt:
         self._planner = planner
         self._job = job
         self.terms = Terms(agent_id="")
+        self._shown: tuple[Text, ...] = ()
         self.calling: Calling | None = None
 
     async def run(self, turn_id: str) -> Committed | None:
@@ -102,7 +103,7 @@ class _Attempt:
         teller.lifecycle("start", sessionKey=turn.session_key, turn=turn.number, attempt=turn.attempt)
         teller.step("turn.start", turn=turn.number, attempt=turn.attempt, trigger=turn.trigger)
         try:
-            settled = await self._planner.plan(turn, journal.session, self.terms)
+            settled = await self._planner.plan(turn, journal.session, self.terms, self._shown)
             done = await limited(self._work(settled, journal, teller), settled.timeout_seconds, parts.sleep)
         except asyncio.CancelledError:
             await self._stopped(journal, teller)
@@ -130,8 +131,10 @@ class _Attempt:
             kept = (turn.meta or {}).get(finishing.ASK) or {}
             self.terms = Terms.read(kept, config().default_agent_id)
             journal = Journal.begin(tx, turn, self.terms.agent_id, lambda: config().board)
+            about = (journal.turn, journal.session, self.terms)
             for hook in self._parts.hooks:
-                hook.begun(tx, journal.turn, journal.session, self.terms)
+                hook.begun(tx, *about)
+            self._shown = tuple(text for hook in self._parts.hooks for text in hook.shown(tx, *about))
             journal.deaf = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
             return journal
