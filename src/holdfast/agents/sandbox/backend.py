@@ -38,7 +38,6 @@ class Job:
     network: bool = False
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    stdin: bytes = b""
     limits: Limits = Limits()
 
 

@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -35,7 +34,7 @@ def run(
     """
     start = backend.start(job)
     began = time.monotonic()
-    with _begun(start, job.stdin) as process:
+    with _begun(start) as process:
         watch = _Watch(process, job.limits, began, cancelled, heard)
         try:
             end = watch.until_over()
@@ -46,29 +45,25 @@ def run(
 
 
 @contextlib.contextmanager
-def _begun(start: Start, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """What it reads comes from a file, so that one that does not read cannot hold us up."""
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin)
-        given.seek(0)
-        try:
-            process = subprocess.Popen(
-                start.argv,
-                env=dict(start.env),
-                cwd=start.cwd,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Unavailable(
-                f"the command cannot be started: {error.strerror}: {error.filename or start.argv[0]}",
-                code="exec_failed",
-                hint="Check that the program is installed and the folder is there.",
-            ) from error
-        with process:
-            yield process
+def _begun(start: Start) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        process = subprocess.Popen(
+            start.argv,
+            env=dict(start.env),
+            cwd=start.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unavailable(
+            f"the command cannot be started: {error.strerror}: {error.filename or start.argv[0]}",
+            code="exec_failed",
+            hint="Check that the program is installed and the folder is there.",
+        ) from error
+    with process:
+        yield process
 
 
 class _Watch:
@@ -136,9 +131,10 @@ class _Watch:
         return self._too_many(census(self._process.pid, self._limits.processes))
 
     def _too_many(self, found: Census) -> End | None:
+        most = self._limits.memory_bytes
         if found.processes > self._limits.processes:
             return "processes"
-        return "memory" if found.memory_bytes > self._limits.memory_bytes else None
+        return "memory" if found.memory_bytes > most and found.shared_once() > most else None
 
 
 def _end(process: subprocess.Popen[bytes], start: Start) -> None:
