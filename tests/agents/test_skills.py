@@ -184,6 +184,39 @@ def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:
     assert Catalogue().load([Root(Tier.MANAGED, tmp_path)]).get("link").description == "secret"
 
 
+def test_an_agent_cannot_pass_off_other_folders_as_its_skills(tmp_path: Path) -> None:
+    workspace, outside = tmp_path / "workspace", tmp_path / "outside"
+    workspace.mkdir()
+    write(outside, "theirs")
+    (workspace / "skills").symlink_to(outside)
+    found = Catalogue().load([Root(Tier.WORKSPACE, workspace / "skills")])
+    assert (found.skills, [one.reason for one in found.broken]) == (
+        (),
+        ["it is a link to outside its folder"],
+    )
+
+
+def test_a_skill_that_is_swapped_for_a_link_while_it_is_read_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skills, outside = tmp_path / "workspace" / "skills", tmp_path / "outside"
+    write(skills, "mine")
+    write(outside, "theirs")
+    resolve, away = Path.resolve, tmp_path / "away"
+
+    def swapped(path: Path, strict: bool = False) -> Path:
+        found = resolve(path, strict)
+        if path.name == "SKILL.md" and not away.exists():
+            (skills / "mine").rename(away)
+            (skills / "mine").symlink_to(outside / "theirs")
+        return found
+
+    monkeypatch.setattr(Path, "resolve", swapped)
+    found = Catalogue().load([Root(Tier.WORKSPACE, skills)])
+    assert away.exists()
+    assert found.skills == ()
+
+
 @pytest.mark.parametrize(
     ("metadata", "reasons"),
     [

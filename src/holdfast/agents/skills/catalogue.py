@@ -6,10 +6,12 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from holdfast.agents.opening import opened
 from holdfast.agents.skills.skill import FILE, MAX_BYTES, Skill, Tier, parse_skill
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
 
@@ -133,12 +135,25 @@ def _parsed(path: Path, root: Root) -> Skill | Broken:
 
 
 def _text(path: Path, root: Root) -> str:
-    """An agent writes to its workspace: a link out of there would let it show any file as a skill."""
     try:
-        if root.tier is Tier.WORKSPACE and not path.resolve().is_relative_to(root.path.resolve()):
-            raise InvalidInput("it is a link to outside its folder")
-        if path.stat().st_size > MAX_BYTES:
+        with _opened(path, root) as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise InvalidInput(f"it is larger than {MAX_BYTES} bytes")
-        return path.read_text("utf-8")
+        return data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"it cannot be read: {error}") from error
+
+
+def _opened(path: Path, root: Root) -> AbstractContextManager[BinaryIO]:
+    """An agent writes to its workspace: a link out of there would let it show any file as a skill.
+
+    The folder of skills may be no link itself; those in it are found first and then no link is followed, so
+    that one which is put in place meanwhile leads nowhere.
+    """
+    if root.tier is not Tier.WORKSPACE:
+        return path.open("rb")
+    workspace, real = root.path.parent.resolve(), path.resolve()
+    if not real.is_relative_to(workspace / root.path.name):
+        raise InvalidInput("it is a link to outside its folder")
+    return opened(workspace, real.relative_to(workspace).parts)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.skills import SkillRoom
+from holdfast.agents.opening import opened
+from holdfast.agents.skills import Skill, SkillRoom, Tier
 from holdfast.agents.tools.board_reach import sees_board
-from holdfast.agents.tools.opening import opened
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
@@ -96,11 +97,19 @@ def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
     steps = [step for step in given.file.split("/") if step not in ("", ".")]
     if ".." in steps or not steps or given.file.startswith(("/", "~")) or "\0" in given.file:
         raise InvalidInput(f"{given.file[:200]!r} is not a path within the skill", code="path_refused")
-    with opened(skill.folder, steps) as stream:
+    root, above = _from(skill, caller)
+    with opened(root, (*above, *steps)) as stream:
         data = stream.read(_MOST_SKILL_FILE + 1)
     if len(data) > _MOST_SKILL_FILE or b"\0" in data[:8192]:
         raise TooLarge(f"{given.file!r} is not a text of at most {_MOST_SKILL_FILE} bytes")
     return ToolOutput(text=data.decode("utf-8", "replace"))
+
+
+def _from(skill: Skill, caller: Caller) -> tuple[Path, tuple[str, ...]]:
+    """Where a skill's files begin, and the steps to it that may not be links: all that an agent can make."""
+    if skill.tier is not Tier.WORKSPACE:
+        return skill.folder, ()
+    return caller.workspace, skill.folder.relative_to(caller.workspace).parts
 
 
 def _adapter(name: str, model: type[BaseModel], call: Call, threads: Threads) -> Tool[Any]:
