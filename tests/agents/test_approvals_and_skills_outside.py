@@ -149,6 +149,15 @@ def test_skills_are_listed_over_http_with_reasons(hold: Holdfast, api: TestClien
     assert api.get("/api/skills", params={"agentId": "nobody"}).status_code == 404
 
 
+def test_a_skill_with_the_name_of_a_command_is_listed_under_the_one_that_calls_it(
+    hold: Holdfast, api: TestClient
+) -> None:
+    write_skill(hold, "status")
+    listed = {row["name"]: row["command"] for row in api.get("/api/skills").json()}
+    assert listed["status"] == "/status_2"
+    assert "/status_2" in api.post("/api/agent", json={"message": "/help"}).json()["reply"]
+
+
 def test_skills_are_listed_checked_and_shown_on_the_command_line(hold: Holdfast) -> None:
     write_skill(hold, "needy", 'metadata: {"holdfast": {"requires": {"env": ["NO_SUCH_KEY"]}}}')
     write_skill(hold, "notes")

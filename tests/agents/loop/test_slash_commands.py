@@ -108,9 +108,14 @@ def test_stop_ends_what_runs_and_what_waits(sqlite_store: Store, threads: Thread
 def test_approvals_are_given_and_refused_by_command(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
-    def wanted(text: str) -> str:
+    def wanted(text: str, session_key: str | None = None) -> str:
         request = ApprovalRequest(
-            agent_id="main", tool="exec", command=text, arguments={"command": text}, reason="ask"
+            agent_id="main",
+            tool="exec",
+            command=text,
+            arguments={"command": text},
+            reason="ask",
+            session_key=session_key,
         )
         with sqlite_store.write() as tx:
             return requests.request(tx, request, lasts_ms=60_000).id
@@ -121,7 +126,12 @@ def test_approvals_are_given_and_refused_by_command(
             first = wanted("make test")
             assert "for the owner alone" in await command(stage, "/approve", owner=False)
             assert await command(stage, "/approve", sender="ann") == "Approved: make test"
-            second, third = wanted("make all"), wanted("make docs")
+            elsewhere = wanted("rm -r /", "agent:main:webhook:group:g1")
+            told = await command(stage, "/approve")
+            assert "in other sessions" in told
+            assert elsewhere in told
+            assert await command(stage, f"/deny {elsewhere}") == "Denied: rm -r /"
+            second, third = wanted("make all"), wanted("make docs", stage.session().key)
             assert "2 calls wait" in await command(stage, "/deny")
             assert await command(stage, f"/deny {second}") == "Denied: make all"
             assert await command(stage, "/approve always make *") == "Approved for good: make docs"

@@ -19,7 +19,7 @@ from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
-from holdfast.errors import Forbidden, InvalidInput, NotFound, TooLarge
+from holdfast.errors import Forbidden, InvalidInput, TooLarge
 from holdfast.log import Store, Threads
 from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
@@ -90,8 +90,6 @@ def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
 
 def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
     skill = skills.read(caller.agent_id, given.name)
-    if not skill.model_invocable:
-        raise NotFound(f"skill {given.name!r} is for people alone", code="skill_gated")
     if given.file is None:
         return ToolOutput(text=f"# {skill.name}\n{skill.description}\n\n{skill.body}")
     steps = [step for step in given.file.split("/") if step not in ("", ".")]
