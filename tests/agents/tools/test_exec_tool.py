@@ -87,6 +87,59 @@ def test_a_person_approves_the_very_command_and_it_runs_once_as_it_was_read(here
     assert not (here.workspace / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "was_there"),
+    [
+        ("sh job", True),
+        ("./job", True),
+        ("./job", False),
+        ("cd . && . ./job", True),
+        ("python3 'job.py'", True),
+        ("python3 job.py", False),
+    ],
+)
+def test_a_script_that_changes_before_it_was_approved_does_not_run(
+    here: World, command: str, was_there: bool
+) -> None:
+    script = here.workspace / ("job.py" if "py" in command else "job")
+    if was_there:
+        script.write_text("echo harmless\n")
+        script.chmod(0o755)
+    harm = "open('made', 'w')" if "py" in command else "touch made"
+
+    async def scene() -> ToolResult:
+        calls = [ToolCall("c1", "exec", {"command": command})]
+        running = asyncio.create_task(here.toolbox.run_all(here.caller(), calls))
+        await until(lambda: bool(pending(here)))
+        script.write_text(harm)
+        script.chmod(0o755)
+        with here.hold.store.write() as tx:
+            requests.approve(tx, pending_id(tx), by="ann")
+        return (await soon(running))[0]
+
+    result = here.run(scene())
+    assert result.is_error
+    assert "has changed since" in result.text
+    assert not (here.workspace / "made").exists()
+    assert not here.run(asked(here, command, "approve")).is_error
+    assert (here.workspace / "made").exists()
+
+
+def test_a_file_that_a_command_only_reads_may_grow_while_it_waits(here: World) -> None:
+    (here.workspace / "log").write_text("one\n")
+
+    async def scene() -> ToolResult:
+        calls = [ToolCall("c1", "exec", {"command": "cp log copy && wc -l < copy"})]
+        running = asyncio.create_task(here.toolbox.run_all(here.caller(), calls))
+        await until(lambda: bool(pending(here)))
+        (here.workspace / "log").write_text("one\ntwo\n")
+        with here.hold.store.write() as tx:
+            requests.approve(tx, pending_id(tx), by="ann")
+        return (await soon(running))[0]
+
+    assert here.run(scene()).text.strip() == "2"
+
+
 def test_a_turn_that_is_cancelled_while_it_waits_leaves_the_approval_and_runs_nothing(here: World) -> None:
     stop: list[bool] = []
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.approvals import allowlist, audit, requests
 from holdfast.agents.approvals.requests import Approval, ApprovalRequest
+from holdfast.agents.approvals.scripts import scripts_of
 from holdfast.agents.policy import (
     ExecDecision,
     ExecPolicy,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCall:
-    """One command that an agent wants to run, and where."""
+    """One command that an agent wants to run, and where; `scripts` are those it runs, as they are now."""
 
     agent_id: str
     command: str
@@ -36,6 +37,11 @@ class ExecCall:
     session_key: str | None = None
     turn_id: str | None = None
     elevated: bool = False
+    scripts: tuple[tuple[str, str], ...] = ()
+
+    def looked_at(self) -> ExecCall:
+        """The same with its scripts as they are at this moment. Reads files."""
+        return replace(self, scripts=scripts_of(self.command, self.folder, self.workspace))
 
     @property
     def folder(self) -> Path:
@@ -57,6 +63,7 @@ class ExecCall:
             reason=reason,
             session_key=self.session_key,
             turn_id=self.turn_id,
+            scripts=self.scripts,
         )
 
 

@@ -188,7 +188,8 @@ class ExecTool:
         """
 
         def judged() -> Admission:
-            return self._store.run(lambda tx: admit(tx, plan.call, plan.settings))
+            call = plan.call.looked_at()
+            return self._store.run(lambda tx: admit(tx, call, plan.settings))
 
         admission = await self._threads(judged)
         found = admission.decision
@@ -216,8 +217,12 @@ class ExecTool:
                 code="not_approved",
                 hint="Do not try the same again; say what you wanted it for.",
             )
-        await self._threads(self._store.run, lambda tx: redeem(tx, plan.call, id_))
+        await self._threads(self._redeemed, plan, id_)
         caller.progress(f"approved by {approval.decided_by}", _told(approval))
+
+    def _redeemed(self, plan: _Plan, id_: str) -> None:
+        call = plan.call.looked_at()
+        self._store.run(lambda tx: redeem(tx, call, id_))
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
         access = caller.settings.sandbox.workspace_access if plan.place.sandboxed else "rw"
