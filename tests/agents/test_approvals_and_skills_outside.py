@@ -139,6 +139,13 @@ def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
     assert "npm test" not in run(hold, "approvals", "list", "--allowed").stdout
 
 
+def test_on_the_command_line_a_command_hides_nothing_of_itself(hold: Holdfast) -> None:
+    asked = ask(hold.store, "echo fine\nrm -r x\x1b[2K\u202e")
+    written = "echo fine\\nrm -r x\\e[2K\\u{202e}"
+    assert written in run(hold, "approvals", "list").stdout
+    assert run(hold, "approvals", "deny", asked).stdout == f"denied: {written}\n"
+
+
 def test_skills_are_listed_over_http_with_reasons(hold: Holdfast, api: TestClient) -> None:
     write_skill(hold, "needy", 'metadata: {"holdfast": {"requires": {"bins": ["no-such-program"]}}}')
     rows = {row["name"]: row for row in api.get("/api/skills").json()}

@@ -157,11 +157,14 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_the_approval_and_runs_no
 
 
 def test_output_errors_and_time_are_told(here: World) -> None:
-    exec_config(here, {**FULL, "maxOutputChars": 100})
+    exec_config(here, {**FULL, "maxOutputChars": 1000})
     text = here.refused("exec", {"command": "printf '\\033[31mred\\033[0m\\n'; echo oops >&2; exit 3"})
     assert text.startswith("red\noops\n[it ended with exit code 3")
     assert "ran out of time" in here.refused("exec", {"command": "sleep 30", "timeoutSeconds": 1})
-    assert "bytes of output were not kept" in here.ok("exec", {"command": "seq 1 200"})
+    long = here.refused("exec", {"command": "seq 1 2000; echo why it failed; exit 1"})
+    assert "bytes were not kept" in long
+    assert long.startswith("1\n2\n")
+    assert "2000\nwhy it failed\n[it ended with exit code 1" in long
     assert "wrote nothing" in here.ok("exec", {"command": "true"})
     assert "exactly one of command, poll, log and kill" in here.refused("exec", {})
 
@@ -180,6 +183,10 @@ def test_commands_get_the_environment_of_config_and_skills_and_no_answer_shows_i
     text = here.ok("exec", {"command": "echo $PLACE ${#WEATHER_KEY} $WEATHER_KEY $HOLDFAST_TOKEN."})
     assert text.strip() == "*** 16 *** ."
     assert "weather-secret-1" not in repr(here.events)
+    exec_config(here, {**FULL, "env": {"PLACE": "harbour-town"}, "maxOutputChars": 2000})
+    cut = here.ok("exec", {"command": "printf '%0994d'; echo $PLACE; printf '%05000d'"})
+    assert "were not kept" in cut
+    assert "harbour" not in cut
 
 
 def test_a_long_command_goes_on_in_the_background_and_is_followed_and_ended_by_its_id(here: World) -> None:
@@ -261,3 +268,10 @@ def test_what_a_surface_is_told_of_a_command_is_structured(here: World) -> None:
     details = here.events[-1].details
     assert (details["exitCode"], details["running"], details["end"]) == (4, False, "exited")
     assert json.dumps(dict(details))
+
+
+def test_that_a_command_is_longer_than_what_is_shown_of_it_is_said(here: World) -> None:
+    here.run(asked(here, f"true {'a ' * 8000}; rm -r x", "deny"))
+    told = [event.approval.command for event in here.events if event.approval is not None]
+    assert told
+    assert all("more characters: look at the approval itself" in each for each in told)

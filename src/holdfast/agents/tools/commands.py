@@ -35,7 +35,6 @@ class Command:
     id: str
     session_id: str
     text: str
-    secrets: tuple[str, ...] = ()
     said: Said = field(default_factory=Said)
     told: int = 0
     keep: Keep | None = None
@@ -103,7 +102,7 @@ class Commands:
     ) -> Command:
         """Begin a command; `Busy` where too many run."""
         said = Said(most_output, secrets)
-        command = Command(f"cmd-{uuid7()}", session_id, text, secrets, said, watched=watched)
+        command = Command(f"cmd-{uuid7()}", session_id, text, said, watched=watched)
         command.done.set_running_or_notify_cancel()
         thread = threading.Thread(target=self._run, args=(command, work), name=command.id, daemon=True)
         with self._lock:

@@ -44,7 +44,7 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
     if as_json:
         print_json([approval_json(each) for each in found])
         return
-    rows = [(a.id, a.agent_id, a.status, a.command, a.reason, when(a.expires_at)) for a in found]
+    rows = [(a.id, a.agent_id, a.status, _shown(a.command), a.reason, when(a.expires_at)) for a in found]
     columns = ["id", "agent", "status", "command", "why", "expires"]
     print_table(columns, rows, empty="Nothing waits for approval.")
 
@@ -155,11 +155,18 @@ def _print_patterns(found: list[AllowedCommand], as_json: bool) -> None:
     print_table(columns, cells, empty="No patterns but those of the config (tools.exec.allowlist).")
 
 
+def _shown(command: str) -> str:
+    """To the letter on one line: where a line ends, another command may begin."""
+    from holdfast.cli.chat.safe import exact
+
+    return exact(command).replace("\n", "\\n")
+
+
 def _told(done: Approval, as_json: bool) -> None:
     if as_json:
         print_json(approval_json(done))
     else:
-        click.echo(f"{done.status}: {done.command}")
+        click.echo(f"{done.status}: {_shown(done.command)}")
 
 
 def _me() -> str:
