@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage
-from holdfast.context.debug import MASK, DebugOutputs, redact
+from holdfast.context.debug import DebugOutputs, redact
 from holdfast.log import Store, Threads
+from holdfast.logs import MASK
 
 KEY = "sk-abcdefghijklmnop1234567890"
 

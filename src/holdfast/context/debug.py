@@ -27,19 +27,14 @@ from holdfast.config.secret import is_secret_name
 from holdfast.context.messages import Message, SystemMessage, digest, wire
 from holdfast.context.request import Built
 from holdfast.context.tokens import message_tokens
+from holdfast.logs import MASK, redactor
 
 log = logging.getLogger(__name__)
 
-MASK: Final = "[redacted]"
 MOST_BYTES: Final = 256 * 1024**2
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
-_SECRETS: Final = re.compile(
-    r"(?i)\b(?:bearer\s+[\w.~+/=-]{12,}|(?:sk|pk|hf|ghp|gho|xox[abprs]|glpat|AKIA)[-_]?[A-Za-z0-9_-]{16,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
-    re.DOTALL,
-)
+_mask: Final = redactor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +204,7 @@ def redact(value: Any, name: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [redact(item, name) for item in value]
     if isinstance(value, str):
-        return MASK if name and is_secret_name(name) and value else _SECRETS.sub(MASK, value)
+        return MASK if name and is_secret_name(name) and value else _mask(value)
     return value
 
 
