@@ -175,6 +175,26 @@ def test_a_skill_is_called_by_its_name_through_the_agent_or_straight_to_its_tool
     asyncio.run(main())
 
 
+def test_a_command_that_is_sent_again_while_its_tool_runs_runs_it_once(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path) as stage:
+            folder = tmp_path / "workspace" / "skills" / "ring"
+            folder.mkdir(parents=True)
+            head = "name: ring\ndescription: Rings.\ncommand-dispatch: tool\ncommand-tool: wait"
+            (folder / "SKILL.md").write_text(f"---\n{head}\n---\n")
+            first = asyncio.create_task(command(stage, "/ring twice", key="k1"))
+            await soon(stage.begun.wait())
+            second = asyncio.create_task(command(stage, "/ring twice", key="k1"))
+            await asyncio.wait({second}, timeout=0.2)
+            stage.gate.set()
+            assert await soon(first) == await soon(second) == await command(stage, "/ring twice", key="k1")
+            assert stage.ran == ["wait twice"]
+
+    asyncio.run(main())
+
+
 def test_what_only_looks_like_a_command_goes_to_the_model(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
