@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,47 @@ def test_a_command_that_only_reads_runs_unasked_in_the_workspace(here: World) ->
     assert "exit code 1" in said
     assert "not a folder" in here.refused("exec", {"command": "pwd", "cwd": "nowhere"})
     assert events_of(here) == ["run", "run", "run"]
+
+
+def test_holdfasts_own_home_is_not_read_unasked_even_where_the_workspace_holds_it(here: World) -> None:
+    home, above = here.hold.home, here.hold.home.path.parent
+    token = home.admin_token()
+    (above / "notes").mkdir()
+    (above / "notes" / "a").write_text("fine\n")
+    exec_config(here, {"ask": "off"})
+    caller = replace(here.caller(), workspace=above)
+    assert here.ok("exec", {"command": "cat notes/a"}, caller) == "fine\n"
+    assert here.ok("exec", {"command": "grep -rh fine notes"}, caller) == "fine\n"
+    assert "notes" in here.ok("exec", {"command": "ls"}, caller)
+    for command in (
+        "cat home/credentials/token",
+        "grep -r hf_",
+        "grep -rh hf_ .",
+        "grep --recursive hf_ ./notes/..",
+        "grep -re hf_",
+        "ls -R",
+        "ls home",
+    ):
+        said = here.refused("exec", {"command": command}, caller)
+        assert "refused" in said
+        assert token not in said
+    for cwd in ("home", "home/credentials"):
+        assert token not in here.refused("exec", {"command": "cat credentials/token", "cwd": cwd}, caller)
+
+
+@SANDBOX
+@pytest.mark.parametrize("access", ["ro", "rw"])
+def test_no_sandbox_shares_holdfasts_own_home_with_the_workspace(here: World, access: str) -> None:
+    here.configure(
+        agents={"defaults": {"sandbox": {"mode": "all", "workspaceAccess": access}}}, tools={"exec": FULL}
+    )
+    token = here.hold.home.admin_token()
+    caller = replace(here.caller(), workspace=here.hold.home.path.parent)
+    assert "home" in here.ok("exec", {"command": "ls"}, caller)
+    said = here.ok("exec", {"command": "ls -a home; grep -rhs hf_ . ; echo searched"}, caller)
+    assert "searched" in said
+    assert token not in said
+    assert "holdfast.db" not in said
 
 
 def test_what_is_not_on_the_list_is_refused_when_nobody_is_asked(here: World) -> None:

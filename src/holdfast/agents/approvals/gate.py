@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCall:
-    """One command that an agent wants to run, and where; `scripts` are those it runs, as they are now."""
+    """One command that an agent wants to run, and where; `scripts` are those it runs, as they are now.
+
+    `private` is Holdfast's own home, which no command reads unasked even where the workspace holds it.
+    """
 
     agent_id: str
     command: str
@@ -37,6 +40,7 @@ class ExecCall:
     session_key: str | None = None
     turn_id: str | None = None
     elevated: bool = False
+    private: Path | None = None
     scripts: tuple[tuple[str, str], ...] = ()
 
     def looked_at(self) -> ExecCall:
@@ -83,7 +87,8 @@ def admit(tx: Tx, call: ExecCall, settings: Exec) -> Admission:
         safe_bins=frozenset(settings.safe_bins),
         allowlist=allowlist.patterns(tx, call.agent_id, settings.allowlist),
     )
-    decision = judge(call.command, policy, inside_folder(str(call.workspace), str(call.folder)))
+    private = None if call.private is None else str(call.private)
+    decision = judge(call.command, policy, inside_folder(str(call.workspace), str(call.folder), private))
     if decision.verdict == "ask":
         lasts = settings.ask_timeout_seconds * 1000
         return Admission(decision, requests.request(tx, call.request(decision.reason), lasts_ms=lasts))

@@ -88,6 +88,8 @@ def _mounts(job: Job) -> Iterator[str]:
     yield from ("--bind", str(job.scratch), SCRATCH)
     if job.workspace is not None and job.access != "none":
         yield from ("--bind" if job.access == "rw" else "--ro-bind", str(job.workspace), WORKSPACE)
+    if job.covered is not None:
+        yield from (*_tmpfs(job.covered), "--remount-ro", job.covered)
     yield from ("--remount-ro", "/")
 
 

@@ -80,6 +80,7 @@ class _Plan:
             argv=("sh", "-c", shell),
             scratch=self.place.scratch,
             workspace=self.workspace,
+            private=self.call.private,
             access=access,
             network=self.network,
             cwd=self.cwd,
@@ -154,6 +155,7 @@ class ExecTool:
             session_key=caller.session.key,
             turn_id=caller.turn_id,
             elevated=elevated,
+            private=self._home.path,
         )
         network = caller.settings.sandbox.network or place.backend.name == "docker"
         env = {name: secret.reveal(os.environ) for name, secret in settings.env.items()}
