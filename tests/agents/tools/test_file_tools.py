@@ -172,6 +172,13 @@ def test_a_file_that_changed_since_it_was_read_is_not_overwritten_by_an_edit(tmp
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
+def test_a_file_keeps_its_rights_but_not_its_owners(here: World) -> None:
+    (here.workspace / "tool").write_text("old")
+    (here.workspace / "tool").chmod(0o4755)
+    here.ok("file_write", {"path": "tool", "content": "new"})
+    assert (here.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+
+
 def test_a_write_replaces_the_name_and_never_what_shares_its_content(here: World, tmp_path: Path) -> None:
     (tmp_path / "shared").write_text("theirs")
     os.link(tmp_path / "shared", here.workspace / "mine")

@@ -299,6 +299,8 @@ def test_the_web_is_searched_through_the_service_that_was_chosen(here: World) ->
     keys: list[str | None] = []
 
     def answer(request: BaseHTTPRequestHandler) -> Answer:
+        if "flood" in request.path:
+            return 200, {"Content-Type": "application/json"}, b" " * (3 * 1024**2)
         asked.append(request.path)
         keys.append(request.headers["X-Subscription-Token"])
         found = {"web": {"results": results}} if request.path.startswith("/brave") else {"results": results}
@@ -309,6 +311,7 @@ def test_the_web_is_searched_through_the_service_that_was_chosen(here: World) ->
         search = {"enabled": True, "provider": f"http://127.0.0.1:{port}/", "maxResults": 3}
         here.configure(tools={"web": {"search": search}})
         result = here.call("web_search", {"query": "grey herons"})
+        assert "more than" in here.refused("web_search", {"query": "flood"})
         brave = {"enabled": True, "provider": "brave", "apiKey": "brave-key-1"}
         here.configure(tools={"web": {"search": brave}})
         here.toolbox = Toolbox(here.parts.threads, here.parts.store, here.parts.outputs())
