@@ -353,6 +353,7 @@ def test_programs_are_installed_only_by_the_command_that_was_agreed_to() -> None
         '{"kind": "apt", "package": "--allow-unauthenticated"}',
         '{"kind": "apt", "package": "gh; rm -rf /"}',
         '{"kind": "apt", "package": "gh other"}',
+        '{"kind": "apt", "package": "openssh-server-"}',
         '{"kind": "node", "package": "../x"}',
         '{"kind": "download", "url": "https://example.org/x"}',
         '{"kind": "apt", "package": "gh", "os": ["darwin"]}',

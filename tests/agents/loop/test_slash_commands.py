@@ -39,6 +39,8 @@ def test_commands_about_the_session_answer_without_a_model(
             assert "/compact" in await command(stage, "/help")
             assert await command(stage, "/compact") == "There is nothing to compact yet."
             assert "look" in await command(stage, "/tools")
+            assert "look is allowed by profile" in await command(stage, "/tools look")
+            assert "no tool 'loook'" in await command(stage, "/tools loook")
             assert "owner" in await command(stage, "/whoami")
             assert len(stage.server.requests) == 1
             await stage.say("go on")
