@@ -139,6 +139,17 @@ def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
     assert "npm test" not in run(hold, "approvals", "list", "--allowed").stdout
 
 
+def test_a_pattern_that_was_taken_out_of_the_config_is_not_listed_as_allowed(hold: Holdfast) -> None:
+    call = ExecCall(agent_id="main", command="make all", workspace=hold.workspace("main"))
+    config = hold.home.config
+    config.write_text('{"tools": {"exec": {"allowlist": ["make *"]}}}')
+    with hold.store.write() as tx:
+        assert admit(tx, call, Exec(allowlist=("make *",))).decision.verdict == "run"
+    assert "make *" in run(hold, "approvals", "list", "--allowed").stdout
+    config.write_text("{}")
+    assert "make *" not in run(hold, "approvals", "list", "--allowed").stdout
+
+
 def test_on_the_command_line_a_command_hides_nothing_of_itself(hold: Holdfast) -> None:
     asked = ask(hold.store, "echo fine\nrm -r x\x1b[2K\u202e")
     written = "echo fine\\nrm -r x\\e[2K\\u{202e}"

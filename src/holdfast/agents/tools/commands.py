@@ -163,11 +163,17 @@ class Commands:
         own = sum(1 for c in running if c.session_id == session_id)
         if self._closed:
             raise Busy("Holdfast is stopping", code="stopping")
-        if own >= self._of_session or len(running) >= self._running:
+        if own >= self._of_session:
             raise Busy(
                 f"{own} commands of this session run already",
                 code="too_many_commands",
                 hint="Wait for one with poll, or end one with kill.",
+            )
+        if len(running) >= self._running:
+            raise Busy(
+                f"{len(running)} commands of all sessions run already",
+                code="too_many_commands",
+                hint="Try again when some have ended.",
             )
 
     def _drop_oldest(self) -> None:

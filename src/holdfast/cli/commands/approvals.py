@@ -11,6 +11,7 @@ from holdfast.cli.output import print_json, print_table, when
 
 if TYPE_CHECKING:
     from holdfast.agents.approvals import AllowedCommand, Approval
+    from holdfast.config import Config
 
 PREFIX = "appr-"
 
@@ -33,7 +34,8 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
 
     with app.open() as hold, hold.store.read() as tx:
         if patterns:
-            _print_patterns(allowlist.listing(tx, agent_id), as_json)
+            in_force = [p for p in allowlist.listing(tx, agent_id) if _counts(hold.settings, p)]
+            _print_patterns(in_force, as_json)
             return
         found = requests.listing(
             tx,
@@ -153,6 +155,16 @@ def _print_patterns(found: list[AllowedCommand], as_json: bool) -> None:
     cells = [(p.agent_id, p.pattern, p.source, when(p.last_used_at), p.last_used_command) for p in found]
     columns = ["agent", "pattern", "by", "last used", "with"]
     print_table(columns, cells, empty="No patterns but those of the config (tools.exec.allowlist).")
+
+
+def _counts(config: Config, allowed: AllowedCommand) -> bool:
+    """A pattern of the config leaves the stamp of its last use behind when it is taken out there."""
+    from holdfast.agents.policy import exec_settings
+
+    known = allowed.agent_id in {agent.id for agent in config.agent_list}
+    if allowed.source == "person" or not known:
+        return allowed.source == "person"
+    return allowed.pattern in exec_settings(config, allowed.agent_id).allowlist
 
 
 def _shown(command: str) -> str:
