@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -166,6 +168,17 @@ def test_a_changed_skill_is_read_again_and_an_unchanged_one_is_not(tmp_path: Pat
     assert catalogue.load(places).get("a").description == "Another."
     path.unlink()
     assert catalogue.load(places).skills == ()
+
+
+def test_what_is_gone_is_not_kept_in_memory(tmp_path: Path) -> None:
+    catalogue, places = Catalogue(), [Root(Tier.WORKSPACE, tmp_path)]
+    for number in range(3):
+        folder = write(tmp_path, f"passing-{number}").parent
+        assert len(catalogue.load(places).skills) == 1
+        shutil.rmtree(folder)
+    assert catalogue.load(places).skills == ()
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Skill) and "passing" in one.name]
 
 
 def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:

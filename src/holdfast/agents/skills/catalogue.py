@@ -89,10 +89,19 @@ class Catalogue:
         return Found(tuple(by_name), tuple(hidden), tuple(broken))
 
     def _in_root(self, root: Root) -> Iterator[Skill | Broken]:
-        for path in _files(root.path):
+        paths = _files(root.path)
+        self._forget_all_but(paths, root)
+        for path in paths:
             found = self._file(path, root)
             if found is not None:
                 yield found
+
+    def _forget_all_but(self, paths: list[str], root: Root) -> None:
+        """An agent may write and delete skills without end; what is gone is not kept."""
+        there, within = set(paths), os.path.join(root.path, "")
+        with self._lock:
+            for path in [known for known in self._read if known.startswith(within) and known not in there]:
+                del self._read[path]
 
     def _file(self, path: str, root: Root) -> Skill | Broken | None:
         try:
