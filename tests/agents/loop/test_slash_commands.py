@@ -186,12 +186,15 @@ def test_a_command_that_is_sent_again_while_its_tool_runs_runs_it_once(
             folder.mkdir(parents=True)
             head = "name: ring\ndescription: Rings.\ncommand-dispatch: tool\ncommand-tool: wait"
             (folder / "SKILL.md").write_text(f"---\n{head}\n---\n")
-            first = asyncio.create_task(command(stage, "/ring twice", key="k1"))
+            sent = ask("/ring twice", key="k1")
+            first = asyncio.create_task(stage.runs.accept(sent))
             await soon(stage.begun.wait())
-            second = asyncio.create_task(command(stage, "/ring twice", key="k1"))
+            second = asyncio.create_task(stage.runs.accept(sent))
             await asyncio.wait({second}, timeout=0.2)
             stage.gate.set()
-            assert await soon(first) == await soon(second) == await command(stage, "/ring twice", key="k1")
+            answers = [await soon(first), await soon(second), await stage.runs.accept(sent)]
+            assert {(one.run_id, one.reply) for one in answers} == {(answers[0].run_id, "waited twice")}
+            assert [one.created for one in answers] == [True, False, False]
             assert stage.ran == ["wait twice"]
 
     asyncio.run(main())

@@ -47,17 +47,17 @@ class Desk:
         if (called is None and skill is None) or (reset is not None and (reset.message or ask.images)):
             return ask
         key = ask.key or f"command-{uuid7()}"
-        task = self._under_way.get(key)
-        if task is None:
-            task = asyncio.create_task(self._answered_once(ask, to, key, called, skill))
-            self._under_way[key] = task
-            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        under_way = self._under_way.get(key)
+        if under_way is not None:
+            return _repeated(ask, await asyncio.shield(under_way))
+        task = asyncio.create_task(self._answered_once(ask, to, key, called, skill))
+        self._under_way[key] = task
+        task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return await asyncio.shield(task)
 
     async def _answered_once(
         self, ask: Ask, to: Address, key: str, called: Called | None, skill: Invocation | None
     ) -> Accepted | Ask:
-        """A repeat that comes while a command is still at it waits for the same answer: a tool runs once."""
         session, told, known = await self._parts.threads(self._enter_command, ask, to, key)
         if known is not None:
             return known
@@ -126,6 +126,16 @@ class Desk:
             created=created,
             reply=reply,
         )
+
+
+def _repeated(ask: Ask, answer: Accepted | Ask) -> Accepted | Ask:
+    """The answer for who sends a command again while it is still at it: its tool runs once.
+
+    Nothing of who sent it first goes over but the words.
+    """
+    if isinstance(answer, Accepted):
+        return replace(answer, created=False)
+    return replace(ask, text=answer.text)
 
 
 def _name(called: Called | None, skill: Invocation | None) -> str:
