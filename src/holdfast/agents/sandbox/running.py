@@ -17,6 +17,7 @@ from holdfast.errors import Unavailable
 
 _READ: Final = 65_536
 _LOOK_SECONDS: Final = 0.02
+_REST: Final = 5  # looking at many processes takes its time, most of which is for others
 _FAR_PAST: Final = 64
 _KILL_SECONDS: Final = 10
 
@@ -127,8 +128,10 @@ class _Watch:
             return "output"
         if now < self._next_look:
             return None
-        self._next_look = now + _LOOK_SECONDS
-        return self._too_many(census(self._process.pid, self._limits.processes))
+        over = self._too_many(census(self._process.pid, self._limits.processes))
+        looked = time.monotonic()
+        self._next_look = looked + max(_LOOK_SECONDS, _REST * (looked - now))
+        return over
 
     def _too_many(self, found: Census) -> End | None:
         most = self._limits.memory_bytes
