@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -22,6 +23,7 @@ from holdfast.agents.sandbox import (
     is_sandboxed,
     place_of,
     run,
+    running,
     scope_name,
 )
 from holdfast.agents.sandbox.census import census
@@ -246,6 +248,26 @@ def test_what_is_left_in_the_background_ends_with_the_command(base: Job, backend
     outcome = run(backend, replace(base, argv=["sh", "-c", "sleep 300 & echo done"]))
     assert (outcome.end, text(outcome)) == ("exited", "done\n")
     assert outcome.seconds < 30
+
+
+def test_a_command_that_cannot_be_ended_holds_nobody_up(
+    base: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that became another user's does."""
+    really, left = os.killpg, []
+
+    def refused(pid: int, _signal: int) -> None:
+        left.append(pid)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refused)
+    monkeypatch.setattr(running, "_KILL_SECONDS", 0.1)
+    late = run(Host(), replace(base, argv=["sleep", "60"], limits=replace(PATIENT, seconds=0.1)))
+    assert (late.end, late.code) == ("timeout", None)
+    assert late.seconds < 30
+    assert "cannot be ended" in caplog.text
+    really(left[0], signal.SIGKILL)
+    os.waitpid(left[0], 0)
 
 
 def test_a_command_has_nothing_to_read(base: Job) -> None:

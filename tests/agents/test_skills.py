@@ -125,6 +125,7 @@ def test_the_part_of_yaml_that_skills_use_is_understood(head: str, expected: dic
         "---\nname: x\ndescription: y\ncommand-dispatch: tool\n---\n",
         "---\nname: x\ndescription: y\njust words\n---\n",
         "---\nname: x\ndescription: y\nmetadata: " + "[" * 20_000 + "\n---\n",
+        "---\nname: x\ndescription: y\nmetadata: {a:[" + "1," * 5_000 + "]}\n---\n",
         "---\nname: x\ndescription: " + "y" * 40_000 + "\n---\n",
     ],
 )

@@ -135,7 +135,8 @@ def test_approvals_are_given_and_refused_by_command(
             assert await command(stage, f"/deny {elsewhere}") == "Denied: rm -r /"
             second, third = wanted("make all"), wanted("make docs", stage.session().key)
             assert "2 calls wait" in await command(stage, "/deny")
-            assert await command(stage, f"/deny {second}") == "Denied: make all"
+            assert "no approval" in await command(stage, f"/approve {third[-1]}")
+            assert await command(stage, f"/deny {second[-8:]}") == "Denied: make all"
             assert await command(stage, "/approve always make *") == "Approved for good: make docs"
             with sqlite_store.read() as tx:
                 states = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import TurnStatus, Tx, turns
 
+_SHORTEST: Final = 4  # less than that is a number in a list, or a slip
 Decide = Callable[[Tx, Approval], Approval]
 
 
@@ -65,7 +67,7 @@ def _waiting(tx: Tx, context: CommandContext, id_: str) -> Approval:
     own = frozenset((context.to.agent_id,))
     found = requests.listing(tx, status=ApprovalStatus.PENDING, agent_ids=own)
     if id_:
-        named = [one for one in found if one.id == id_ or one.id.endswith(id_)]
+        named = [one for one in found if one.id == id_ or (len(id_) >= _SHORTEST and one.id.endswith(id_))]
         return named[0] if len(named) == 1 else _not_there(tx, context, id_)
     here = [one for one in found if one.session_key in (None, context.session.key)]
     if len(here) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import signal
@@ -14,6 +15,8 @@ from typing import Final
 from holdfast.agents.sandbox.backend import Backend, End, Job, Limits, Outcome, Start
 from holdfast.agents.sandbox.census import Census, census
 from holdfast.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 _READ: Final = 65_536
 _LOOK_SECONDS: Final = 0.02
@@ -63,8 +66,11 @@ def _begun(start: Start) -> Iterator[subprocess.Popen[bytes]]:
             code="exec_failed",
             hint="Check that the program is installed and the folder is there.",
         ) from error
-    with process:
+    try:
         yield process
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 class _Watch:
@@ -148,4 +154,7 @@ def _end(process: subprocess.Popen[bytes], start: Start) -> None:
     if running and start.kill is not None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(start.kill, capture_output=True, timeout=_KILL_SECONDS, check=False)
-    process.wait()
+    try:
+        process.wait(_KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        log.warning("process %d cannot be ended: it may run as another user", process.pid)

@@ -231,7 +231,9 @@ class ExecTool:
         job = plan.job(shell, access)
 
         def work(command: Command) -> Outcome:
-            return run(plan.place.backend, job, cancelled=command.ended, heard=command.said.take)
+            """What it wrote is in `said`, masked, and need not be kept twice."""
+            outcome = run(plan.place.backend, job, cancelled=command.ended, heard=command.said.take)
+            return replace(outcome, output=b"")
 
         secrets = tuple(value for value in plan.env.values() if len(value) >= _MIN_SECRET)
         return self._commands.start(
