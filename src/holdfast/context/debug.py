@@ -113,9 +113,10 @@ class DebugOutputs:
             self._append(self.switches.raw_stream, event)
 
     def trajectory(self, session_id: str, *steps: Mapping[str, Any]) -> None:
-        """Steps of a session: what was said, which tool ran, what it cost."""
+        """Steps of a session: what was said, which tool ran, what it cost. On unasked, so without secrets."""
         if self.switches.trajectory is not None and steps:
-            self._append(self.switches.trajectory / f"{_file_name(session_id)}.jsonl", *steps)
+            path = self.switches.trajectory / f"{_file_name(session_id)}.jsonl"
+            self._append(path, *(redact(step) for step in steps))
 
     def export_trajectory(self, session_id: str) -> Iterator[str]:
         """The steps of a session, line by line, older ones first."""
