@@ -139,6 +139,20 @@ def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
     assert "npm test" not in run(hold, "approvals", "list", "--allowed").stdout
 
 
+def test_the_account_of_decisions_is_read_on_the_command_line(hold: Holdfast) -> None:
+    assert "No call" in run(hold, "approvals", "audit").stdout
+    asked = ask(hold.store, "curl -H 'Authorization: Bearer abcdef123456'")
+    run(hold, "approvals", "approve", asked)
+    newest, oldest = json.loads(run(hold, "approvals", "audit", "--json").stdout)
+    assert (newest["event"], newest["rule"], newest["approvalId"]) == ("approved", "person", asked)
+    assert newest["actor"].startswith("cli")
+    assert oldest["event"] == "requested"
+    assert "abcdef123456" not in str(newest)
+    older = run(hold, "approvals", "audit", "--before", newest["seq"], "--agent", "main").stdout
+    assert "requested" in older
+    assert "approved" not in older
+
+
 def test_a_pattern_that_was_taken_out_of_the_config_is_not_listed_as_allowed(hold: Holdfast) -> None:
     call = ExecCall(agent_id="main", command="make all", workspace=hold.workspace("main"))
     config = hold.home.config

@@ -18,7 +18,7 @@ PREFIX = "appr-"
 
 @click.group(cls=Group)
 def approvals() -> None:
-    """What agents ask for: list, approve, deny, allow."""
+    """What agents ask for: list, approve, deny, allow, audit."""
 
 
 @approvals.command("list")
@@ -110,6 +110,47 @@ def allow(
         print_json({"agentId": agent, "pattern": what, "allowed": not remove})
     else:
         click.echo(f"Agent {agent} {'must ask for' if remove else 'may run'}: {what}")
+
+
+@approvals.command()
+@click.option("--agent", "agent_id", metavar="ID", help="Only of this agent.")
+@click.option("--before", type=int, metavar="SEQ", help="Older than this record: the next page.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@json_option
+@pass_app
+def audit(app: App, agent_id: str | None, before: int | None, limit: int, as_json: bool) -> None:
+    """Every decision on a call, newest first: what ran or was refused, by which rule, who decided."""
+    from holdfast.agents.approvals import audit as account
+    from holdfast.clock import iso
+
+    with app.open() as hold, hold.store.read() as tx:
+        found = account.listing(tx, agent_id=agent_id, before=before, limit=limit)
+    if as_json:
+        print_json(
+            [
+                {
+                    "seq": r.seq,
+                    "at": iso(r.created_at),
+                    "event": r.event,
+                    "agentId": r.agent_id,
+                    "sessionKey": r.session_key,
+                    "tool": r.tool,
+                    "command": r.command,
+                    "rule": r.rule,
+                    "reason": r.reason,
+                    "actor": r.actor,
+                    "approvalId": r.approval_id,
+                }
+                for r in found
+            ]
+        )
+        return
+    rows = [
+        (r.seq, when(r.created_at), r.event, r.agent_id, r.tool, _shown(r.command), r.rule, r.actor)
+        for r in found
+    ]
+    columns = ["seq", "at", "event", "agent", "tool", "command", "rule", "by"]
+    print_table(columns, rows, empty="No call was decided on yet.")
 
 
 def approval_json(approval: Approval) -> dict[str, Any]:
