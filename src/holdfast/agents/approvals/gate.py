@@ -108,6 +108,12 @@ def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = Non
     approval = requests.get(tx, approval_id)
     if approval.tool != "exec":
         raise InvalidInput(f"{approval.tool} has no allowlist", hint="Approve this one call instead.")
+    if pattern is None and requests.runs_scripts(approval):
+        raise InvalidInput(
+            "this command runs a script of the workspace, which the agent can change",
+            code="script_pattern",
+            hint="Approve it once; or give a pattern, if the agent may run whatever it writes there.",
+        )
     chosen = exact_pattern(approval.command) if pattern is None else check_pattern(pattern)
     parsed = parse(approval.command)
     if isinstance(parsed, Refusal) or not any(matches(words, chosen) for words in parsed.commands):

@@ -134,6 +134,19 @@ def use(tx: Tx, id_: str, asked: ApprovalRequest) -> Approval:
     return get(tx, id_)
 
 
+def runs_scripts(approval: Approval) -> bool:
+    """Whether it was asked for with scripts: its digest is then not that of the call alone."""
+    alone = ApprovalRequest(
+        agent_id=approval.agent_id,
+        tool=approval.tool,
+        command=approval.command,
+        arguments=approval.arguments,
+        reason="",
+        session_key=approval.session_key,
+    )
+    return alone.digest != approval.digest
+
+
 def get(tx: Tx, id_: str) -> Approval:
     found = get_many(tx, [id_])
     if not found:
