@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from logging.handlers import RotatingFileHandler
 from typing import Any, Final, TextIO
 
@@ -30,8 +30,9 @@ _PATTERNS: Final = (
     (r"\bhf_[\w-]{16,}", MASK),
     (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}", rf"\1 {MASK}"),
     (r"\bsk-[\w-]{8,}", MASK),
-    (r"\b(gh[pousr]_|github_pat_|xox[abeprs]-|AKIA|AIza)[\w-]{8,}", MASK),
+    (r"\b(gh[pousr]_|github_pat_|glpat-|[rs]k_live_|xox[abeprs]-|AKIA|AIza)[\w-]{8,}", MASK),
     (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]*", MASK),
+    (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", MASK),
     (r"((?<=[a-z])://[^/\s:@]{0,200}):[^/\s@]{0,500}@", rf"\1:{MASK}@"),
     (
         r"(?i)((?:api_?key|token|secret|password|passwd|authorization|cookie)[\"']?\s*[=:]\s*[\"']?)"
@@ -43,11 +44,10 @@ _PATTERNS: Final = (
 Redact = Callable[[str], str]
 
 
-def redactor(patterns: Sequence[str] = (), known: Iterable[str] = ()) -> Redact:
-    """A function that masks these secrets, and all that looks like one, in a text."""
+def redactor(known: Iterable[str] = ()) -> Redact:
+    """A function that masks these secrets, all that looks like one, and what the operator calls one."""
     exact = sorted({text for text in known if len(text) >= _MIN_SECRET}, key=len, reverse=True)
     rules = [(re.compile(pattern), mask) for pattern, mask in _PATTERNS]
-    rules += [(_compiled(pattern), MASK) for pattern in patterns]
     if exact:
         rules.insert(0, (re.compile("|".join(map(re.escape, exact))), MASK))
 
@@ -56,6 +56,8 @@ def redactor(patterns: Sequence[str] = (), known: Iterable[str] = ()) -> Redact:
             text = text.replace(secret, MASK)
         for rule, mask in rules:
             text = rule.sub(mask, text)
+        for own in _own:
+            text = own.sub(MASK, text)
         return text
 
     return redact
@@ -73,7 +75,9 @@ def hide(*secrets: str) -> None:
 
 def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = None) -> None:
     """Write the log as the config says from now on; again for another config."""
-    redact = redactor(options.redact_patterns, _secrets(home)) if options.redact else str
+    global _own
+    own = tuple(map(_compiled, options.redact_patterns))
+    redact = redactor(_secrets(home)) if options.redact else str
     screen = logging.StreamHandler(stream or sys.stderr)
     screen.setFormatter(JsonLines(redact) if options.format == "json" else Text(redact))
     file = _File(
@@ -85,6 +89,7 @@ def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = Non
     )
     file.setFormatter(JsonLines(redact))
     with _lock:
+        _own = own
         root = logging.getLogger()
         _remove(root)
         for handler in (screen, file):
@@ -133,8 +138,16 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             body["exception"] = self.formatException(record.exc_info)[-MAX_TEXT:]
-        told = {name: self._redact(v) if isinstance(v, str) else v for name, v in body.items()}
-        return json.dumps(told, ensure_ascii=True, default=lambda value: self._redact(str(value)))
+        return json.dumps(self._told(body), ensure_ascii=True)
+
+    def _told(self, value: Any) -> Any:
+        """However deep it lies; what JSON does not know is told as text."""
+        if isinstance(value, Mapping):
+            return {self._redact(str(name)): self._told(item) for name, item in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._told(item) for item in value]
+        plain = value is None or isinstance(value, bool | int | float)
+        return value if plain else self._redact(str(value))
 
 
 class _File(RotatingFileHandler):
@@ -147,6 +160,7 @@ class _File(RotatingFileHandler):
 _lock = threading.Lock()
 _installed: list[logging.Handler] = []
 _hidden: tuple[str, ...] = ()
+_own: tuple[re.Pattern[str], ...] = ()
 
 
 def _remove(root: logging.Logger) -> None:

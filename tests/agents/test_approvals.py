@@ -219,6 +219,20 @@ def test_allowing_without_a_pattern_allows_this_very_command(store: Store, works
             allow_always(tx, approval.id, by="ann")
 
 
+def test_a_script_that_the_agent_can_change_is_allowed_for_good_only_by_a_pattern(
+    store: Store, workspace: Path
+) -> None:
+    (workspace / "job.sh").write_text("echo hi\n")
+    for command in ("./job.sh", "sh job.sh"):
+        approval = waiting(store, call(workspace, command).looked_at())
+        with pytest.raises(InvalidInput, match="which the agent can change"), store.write() as tx:
+            allow_always(tx, approval.id, by="ann")
+        assert tried(store, call(workspace, command)).decision.verdict == "ask"
+    with store.write() as tx:
+        allow_always(tx, approval.id, by="ann", pattern="sh job.sh")
+    assert tried(store, call(workspace, "sh job.sh")).decision.verdict == "run"
+
+
 def waiting_id(store: Store, workspace: Path, command: str, tx: Any) -> str:
     approval = admit(tx, call(workspace, command), settings()).approval
     assert approval is not None

@@ -139,6 +139,38 @@ def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
     assert "npm test" not in run(hold, "approvals", "list", "--allowed").stdout
 
 
+def test_the_account_of_decisions_is_read_on_the_command_line(hold: Holdfast) -> None:
+    assert "No call" in run(hold, "approvals", "audit").stdout
+    asked = ask(hold.store, "curl -H 'Authorization: Bearer abcdef123456'")
+    run(hold, "approvals", "approve", asked)
+    newest, oldest = json.loads(run(hold, "approvals", "audit", "--json").stdout)
+    assert (newest["event"], newest["rule"], newest["approvalId"]) == ("approved", "person", asked)
+    assert newest["actor"].startswith("cli")
+    assert oldest["event"] == "requested"
+    assert "abcdef123456" not in str(newest)
+    older = run(hold, "approvals", "audit", "--before", newest["seq"], "--agent", "main").stdout
+    assert "requested" in older
+    assert "approved" not in older
+
+
+def test_a_pattern_that_was_taken_out_of_the_config_is_not_listed_as_allowed(hold: Holdfast) -> None:
+    call = ExecCall(agent_id="main", command="make all", workspace=hold.workspace("main"))
+    config = hold.home.config
+    config.write_text('{"tools": {"exec": {"allowlist": ["make *"]}}}')
+    with hold.store.write() as tx:
+        assert admit(tx, call, Exec(allowlist=("make *",))).decision.verdict == "run"
+    assert "make *" in run(hold, "approvals", "list", "--allowed").stdout
+    config.write_text("{}")
+    assert "make *" not in run(hold, "approvals", "list", "--allowed").stdout
+
+
+def test_on_the_command_line_a_command_hides_nothing_of_itself(hold: Holdfast) -> None:
+    asked = ask(hold.store, "echo fine\nrm -r x\x1b[2K\u202e")
+    written = "echo fine\\nrm -r x\\e[2K\\u{202e}"
+    assert written in run(hold, "approvals", "list").stdout
+    assert run(hold, "approvals", "deny", asked).stdout == f"denied: {written}\n"
+
+
 def test_skills_are_listed_over_http_with_reasons(hold: Holdfast, api: TestClient) -> None:
     write_skill(hold, "needy", 'metadata: {"holdfast": {"requires": {"bins": ["no-such-program"]}}}')
     rows = {row["name"]: row for row in api.get("/api/skills").json()}
@@ -147,6 +179,15 @@ def test_skills_are_listed_over_http_with_reasons(hold: Holdfast, api: TestClien
     assert rows["needy"]["reasons"] == [{"kind": "bins", "text": "no-such-program is not installed"}]
     assert (rows["needy"]["tier"], rows["needy"]["command"]) == ("workspace", None)
     assert api.get("/api/skills", params={"agentId": "nobody"}).status_code == 404
+
+
+def test_a_skill_with_the_name_of_a_command_is_listed_under_the_one_that_calls_it(
+    hold: Holdfast, api: TestClient
+) -> None:
+    write_skill(hold, "status")
+    listed = {row["name"]: row["command"] for row in api.get("/api/skills").json()}
+    assert listed["status"] == "/status_2"
+    assert "/status_2" in api.post("/api/agent", json={"message": "/help"}).json()["reply"]
 
 
 def test_skills_are_listed_checked_and_shown_on_the_command_line(hold: Holdfast) -> None:

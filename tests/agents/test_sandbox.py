@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -22,6 +23,7 @@ from holdfast.agents.sandbox import (
     is_sandboxed,
     place_of,
     run,
+    running,
     scope_name,
 )
 from holdfast.agents.sandbox.census import census
@@ -101,7 +103,14 @@ def test_what_a_sandbox_writes_for_itself_stays_for_the_next_command(base: Job) 
         "chroot / true",
         "echo x > /usr/bin/evil",
         "echo x > /etc/evil",
-        "echo 1 > /proc/sys/kernel/pid_max",
+        "cat /proc/sys/kernel/pid_max > /tmp/n && cat /tmp/n > /proc/sys/kernel/pid_max",
+        ": >> /proc/sys/kernel/core_pattern",
+        ": >> /proc/sys/vm/overcommit_memory",
+        "cat /proc/keys | grep -q .",
+        "ls /etc/ssl/private",
+        "echo x > /dev/x",
+        "for n in 1 2; do head -c 200M /dev/zero > /dev/shm/$n || exit 1; done",
+        "echo x > /proc/self/fd/0 && readlink /proc/self/fd/0 | grep -v null",
         "echo x > /proc/sysrq-trigger",
         "cat /proc/kcore | head -c 1 | grep -q .",
         "dmesg | grep -q .",
@@ -181,6 +190,32 @@ def test_memory_is_bounded(base: Job) -> None:
     assert sh(base, together, limits=limits).end == "memory"
 
 
+SHARED = """
+import mmap, os, time
+memory = mmap.mmap(-1, {mib} << 20)
+for page in range(0, len(memory), 4096):
+    memory[page] = 1
+for _ in range({children}):
+    os.fork() or (sum(memory[::4096]), time.sleep(1), os._exit(0))
+time.sleep(1)
+print("held", sum(memory[::4096]))
+"""
+
+
+@needs_bubblewrap
+def test_memory_that_processes_share_counts_once(base: Job) -> None:
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no system python3 to call from within the sandbox")
+    limits = Limits(seconds=30, memory_bytes=128 * 1024**2)
+
+    def held(mib: int, children: int) -> Outcome:
+        script = SHARED.format(mib=mib, children=children)
+        return run(Bubblewrap(), replace(base, argv=["/usr/bin/python3", "-c", script], limits=limits))
+
+    assert held(300, 0).end == "memory"
+    assert "held" in text(held(48, 6))
+
+
 @needs_bubblewrap
 def test_a_file_cannot_grow_without_end(base: Job) -> None:
     outcome = sh(base, "head -c 3000000 /dev/zero > big", limits=replace(PATIENT, file_bytes=1_000_000))
@@ -215,10 +250,28 @@ def test_what_is_left_in_the_background_ends_with_the_command(base: Job, backend
     assert outcome.seconds < 30
 
 
-def test_a_command_reads_what_it_is_given_and_need_not(base: Job) -> None:
-    given = b"x" * 300_000
-    assert text(run(Host(), replace(base, argv=["wc", "-c"], stdin=given))).strip() == "300000"
-    assert run(Host(), replace(base, argv=["true"], stdin=given)).ok
+def test_a_command_that_cannot_be_ended_holds_nobody_up(
+    base: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that became another user's does."""
+    really, left = os.killpg, []
+
+    def refused(pid: int, _signal: int) -> None:
+        left.append(pid)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refused)
+    monkeypatch.setattr(running, "_KILL_SECONDS", 0.1)
+    late = run(Host(), replace(base, argv=["sleep", "60"], limits=replace(PATIENT, seconds=0.1)))
+    assert (late.end, late.code) == ("timeout", None)
+    assert late.seconds < 30
+    assert "cannot be ended" in caplog.text
+    really(left[0], signal.SIGKILL)
+    os.waitpid(left[0], 0)
+
+
+def test_a_command_has_nothing_to_read(base: Job) -> None:
+    assert text(run(Host(), replace(base, argv=["wc", "-c"]))).strip() == "0"
 
 
 def test_a_program_that_is_not_there_is_told(base: Job) -> None:

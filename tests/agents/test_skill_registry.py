@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -9,6 +10,7 @@ import stat
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +30,7 @@ from holdfast.agents.skills import (
     update,
     update_all,
 )
+from holdfast.agents.skills import registry as registry_module
 from holdfast.agents.skills.registry import read_index, version_order
 from holdfast.cli.root import cli
 from holdfast.clock import ManualClock
@@ -303,6 +306,39 @@ def test_an_archive_elsewhere_must_be_safe_to_reach_too(url: str, site: Path, ma
         offer(site, "evil", data, archive=address)
         with pytest.raises(InvalidInput):
             install(Registry(url), managed, "evil")
+
+
+def test_a_registry_elsewhere_does_not_make_us_ask_this_machine(url: str, site: Path) -> None:
+    data = zipped(("SKILL.md", HEAD))
+    offer(site, "evil", data)
+    release = replace(Registry(url).find("evil"), archive=f"{url}/evil.zip")
+    assert Registry(url).download(release) == data
+    with pytest.raises(InvalidInput, match="not the address"):
+        Registry("https://registry.example").download(release)
+
+
+def test_a_registry_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Drip(Quiet):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not over.wait(0.01):
+                    self.wfile.write(b" ")
+
+    over = threading.Event()
+    monkeypatch.setattr(registry_module, "_LONGEST", 0.2)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with pytest.raises(Unavailable, match="too slowly"):
+            Registry(f"http://127.0.0.1:{server.server_address[1]}").index()
+    finally:
+        over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_versions_have_an_order() -> None:

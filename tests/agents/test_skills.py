@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -123,6 +125,7 @@ def test_the_part_of_yaml_that_skills_use_is_understood(head: str, expected: dic
         "---\nname: x\ndescription: y\ncommand-dispatch: tool\n---\n",
         "---\nname: x\ndescription: y\njust words\n---\n",
         "---\nname: x\ndescription: y\nmetadata: " + "[" * 20_000 + "\n---\n",
+        "---\nname: x\ndescription: y\nmetadata: {a:[" + "1," * 5_000 + "]}\n---\n",
         "---\nname: x\ndescription: " + "y" * 40_000 + "\n---\n",
     ],
 )
@@ -168,6 +171,17 @@ def test_a_changed_skill_is_read_again_and_an_unchanged_one_is_not(tmp_path: Pat
     assert catalogue.load(places).skills == ()
 
 
+def test_what_is_gone_is_not_kept_in_memory(tmp_path: Path) -> None:
+    catalogue, places = Catalogue(), [Root(Tier.WORKSPACE, tmp_path)]
+    for number in range(3):
+        folder = write(tmp_path, f"passing-{number}").parent
+        assert len(catalogue.load(places).skills) == 1
+        shutil.rmtree(folder)
+    assert catalogue.load(places).skills == ()
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Skill) and "passing" in one.name]
+
+
 def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:
     write(tmp_path, "good")
     (tmp_path / "bad").mkdir()
@@ -182,6 +196,39 @@ def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:
     assert [one.name for one in found.skills] == ["good"]
     assert [one.path.parent.name for one in found.broken] == ["bad", "big", "link"]
     assert Catalogue().load([Root(Tier.MANAGED, tmp_path)]).get("link").description == "secret"
+
+
+def test_an_agent_cannot_pass_off_other_folders_as_its_skills(tmp_path: Path) -> None:
+    workspace, outside = tmp_path / "workspace", tmp_path / "outside"
+    workspace.mkdir()
+    write(outside, "theirs")
+    (workspace / "skills").symlink_to(outside)
+    found = Catalogue().load([Root(Tier.WORKSPACE, workspace / "skills")])
+    assert (found.skills, [one.reason for one in found.broken]) == (
+        (),
+        ["it is a link to outside its folder"],
+    )
+
+
+def test_a_skill_that_is_swapped_for_a_link_while_it_is_read_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skills, outside = tmp_path / "workspace" / "skills", tmp_path / "outside"
+    write(skills, "mine")
+    write(outside, "theirs")
+    resolve, away = Path.resolve, tmp_path / "away"
+
+    def swapped(path: Path, strict: bool = False) -> Path:
+        found = resolve(path, strict)
+        if path.name == "SKILL.md" and not away.exists():
+            (skills / "mine").rename(away)
+            (skills / "mine").symlink_to(outside / "theirs")
+        return found
+
+    monkeypatch.setattr(Path, "resolve", swapped)
+    found = Catalogue().load([Root(Tier.WORKSPACE, skills)])
+    assert away.exists()
+    assert found.skills == ()
 
 
 @pytest.mark.parametrize(
@@ -320,6 +367,7 @@ def test_programs_are_installed_only_by_the_command_that_was_agreed_to() -> None
         '{"kind": "apt", "package": "--allow-unauthenticated"}',
         '{"kind": "apt", "package": "gh; rm -rf /"}',
         '{"kind": "apt", "package": "gh other"}',
+        '{"kind": "apt", "package": "openssh-server-"}',
         '{"kind": "node", "package": "../x"}',
         '{"kind": "download", "url": "https://example.org/x"}',
         '{"kind": "apt", "package": "gh", "os": ["darwin"]}',

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage
-from holdfast.context.debug import MASK, DebugOutputs, redact
+from holdfast.context.debug import DebugOutputs, redact
 from holdfast.log import Store, Threads
+from holdfast.logs import MASK
 
 KEY = "sk-abcdefghijklmnop1234567890"
 
@@ -42,12 +43,16 @@ def test_only_trajectories_are_on_by_default(stage: Stage, tmp_path: Path, clock
     outputs.response(built, {"text": "hi"})
     outputs.raw({"type": "delta"})
     outputs.trajectory(stage.session.id, {"type": "turn", "number": 1})
-    outputs.trajectory(stage.session.id, {"type": "turn", "number": 2})
+    asked = {"command": f"curl -H 'Authorization: Bearer {KEY}'", "password": "short"}
+    outputs.trajectory(stage.session.id, {"type": "turn", "number": 2, "calls": [{"arguments": asked}]})
     written = [p.relative_to(tmp_path / "logs") for p in (tmp_path / "logs").rglob("*") if p.is_file()]
     assert written == [Path(f"trajectory/{stage.session.id}.jsonl")]
     assert err.getvalue() == ""
-    steps = [json.loads(line)["number"] for line in outputs.export_trajectory(stage.session.id)]
-    assert steps == [1, 2]
+    lines = list(outputs.export_trajectory(stage.session.id))
+    assert [json.loads(line)["number"] for line in lines] == [1, 2]
+    assert json.loads(lines[1])["calls"] == [
+        {"arguments": {"command": f"curl -H 'Authorization: Bearer {MASK}'", "password": MASK}}
+    ]
 
 
 def test_trajectories_can_be_turned_off_and_moved(stage: Stage, tmp_path: Path, clock: ManualClock) -> None:

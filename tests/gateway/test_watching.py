@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving import Running, assert_problem, make_token, wait_for
 
 from holdfast import logs
+from holdfast.agents.approvals import audit
 from holdfast.config.runtime import LoggingConfig
 from holdfast.errors import ConfigError, Unavailable
 from holdfast.home import Home
@@ -148,6 +149,7 @@ SECRETS = [
     "Authorization: Basic b3BlbnNlc2FtZTE=",
     "X-Holdfast-Token: opensesame1",
     "house-17-private",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END RSA PRIVATE KEY-----",
 ]
 HIDDEN = (
     "06W8P04",
@@ -158,6 +160,7 @@ HIDDEN = (
     "opensesame",
     "b3Blbn",
     "house-17",
+    "MIIEvQ",
 )
 
 
@@ -166,7 +169,7 @@ def test_no_secret_lands_in_the_log(home: Home, capsys: pytest.CaptureFixture[st
     logs.configure(options, home)
     log = logging.getLogger("holdfast.x")
     for secret in [*SECRETS, home.admin_token(), home.secret("cookie_key")]:
-        log.warning("before %s after", secret, extra={"data": {"seen": secret}})
+        log.warning("before %s after", secret, extra={"data": {"seen": secret, "deep": [{"in": secret}]}})
         try:
             raise ValueError(f"cannot use {secret}")
         except ValueError:
@@ -174,6 +177,7 @@ def test_no_secret_lands_in_the_log(home: Home, capsys: pytest.CaptureFixture[st
     written = (home.logs / logs.FILE).read_text() + capsys.readouterr().err
     for hidden in (*HIDDEN, home.admin_token(), home.secret("cookie_key")):
         assert hidden not in written
+    assert "house-17" not in audit.masked("curl house-17-private")
     assert written.count("before ") >= 2 * len(SECRETS)
     assert "host/db" in written
 

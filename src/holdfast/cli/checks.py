@@ -15,6 +15,7 @@ from holdfast.cli.context_checks import check_context
 from holdfast.cli.findings import Finding, Level, Named, Patient
 from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
+from holdfast.cli.tool_checks import check_tools
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -198,6 +199,7 @@ CHECKS: Final[list[Named]] = [
     Named("memory", check_memory),
     Named("context", check_context),
     Named("models", check_models),
+    Named("tools", check_tools),
 ]
 
 

@@ -27,19 +27,14 @@ from holdfast.config.secret import is_secret_name
 from holdfast.context.messages import Message, SystemMessage, digest, wire
 from holdfast.context.request import Built
 from holdfast.context.tokens import message_tokens
+from holdfast.logs import MASK, redactor
 
 log = logging.getLogger(__name__)
 
-MASK: Final = "[redacted]"
 MOST_BYTES: Final = 256 * 1024**2
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
-_SECRETS: Final = re.compile(
-    r"(?i)\b(?:bearer\s+[\w.~+/=-]{12,}|(?:sk|pk|hf|ghp|gho|xox[abprs]|glpat|AKIA)[-_]?[A-Za-z0-9_-]{16,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
-    re.DOTALL,
-)
+_mask: Final = redactor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +113,10 @@ class DebugOutputs:
             self._append(self.switches.raw_stream, event)
 
     def trajectory(self, session_id: str, *steps: Mapping[str, Any]) -> None:
-        """Steps of a session: what was said, which tool ran, what it cost."""
+        """Steps of a session: what was said, which tool ran, what it cost. On unasked, so without secrets."""
         if self.switches.trajectory is not None and steps:
-            self._append(self.switches.trajectory / f"{_file_name(session_id)}.jsonl", *steps)
+            path = self.switches.trajectory / f"{_file_name(session_id)}.jsonl"
+            self._append(path, *(redact(step) for step in steps))
 
     def export_trajectory(self, session_id: str) -> Iterator[str]:
         """The steps of a session, line by line, older ones first."""
@@ -209,7 +205,7 @@ def redact(value: Any, name: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [redact(item, name) for item in value]
     if isinstance(value, str):
-        return MASK if name and is_secret_name(name) and value else _SECRETS.sub(MASK, value)
+        return MASK if name and is_secret_name(name) and value else _mask(value)
     return value
 
 

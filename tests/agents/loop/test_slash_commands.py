@@ -39,6 +39,8 @@ def test_commands_about_the_session_answer_without_a_model(
             assert "/compact" in await command(stage, "/help")
             assert await command(stage, "/compact") == "There is nothing to compact yet."
             assert "look" in await command(stage, "/tools")
+            assert "look is allowed by profile" in await command(stage, "/tools look")
+            assert "no tool 'loook'" in await command(stage, "/tools loook")
             assert "owner" in await command(stage, "/whoami")
             assert len(stage.server.requests) == 1
             await stage.say("go on")
@@ -108,9 +110,14 @@ def test_stop_ends_what_runs_and_what_waits(sqlite_store: Store, threads: Thread
 def test_approvals_are_given_and_refused_by_command(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
-    def wanted(text: str) -> str:
+    def wanted(text: str, session_key: str | None = None) -> str:
         request = ApprovalRequest(
-            agent_id="main", tool="exec", command=text, arguments={"command": text}, reason="ask"
+            agent_id="main",
+            tool="exec",
+            command=text,
+            arguments={"command": text},
+            reason="ask",
+            session_key=session_key,
         )
         with sqlite_store.write() as tx:
             return requests.request(tx, request, lasts_ms=60_000).id
@@ -121,9 +128,15 @@ def test_approvals_are_given_and_refused_by_command(
             first = wanted("make test")
             assert "for the owner alone" in await command(stage, "/approve", owner=False)
             assert await command(stage, "/approve", sender="ann") == "Approved: make test"
-            second, third = wanted("make all"), wanted("make docs")
+            elsewhere = wanted("rm -r /", "agent:main:webhook:group:g1")
+            told = await command(stage, "/approve")
+            assert "in other sessions" in told
+            assert elsewhere in told
+            assert await command(stage, f"/deny {elsewhere}") == "Denied: rm -r /"
+            second, third = wanted("make all"), wanted("make docs", stage.session().key)
             assert "2 calls wait" in await command(stage, "/deny")
-            assert await command(stage, f"/deny {second}") == "Denied: make all"
+            assert "no approval" in await command(stage, f"/approve {third[-1]}")
+            assert await command(stage, f"/deny {second[-8:]}") == "Denied: make all"
             assert await command(stage, "/approve always make *") == "Approved for good: make docs"
             with sqlite_store.read() as tx:
                 states = {
@@ -161,6 +174,29 @@ def test_a_skill_is_called_by_its_name_through_the_agent_or_straight_to_its_tool
             assert stage.ran == ["act the lamp", "act the door"]
             assert "/tidy_up — For the tidy-up." in await command(stage, "/skill")
             assert "no skill" in await command(stage, "/skill nope")
+
+    asyncio.run(main())
+
+
+def test_a_command_that_is_sent_again_while_its_tool_runs_runs_it_once(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path) as stage:
+            folder = tmp_path / "workspace" / "skills" / "ring"
+            folder.mkdir(parents=True)
+            head = "name: ring\ndescription: Rings.\ncommand-dispatch: tool\ncommand-tool: wait"
+            (folder / "SKILL.md").write_text(f"---\n{head}\n---\n")
+            sent = ask("/ring twice", key="k1")
+            first = asyncio.create_task(stage.runs.accept(sent))
+            await soon(stage.begun.wait())
+            second = asyncio.create_task(stage.runs.accept(sent))
+            await asyncio.wait({second}, timeout=0.2)
+            stage.gate.set()
+            answers = [await soon(first), await soon(second), await stage.runs.accept(sent)]
+            assert {(one.run_id, one.reply) for one in answers} == {(answers[0].run_id, "waited twice")}
+            assert [one.created for one in answers] == [True, False, False]
+            assert stage.ran == ["wait twice"]
 
     asyncio.run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import string
 from typing import Any
 
@@ -97,6 +98,29 @@ def test_the_id_of_a_call_is_one_that_every_provider_takes(text: str) -> None:
     assert 1 <= len(made) <= 64
     assert set(made) <= set(string.ascii_letters + string.digits + "_-")
     assert call_id(made) == made
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=100))
+def test_a_name_that_a_model_made_up_spoils_no_later_call(name: str) -> None:
+    from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
+
+    call = ToolCall("c1", name, {})
+    messages: list[Message] = [
+        UserMessage(text="do"),
+        AssistantMessage(text="", calls=(call,)),
+        ToolResult(text="no such tool", call_id="c1", name=name, is_error=True),
+    ]
+    echo = ModelResponse(parts=[ToolCallPart(name, {}, "c1")])
+    sent = [
+        part.tool_name
+        for message in to_parts(messages, stable=0, images=False, echo=lambda _: echo)
+        for part in message.parts
+        if isinstance(part, (ToolCallPart, ToolReturnPart))
+    ]
+    assert len(sent) == 2
+    assert sent[0] == sent[1]
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", sent[0])
 
 
 def test_a_conversation_that_begins_with_the_model_is_given_a_beginning() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,47 @@ def test_a_command_that_only_reads_runs_unasked_in_the_workspace(here: World) ->
     assert events_of(here) == ["run", "run", "run"]
 
 
+def test_holdfasts_own_home_is_not_read_unasked_even_where_the_workspace_holds_it(here: World) -> None:
+    home, above = here.hold.home, here.hold.home.path.parent
+    token = home.admin_token()
+    (above / "notes").mkdir()
+    (above / "notes" / "a").write_text("fine\n")
+    exec_config(here, {"ask": "off"})
+    caller = replace(here.caller(), workspace=above)
+    assert here.ok("exec", {"command": "cat notes/a"}, caller) == "fine\n"
+    assert here.ok("exec", {"command": "grep -rh fine notes"}, caller) == "fine\n"
+    assert "notes" in here.ok("exec", {"command": "ls"}, caller)
+    for command in (
+        "cat home/credentials/token",
+        "grep -r hf_",
+        "grep -rh hf_ .",
+        "grep --recursive hf_ ./notes/..",
+        "grep -re hf_",
+        "ls -R",
+        "ls home",
+    ):
+        said = here.refused("exec", {"command": command}, caller)
+        assert "refused" in said
+        assert token not in said
+    for cwd in ("home", "home/credentials"):
+        assert token not in here.refused("exec", {"command": "cat credentials/token", "cwd": cwd}, caller)
+
+
+@SANDBOX
+@pytest.mark.parametrize("access", ["ro", "rw"])
+def test_no_sandbox_shares_holdfasts_own_home_with_the_workspace(here: World, access: str) -> None:
+    here.configure(
+        agents={"defaults": {"sandbox": {"mode": "all", "workspaceAccess": access}}}, tools={"exec": FULL}
+    )
+    token = here.hold.home.admin_token()
+    caller = replace(here.caller(), workspace=here.hold.home.path.parent)
+    assert "home" in here.ok("exec", {"command": "ls"}, caller)
+    said = here.ok("exec", {"command": "ls -a home; grep -rhs hf_ . ; echo searched"}, caller)
+    assert "searched" in said
+    assert token not in said
+    assert "holdfast.db" not in said
+
+
 def test_what_is_not_on_the_list_is_refused_when_nobody_is_asked(here: World) -> None:
     exec_config(here, {"ask": "off"})
     for command in ("touch made", "cat /etc/passwd", "ls; touch made", "ls > made", "cat ../holdfast.db"):
@@ -87,6 +129,59 @@ def test_a_person_approves_the_very_command_and_it_runs_once_as_it_was_read(here
     assert not (here.workspace / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "was_there"),
+    [
+        ("sh job", True),
+        ("./job", True),
+        ("./job", False),
+        ("cd . && . ./job", True),
+        ("python3 'job.py'", True),
+        ("python3 job.py", False),
+    ],
+)
+def test_a_script_that_changes_before_it_was_approved_does_not_run(
+    here: World, command: str, was_there: bool
+) -> None:
+    script = here.workspace / ("job.py" if "py" in command else "job")
+    if was_there:
+        script.write_text("echo harmless\n")
+        script.chmod(0o755)
+    harm = "open('made', 'w')" if "py" in command else "touch made"
+
+    async def scene() -> ToolResult:
+        calls = [ToolCall("c1", "exec", {"command": command})]
+        running = asyncio.create_task(here.toolbox.run_all(here.caller(), calls))
+        await until(lambda: bool(pending(here)))
+        script.write_text(harm)
+        script.chmod(0o755)
+        with here.hold.store.write() as tx:
+            requests.approve(tx, pending_id(tx), by="ann")
+        return (await soon(running))[0]
+
+    result = here.run(scene())
+    assert result.is_error
+    assert "has changed since" in result.text
+    assert not (here.workspace / "made").exists()
+    assert not here.run(asked(here, command, "approve")).is_error
+    assert (here.workspace / "made").exists()
+
+
+def test_a_file_that_a_command_only_reads_may_grow_while_it_waits(here: World) -> None:
+    (here.workspace / "log").write_text("one\n")
+
+    async def scene() -> ToolResult:
+        calls = [ToolCall("c1", "exec", {"command": "cp log copy && wc -l < copy"})]
+        running = asyncio.create_task(here.toolbox.run_all(here.caller(), calls))
+        await until(lambda: bool(pending(here)))
+        (here.workspace / "log").write_text("one\ntwo\n")
+        with here.hold.store.write() as tx:
+            requests.approve(tx, pending_id(tx), by="ann")
+        return (await soon(running))[0]
+
+    assert here.run(scene()).text.strip() == "2"
+
+
 def test_a_turn_that_is_cancelled_while_it_waits_leaves_the_approval_and_runs_nothing(here: World) -> None:
     stop: list[bool] = []
 
@@ -104,11 +199,14 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_the_approval_and_runs_no
 
 
 def test_output_errors_and_time_are_told(here: World) -> None:
-    exec_config(here, {**FULL, "maxOutputChars": 100})
+    exec_config(here, {**FULL, "maxOutputChars": 1000})
     text = here.refused("exec", {"command": "printf '\\033[31mred\\033[0m\\n'; echo oops >&2; exit 3"})
     assert text.startswith("red\noops\n[it ended with exit code 3")
     assert "ran out of time" in here.refused("exec", {"command": "sleep 30", "timeoutSeconds": 1})
-    assert "bytes of output were not kept" in here.ok("exec", {"command": "seq 1 200"})
+    long = here.refused("exec", {"command": "seq 1 2000; echo why it failed; exit 1"})
+    assert "bytes were not kept" in long
+    assert long.startswith("1\n2\n")
+    assert "2000\nwhy it failed\n[it ended with exit code 1" in long
     assert "wrote nothing" in here.ok("exec", {"command": "true"})
     assert "exactly one of command, poll, log and kill" in here.refused("exec", {})
 
@@ -127,6 +225,10 @@ def test_commands_get_the_environment_of_config_and_skills_and_no_answer_shows_i
     text = here.ok("exec", {"command": "echo $PLACE ${#WEATHER_KEY} $WEATHER_KEY $HOLDFAST_TOKEN."})
     assert text.strip() == "*** 16 *** ."
     assert "weather-secret-1" not in repr(here.events)
+    exec_config(here, {**FULL, "env": {"PLACE": "harbour-town"}, "maxOutputChars": 2000})
+    cut = here.ok("exec", {"command": "printf '%0994d'; echo $PLACE; printf '%05000d'"})
+    assert "were not kept" in cut
+    assert "harbour" not in cut
 
 
 def test_a_long_command_goes_on_in_the_background_and_is_followed_and_ended_by_its_id(here: World) -> None:
@@ -208,3 +310,10 @@ def test_what_a_surface_is_told_of_a_command_is_structured(here: World) -> None:
     details = here.events[-1].details
     assert (details["exitCode"], details["running"], details["end"]) == (4, False, "exited")
     assert json.dumps(dict(details))
+
+
+def test_that_a_command_is_longer_than_what_is_shown_of_it_is_said(here: World) -> None:
+    here.run(asked(here, f"true {'a ' * 8000}; rm -r x", "deny"))
+    told = [event.approval.command for event in here.events if event.approval is not None]
+    assert told
+    assert all("more characters: look at the approval itself" in each for each in told)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tool_world import World
 
-from holdfast.agents.tools import opening
+from holdfast.agents import opening
+from holdfast.agents.skills import Skill, SkillRoom
 from holdfast.errors import Conflict, InvalidInput
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -171,6 +172,13 @@ def test_a_file_that_changed_since_it_was_read_is_not_overwritten_by_an_edit(tmp
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
+def test_a_file_keeps_its_rights_but_not_its_owners(here: World) -> None:
+    (here.workspace / "tool").write_text("old")
+    (here.workspace / "tool").chmod(0o4755)
+    here.ok("file_write", {"path": "tool", "content": "new"})
+    assert (here.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+
+
 def test_a_write_replaces_the_name_and_never_what_shares_its_content(here: World, tmp_path: Path) -> None:
     (tmp_path / "shared").write_text("theirs")
     os.link(tmp_path / "shared", here.workspace / "mine")
@@ -195,3 +203,25 @@ def test_in_a_sandbox_the_workspace_is_as_open_as_the_config_says(
     assert here.call("file_read", {"path": "note"}).is_error is not reads
     for path in ("/etc/passwd", str(here.hold.home.path / "holdfast.json"), "/scratch/../etc/passwd"):
         here.refused("file_read", {"path": path})
+
+
+def test_the_files_of_a_skill_are_the_skills_own_even_if_its_folder_is_swapped(
+    here: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, outside = here.workspace / "skills" / "mine", tmp_path / "outside"
+    folder.mkdir(parents=True)
+    outside.mkdir()
+    (outside / "key").write_text("the secret")
+    (folder / "key").write_text("the skill's")
+    (folder / "SKILL.md").write_text("---\nname: mine\ndescription: Mine.\n---\nDo it.\n")
+    assert here.ok("skill_read", {"name": "mine", "file": "key"}) == "the skill's"
+    really_read = type(here.parts.skills).read
+
+    def swapped(room: SkillRoom, agent_id: str, name: str) -> Skill:
+        skill = really_read(room, agent_id, name)
+        folder.rename(tmp_path / "away")
+        folder.symlink_to(outside)
+        return skill
+
+    monkeypatch.setattr(SkillRoom, "read", swapped)
+    assert "the secret" not in here.refused("skill_read", {"name": "mine", "file": "key"})

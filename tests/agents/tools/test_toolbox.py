@@ -300,3 +300,13 @@ def test_memory_board_context_and_skills_answer_in_the_callers_name(here: World)
     assert theirs.id not in found.text
     assert "the heron stands" in here.ok("context_read", {"id": said.id})
     assert "nothing here has the id" in here.refused("context_read", {"id": theirs.id})
+
+
+def test_a_skill_that_the_prompt_leaves_out_can_still_be_read_when_a_person_calls_it(here: World) -> None:
+    folder = here.workspace / "skills" / "quiet"
+    folder.mkdir(parents=True)
+    head = "name: quiet\ndescription: For people.\ndisable-model-invocation: true"
+    (folder / "SKILL.md").write_text(f"---\n{head}\n---\nSpeak softly.\n")
+    assert "quiet" not in here.parts.skills.prompt("main").text
+    assert "quiet" in [command.skill for command in here.parts.skills.commands("main")]
+    assert "Speak softly." in here.ok("skill_read", {"name": "quiet"})

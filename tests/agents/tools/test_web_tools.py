@@ -83,7 +83,8 @@ def web(tmp_path: Path, sqlite_template: Path, names: dict[str, list[str]]) -> I
     169.254.169.254 100.64.0.1 224.0.0.1 240.0.0.1 255.255.255.255 192.0.2.1 198.18.0.1 :: ::1
     fe80::1 fe80::1%eth0 fc00::1 fd00:ec2::254 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1
     ::ffff:169.254.169.254 64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1:: 2001::1 ::127.0.0.1
-    2001:db8::1 not-an-address""".split(),  # noqa: SIM905
+    2001:db8::1 fec0::1 3fff::1 168.63.129.16 192.0.0.192 192.88.99.1 ::ffff:0:7f00:1 5f00::1
+    not-an-address""".split(),  # noqa: SIM905
 )
 def test_an_address_that_is_not_of_the_open_internet_is_refused(address: str) -> None:
     assert refusal(address) is not None
@@ -96,7 +97,7 @@ def test_whatever_is_not_global_is_refused_in_every_spelling(number: int) -> Non
     assert (refusal(str(address)) is None) == (refusal(mapped) is None)
     if not address.is_global:
         assert refusal(str(address)) is not None
-    assert refusal(str(ip_address((0x64FF9B << 104) | number))) is not None
+    assert refusal(str(ip_address((0x64FF9B << 96) | number))) is not None
     assert refusal(str(ip_address((0x2002 << 112) | (number << 80)))) is not None
 
 
@@ -105,7 +106,11 @@ def test_private_addresses_may_be_opened_but_never_a_metadata_service() -> None:
     assert refusal("2606:4700::1111") is None
     assert refusal("192.168.1.1", allow_private=True) is None
     assert refusal("169.254.169.254", allow_private=True) is not None
-    assert refusal("::ffff:169.254.169.254", allow_private=True) is not None
+    assert refusal("::1", allow_private=True) is None
+    for spelling in ("::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::a9fe:a9fe"):
+        assert refusal(spelling, allow_private=True) is not None
+    for service in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"):
+        assert refusal(service, allow_private=True) is not None
 
 
 def test_a_page_is_fetched_from_the_address_that_was_checked_under_its_own_name(
@@ -294,6 +299,8 @@ def test_the_web_is_searched_through_the_service_that_was_chosen(here: World) ->
     keys: list[str | None] = []
 
     def answer(request: BaseHTTPRequestHandler) -> Answer:
+        if "flood" in request.path:
+            return 200, {"Content-Type": "application/json"}, b" " * (3 * 1024**2)
         asked.append(request.path)
         keys.append(request.headers["X-Subscription-Token"])
         found = {"web": {"results": results}} if request.path.startswith("/brave") else {"results": results}
@@ -304,6 +311,7 @@ def test_the_web_is_searched_through_the_service_that_was_chosen(here: World) ->
         search = {"enabled": True, "provider": f"http://127.0.0.1:{port}/", "maxResults": 3}
         here.configure(tools={"web": {"search": search}})
         result = here.call("web_search", {"query": "grey herons"})
+        assert "more than" in here.refused("web_search", {"query": "flood"})
         brave = {"enabled": True, "provider": "brave", "apiKey": "brave-key-1"}
         here.configure(tools={"web": {"search": brave}})
         here.toolbox = Toolbox(here.parts.threads, here.parts.store, here.parts.outputs())

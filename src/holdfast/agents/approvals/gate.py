@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.approvals import allowlist, audit, requests
 from holdfast.agents.approvals.requests import Approval, ApprovalRequest
+from holdfast.agents.approvals.scripts import scripts_of
 from holdfast.agents.policy import (
     ExecDecision,
     ExecPolicy,
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCall:
-    """One command that an agent wants to run, and where."""
+    """One command that an agent wants to run, and where; `scripts` are those it runs, as they are now.
+
+    `private` is Holdfast's own home, which no command reads unasked even where the workspace holds it.
+    """
 
     agent_id: str
     command: str
@@ -36,6 +40,12 @@ class ExecCall:
     session_key: str | None = None
     turn_id: str | None = None
     elevated: bool = False
+    private: Path | None = None
+    scripts: tuple[tuple[str, str], ...] = ()
+
+    def looked_at(self) -> ExecCall:
+        """The same with its scripts as they are at this moment. Reads files."""
+        return replace(self, scripts=scripts_of(self.command, self.folder, self.workspace))
 
     @property
     def folder(self) -> Path:
@@ -57,6 +67,7 @@ class ExecCall:
             reason=reason,
             session_key=self.session_key,
             turn_id=self.turn_id,
+            scripts=self.scripts,
         )
 
 
@@ -76,7 +87,8 @@ def admit(tx: Tx, call: ExecCall, settings: Exec) -> Admission:
         safe_bins=frozenset(settings.safe_bins),
         allowlist=allowlist.patterns(tx, call.agent_id, settings.allowlist),
     )
-    decision = judge(call.command, policy, inside_folder(str(call.workspace), str(call.folder)))
+    private = None if call.private is None else str(call.private)
+    decision = judge(call.command, policy, inside_folder(str(call.workspace), str(call.folder), private))
     if decision.verdict == "ask":
         lasts = settings.ask_timeout_seconds * 1000
         return Admission(decision, requests.request(tx, call.request(decision.reason), lasts_ms=lasts))
@@ -96,6 +108,12 @@ def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = Non
     approval = requests.get(tx, approval_id)
     if approval.tool != "exec":
         raise InvalidInput(f"{approval.tool} has no allowlist", hint="Approve this one call instead.")
+    if pattern is None and requests.runs_scripts(approval):
+        raise InvalidInput(
+            "this command runs a script of the workspace, which the agent can change",
+            code="script_pattern",
+            hint="Approve it once; or give a pattern, if the agent may run whatever it writes there.",
+        )
     chosen = exact_pattern(approval.command) if pattern is None else check_pattern(pattern)
     parsed = parse(approval.command)
     if isinstance(parsed, Refusal) or not any(matches(words, chosen) for words in parsed.commands):

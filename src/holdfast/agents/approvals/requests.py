@@ -35,7 +35,10 @@ class ApprovalStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A call to be approved. `command` is what the person reads; `arguments` are what would be run."""
+    """A call to be approved. `command` is what the person reads; `arguments` are what would be run.
+
+    `scripts` are files that it runs, each with a digest: the approval holds while they stay the same.
+    """
 
     agent_id: str
     tool: str
@@ -44,11 +47,13 @@ class ApprovalRequest:
     reason: str
     session_key: str | None = None
     turn_id: str | None = None
+    scripts: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
-        """Names this very call: same agent, session, tool and arguments, to the byte."""
+        """Names this very call: same agent, session, tool, arguments and scripts, to the byte."""
         what = [self.agent_id, self.session_key, self.tool, self.command, clean_json(self.arguments)]
+        what += [clean_json(self.scripts)] if self.scripts else []
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
@@ -116,13 +121,30 @@ def use(tx: Tx, id_: str, asked: ApprovalRequest) -> Approval:
     expire(tx)
     approval = get(tx, id_)
     if approval.digest != asked.digest:
-        raise Conflict(f"approval {id_} is for another call", code="approval_mismatch")
+        raise Conflict(
+            f"approval {id_} is for another call, or a script that it runs has changed since",
+            code="approval_mismatch",
+            hint="Let a person look at it again: make the same call anew.",
+        )
     fresh = sa.and_(table.c.id == id_, table.c.status == "approved", table.c.used_at.is_(None))
     live = sa.and_(fresh, table.c.expires_at > tx.now)
     if tx.conn.execute(sa.update(table).where(live).values(used_at=tx.now)).rowcount != 1:
         raise Conflict(f"approval {id_} is {_state(approval, tx.now)}", code="approval_not_usable")
     audit.record(tx, "used", approval.call, rule="approval", actor=approval.decided_by, approval_id=id_)
     return get(tx, id_)
+
+
+def runs_scripts(approval: Approval) -> bool:
+    """Whether it was asked for with scripts: its digest is then not that of the call alone."""
+    alone = ApprovalRequest(
+        agent_id=approval.agent_id,
+        tool=approval.tool,
+        command=approval.command,
+        arguments=approval.arguments,
+        reason="",
+        session_key=approval.session_key,
+    )
+    return alone.digest != approval.digest
 
 
 def get(tx: Tx, id_: str) -> Approval:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.commands.registry import Command, CommandContext, Commands, PassOn, Reply
-from holdfast.agents.policy import policy_of
+from holdfast.agents.policy import decide, explain, policy_of
 from holdfast.context import ToolCall
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
@@ -26,10 +26,22 @@ def help_with(commands: Commands) -> Command:
 
 
 async def tools(context: CommandContext, args: str) -> Reply:
+    """Without a name what may be used; with one what each layer of the policy says of it."""
     caller = _caller(context)
+    if args:
+        return _explained(context, caller, args)
     offered = context.parts.tools.offered(caller, policy_of(caller.config, caller.agent_id))
     lines = [f"{spec.name} — {' '.join(spec.description.split())[:100]}" for spec in offered]
     return Reply("\n".join(lines) or "No tools are allowed here.", {"tools": [s.name for s in offered]})
+
+
+def _explained(context: CommandContext, caller: Caller, name: str) -> Reply:
+    from holdfast.agents.tools.settings import situation_of
+
+    tool = context.parts.tools.get(name).name
+    decision = decide(tool, policy_of(caller.config, caller.agent_id), situation_of(caller))
+    data = {"tool": tool, "allowed": decision.allowed, "layer": decision.layer}
+    return Reply("\n".join(explain(decision)), data)
 
 
 async def whoami(context: CommandContext, args: str) -> Reply:
@@ -107,6 +119,6 @@ def about_commands(commands: Commands) -> tuple[Command, ...]:
     return (
         help_with(commands),
         skill_with(commands),
-        Command("tools", "Tools that the agent may use here.", tools),
+        Command("tools", "Tools that may be used here, or why one may or may not.", tools, "[name]"),
         Command("whoami", "Who you are here.", whoami),
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import TurnStatus, Tx, turns
 
+_SHORTEST: Final = 4  # less than that is a number in a list, or a slip
 Decide = Callable[[Tx, Approval], Approval]
 
 
@@ -58,19 +60,25 @@ def _decided(context: CommandContext, id_: str, decide: Decide) -> Approval:
 
 
 def _waiting(tx: Tx, context: CommandContext, id_: str) -> Approval:
-    """The approval that is meant: by its id or the end of it, else the only one of this agent that waits."""
+    """The approval that is meant: by its id or the end of it, else the only one of this session that waits.
+
+    What another session asks for was not shown here, so that nobody says yes to it unread.
+    """
     own = frozenset((context.to.agent_id,))
     found = requests.listing(tx, status=ApprovalStatus.PENDING, agent_ids=own)
     if id_:
-        named = [one for one in found if one.id == id_ or one.id.endswith(id_)]
+        named = [one for one in found if one.id == id_ or (len(id_) >= _SHORTEST and one.id.endswith(id_))]
         return named[0] if len(named) == 1 else _not_there(tx, context, id_)
-    here = [one for one in found if one.session_key == context.session.key] or found
+    here = [one for one in found if one.session_key in (None, context.session.key)]
     if len(here) == 1:
         return here[0]
-    if not here:
+    if not found:
         raise NotFound("nothing waits for approval", code="unknown_approval")
-    listed = "; ".join(f"{one.id}: {one.command[:80]}" for one in here[:10])
-    raise InvalidInput(f"{len(here)} calls wait: {listed}", hint="Name one: /approve <id>.")
+    where = "" if here else " in other sessions"
+    listed = "; ".join(f"{one.id}: {one.command[:80]}" for one in (here or found)[:10])
+    raise InvalidInput(
+        f"{len(here or found)} calls wait{where}: {listed}", hint="Name one: /approve <id> or /deny <id>."
+    )
 
 
 def _not_there(tx: Tx, context: CommandContext, id_: str) -> Approval:

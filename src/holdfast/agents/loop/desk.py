@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,7 @@ class Desk:
         self._parts = parts
         self._commands = commands
         self._control = control
+        self._under_way: dict[str, asyncio.Task[Accepted | Ask]] = {}
 
     async def answer(self, ask: Ask, to: Address) -> Accepted | Ask:
         """A command's answer, recorded; or the ask as it goes on to the model."""
@@ -45,6 +47,17 @@ class Desk:
         if (called is None and skill is None) or (reset is not None and (reset.message or ask.images)):
             return ask
         key = ask.key or f"command-{uuid7()}"
+        under_way = self._under_way.get(key)
+        if under_way is not None:
+            return _repeated(ask, await asyncio.shield(under_way))
+        task = asyncio.create_task(self._answered_once(ask, to, key, called, skill))
+        self._under_way[key] = task
+        task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _answered_once(
+        self, ask: Ask, to: Address, key: str, called: Called | None, skill: Invocation | None
+    ) -> Accepted | Ask:
         session, told, known = await self._parts.threads(self._enter_command, ask, to, key)
         if known is not None:
             return known
@@ -113,6 +126,16 @@ class Desk:
             created=created,
             reply=reply,
         )
+
+
+def _repeated(ask: Ask, answer: Accepted | Ask) -> Accepted | Ask:
+    """The answer for who sends a command again while it is still at it: its tool runs once.
+
+    Nothing of who sent it first goes over but the words.
+    """
+    if isinstance(answer, Accepted):
+        return replace(answer, created=False)
+    return replace(ask, text=answer.text)
 
 
 def _name(called: Called | None, skill: Invocation | None) -> str:

@@ -144,7 +144,7 @@ def _asked(message: Message, images: bool) -> list[ModelRequestPart]:
             pictures = list(_pictures(message.images, images))
             return [
                 theirs.ToolReturnPart(
-                    tool_name=message.name,
+                    tool_name=tool_name(message.name),
                     content=[message.text or EMPTY, *pictures] if pictures else message.text or EMPTY,
                     tool_call_id=call_id(message.call_id),
                     outcome="failed" if message.is_error else "success",
@@ -162,12 +162,13 @@ def _said(
     message: AssistantMessage, echo: Callable[[AssistantMessage], ModelResponse | None]
 ) -> ModelResponse | None:
     """What the model said; None for a message with nothing in it, which no provider takes."""
-    if message.calls and (kept := echo(message)) is not None:
+    usual = all(_ID.fullmatch(call.name) for call in message.calls)
+    if message.calls and usual and (kept := echo(message)) is not None:
         return kept
     theirs = _theirs()
     parts: list[ModelResponsePart] = [theirs.TextPart(content=message.text)] if message.text.strip() else []
     parts += [
-        theirs.ToolCallPart(tool_name=c.name, args=dict(c.arguments), tool_call_id=call_id(c.id))
+        theirs.ToolCallPart(tool_name=tool_name(c.name), args=dict(c.arguments), tool_call_id=call_id(c.id))
         for c in message.calls
     ]
     return theirs.ModelResponse(parts=parts, **_unmeasured()) if parts else None
@@ -193,6 +194,11 @@ def _pictures(images: Sequence[Image], shown: bool) -> Iterator[UserContent]:
 def call_id(text: str) -> str:
     """A call's id in the letters that every provider takes; most are so already."""
     return text if _ID.fullmatch(text) else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def tool_name(text: str) -> str:
+    """A tool's name in the letters that every provider takes: models make some up, and history has them."""
+    return text if _ID.fullmatch(text) else re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:64] or "unnamed"
 
 
 def arguments_in(raw: str | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,14 +83,25 @@ def _missed(policy: ExecPolicy, reason: str, pipeline: Pipeline | None) -> ExecD
     return ExecDecision(verdict, "miss", reason, pipeline)
 
 
-def inside_folder(root: str, cwd: str) -> Callable[[str], bool]:
-    """Whether a path, seen from `cwd`, lies in `root` once every link is followed."""
-    home = os.path.realpath(root)
+def inside_folder(root: str, cwd: str, private: str | None = None) -> Inside:
+    """Whether a path, seen from `cwd`, lies in `root` once every link is followed.
 
-    def inside(path: str) -> bool:
+    Where `private`, the home of Holdfast, lies in `root` too, it and what leads down to it are out of bounds.
+    """
+    home, sealed = os.path.realpath(root), None if private is None else os.path.realpath(private)
+    if sealed is not None and not _below(sealed, home):
+        sealed = None
+
+    def inside(path: str, *, deep: bool = False) -> bool:
         if path.startswith("~") or "\0" in path:
             return False
         found = os.path.realpath(os.path.join(cwd, path))
-        return found == home or found.startswith(home.rstrip(os.sep) + os.sep)
+        if sealed is not None and (_below(found, sealed) or (deep and _below(sealed, found))):
+            return False
+        return _below(found, home)
 
     return inside
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

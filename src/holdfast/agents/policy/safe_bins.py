@@ -7,12 +7,18 @@ workspace. A program that is configured as safe but has no rule here is not safe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 Kind = Literal["text", "number", "path", "program"]
-Inside = Callable[[str], bool]
+
+
+class Inside(Protocol):
+    """Whether a path lies within bounds; `deep`: and all below it does."""
+
+    def __call__(self, path: str, *, deep: bool = False) -> bool: ...
+
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}[bkKMGTPEZY]?B?")
 _BARE_NUMBER: Final = re.compile(r"-[0-9]{1,9}")
@@ -25,7 +31,8 @@ _JQ_REACHES_OUT: Final = re.compile(
 class BinRule:
     """What a program may be given: letters and long words, without and with a value, and its operands.
 
-    `first` is the kind of the first operand, where it is not a path; `most` bounds the operands.
+    `first` is the kind of the first operand, where it is not a path; `most` bounds the operands. With one of
+    `deep` all that lies below its operands is read.
     """
 
     flags: str = ""
@@ -38,6 +45,7 @@ class BinRule:
     least: int = 0
     bare_number: bool = False
     instead_of_first: frozenset[str] = frozenset()
+    deep: frozenset[str] = frozenset()
 
 
 _GREP: Final = BinRule(
@@ -65,6 +73,7 @@ _GREP: Final = BinRule(
     least=1,
     bare_number=True,
     instead_of_first=frozenset(("e", "f", "regexp", "file")),
+    deep=frozenset(("r", "recursive")),
 )
 _JQ: Final = BinRule(
     flags="nrjascSeCM",
@@ -120,6 +129,7 @@ RULES: Final[Mapping[str, BinRule]] = {
             "size full-time group-directories-first si color"
         ),
         long_valued={"sort": "text", "time": "text", "color": "text", "time-style": "text", "format": "text"},
+        deep=frozenset(("R", "recursive")),
     ),
     "pwd": BinRule(flags="LP", most=0),
     "sort": _SORT,
@@ -241,3 +251,10 @@ class _Call:
             raise _Unsafe("an operand is missing")
         for at, operand in enumerate(self._operands):
             self._value(rule.first if at == 0 and not replaced else rule.rest, operand)
+        if self._given & rule.deep:
+            self._check_depth(self._operands if replaced or rule.first == "path" else self._operands[1:])
+
+    def _check_depth(self, paths: list[str]) -> None:
+        for path in paths or ["."]:
+            if path != "-" and not self._inside(path, deep=True):
+                raise _Unsafe(f"not all below {path[:80]!r} is the agent's to read")

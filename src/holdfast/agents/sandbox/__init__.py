@@ -6,7 +6,7 @@ outcome = run(place.backend, Job(argv=["ls"], scratch=place.scratch, workspace=f
 
 from holdfast.agents.sandbox.backend import SCRATCH, WORKSPACE, Backend, Job, Limits, Outcome, Start
 from holdfast.agents.sandbox.bubblewrap import Bubblewrap
-from holdfast.agents.sandbox.choosing import Place, is_sandboxed, limits_of, place_of, scope_name
+from holdfast.agents.sandbox.choosing import Place, backend_of, is_sandboxed, limits_of, place_of, scope_name
 from holdfast.agents.sandbox.docker import Docker
 from holdfast.agents.sandbox.host import Host
 from holdfast.agents.sandbox.running import run
@@ -23,6 +23,7 @@ __all__ = [
     "Outcome",
     "Place",
     "Start",
+    "backend_of",
     "is_sandboxed",
     "limits_of",
     "place_of",

@@ -29,17 +29,28 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A command and the place it runs in. `scratch` is the sandbox's own folder, writable always."""
+    """A command and the place it runs in. `scratch` is the sandbox's own folder, writable always.
+
+    `private` is never shared, even where it lies in the workspace.
+    """
 
     argv: Sequence[str]
     scratch: Path
     workspace: Path | None = None
+    private: Path | None = None
     access: Access = "none"
     network: bool = False
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    stdin: bytes = b""
     limits: Limits = Limits()
+
+    @property
+    def covered(self) -> str | None:
+        """Where in the shared workspace something private lies, which must be covered."""
+        if self.workspace is None or self.private is None or self.access == "none":
+            return None
+        root, private = self.workspace.resolve(), self.private.resolve()
+        return f"{WORKSPACE}/{private.relative_to(root)}" if private.is_relative_to(root) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +14,17 @@ from holdfast.agents.sandbox.backend import SCRATCH, SYSTEM_PATH, WORKSPACE, Job
 from holdfast.agents.sandbox.environment import scrubbed
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC: Final = ("alternatives", "ca-certificates", "ld.so.cache", "localtime", "pki", "ssl")
+# Certificates, never the private keys that lie beside them: a gateway that runs as root could read those.
+_ETC: Final = (
+    *("alternatives", "ca-certificates", "crypto-policies", "ld.so.cache", "localtime"),
+    *("pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf"),
+    *("ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf"),
+)
 _ETC_NETWORK: Final = ("hosts", "nsswitch.conf", "resolv.conf")
+# To the kernel a process of root's is root's in here too, and may write settings of the whole machine.
+_PROC_READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+_PROC_HIDDEN: Final = ("kcore", "keys", "kmsg", "latency_stats", "sched_debug", "timer_list")
+_PROC_EMPTY: Final = ("acpi", "asound", "scsi")
 _TMP_BYTES: Final = 256 * 1024**2
 _UID: Final = "1000"
 _NICE: Final = "10"
@@ -72,14 +82,33 @@ def _mounts(job: Job) -> Iterator[str]:
             yield from ("--ro-bind", folder, folder)
     for name in (*_ETC, *(_ETC_NETWORK if job.network else ())):
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
-    yield from ("--proc", "/proc", "--dev", "/dev")
-    if "--size" in _help():
-        yield from ("--size", str(_TMP_BYTES))
-    yield from ("--tmpfs", "/tmp")
+    yield from _proc()
+    yield from ("--dev", "/dev", *_tmpfs("/dev/shm"), "--remount-ro", "/dev")
+    yield from _tmpfs("/tmp")
     yield from ("--bind", str(job.scratch), SCRATCH)
     if job.workspace is not None and job.access != "none":
         yield from ("--bind" if job.access == "rw" else "--ro-bind", str(job.workspace), WORKSPACE)
+    if job.covered is not None:
+        yield from (*_tmpfs(job.covered), "--remount-ro", job.covered)
     yield from ("--remount-ro", "/")
+
+
+def _proc() -> Iterator[str]:
+    yield from ("--proc", "/proc")
+    there = [name for name in os.listdir("/proc") if not name.isdecimal()]
+    for name in sorted(there):
+        path = f"/proc/{name}"
+        if name in _PROC_READ_ONLY:
+            yield from ("--ro-bind", path, path)
+        elif name in _PROC_HIDDEN:
+            yield from ("--ro-bind", "/dev/null", path)
+        elif name in _PROC_EMPTY:
+            yield from ("--tmpfs", path, "--remount-ro", path)
+
+
+def _tmpfs(path: str) -> tuple[str, ...]:
+    """A folder in memory, as large as it may be; older programs cannot bound it."""
+    return (*(("--size", str(_TMP_BYTES)) if "--size" in _help() else ()), "--tmpfs", path)
 
 
 def _folder(job: Job) -> str:

@@ -45,7 +45,7 @@ def place_of(settings: Sandbox, root: Path, *, agent_id: str, session_key: str) 
     sandboxed = is_sandboxed(settings, session_key)
     scratch = root / scope_name(settings, agent_id=agent_id, session_key=session_key)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Place(_backend(settings) if sandboxed else Host(), scratch, sandboxed)
+    return Place(backend_of(settings) if sandboxed else Host(), scratch, sandboxed)
 
 
 def limits_of(settings: Exec) -> Limits:
@@ -62,7 +62,8 @@ def scope_name(settings: Sandbox, *, agent_id: str, session_key: str) -> str:
     return f"{kind}-{readable}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
-def _backend(settings: Sandbox) -> Backend:
+def backend_of(settings: Sandbox) -> Backend:
+    """The sandbox that the settings ask for; `Unavailable` says what is missing."""
     wanted: dict[str, list[Backend]] = {
         "auto": [Bubblewrap(), _docker(settings)],
         "bubblewrap": [Bubblewrap()],

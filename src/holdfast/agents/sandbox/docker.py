@@ -48,6 +48,8 @@ class Docker:
         if shared:
             ending = "" if job.access == "rw" else ",readonly"
             yield from ("--mount", f"type=bind,source={job.workspace},target={WORKSPACE}{ending}")
+        if job.covered is not None:
+            yield from ("--mount", f"type=tmpfs,target={job.covered},tmpfs-size=4096")
         yield from ("--workdir", job.cwd or (WORKSPACE if shared else SCRATCH))
         yield from ("--env", f"PATH={SYSTEM_PATH}", "--env", f"HOME={SCRATCH}")
         for name in env:

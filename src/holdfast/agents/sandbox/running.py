@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -16,8 +16,11 @@ from holdfast.agents.sandbox.backend import Backend, End, Job, Limits, Outcome, 
 from holdfast.agents.sandbox.census import Census, census
 from holdfast.errors import Unavailable
 
+log = logging.getLogger(__name__)
+
 _READ: Final = 65_536
 _LOOK_SECONDS: Final = 0.02
+_REST: Final = 5  # looking at many processes takes its time, most of which is for others
 _FAR_PAST: Final = 64
 _KILL_SECONDS: Final = 10
 
@@ -35,7 +38,7 @@ def run(
     """
     start = backend.start(job)
     began = time.monotonic()
-    with _begun(start, job.stdin) as process:
+    with _begun(start) as process:
         watch = _Watch(process, job.limits, began, cancelled, heard)
         try:
             end = watch.until_over()
@@ -46,29 +49,28 @@ def run(
 
 
 @contextlib.contextmanager
-def _begun(start: Start, stdin: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """What it reads comes from a file, so that one that does not read cannot hold us up."""
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin)
-        given.seek(0)
-        try:
-            process = subprocess.Popen(
-                start.argv,
-                env=dict(start.env),
-                cwd=start.cwd,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Unavailable(
-                f"the command cannot be started: {error.strerror}: {error.filename or start.argv[0]}",
-                code="exec_failed",
-                hint="Check that the program is installed and the folder is there.",
-            ) from error
-        with process:
-            yield process
+def _begun(start: Start) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        process = subprocess.Popen(
+            start.argv,
+            env=dict(start.env),
+            cwd=start.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unavailable(
+            f"the command cannot be started: {error.strerror}: {error.filename or start.argv[0]}",
+            code="exec_failed",
+            hint="Check that the program is installed and the folder is there.",
+        ) from error
+    try:
+        yield process
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 class _Watch:
@@ -132,13 +134,16 @@ class _Watch:
             return "output"
         if now < self._next_look:
             return None
-        self._next_look = now + _LOOK_SECONDS
-        return self._too_many(census(self._process.pid, self._limits.processes))
+        over = self._too_many(census(self._process.pid, self._limits.processes))
+        looked = time.monotonic()
+        self._next_look = looked + max(_LOOK_SECONDS, _REST * (looked - now))
+        return over
 
     def _too_many(self, found: Census) -> End | None:
+        most = self._limits.memory_bytes
         if found.processes > self._limits.processes:
             return "processes"
-        return "memory" if found.memory_bytes > self._limits.memory_bytes else None
+        return "memory" if found.memory_bytes > most and found.shared_once() > most else None
 
 
 def _end(process: subprocess.Popen[bytes], start: Start) -> None:
@@ -149,4 +154,7 @@ def _end(process: subprocess.Popen[bytes], start: Start) -> None:
     if running and start.kill is not None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(start.kill, capture_output=True, timeout=_KILL_SECONDS, check=False)
-    process.wait()
+    try:
+        process.wait(_KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        log.warning("process %d cannot be ended: it may run as another user", process.pid)

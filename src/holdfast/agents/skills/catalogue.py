@@ -6,10 +6,12 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from holdfast.agents.opening import opened
 from holdfast.agents.skills.skill import FILE, MAX_BYTES, Skill, Tier, parse_skill
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
 
@@ -87,10 +89,19 @@ class Catalogue:
         return Found(tuple(by_name), tuple(hidden), tuple(broken))
 
     def _in_root(self, root: Root) -> Iterator[Skill | Broken]:
-        for path in _files(root.path):
+        paths = _files(root.path)
+        self._forget_all_but(paths, root)
+        for path in paths:
             found = self._file(path, root)
             if found is not None:
                 yield found
+
+    def _forget_all_but(self, paths: list[str], root: Root) -> None:
+        """An agent may write and delete skills without end; what is gone is not kept."""
+        there, within = set(paths), os.path.join(root.path, "")
+        with self._lock:
+            for path in [known for known in self._read if known.startswith(within) and known not in there]:
+                del self._read[path]
 
     def _file(self, path: str, root: Root) -> Skill | Broken | None:
         try:
@@ -133,12 +144,25 @@ def _parsed(path: Path, root: Root) -> Skill | Broken:
 
 
 def _text(path: Path, root: Root) -> str:
-    """An agent writes to its workspace: a link out of there would let it show any file as a skill."""
     try:
-        if root.tier is Tier.WORKSPACE and not path.resolve().is_relative_to(root.path.resolve()):
-            raise InvalidInput("it is a link to outside its folder")
-        if path.stat().st_size > MAX_BYTES:
+        with _opened(path, root) as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise InvalidInput(f"it is larger than {MAX_BYTES} bytes")
-        return path.read_text("utf-8")
+        return data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"it cannot be read: {error}") from error
+
+
+def _opened(path: Path, root: Root) -> AbstractContextManager[BinaryIO]:
+    """An agent writes to its workspace: a link out of there would let it show any file as a skill.
+
+    The folder of skills may be no link itself; those in it are found first and then no link is followed, so
+    that one which is put in place meanwhile leads nowhere.
+    """
+    if root.tier is not Tier.WORKSPACE:
+        return path.open("rb")
+    workspace, real = root.path.parent.resolve(), path.resolve()
+    if not real.is_relative_to(workspace / root.path.name):
+        raise InvalidInput("it is a link to outside its folder")
+    return opened(workspace, real.relative_to(workspace).parts)

@@ -15,6 +15,7 @@ from holdfast.errors import InvalidInput
 
 MAX_HEAD: Final = 32_000
 MAX_DEPTH: Final = 8
+MAX_LOOSE: Final = 8_000
 _NAME: Final = r"""(?:"([^"]{1,100})"|'([^']{1,100})'|([A-Za-z_][\w.-]{0,99}))"""
 _KEY: Final = re.compile(_NAME + r"[ \t]*:(?:[ \t]+(.*))?")
 _QUOTED: Final = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')(?:\s+#.*)?""", re.DOTALL)
@@ -128,7 +129,8 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        pass
+        if len(text) > MAX_LOOSE:  # the lenient reader takes its time, and anyone may write a skill
+            raise InvalidInput(f"JSON of more than {MAX_LOOSE} characters must be plain JSON") from None
     import json5
 
     try:

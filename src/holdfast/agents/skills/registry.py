@@ -13,6 +13,7 @@ import hmac
 import ipaddress
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ MAX_INDEX: Final = 16 * 1024**2
 MAX_ARCHIVE: Final = 20 * 1024**2
 MAX_FOUND: Final = 50
 _TIMEOUT: Final = 30.0
+_LONGEST: Final = 300.0
 _VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-([0-9A-Za-z.-]{1,40}))?")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -87,7 +89,7 @@ class Registry:
         """The archive of a release, held to its size and checksum."""
         if release.size > MAX_ARCHIVE:
             raise TooLarge(f"the archive of {release.name} is larger than {MAX_ARCHIVE} bytes")
-        data = self._get(_checked_url(urljoin(self.url, release.archive), file=True), release.size)
+        data = self._get(self._safe(urljoin(self.url, release.archive)), release.size)
         found = hashlib.sha256(data).hexdigest()
         if len(data) != release.size or not hmac.compare_digest(found, release.sha256):
             raise InvalidInput(
@@ -96,6 +98,11 @@ class Registry:
                 hint="Do not use it; tell whoever keeps the registry.",
             )
         return data
+
+    def _safe(self, url: str) -> str:
+        """A file of the registry, also where a redirect leads; one elsewhere says nothing of this machine."""
+        here = urlsplit(self.url).scheme == "http"
+        return _checked_url(url, file=True, here=here)
 
     def _get(self, url: str, most: int) -> bytes:
         import httpx
@@ -107,7 +114,7 @@ class Registry:
                     follow_redirects=True,
                     max_redirects=3,
                     trust_env=not _is_loopback(url),
-                    event_hooks={"request": [_refuse_plain]},
+                    event_hooks={"request": [lambda request: self._safe(str(request.url))]},
                 ) as client,
                 client.stream("GET", url) as response,
             ):
@@ -174,21 +181,20 @@ def _release(name: str, about: str, version: str, body: Any) -> Release | None:
 
 def _bounded(response: httpx.Response, most: int) -> bytes:
     data = bytearray()
+    until = time.monotonic() + _LONGEST
     for chunk in response.iter_bytes():
         data += chunk
+        if time.monotonic() > until:
+            raise Unavailable(f"{response.url} comes too slowly", code="registry_unreachable")
         if len(data) > most:
             raise TooLarge(f"{response.url} is larger than {most} bytes", code="bad_registry")
     return bytes(data)
 
 
-def _refuse_plain(request: httpx.Request) -> None:
-    """Also where a redirect leads."""
-    _checked_url(str(request.url), file=True)
-
-
-def _checked_url(url: str, *, file: bool = False) -> str:
+def _checked_url(url: str, *, file: bool = False, here: bool = True) -> str:
+    """`here` says whether this machine may be reached without encryption."""
     parts = urlsplit(url)
-    safe = parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(url))
+    safe = parts.scheme == "https" or (here and parts.scheme == "http" and _is_loopback(url))
     if not safe or not parts.hostname or parts.username is not None:
         raise InvalidInput(
             f"not the address of a registry: {url[:120]}",

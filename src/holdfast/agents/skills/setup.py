@@ -65,6 +65,8 @@ def _usable(spec: InstallSpec, settings: SkillInstall, around: Surroundings) -> 
     """A download has no checksum to hold it to, so that it is shown to people and never run."""
     if spec.kind == "download" or not _WHAT.fullmatch(spec.what):
         return False
+    if spec.kind == "apt" and spec.what.endswith("-"):  # which would remove it
+        return False
     program = settings.node_manager if spec.kind == "node" else _PROGRAMS[spec.kind]
     return (not spec.os or around.platform in spec.os) and around.has_bin(program)
 

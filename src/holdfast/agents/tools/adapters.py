@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.skills import SkillRoom
+from holdfast.agents.opening import opened
+from holdfast.agents.skills import Skill, SkillRoom, Tier
 from holdfast.agents.tools.board_reach import sees_board
-from holdfast.agents.tools.opening import opened
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
-from holdfast.errors import Forbidden, InvalidInput, NotFound, TooLarge
+from holdfast.errors import Forbidden, InvalidInput, TooLarge
 from holdfast.log import Store, Threads
 from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
@@ -89,18 +90,24 @@ def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
 
 def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
     skill = skills.read(caller.agent_id, given.name)
-    if not skill.model_invocable:
-        raise NotFound(f"skill {given.name!r} is for people alone", code="skill_gated")
     if given.file is None:
         return ToolOutput(text=f"# {skill.name}\n{skill.description}\n\n{skill.body}")
     steps = [step for step in given.file.split("/") if step not in ("", ".")]
     if ".." in steps or not steps or given.file.startswith(("/", "~")) or "\0" in given.file:
         raise InvalidInput(f"{given.file[:200]!r} is not a path within the skill", code="path_refused")
-    with opened(skill.folder, steps) as stream:
+    root, above = _from(skill, caller)
+    with opened(root, (*above, *steps)) as stream:
         data = stream.read(_MOST_SKILL_FILE + 1)
     if len(data) > _MOST_SKILL_FILE or b"\0" in data[:8192]:
         raise TooLarge(f"{given.file!r} is not a text of at most {_MOST_SKILL_FILE} bytes")
     return ToolOutput(text=data.decode("utf-8", "replace"))
+
+
+def _from(skill: Skill, caller: Caller) -> tuple[Path, tuple[str, ...]]:
+    """Where a skill's files begin, and the steps to it that may not be links: all that an agent can make."""
+    if skill.tier is not Tier.WORKSPACE:
+        return skill.folder, ()
+    return caller.workspace, skill.folder.relative_to(caller.workspace).parts
 
 
 def _adapter(name: str, model: type[BaseModel], call: Call, threads: Threads) -> Tool[Any]:

@@ -35,7 +35,6 @@ class Command:
     id: str
     session_id: str
     text: str
-    secrets: tuple[str, ...] = ()
     said: Said = field(default_factory=Said)
     told: int = 0
     keep: Keep | None = None
@@ -103,7 +102,7 @@ class Commands:
     ) -> Command:
         """Begin a command; `Busy` where too many run."""
         said = Said(most_output, secrets)
-        command = Command(f"cmd-{uuid7()}", session_id, text, secrets, said, watched=watched)
+        command = Command(f"cmd-{uuid7()}", session_id, text, said, watched=watched)
         command.done.set_running_or_notify_cancel()
         thread = threading.Thread(target=self._run, args=(command, work), name=command.id, daemon=True)
         with self._lock:
@@ -164,11 +163,17 @@ class Commands:
         own = sum(1 for c in running if c.session_id == session_id)
         if self._closed:
             raise Busy("Holdfast is stopping", code="stopping")
-        if own >= self._of_session or len(running) >= self._running:
+        if own >= self._of_session:
             raise Busy(
                 f"{own} commands of this session run already",
                 code="too_many_commands",
                 hint="Wait for one with poll, or end one with kill.",
+            )
+        if len(running) >= self._running:
+            raise Busy(
+                f"{len(running)} commands of all sessions run already",
+                code="too_many_commands",
+                hint="Try again when some have ended.",
             )
 
     def _drop_oldest(self) -> None:

@@ -8,7 +8,6 @@ from typing import Final
 from holdfast.agents.sandbox import Outcome
 from holdfast.agents.tools.command_files import Record
 from holdfast.agents.tools.commands import Command
-from holdfast.logs import MASK
 
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _ENDS: Final = {
@@ -38,11 +37,8 @@ def so_far(command: Command) -> str:
 
 
 def at_the_end(command: Command, outcome: Outcome) -> str:
-    text = plain(outcome.output.decode("utf-8", "replace"))
-    for secret in sorted(command.secrets, key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    if outcome.dropped:
-        text += f"\n[{outcome.dropped} more bytes of output were not kept]"
+    """How a command ended, and all that is held of what it wrote."""
+    text = plain(command.said.since().text())
     if outcome.ok:
         return text or "[it succeeded and wrote nothing]"
     how = _how("killed" if command.killed else outcome.end, outcome.code)

@@ -80,6 +80,7 @@ class _Plan:
             argv=("sh", "-c", shell),
             scratch=self.place.scratch,
             workspace=self.workspace,
+            private=self.call.private,
             access=access,
             network=self.network,
             cwd=self.cwd,
@@ -154,6 +155,7 @@ class ExecTool:
             session_key=caller.session.key,
             turn_id=caller.turn_id,
             elevated=elevated,
+            private=self._home.path,
         )
         network = caller.settings.sandbox.network or place.backend.name == "docker"
         env = {name: secret.reveal(os.environ) for name, secret in settings.env.items()}
@@ -188,7 +190,8 @@ class ExecTool:
         """
 
         def judged() -> Admission:
-            return self._store.run(lambda tx: admit(tx, plan.call, plan.settings))
+            call = plan.call.looked_at()
+            return self._store.run(lambda tx: admit(tx, call, plan.settings))
 
         admission = await self._threads(judged)
         found = admission.decision
@@ -216,15 +219,21 @@ class ExecTool:
                 code="not_approved",
                 hint="Do not try the same again; say what you wanted it for.",
             )
-        await self._threads(self._store.run, lambda tx: redeem(tx, plan.call, id_))
+        await self._threads(self._redeemed, plan, id_)
         caller.progress(f"approved by {approval.decided_by}", _told(approval))
+
+    def _redeemed(self, plan: _Plan, id_: str) -> None:
+        call = plan.call.looked_at()
+        self._store.run(lambda tx: redeem(tx, call, id_))
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
         access = caller.settings.sandbox.workspace_access if plan.place.sandboxed else "rw"
         job = plan.job(shell, access)
 
         def work(command: Command) -> Outcome:
-            return run(plan.place.backend, job, cancelled=command.ended, heard=command.said.take)
+            """What it wrote is in `said`, masked, and need not be kept twice."""
+            outcome = run(plan.place.backend, job, cancelled=command.ended, heard=command.said.take)
+            return replace(outcome, output=b"")
 
         secrets = tuple(value for value in plan.env.values() if len(value) >= _MIN_SECRET)
         return self._commands.start(

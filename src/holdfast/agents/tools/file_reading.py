@@ -12,7 +12,7 @@ from typing import Annotated, BinaryIO, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.tools import opening
+from holdfast.agents import opening
 from holdfast.agents.tools.caps import cap_of
 from holdfast.agents.tools.outputs import PREFIX, Outputs
 from holdfast.agents.tools.paging import page_of

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.tools import opening
+from holdfast.agents import opening
 from holdfast.agents.tools.editing import replaced
 from holdfast.agents.tools.reach import Spot, reach_of
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.agents.tools import opening
+from holdfast.agents import opening
 from holdfast.agents.tools.paging import Page, page_of
 from holdfast.clock import DAY_MS, Clock
 from holdfast.context import Trust

@@ -282,7 +282,7 @@ class _Teller:
     def __call__(self, kind: Any, text: str, approval: AskedApproval | None = None) -> None:
         asked = None
         if approval is not None:
-            asked = replace(approval, command=_masked(approval.command, self.redact))
+            asked = replace(approval, command=_asked_for(approval.command, self.redact))
         shown = self._shown(text)
         self.on_event(
             ToolEvent(kind=kind, call_id=self.call.id, name=self.call.name, text=shown, approval=asked)
@@ -313,6 +313,13 @@ def _text(call: ToolCall) -> str:
 def _plain(text: str, redact: Redact) -> str:
     """Masked for show. Endless words, which nobody reads and which take long to search, are only counted."""
     return redact(_ENDLESS.sub(lambda run: f"[{len(run[0])} characters]", clean_text(text)))
+
+
+def _asked_for(command: str, redact: Redact) -> str:
+    """A command that a person decides on; that there is more of it must not escape them."""
+    more = len(command) - _MASKED
+    told = f" [… {more} more characters: look at the approval itself]" if more > 0 else ""
+    return f"{_masked(command, redact)}{told}"
 
 
 def _masked(value: Any, redact: Redact) -> Any:

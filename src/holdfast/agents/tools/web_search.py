@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,24 +85,42 @@ def _usable(settings: Settings) -> bool:
 
 
 async def _asked(ask: _Ask, seconds: float) -> Any:
-    import httpx
-
-    headers = {**ask.headers, "Accept": "application/json"}
     try:
-        async with httpx.AsyncClient(timeout=seconds, follow_redirects=False) as client:
-            answer = await client.get(ask.url, params=dict(ask.params), headers=headers)
-    except httpx.HTTPError as error:
-        raise Unavailable(f"the search service did not answer: {error}", code="search_failed") from error
-    if answer.status_code != 200 or len(answer.content) > _MOST_BYTES:
+        async with asyncio.timeout(seconds):
+            status, body = await _answer(ask, seconds)
+    except TimeoutError as error:
+        raise Unavailable(f"no answer within {seconds:.0f} s", code="search_failed") from error
+    if status != 200:
         raise Unavailable(
-            f"the search service answered {answer.status_code}",
+            f"the search service answered {status}",
             code="search_failed",
             hint="Check tools.web.search in the config.",
         )
     try:
-        return answer.json()
-    except ValueError as error:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
         raise Unavailable("the search service did not answer in JSON", code="search_failed") from error
+
+
+async def _answer(ask: _Ask, seconds: float) -> tuple[int, bytes]:
+    import httpx
+
+    headers = {**ask.headers, "Accept": "application/json"}
+    body = bytearray()
+    try:
+        async with (
+            httpx.AsyncClient(timeout=seconds, follow_redirects=False) as client,
+            client.stream("GET", ask.url, params=dict(ask.params), headers=headers) as answer,
+        ):
+            async for chunk in answer.aiter_bytes():
+                body += chunk
+                if len(body) > _MOST_BYTES:
+                    raise Unavailable(
+                        f"the search service sent more than {_MOST_BYTES} bytes", code="search_failed"
+                    )
+            return answer.status_code, bytes(body)
+    except httpx.HTTPError as error:
+        raise Unavailable(f"the search service did not answer: {error}", code="search_failed") from error
 
 
 def _rows(found: Any) -> list[dict[str, str]]:

@@ -11,13 +11,14 @@ from holdfast.cli.output import print_json, print_table, when
 
 if TYPE_CHECKING:
     from holdfast.agents.approvals import AllowedCommand, Approval
+    from holdfast.config import Config
 
 PREFIX = "appr-"
 
 
 @click.group(cls=Group)
 def approvals() -> None:
-    """What agents ask for: list, approve, deny, allow."""
+    """What agents ask for: list, approve, deny, allow, audit."""
 
 
 @approvals.command("list")
@@ -33,7 +34,8 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
 
     with app.open() as hold, hold.store.read() as tx:
         if patterns:
-            _print_patterns(allowlist.listing(tx, agent_id), as_json)
+            in_force = [p for p in allowlist.listing(tx, agent_id) if _counts(hold.settings, p)]
+            _print_patterns(in_force, as_json)
             return
         found = requests.listing(
             tx,
@@ -44,7 +46,7 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
     if as_json:
         print_json([approval_json(each) for each in found])
         return
-    rows = [(a.id, a.agent_id, a.status, a.command, a.reason, when(a.expires_at)) for a in found]
+    rows = [(a.id, a.agent_id, a.status, _shown(a.command), a.reason, when(a.expires_at)) for a in found]
     columns = ["id", "agent", "status", "command", "why", "expires"]
     print_table(columns, rows, empty="Nothing waits for approval.")
 
@@ -110,6 +112,47 @@ def allow(
         click.echo(f"Agent {agent} {'must ask for' if remove else 'may run'}: {what}")
 
 
+@approvals.command()
+@click.option("--agent", "agent_id", metavar="ID", help="Only of this agent.")
+@click.option("--before", type=int, metavar="SEQ", help="Older than this record: the next page.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@json_option
+@pass_app
+def audit(app: App, agent_id: str | None, before: int | None, limit: int, as_json: bool) -> None:
+    """Every decision on a call, newest first: what ran or was refused, by which rule, who decided."""
+    from holdfast.agents.approvals import audit as account
+    from holdfast.clock import iso
+
+    with app.open() as hold, hold.store.read() as tx:
+        found = account.listing(tx, agent_id=agent_id, before=before, limit=limit)
+    if as_json:
+        print_json(
+            [
+                {
+                    "seq": r.seq,
+                    "at": iso(r.created_at),
+                    "event": r.event,
+                    "agentId": r.agent_id,
+                    "sessionKey": r.session_key,
+                    "tool": r.tool,
+                    "command": r.command,
+                    "rule": r.rule,
+                    "reason": r.reason,
+                    "actor": r.actor,
+                    "approvalId": r.approval_id,
+                }
+                for r in found
+            ]
+        )
+        return
+    rows = [
+        (r.seq, when(r.created_at), r.event, r.agent_id, r.tool, _shown(r.command), r.rule, r.actor)
+        for r in found
+    ]
+    columns = ["seq", "at", "event", "agent", "tool", "command", "rule", "by"]
+    print_table(columns, rows, empty="No call was decided on yet.")
+
+
 def approval_json(approval: Approval) -> dict[str, Any]:
     from holdfast.clock import iso
 
@@ -155,11 +198,28 @@ def _print_patterns(found: list[AllowedCommand], as_json: bool) -> None:
     print_table(columns, cells, empty="No patterns but those of the config (tools.exec.allowlist).")
 
 
+def _counts(config: Config, allowed: AllowedCommand) -> bool:
+    """A pattern of the config leaves the stamp of its last use behind when it is taken out there."""
+    from holdfast.agents.policy import exec_settings
+
+    known = allowed.agent_id in {agent.id for agent in config.agent_list}
+    if allowed.source == "person" or not known:
+        return allowed.source == "person"
+    return allowed.pattern in exec_settings(config, allowed.agent_id).allowlist
+
+
+def _shown(command: str) -> str:
+    """To the letter on one line: where a line ends, another command may begin."""
+    from holdfast.cli.chat.safe import exact
+
+    return exact(command).replace("\n", "\\n")
+
+
 def _told(done: Approval, as_json: bool) -> None:
     if as_json:
         print_json(approval_json(done))
     else:
-        click.echo(f"{done.status}: {done.command}")
+        click.echo(f"{done.status}: {_shown(done.command)}")
 
 
 def _me() -> str:

@@ -229,8 +229,9 @@ def _install_programs(app: App, name: str, yes: bool) -> None:
     from holdfast.agents.skills import carry_out, plan, surroundings
 
     room, agent, config = _room(app, None)
-    chosen = plan(room.found(agent).get(name), config.skills.install, surroundings(config))
-    click.echo(f"This would run: {chosen.text}")
+    skill = room.found(agent).get(name)
+    chosen = plan(skill, config.skills.install, surroundings(config))
+    click.echo(f"For {skill.name}, a {skill.tier.label} skill ({skill.path}), this would run: {chosen.text}")
     if yes or click.confirm("Run it?", default=False):
         carry_out(chosen, agreed=chosen.text)
         click.echo("Done.")

@@ -46,10 +46,10 @@ async def listing(
     if caller.spaces is not None or not caller.may_see_agent(agent):
         raise NotFound(f"no agent {agent[:64]!r}", hint="Name one that this token may see.")
     config.agent(agent)
-    room = here.hold.agency.skills
+    room, taken = here.hold.agency.skills, here.hold.agency.runs.commands.names
 
     def read() -> list[dict[str, Any]]:
-        commands = {command.skill: command for command in room.commands(agent)}
+        commands = {command.skill: command for command in room.commands(agent, taken)}
         return [_skill(each, commands.get(each.skill.name)) for each in room.checked(agent)]
 
     return json_response(await here.hold.threads(read))

@@ -20,6 +20,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE: Final = 0o644
+_RIGHTS: Final = 0o777  # a program that ran as its owner does not go on so with other contents
 
 
 @contextmanager
@@ -82,10 +83,10 @@ def write_at(root: Path, steps: Sequence[str], data: bytes, *, expected: bytes |
         before = _facts(folder, name)
         if before is not None and not stat.S_ISREG(before.st_mode):
             raise InvalidInput(f"{shown!r} is a link or not a regular file", code="path_refused")
-        if expected is not None and _content(folder, name) != expected:
+        if expected is not None and _content(folder, name, len(expected) + 1) != expected:
             raise Conflict(f"{shown!r} changed meanwhile", code="file_changed", hint="Read it again.")
         draft = f".{name[:100]}.{uuid7()}.tmp"
-        mode = _MODE if before is None else stat.S_IMODE(before.st_mode)
+        mode = _MODE if before is None else before.st_mode & _RIGHTS
         try:
             _write_new(folder, draft, data, mode, exact=before is not None)
             os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -136,9 +137,9 @@ def _facts(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def _content(folder: int, name: str) -> bytes:
+def _content(folder: int, name: str, most: int) -> bytes:
     with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as stream:
-        return stream.read()
+        return stream.read(most)
 
 
 @contextmanager
