@@ -124,7 +124,9 @@ def audit(app: App, agent_id: str | None, before: int | None, limit: int, as_jso
     from holdfast.clock import iso
 
     with app.open() as hold, hold.store.read() as tx:
-        found = account.listing(tx, agent_id=agent_id, before=before, limit=limit)
+        found = account.listing(
+            tx, agent_ids=None if agent_id is None else frozenset((agent_id,)), before=before, limit=limit
+        )
     if as_json:
         print_json(
             [
