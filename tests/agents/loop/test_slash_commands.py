@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loop_stage import Stage, ask, staged
 
 from builders import soon
@@ -101,6 +102,46 @@ def test_stop_ends_what_runs_and_what_waits(sqlite_store: Store, threads: Thread
             ends = [(await soon(stage.runs.wait(r.run_id))).status for r in (first, second)]
             assert ends == ["cancelled", "cancelled"]
             assert await command(stage, "/stop") == "Nothing was running."
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("text", ["/new", "/new and then?"])
+def test_a_new_session_stops_what_runs_and_waits_in_the_old_one_so_that_nobody_waits_behind_it(
+    sqlite_store: Store, threads: Threads, tmp_path: Path, text: str
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Call("wait"), Say("Here.")]) as stage:
+            first = await stage.runs.accept(ask("one"))
+            await soon(stage.begun.wait())
+            second = await stage.runs.accept(ask("two", mode="queue"))
+            said = await stage.runs.accept(ask(text))
+            ends = [(await soon(stage.runs.wait(r.run_id))).status for r in (first, second)]
+            assert ends == ["cancelled", "cancelled"]
+            told = "Ended with the former session: 2 turns."
+            if said.reply is None:
+                assert said.told == told
+                assert told in [entry.content for entry in stage.log() if entry.type == "system"]
+                reply = (await soon(stage.runs.wait(said.run_id))).reply
+            else:
+                assert said.reply == f"A new session has begun. {told}"
+                reply = (await stage.say("and then?")).reply
+            assert reply == "Here."
+            assert stage.server.requests[-1].last_text == "and then?"
+
+    asyncio.run(main())
+
+
+def test_what_is_no_command_to_its_caller_begins_no_session_either(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("One."), Say("Two.")]) as stage:
+            await stage.say("hello")
+            here = stage.session().id
+            assert (await stage.say("/new", commands=False)).reply == "Two."
+            assert stage.session().id == here
+            assert stage.server.requests[1].last_text == "/new"
 
     asyncio.run(main())
 

@@ -14,7 +14,7 @@ DEFAULT_WINDOW: Final = 128_000
 
 async def afresh(context: CommandContext, args: str) -> Reply:
     """`/new` with words behind it never comes here: those are the first message of the new session."""
-    text = " ".join(("A new session has begun.", *context.told))
+    text = f"A new session has begun. {context.told}".rstrip()
     return Reply(text, {"sessionId": context.session.id})
 
 
