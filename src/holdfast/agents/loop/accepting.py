@@ -121,9 +121,11 @@ def terms_of(ask: Ask, to: Address) -> Terms:
 
 
 def running_turn(tx: Tx, session: Session) -> tuple[agenda.Item, Turn] | None:
-    """The turn that the session's lane is busy with, if it is one of this session."""
+    """The turn that the session's lane is busy with, if it is one of this session; not one about to end."""
     items = agenda.listing(tx, statuses=[agenda.Status.RUNNING], kinds=turns.KINDS, lane=session.key, limit=1)
     for item in items:
+        if item.cancel_requested:
+            return None
         turn = turns.get(tx, str(item.payload["turnId"]))
         if turn.session_id == session.id:
             return item, turn
