@@ -71,6 +71,7 @@ def test_a_turn_that_fails_ends_with_one_and_says_how_to_mend_it(run: Run, scrip
     [
         ["-m", "Hi", "--agent", "nobody"],
         ["-m", "  "],
+        ["-m", "Hi", "--model", "no-slash"],
         ["-m", "Hi", "--stream", "--json"],
         ["-m", "Hi", "--timeout", "0"],
         [],

@@ -37,7 +37,7 @@ async def status(context: CommandContext, args: str) -> Reply:
         lines.append(f"{waiting} waiting or running")
     lines += await parts.threads(_more_lines, context, session)
     if recent is not None and recent.error:
-        lines.append(f"Last turn {recent.status}: {recent.error}")
+        lines.append(f"Last turn {recent.status}: {recent.error.removeprefix(f'{recent.status}: ')}")
     data = {
         "agentId": context.to.agent_id,
         "sessionKey": session.key,
