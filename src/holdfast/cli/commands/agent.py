@@ -75,7 +75,7 @@ def _told(talk: Talk, accepted: Told, end: End | None, *, stream: bool, as_json:
     if as_json:
         print_json(dict(status))
     elif status["status"] == "committed":
-        if not stream or end is None:
+        if (not stream or end is None) and not status["silent"]:
             _print_reply(str(accepted.get("reply") or status["reply"] or ""))
     else:
         _print_failure(status, end)
