@@ -254,7 +254,7 @@ def test_a_cancelled_turn_keeps_what_the_user_saw_of_it(
             async for event in stage.runs.subscribe(accepted.run_id):
                 seen.append(event)
                 if event.data.get("delta"):
-                    await stage.runs.cancel(accepted.run_id)
+                    assert (await stage.runs.cancel(accepted.run_id)).status == "cancelled"
             assert seen[-1].data == {"phase": "end", "status": "cancelled", "text": "half an ans"}
             status = await soon(stage.runs.wait(accepted.run_id))
             assert (status.status, status.error) == ("cancelled", "cancelled")

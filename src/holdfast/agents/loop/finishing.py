@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.agents.models.retrying import Attempt
 
 ASK: Final = "ask"
+FLUSH: Final = "flush"
 _MOST_ATTEMPTS: Final = 20
 
 
@@ -162,7 +163,7 @@ def accept_flush(tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn:
         session,
         None,
         key=key,
-        trigger="flush",
+        trigger=FLUSH,
         due_at=turn.accepted_at,
         max_attempts=1,
         meta={ASK: terms.json()},

@@ -52,5 +52,6 @@ def listed(ended: Sequence[Ended]) -> str:
 
 
 def _is_of(tx: Tx, item: agenda.Item, session: Session) -> bool:
-    """A lane is shared by all sessions that its key ever had."""
-    return turns.get(tx, str(item.payload["turnId"])).session_id == session.id
+    """A lane is shared by all sessions that its key ever had. What saves lasting notes is let finish."""
+    turn = turns.get(tx, str(item.payload["turnId"]))
+    return turn.session_id == session.id and turn.trigger != finishing.FLUSH

@@ -26,6 +26,7 @@ from holdfast.log import Session, Tx, agenda, sessions, turns
 from holdfast.log.agenda import Runner
 
 GRACE_SECONDS: Final = 2.0
+SOON_SECONDS: Final = 1.0
 Find: TypeAlias = Callable[[Tx], Session]
 
 
@@ -109,11 +110,14 @@ class Runs:
             return await self.status(run_id)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled") -> RunStatus:
-        """Stop a run: at once if it waits or runs here, within a third of a lease if it runs elsewhere."""
+        """Stop a run: at once if it waits or runs here, within a third of a lease if it runs elsewhere.
+
+        How it ended is told if that is soon; a run that winds up for longer is told as it stands.
+        """
         turn = await self.parts.threads(self._turn, run_id)
         if turn.agenda_id is not None and not turn.status.ended:
             await self._stop_item(turn.agenda_id, reason)
-        return await self.status(run_id)
+        return await self.wait(run_id, SOON_SECONDS)
 
     async def resume(self, run_id: str) -> RunStatus:
         """Go on with an interrupted turn, because someone asked for it."""
