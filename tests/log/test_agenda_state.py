@@ -154,7 +154,8 @@ def test_a_running_item_that_was_cancelled_ends_cancelled_however_it_fails() -> 
     asked = transition(running(), Cancel("stop"), NOW)
     assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
     for event in (Fail("a", "x"), Postpone("a", 5), Expire(owner_dead=True)):
-        assert transition(asked, event, NOW).status is Status.CANCELLED
+        ended = transition(asked, event, NOW)
+        assert (ended.status, ended.error) == (Status.CANCELLED, "stop")
     assert transition(asked, Finish("a"), NOW).status is Status.DONE
 
 

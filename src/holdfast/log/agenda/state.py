@@ -177,15 +177,15 @@ def _by_owner(item: Item, event: Renew | Finish | Fail | Postpone, now: Millis) 
         case Postpone(due_at=due_at, reason=reason):
             back = replace(item, attempts=item.attempts - 1, error=reason or None)
             if item.cancel_requested:
-                return _ended(back, Status.CANCELLED, reason or None, now)
+                return _ended(back, Status.CANCELLED, item.error or reason or None, now)
             return _requeued(back, max(due_at, now))
         case Fail(error=error, retry=retry, final=final):
             return _failed(item, error, retry, final, now)
 
 
 def _failed(item: Item, error: str, retry: Retry, final: bool, now: Millis) -> Item:
-    if item.cancel_requested:
-        return _ended(item, Status.CANCELLED, error, now)
+    if item.cancel_requested:  # why it was cancelled is why it ended, however its handler came to an end
+        return _ended(item, Status.CANCELLED, item.error or error, now)
     if final or item.attempts >= item.max_attempts:
         return _ended(item, Status.FAILED, error, now)
     return _requeued(replace(item, error=error), now + retry.delay(item.attempts))
