@@ -11,7 +11,8 @@ from loop_stage import Stage, ask, staged
 
 from builders import soon
 from holdfast.agents.approvals import ApprovalRequest, allowlist, requests
-from holdfast.log import Store, Threads, turns
+from holdfast.agents.loop import Deliver
+from holdfast.log import Store, Threads, outbox, turns
 from holdfast.testing import Call, Say, Used
 
 
@@ -108,14 +109,14 @@ def test_stop_ends_what_runs_and_what_waits(sqlite_store: Store, threads: Thread
 
 @pytest.mark.parametrize("text", ["/new", "/new and then?"])
 def test_a_new_session_stops_what_runs_and_waits_in_the_old_one_so_that_nobody_waits_behind_it(
-    sqlite_store: Store, threads: Threads, tmp_path: Path, text: str
+    store: Store, threads: Threads, tmp_path: Path, text: str
 ) -> None:
     async def main() -> None:
-        async with staged(sqlite_store, threads, tmp_path, [Call("wait"), Say("Here.")]) as stage:
+        async with staged(store, threads, tmp_path, [Call("wait"), Say("Here.")]) as stage:
             first = await stage.runs.accept(ask("one"))
             await soon(stage.begun.wait())
             second = await stage.runs.accept(ask("two", mode="queue"))
-            said = await stage.runs.accept(ask(text))
+            said = await stage.runs.accept(ask(text, deliver=Deliver(kind="pier", target="pier:42")))
             ends = [(await soon(stage.runs.wait(r.run_id))).status for r in (first, second)]
             assert ends == ["cancelled", "cancelled"]
             told = "Ended with the former session: 2 turns."
@@ -123,6 +124,9 @@ def test_a_new_session_stops_what_runs_and_waits_in_the_old_one_so_that_nobody_w
                 assert said.told == told
                 assert told in [entry.content for entry in stage.log() if entry.type == "system"]
                 reply = (await soon(stage.runs.wait(said.run_id))).reply
+                with store.read() as tx:
+                    sent = sorted(outbox.listing(tx), key=lambda parcel: parcel.id)
+                assert [parcel.payload["text"] for parcel in sent] == [told, "Here."]
             else:
                 assert said.reply == f"A new session has begun. {told}"
                 reply = (await stage.say("and then?")).reply
