@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from loop_stage import Stage, ask, staged
 
-from builders import soon
-from holdfast.agents.approvals import ApprovalRequest, allowlist, requests
+from builders import soon, until
+from holdfast.agents.approvals import ApprovalRequest, ApprovalStatus, allowlist, requests
 from holdfast.agents.loop import Deliver
+from holdfast.agents.loop.approving import ApprovalHook
 from holdfast.log import Store, Threads, outbox, turns
 from holdfast.testing import Call, Say, Used
 
@@ -180,6 +181,32 @@ def test_approvals_are_given_and_refused_by_command(
                     third: ("approved", "owner"),
                 }
                 assert "make *" in [one.pattern for one in allowlist.listing(tx, "main")]
+
+    asyncio.run(main())
+
+
+def test_nobody_is_asked_about_a_call_whose_turn_was_stopped(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        script = [Call("asking", {"word": "make clean"}), Call("asking", {"word": "make"}), Say("Made.")]
+        async with staged(sqlite_store, threads, tmp_path, script) as stage:
+            stage.hooks.append(ApprovalHook())
+
+            def waiting() -> list[str]:
+                with sqlite_store.read() as tx:
+                    return [a.command for a in requests.listing(tx, status=ApprovalStatus.PENDING)]
+
+            first = await stage.runs.accept(ask("clean up"))
+            await until(lambda: waiting() == ["make clean"])
+            assert await command(stage, "/stop") == "Stopped 1 turn."
+            await soon(stage.runs.wait(first.run_id))
+            assert waiting() == []
+            assert await command(stage, "/approve") == "nothing waits for approval."
+            second = await stage.runs.accept(ask("make it"))
+            await until(lambda: waiting() == ["make"])
+            assert await command(stage, "/approve") == "Approved: make"
+            assert (await soon(stage.runs.wait(second.run_id))).reply == "Made."
 
     asyncio.run(main())
 
