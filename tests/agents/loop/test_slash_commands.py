@@ -118,8 +118,8 @@ def test_a_new_session_stops_what_runs_and_waits_in_the_old_one_so_that_nobody_w
             await soon(stage.begun.wait())
             second = await stage.runs.accept(ask("two", mode="queue"))
             said = await stage.runs.accept(ask(text, deliver=Deliver(kind="pier", target="pier:42")))
-            ends = [(await soon(stage.runs.wait(r.run_id))).status for r in (first, second)]
-            assert ends == ["cancelled", "cancelled"]
+            ends = [await soon(stage.runs.wait(r.run_id)) for r in (first, second)]
+            assert [(end.status, end.error) for end in ends] == [("cancelled", "a new session was begun")] * 2
             told = "Ended with the former session: 2 turns."
             if said.reply is None:
                 assert said.told == told

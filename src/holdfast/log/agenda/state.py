@@ -201,7 +201,8 @@ def _expire(item: Item, event: Expire, now: Millis) -> Item:
 def _cancel(item: Item, event: Cancel, now: Millis) -> Item:
     _require(item, not item.status.ended, f"it is {item.status} already")
     if item.status is Status.RUNNING:
-        return replace(item, cancel_requested=True, error=event.reason)
+        first = item.error if item.cancel_requested else None
+        return replace(item, cancel_requested=True, error=first or event.reason)
     return _ended(item, Status.CANCELLED, event.reason, now)
 
 
