@@ -90,12 +90,12 @@ def with_the_homes_own_commands(here: World) -> Commands:
     return processes
 
 
-async def set_going(here: World) -> Path:
+async def set_going(here: World, key: str = KEY) -> Path:
     """A command in the background; where its process is to be seen while it runs."""
     pid = here.workspace / "pid"
     pid.unlink(missing_ok=True)
     call = {"command": "echo $$ > pid; exec sleep 60", "background": True}
-    await here.toolbox.run_all(here.caller(), [ToolCall("c1", "exec", call)])
+    await here.toolbox.run_all(here.caller(key), [ToolCall("c1", "exec", call)])
     await until(lambda: pid.exists() and pid.read_text().strip() != "")
     return Path(f"/proc/{pid.read_text().strip()}")
 
@@ -134,6 +134,26 @@ def test_stop_ends_the_background_commands_of_its_session_alone_and_says_so(here
         await until(lambda: not process.exists())
         assert (await runs.accept(Ask(text="/stop", session_key=KEY))).reply == "Nothing was running."
         assert here.session().id == session.id
+
+    here.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("key", "ends"), [(KEY, False), ("agent:main:subagent:3f2b8c1e-0000-4000-8000-000000000001", True)]
+)
+def test_a_stopped_run_leaves_the_background_to_its_session_but_a_subagent_takes_it_along(
+    here: World, key: str, ends: bool
+) -> None:
+    processes = with_the_homes_own_commands(here)
+
+    async def scene() -> None:
+        runs = here.hold.runs
+        run = await runs.accept(Ask(text="serve it", session_key=key))
+        process = await set_going(here, key)
+        assert (await runs.cancel(run.run_id)).status == "cancelled"
+        assert processes.behind(run.session_id) == (0 if ends else 1)
+        await until(lambda: process.exists() is not ends)
+        processes.end_session(run.session_id)
 
     here.run(scene())
 
