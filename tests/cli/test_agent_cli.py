@@ -51,6 +51,13 @@ def test_text_from_stdin_is_streamed_back_in_pieces_that_a_terminal_does_not_obe
     assert server.requests[0].model == "other"
 
 
+def test_an_agent_that_has_nothing_to_say_prints_nothing(run: Run, scripted: Scripted) -> None:
+    scripted([Say("NO_REPLY"), Say("NO_REPLY")])
+    for more in ([], ["--stream"]):
+        result = run("agent", "-m", "Hi", *more)
+        assert (result.exit_code, result.stdout) == (0, "")
+
+
 def test_a_command_is_answered_without_a_model(run: Run, scripted: Scripted) -> None:
     server = scripted([])
     result = run("agent", "-m", "/status")
@@ -71,6 +78,7 @@ def test_a_turn_that_fails_ends_with_one_and_says_how_to_mend_it(run: Run, scrip
     [
         ["-m", "Hi", "--agent", "nobody"],
         ["-m", "  "],
+        ["-m", "Hi", "--model", "no-slash"],
         ["-m", "Hi", "--stream", "--json"],
         ["-m", "Hi", "--timeout", "0"],
         [],

@@ -177,7 +177,10 @@ def event(stream: str, **data: Any) -> dict[str, Any]:
     return {"stream": stream, "data": data}
 
 
-@given(st.text(min_size=1).filter(str.strip), st.sets(st.integers(0, 20)))
+@given(
+    st.text(min_size=1).filter(str.strip) | st.sampled_from([".", "NO", "NO_REPLYING"]),
+    st.sets(st.integers(0, 20)),
+)
 def test_words_that_were_lost_are_made_up_for(text: str, lost: set[int]) -> None:
     reading = Reading()
     said = ""
@@ -191,6 +194,15 @@ def test_words_that_were_lost_are_made_up_for(text: str, lost: set[int]) -> None
             said += happening.text if isinstance(happening, Words) else ""
     assert said == text
     assert isinstance(happening, End)
+
+
+@given(st.sampled_from(["NO_REPLY", " `NO_REPLY`\n", "NO_REPLY."]), st.integers(1, 9))
+def test_an_agent_that_has_nothing_to_say_is_not_quoted(text: str, size: int) -> None:
+    reading = Reading()
+    heard = [event("assistant", kind="text", delta=text[n : n + size]) for n in range(0, len(text), size)]
+    heard.append(event("assistant", kind="message", text=text))
+    heard.append(event("lifecycle", phase="end", status="committed", text=text))
+    assert [h for each in heard for h in reading.read(each)] == [End("committed")]
 
 
 def test_tool_events_become_lines_and_questions() -> None:

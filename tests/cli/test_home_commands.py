@@ -120,6 +120,9 @@ def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) ->
         seen = json.loads(run("status", "--json").stdout)["gateway"]
         assert (seen["running"], seen["url"]) == (True, url)
         assert (home / "workspace/AGENTS.md").is_file()
+        other = run("up", "--port", "0")
+        assert (other.exit_code, url in other.stderr) == (1, True)
+        assert json.loads(run("status", "--json").stdout)["gateway"]["url"] == url
         second = run("up", "--port", url.rpartition(":")[2])
         assert second.exit_code == 1
         assert "already" in second.stderr

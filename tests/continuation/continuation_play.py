@@ -141,7 +141,7 @@ class Play:
     def say(self, text: str = "hello", *, to: str = KEY, **more: Any) -> str:
         """A message from outside, or whatever trigger is given; the id of its run."""
         with self.store.write() as tx:
-            return str(self.accept(tx, Ask(text=text, session_key=to, commands=False, **more)).run_id)
+            return str(self.accept(tx, Ask(text=text, session_key=to, **more)).run_id)
 
     def begin(self, key: str = KEY) -> Live | None:
         """Start the next turn that waits in a session."""

@@ -226,6 +226,15 @@ def test_what_cannot_be_used_is_a_problem(
     assert_problem(api.post("/api/agent", json=body), status, code)
 
 
+def test_a_problem_says_what_is_wrong_in_plain_words(api: httpx.Client) -> None:
+    def told(**body: Any) -> str:
+        return str(api.post("/api/agent", json=body).json()["detail"])
+
+    assert told() == "body: there is nothing to say: send `message`, or a picture"
+    assert told(message="x", sessionKey="k" * 513) == "body.sessionKey: has more than 512 characters"
+    assert told(message="x", sessionKey="") == "body.sessionKey: has fewer than 1 characters"
+
+
 def test_unknown_runs_and_bad_places_are_problems(api: httpx.Client) -> None:
     assert_problem(api.get("/api/agent/nothing"), 404, "unknown_run")
     run = ask(api, "hello")["runId"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk
 from serving import Running, make_token, wait_for
 
-from builders import rows
+from builders import PATIENCE, rows
 from holdfast.agents.loop import RunEvent
 from holdfast.clock import Millis
 from holdfast.gateway.openai_chunks import Chunks, Head
@@ -279,6 +280,34 @@ def test_who_hangs_up_stops_the_run(client: OpenAI, gateway: Running) -> None:
         next(line for line in stream.iter_lines() if _words(line))
     with gateway.client(gateway.admin) as api:
         wait_for(lambda: api.get(f"/api/agent/{run}").json()["status"] == "cancelled")
+
+
+def test_a_gateway_that_stops_says_so_and_nobody_asks_again_while_the_run_is_there(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, answer) as (gateway, model),
+        OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin) as client,
+        ThreadPoolExecutor(2) as pool,
+    ):
+
+        def plain() -> Any:
+            return client.chat.completions.create(model="holdfast", messages=[user("wait for ever")])
+
+        def stream() -> Any:
+            asked: Any = {"model": "holdfast", "messages": [user("wait for ever")], "stream": True}
+            return list(client.chat.completions.create(**asked))
+
+        waiting = [pool.submit(plain), pool.submit(stream)]
+        wait_for(lambda: len(model.requests) == 2)
+        gateway.on_loop(gateway.services.begin_stop)
+        failures = [one.exception(PATIENCE) for one in waiting]
+        assert [getattr(failed, "code", None) for failed in failures] == ["stopping", "stopping"]
+        assert isinstance(failures[0], openai.InternalServerError)
+        assert (failures[0].status_code, failures[0].response.headers["x-should-retry"]) == (502, "false")
+        assert "/wait gives its end" in str(failures[1])
+        assert len(model.requests) == 2
+        assert rows(gateway.hold.store, "SELECT status FROM turns") == [("running",), ("running",)]
 
 
 def test_who_hangs_up_before_a_plain_answer_stops_the_run_too(

@@ -18,9 +18,10 @@ from serving import assert_problem, running, wait_for
 from builders import PATIENCE
 from holdfast.errors import Unavailable
 from holdfast.gateway import listen
+from holdfast.gateway.server import server_for
 from holdfast.home import Home
 from holdfast.log import Store, agenda, sqlite_url
-from holdfast.runtime import open_home
+from holdfast.runtime import Holdfast, open_home
 
 SERVE = """
 import asyncio, sys
@@ -266,6 +267,13 @@ def test_a_read_only_home_is_a_clear_error(tmp_path: Path, was_used: bool) -> No
         assert failed.process.returncode == 1
         assert "Traceback" not in said
         assert said.startswith(("home_unusable:", "store_readonly:"))
+
+
+def test_idle_connections_are_kept_for_longer_than_clients_keep_theirs(hold: Holdfast) -> None:
+    """Else one is closed at the moment it is used again, and what was sent is sent twice or lost."""
+    mine = httpx.Limits().keepalive_expiry
+    assert mine is not None
+    assert server_for(hold).config.timeout_keep_alive > mine
 
 
 def test_a_taken_port_is_a_clear_error() -> None:

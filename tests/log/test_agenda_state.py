@@ -153,8 +153,10 @@ def test_a_lease_is_never_shortened_by_renewing() -> None:
 def test_a_running_item_that_was_cancelled_ends_cancelled_however_it_fails() -> None:
     asked = transition(running(), Cancel("stop"), NOW)
     assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
+    assert transition(asked, Cancel("stop again"), NOW).error == "stop"
     for event in (Fail("a", "x"), Postpone("a", 5), Expire(owner_dead=True)):
-        assert transition(asked, event, NOW).status is Status.CANCELLED
+        ended = transition(asked, event, NOW)
+        assert (ended.status, ended.error) == (Status.CANCELLED, "stop")
     assert transition(asked, Finish("a"), NOW).status is Status.DONE
 
 

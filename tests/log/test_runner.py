@@ -284,6 +284,36 @@ def test_cancelling_stops_the_handler_that_runs_here(store: Store, threads: Thre
     asyncio.run(scene())
 
 
+def test_cancelling_reaches_what_was_claimed_and_has_not_begun(store: Store, threads: Threads) -> None:
+    class Slow:
+        """Threads whose claims arrive late."""
+
+        claimed, let = asyncio.Event(), asyncio.Event()
+
+        async def __call__(self, work: Any, *args: Any, **more: Any) -> Any:
+            done = await threads(work, *args, **more)
+            if work.__name__ == "_claim" and done[0]:
+                self.claimed.set()
+                await self.let.wait()
+            return done
+
+    async def scene() -> None:
+        gate, slow = Gate(), Slow()
+        one = runner(store, slow, lease_ms=3_600_000)  # type: ignore[arg-type]
+        one.register("work", Kind(gate))
+        made = enqueue(store, max_attempts=3)
+        async with serving(one):
+            await soon(slow.claimed.wait())
+            cancelling = asyncio.create_task(one.cancel(made.id))
+            await until(lambda: item(store, made.id).cancel_requested)
+            slow.let.set()
+            await soon(cancelling)
+            await until(lambda: item(store, made.id).status is Status.CANCELLED)
+        assert not one.running
+
+    asyncio.run(scene())
+
+
 def test_a_turn_cancelled_before_it_ran_is_cancelled_visibly(store: Store, threads: Threads) -> None:
     async def scene() -> None:
         one = runner(store, threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -109,9 +110,17 @@ def _invalid_request(error: RequestValidationError) -> Response:
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
         return problem(400, "malformed_json", "The body is not valid JSON.")
-    errors = [{"path": _path(fault["loc"]), "expected": fault["msg"]} for fault in faults[:_MOST_ERRORS]]
+    errors = [{"path": _path(fault["loc"]), "expected": words_of(fault)} for fault in faults[:_MOST_ERRORS]]
     first = errors[0]
     return problem(422, "invalid_input", f"{first['path']}: {first['expected']}", errors=errors)
+
+
+def words_of(fault: Mapping[str, Any]) -> str:
+    """What is wrong with a field, without the checker's own frame around it."""
+    if fault["type"] in ("too_long", "too_short") and isinstance(fault.get("input"), str):
+        least, most = fault["ctx"].get("min_length"), fault["ctx"].get("max_length")
+        return f"has fewer than {least} characters" if most is None else f"has more than {most} characters"
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def _path(loc: tuple[str | int, ...]) -> str:

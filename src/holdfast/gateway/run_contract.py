@@ -20,6 +20,7 @@ class AcceptedRunOut(Answer):
     joined: bool = Field(description="It became part of a turn that was there already.")
     reset: str | None = Field(None, description="Why the session was begun anew for it.")
     reply: str | None = Field(None, description="There if it was answered at once, as commands are.")
+    told: str | None = Field(None, description="What ended with the session that it left, if anything did.")
 
 
 class RunOut(Answer):

@@ -17,6 +17,7 @@ from holdfast.gateway.settling import Settling
 from holdfast.runtime import Holdfast
 
 BACKLOG: Final = 2048
+KEPT_SECONDS: Final = 75  # longer than clients keep idle connections, so that none is closed as it is used
 
 
 class _Server(uvicorn.Server):
@@ -68,6 +69,7 @@ def server_for(hold: Holdfast) -> uvicorn.Server:
         access_log=False,
         timeout_graceful_shutdown=options.shutdown_grace_seconds,
         limit_concurrency=options.limits.max_connections,
+        timeout_keep_alive=KEPT_SECONDS,
         server_header=False,
         lifespan="on",
         proxy_headers=bool(options.auth.trusted_proxies),

@@ -13,6 +13,7 @@ from holdfast.agents.heartbeat import Heartbeats
 from holdfast.agents.heartbeat import Parts as HeartbeatParts
 from holdfast.agents.loop import Ask, Runs, TurnHook
 from holdfast.agents.loop import Parts as LoopParts
+from holdfast.agents.loop.approving import ApprovalHook
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.costs import Costs
 from holdfast.agents.loop.planning import caller_of
@@ -83,7 +84,7 @@ class Agency:
         self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace))
         self.standing = Standing(StandingParts(**common, patch=hold.config.patch))
         self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
-        self.hooks.append(ProcessHook(self.processes))
+        self.hooks += [ProcessHook(self.processes), ApprovalHook()]
         self.runs = Runs(self._loop_parts())
         self.continuation = self._continuation()
         self.hooks += [self.continuation.hook, self.channels.hook]

@@ -97,9 +97,13 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """An answer that falls silent after `text` and stays so until the client goes or the server closes."""
+    """An answer that falls silent after `text` and stays so until the client goes or the server closes.
+
+    With `ping` the connection shows a sign of life every so many seconds, as proxies do, and no answer.
+    """
 
     text: str = ""
+    ping: float = 0.0
 
 
 Turn: TypeAlias = Say | Call | Calls | Fail | Malformed | CutOff | Stall

@@ -228,7 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(turn, Malformed):
             self._chunk(self.server.scripted.malformed(turn.payload))
         if isinstance(turn, Stall):
-            self._wait_for_end()
+            self._wait_for_end(turn.ping)
         elif isinstance(turn, CutOff) and not turn.clean:
             self.close_connection = True
             cut(self.connection)
@@ -253,10 +253,16 @@ class _Handler(BaseHTTPRequestHandler):
         data = text.encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
-    def _wait_for_end(self) -> None:
+    def _wait_for_end(self, ping: float) -> None:
         """Until the client hangs up, or `close` cuts the connection."""
         self.close_connection = True
-        self.connection.recv(1)
+        self.connection.settimeout(ping or None)
+        while True:
+            try:
+                self.connection.recv(1)
+                return
+            except TimeoutError:
+                self._chunk(": ping\n\n")
 
     def _json(self, status: int, body: dict[str, Any]) -> None:
         self._send(status, json.dumps(body).encode(), {})

@@ -6,14 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loop_stage import Stage, ask, staged
 
-from builders import soon
+from builders import soon, until
 from holdfast.agents.loop.events import Hub
 from holdfast.agents.loop.runs import Runs
+from holdfast.agents.loop.watching import EndWatch
 from holdfast.clock import ManualClock
+from holdfast.errors import Unavailable
 from holdfast.log import Bridge, Store, Threads
 from holdfast.testing import Call, Calls, Say
 
@@ -106,6 +109,39 @@ def test_another_process_hears_of_the_end_from_the_log(
         listener.server.close()
         if other is not store:
             other.close()
+
+    asyncio.run(main())
+
+
+def test_who_waits_is_told_the_end_though_the_look_of_another_failed(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    class Failing:
+        """Threads that cannot reach the store once."""
+
+        fails = False
+        looks = 0
+
+        async def __call__(self, work: Any, *args: Any, **more: Any) -> Any:
+            self.looks += 1
+            if self.fails:
+                self.fails = False
+                raise Unavailable("the store is away")
+            return await threads(work, *args, **more)
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Call("wait"), Say("Done.")]) as stage:
+            unsteady = Failing()
+            watch = EndWatch(sqlite_store, unsteady)  # type: ignore[arg-type]
+            run = await stage.runs.accept(ask("one"))
+            await soon(stage.begun.wait())
+            waiting = asyncio.create_task(watch.ended(run.run_id))
+            await until(lambda: unsteady.looks > 1)
+            unsteady.fails = True
+            with pytest.raises(Unavailable):
+                await watch.ended(run.run_id)
+            stage.gate.set()
+            assert (await soon(waiting)).reply == "Done."
 
     asyncio.run(main())
 

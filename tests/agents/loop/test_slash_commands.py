@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loop_stage import Stage, ask, staged
 
-from builders import soon
-from holdfast.agents.approvals import ApprovalRequest, allowlist, requests
-from holdfast.log import Store, Threads, turns
+from builders import soon, until
+from holdfast.agents.approvals import ApprovalRequest, ApprovalStatus, allowlist, requests
+from holdfast.agents.loop import Deliver
+from holdfast.agents.loop.approving import ApprovalHook
+from holdfast.log import Store, Threads, outbox, turns
 from holdfast.testing import Call, Say, Used
 
 
@@ -107,6 +110,49 @@ def test_stop_ends_what_runs_and_what_waits(sqlite_store: Store, threads: Thread
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("text", ["/new", "/new and then?"])
+def test_a_new_session_stops_what_runs_and_waits_in_the_old_one_so_that_nobody_waits_behind_it(
+    store: Store, threads: Threads, tmp_path: Path, text: str
+) -> None:
+    async def main() -> None:
+        async with staged(store, threads, tmp_path, [Call("wait"), Say("Here.")]) as stage:
+            first = await stage.runs.accept(ask("one"))
+            await soon(stage.begun.wait())
+            second = await stage.runs.accept(ask("two", mode="queue"))
+            said = await stage.runs.accept(ask(text, deliver=Deliver(kind="pier", target="pier:42")))
+            ends = [await soon(stage.runs.wait(r.run_id)) for r in (first, second)]
+            assert [(end.status, end.error) for end in ends] == [("cancelled", "a new session was begun")] * 2
+            told = "Ended with the former session: 2 turns."
+            if said.reply is None:
+                assert said.told == told
+                assert told in [entry.content for entry in stage.log() if entry.type == "system"]
+                reply = (await soon(stage.runs.wait(said.run_id))).reply
+                with store.read() as tx:
+                    sent = sorted(outbox.listing(tx), key=lambda parcel: parcel.id)
+                assert [parcel.payload["text"] for parcel in sent] == [told, "Here."]
+            else:
+                assert said.reply == f"A new session has begun. {told}"
+                reply = (await stage.say("and then?")).reply
+            assert reply == "Here."
+            assert stage.server.requests[-1].last_text == "and then?"
+
+    asyncio.run(main())
+
+
+def test_what_is_no_command_to_its_caller_begins_no_session_either(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("One."), Say("Two.")]) as stage:
+            await stage.say("hello")
+            here = stage.session().id
+            assert (await stage.say("/new", commands=False)).reply == "Two."
+            assert stage.session().id == here
+            assert stage.server.requests[1].last_text == "/new"
+
+    asyncio.run(main())
+
+
 def test_approvals_are_given_and_refused_by_command(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
@@ -148,6 +194,32 @@ def test_approvals_are_given_and_refused_by_command(
                     third: ("approved", "owner"),
                 }
                 assert "make *" in [one.pattern for one in allowlist.listing(tx, "main")]
+
+    asyncio.run(main())
+
+
+def test_nobody_is_asked_about_a_call_whose_turn_was_stopped(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        script = [Call("asking", {"word": "make clean"}), Call("asking", {"word": "make"}), Say("Made.")]
+        async with staged(sqlite_store, threads, tmp_path, script) as stage:
+            stage.hooks.append(ApprovalHook())
+
+            def waiting() -> list[str]:
+                with sqlite_store.read() as tx:
+                    return [a.command for a in requests.listing(tx, status=ApprovalStatus.PENDING)]
+
+            first = await stage.runs.accept(ask("clean up"))
+            await until(lambda: waiting() == ["make clean"])
+            assert await command(stage, "/stop") == "Stopped 1 turn."
+            await soon(stage.runs.wait(first.run_id))
+            assert waiting() == []
+            assert await command(stage, "/approve") == "nothing waits for approval."
+            second = await stage.runs.accept(ask("make it"))
+            await until(lambda: waiting() == ["make"])
+            assert await command(stage, "/approve") == "Approved: make"
+            assert (await soon(stage.runs.wait(second.run_id))).reply == "Made."
 
     asyncio.run(main())
 

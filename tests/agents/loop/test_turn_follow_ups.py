@@ -112,6 +112,30 @@ def test_near_the_line_a_silent_turn_writes_notes_and_past_it_history_is_compact
     asyncio.run(main())
 
 
+def test_lasting_notes_are_written_to_the_end_though_the_session_is_left(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    defaults = {"compaction": {"keepRecentTokens": 200, "recentTurnsPreserve": 1, "reserveTokens": 2000}}
+    full = Say("nearly full", used=Used(15_000, 10))
+    script = [full, Call("wait", used=Used(15_100, 10)), Say("NO_REPLY", used=Used(15_200, 10)), Say("Anew.")]
+
+    async def main() -> None:
+        options = {"config": {"defaults": defaults}, "window": 20_000}
+        async with staged(sqlite_store, threads, tmp_path, script, **options) as stage:
+            await stage.say("the last straw")
+            await soon(stage.begun.wait())
+            left = stage.session()
+            said = await stage.runs.accept(ask("/new"))
+            assert said.reply == "A new session has begun."
+            stage.gate.set()
+            assert (await stage.say("hello again")).reply == "Anew."
+            with sqlite_store.read() as tx:
+                ends = [(t.trigger, t.status) for t in turns.listing(tx, left.id)]
+            assert ("flush", "committed") in ends
+
+    asyncio.run(main())
+
+
 def test_a_stale_session_is_left_behind_by_the_next_message(
     sqlite_store: Store, threads: Threads, tmp_path: Path, clock: ManualClock
 ) -> None:

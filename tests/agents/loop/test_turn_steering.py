@@ -13,7 +13,7 @@ from loop_stage import Stage, ask, staged
 
 from builders import soon, until
 from holdfast.errors import Busy
-from holdfast.log import Store, Threads
+from holdfast.log import Store, Threads, agenda, turns
 from holdfast.testing import Call, Calls, Fail, Say, Stall, unauthorised
 
 
@@ -224,6 +224,26 @@ def test_an_interrupting_message_stops_the_turn_and_takes_its_place(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("mode", ["steer", "interrupt"])
+def test_what_is_said_after_a_cancellation_is_not_lost_with_the_turn_that_is_about_to_end(
+    sqlite_store: Store, threads: Threads, tmp_path: Path, mode: Any
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Call("wait"), Say("Then this.")]) as stage:
+            first = await stage.runs.accept(ask("one"))
+            await soon(stage.begun.wait())
+            with sqlite_store.write() as tx:  # as another process does it: the owner sees the mark later
+                item = turns.get(tx, first.run_id).agenda_id
+                agenda.cancel(tx, str(item))
+            said = await stage.runs.accept(ask("do this instead", mode=mode))
+            assert not said.joined
+            await stage.runs.cancel(first.run_id)
+            assert (await soon(stage.runs.wait(first.run_id))).status == "cancelled"
+            assert (await soon(stage.runs.wait(said.run_id))).reply == "Then this."
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_turn_keeps_what_the_user_saw_of_it(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
@@ -234,7 +254,7 @@ def test_a_cancelled_turn_keeps_what_the_user_saw_of_it(
             async for event in stage.runs.subscribe(accepted.run_id):
                 seen.append(event)
                 if event.data.get("delta"):
-                    await stage.runs.cancel(accepted.run_id)
+                    assert (await stage.runs.cancel(accepted.run_id)).status == "cancelled"
             assert seen[-1].data == {"phase": "end", "status": "cancelled", "text": "half an ans"}
             status = await soon(stage.runs.wait(accepted.run_id))
             assert (status.status, status.error) == ("cancelled", "cancelled")

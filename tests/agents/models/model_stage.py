@@ -13,6 +13,7 @@ from holdfast.agents.models.catalogue import Catalogue
 from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential
 from holdfast.agents.models.pool import Pool
+from holdfast.agents.models.recall_model import Search
 from holdfast.agents.models.wire import Echoes
 from holdfast.clock import ManualClock
 from holdfast.config import Config, parse_config
@@ -109,6 +110,7 @@ def stage(
     *,
     env: Mapping[str, str] | None = None,
     clock: ManualClock | None = None,
+    search: Search | None = None,
 ) -> Stage:
     home, clock = Home(folder), clock or ManualClock()
     home.prepare()
@@ -118,7 +120,8 @@ def stage(
         slept.append(seconds)
         clock.advance(seconds=seconds)
 
-    models = Models(home, lambda: config(given), clock, env or {}, sleep=sleep, spread=lambda: 0.5)
+    pace: dict[str, Any] = {"sleep": sleep, "spread": lambda: 0.5}
+    models = Models(home, lambda: config(given), clock, env or {}, **pace, search=search)
     return Stage(models, clock, home, slept)
 
 

@@ -193,6 +193,13 @@ def test_silence_is_a_timeout_but_a_slow_drip_is_not(server: Server) -> None:
     assert (failed.value.reason, failed.value.partial) == ("timeout", "and then")
 
 
+@pytest.mark.parametrize("said", ["", "and then"])
+def test_signs_of_life_are_no_answer_and_a_timeout_all_the_same(server: Server, said: str) -> None:
+    with server([Stall(said, ping=0.05)]) as served, pytest.raises(ModelFailure) as failed:
+        reply(served, silence=0.4)
+    assert (failed.value.reason, failed.value.partial) == ("timeout", said)
+
+
 def test_an_address_where_nobody_listens_is_a_network_failure(server: Server) -> None:
     served = server([])
     served.start()

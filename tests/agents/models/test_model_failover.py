@@ -129,7 +129,7 @@ def test_when_all_fail_the_message_tells_what_was_tried(tmp_path: Path) -> None:
         "a/m with a:config: auth",
         "nobody/x: not_configured",
         "openai/gpt-5: not_configured",
-        "b/n with b:config: cut_off",
+        "b/n with b:config: cut_off (2 times)",
     ):
         assert told in error.message
 

@@ -21,7 +21,6 @@ HITS = (
 
 
 def said(tmp_path: Path, question: str, hits: Sequence[Hit] | None) -> str:
-    made = stage(tmp_path, {})
     heard: list[tuple[str, str | None]] = []
 
     async def search(question: str, session_key: str | None) -> Sequence[Hit]:
@@ -39,7 +38,7 @@ def said(tmp_path: Path, question: str, hits: Sequence[Hit] | None) -> str:
             UserMessage(text=question),
         )
 
-    made.models.recall_from(search)
+    made = stage(tmp_path, {}, search=search)
     answered = run(
         made, lambda: made.models.answer([RECALL], build, agent_id="main", session_key="agent:main:main")
     )

@@ -539,9 +539,9 @@ def test_stopping_a_session_stops_what_it_delegated_earlier(play: Stage) -> None
         world.when("send off", spawn("hang about"), Say("Gone."))
         await world.say("send off")
         await world.live()
-        assert world.subagents.stop_children(world.session()) == 1
+        assert (await world.say("/stop")).reply == "Stopped 1 subagent."
         (run,) = await world.settled()
         assert (run.outcome, run.announce, world.returns()) == ("cancelled", "quiet", [])
-        assert world.subagents.stop_children(world.session()) == 0
+        assert (await world.say("/stop")).reply == "Nothing was running."
 
     play(work)

@@ -6,12 +6,14 @@ import stat
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tool_world import World
 
 from builders import KEY, until
 from holdfast.agents.loop import Ask
+from holdfast.agents.loop.processes import ProcessHook
 from holdfast.agents.tools import Commands, Toolbox
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.agents.tools.said import Said
@@ -78,39 +80,98 @@ def test_after_a_restart_what_a_command_had_written_is_still_read_by_its_own_ses
     assert "no command" in here.refused("exec", {"poll": running}, stranger)
 
 
-def test_a_new_session_ends_the_background_commands_of_the_old_one_and_says_so(here: World) -> None:
+def with_the_homes_own_commands(here: World) -> Commands:
     here.configure(tools={"exec": {"security": "full"}})
     parts, processes = here.parts, here.hold.agency.processes
     here.toolbox = Toolbox(parts.threads, parts.store, parts.outputs())
     here.toolbox.register(ExecTool(parts.store, parts.threads, parts.home, processes).tool())
+    with here.hold.store.write() as tx:
+        sessions.next_turn_number(tx, sessions.ensure(tx, KEY).id)
+    return processes
+
+
+async def set_going(here: World, key: str = KEY) -> Path:
+    """A command in the background; where its process is to be seen while it runs."""
+    pid = here.workspace / "pid"
+    pid.unlink(missing_ok=True)
+    call = {"command": "echo $$ > pid; exec sleep 60", "background": True}
+    await here.toolbox.run_all(here.caller(key), [ToolCall("c1", "exec", call)])
+    await until(lambda: pid.exists() and pid.read_text().strip() != "")
+    return Path(f"/proc/{pid.read_text().strip()}")
+
+
+def test_who_leaves_a_session_ends_its_background_commands_and_is_told_so(here: World) -> None:
+    with_the_homes_own_commands(here)
 
     async def scene() -> None:
-        runs, hold = here.hold.runs, here.hold
-        await runs.accept(Ask(text="/new", session_key=KEY))
-        with hold.store.write() as tx:
-            sessions.next_turn_number(tx, sessions.ensure(tx, KEY).id)
-        session = here.session()
-        call = {"command": "echo $$ > pid; exec sleep 60", "background": True}
-        await here.toolbox.run_all(here.caller(), [ToolCall("c1", "exec", call)])
-        pid = here.workspace / "pid"
-        await until(lambda: pid.exists() and pid.read_text().strip() != "")
-        assert processes.running_of(session.id) == 1
+        runs = here.hold.runs
+        process = await set_going(here)
         said = await runs.accept(Ask(text="/reset", session_key=KEY))
-        assert said.reply == (
-            "A new session has begun. A background command of the former session was ended."
-        )
-        await until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+        ended = "Ended with the former session: 1 background command."
+        assert said.reply == f"A new session has begun. {ended}"
+        await until(lambda: not process.exists())
         assert (await runs.accept(Ask(text="/new", session_key=KEY))).reply == "A new session has begun."
+        process = await set_going(here)
+        asked = await runs.accept(Ask(text="/new what now?", session_key=KEY))
+        assert asked.json()["told"] == ended
+        await until(lambda: not process.exists())
 
     here.run(scene())
 
 
-def test_a_session_that_is_reset_in_another_process_takes_its_commands_along(here: World) -> None:
+def test_stop_ends_the_background_commands_of_its_session_alone_and_says_so(here: World) -> None:
+    processes = with_the_homes_own_commands(here)
+
+    async def scene() -> None:
+        runs = here.hold.runs
+        process = await set_going(here)
+        session = here.session()
+        other = Ask(text="/stop", session_key="agent:main:discord:dm:7")
+        assert (await runs.accept(other)).reply == "Nothing was running."
+        assert processes.behind(session.id) == 1
+        said = await runs.accept(Ask(text="/stop", session_key=KEY))
+        assert said.reply == "Stopped 1 background command."
+        await until(lambda: not process.exists())
+        assert (await runs.accept(Ask(text="/stop", session_key=KEY))).reply == "Nothing was running."
+        assert here.session().id == session.id
+
+    here.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("key", "ends"), [(KEY, False), ("agent:main:subagent:3f2b8c1e-0000-4000-8000-000000000001", True)]
+)
+def test_a_stopped_run_leaves_the_background_to_its_session_but_a_subagent_takes_it_along(
+    here: World, key: str, ends: bool
+) -> None:
+    processes = with_the_homes_own_commands(here)
+
+    async def scene() -> None:
+        runs = here.hold.runs
+        run = await runs.accept(Ask(text="serve it", session_key=key))
+        process = await set_going(here, key)
+        assert (await runs.cancel(run.run_id)).status == "cancelled"
+        assert processes.behind(run.session_id) == (0 if ends else 1)
+        await until(lambda: process.exists() is not ends)
+        processes.end_session(run.session_id)
+
+    here.run(scene())
+
+
+@pytest.mark.parametrize("how", ["reset", "archive", "stop"])
+def test_a_session_that_is_ended_or_stopped_in_another_process_takes_its_commands_along(
+    here: World, how: str
+) -> None:
     here.configure(tools={"exec": {"security": "full"}})
-    id_ = begun(here, "sleep 60")
     with here.hold.store.write() as tx:
         session = sessions.ensure(tx, KEY)
-        sessions.reset(tx, session, cause="reset")
+    id_ = begun(here, "sleep 60")
+    elsewhere = ProcessHook(Commands())
+    with here.hold.store.write() as tx:
+        if how == "stop":
+            elsewhere.stopped(tx, session)
+        else:
+            {"reset": sessions.reset, "archive": sessions.archive}[how](tx, session, cause=how)
     command = here.parts.commands.get(session.id, id_)
 
     async def over() -> None:

@@ -191,13 +191,22 @@ def seen(approval: Approval, now: int) -> Approval:
 
 def expire(tx: Tx) -> int:
     """Mark what nobody decided on in time; how many."""
-    over = sa.and_(table.c.status == "pending", table.c.expires_at <= tx.now)
+    return _lapse(tx, table.c.expires_at <= tx.now, "time")
+
+
+def withdraw(tx: Tx, turn_id: str) -> int:
+    """Let what a turn asked for lapse with the turn, since nothing waits for it any more; how many."""
+    return _lapse(tx, table.c.turn_id == turn_id, "turn")
+
+
+def _lapse(tx: Tx, which: sa.ColumnElement[bool], rule: str) -> int:
+    over = sa.and_(table.c.status == "pending", which)
     rows = tx.conn.execute(sa.select(table).where(over).limit(BATCH)).mappings().all()
     for row in rows:
         approval = _approval(row)
         values = {"status": "expired", "decided_at": tx.now}
         tx.conn.execute(sa.update(table).where(table.c.id == approval.id).values(**values))
-        audit.record(tx, "expired", approval.call, rule="time", approval_id=approval.id)
+        audit.record(tx, "expired", approval.call, rule=rule, approval_id=approval.id)
         _tell(tx, "approval.decided", approval.id)
     return len(rows)
 

@@ -15,9 +15,11 @@ Decide = Callable[[Tx, Approval], Approval]
 
 
 async def stop(context: CommandContext, args: str) -> Reply:
-    count = await context.control.stop_session(context.session)
-    text = "Nothing was running." if not count else f"Stopped {count} turn{'s' if count > 1 else ''}."
-    return Reply(text, {"stopped": count})
+    from holdfast.agents.loop.parting import listed
+
+    ended = await context.control.stop_session(context.session)
+    text = f"Stopped {listed(ended)}." if ended else "Nothing was running."
+    return Reply(text, {"stopped": sum(one.count for one in ended)})
 
 
 async def resume(context: CommandContext, args: str) -> Reply:
@@ -102,7 +104,13 @@ def _who(context: CommandContext) -> str:
 
 
 COMMANDS = (
-    Command("stop", "Stop what runs and waits in this session.", stop, aliases=("abort",), owner_only=True),
+    Command(
+        "stop",
+        "Stop what runs and waits in this session, its background commands too.",
+        stop,
+        aliases=("abort",),
+        owner_only=True,
+    ),
     Command("resume", "Go on with a turn that was interrupted.", resume, "[turn]", owner_only=True),
     Command(
         "approve", "Let a call run that waits for it.", approve, "[id] [always [pattern]]", owner_only=True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -12,6 +12,7 @@ from holdfast.errors import Forbidden
 if TYPE_CHECKING:
     from holdfast.agents.loop.addressing import Address
     from holdfast.agents.loop.asks import Ask
+    from holdfast.agents.loop.hooks import Ended
     from holdfast.agents.loop.parts import Parts
     from holdfast.agents.loop.status import RunStatus
     from holdfast.log import Session
@@ -26,8 +27,12 @@ class Control(Protocol):
 
     async def resume(self, run_id: str) -> RunStatus: ...
 
-    async def stop_session(self, session: Session) -> int:
-        """Stop what runs in a session and what waits there; how many turns that were."""
+    async def stop_session(self, session: Session) -> tuple[Ended, ...]:
+        """Stop what runs in a session, what waits there, and what it set going in the background."""
+        ...
+
+    async def stop_items(self, ids: Sequence[str], reason: str) -> None:
+        """Stop turns by their agenda items."""
         ...
 
 
@@ -55,7 +60,7 @@ class CommandContext:
     ask: Ask
     to: Address
     session: Session
-    told: tuple[str, ...] = ()
+    told: str = ""
 
 
 Handler = Callable[[CommandContext, str], Awaitable[Reply | PassOn]]

@@ -14,7 +14,7 @@ DEFAULT_WINDOW: Final = 128_000
 
 async def afresh(context: CommandContext, args: str) -> Reply:
     """`/new` with words behind it never comes here: those are the first message of the new session."""
-    text = " ".join(("A new session has begun.", *context.told))
+    text = f"A new session has begun. {context.told}".rstrip()
     return Reply(text, {"sessionId": context.session.id})
 
 
@@ -37,7 +37,7 @@ async def status(context: CommandContext, args: str) -> Reply:
         lines.append(f"{waiting} waiting or running")
     lines += await parts.threads(_more_lines, context, session)
     if recent is not None and recent.error:
-        lines.append(f"Last turn {recent.status}: {recent.error}")
+        lines.append(f"Last turn {recent.status}: {recent.error.removeprefix(f'{recent.status}: ')}")
     data = {
         "agentId": context.to.agent_id,
         "sessionKey": session.key,

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from holdfast.agents.loop import queueing
+from holdfast.agents.loop import finishing, queueing
 from holdfast.agents.loop.addressing import Address, queue_mode
 from holdfast.agents.loop.asks import Accepted, Ask, Mode, Terms
 from holdfast.agents.loop.finishing import ASK
-from holdfast.agents.loop.hooks import TurnHook, tell_reset
+from holdfast.agents.loop.hooks import TurnHook
+from holdfast.agents.loop.parting import Left, leave
 from holdfast.board.ingest import prepare
 from holdfast.config import Config
 from holdfast.config.runtime import Queue
@@ -43,13 +44,13 @@ _BY_HAND: Final = ("new", "reset")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that was taken in; `stop` is the agenda item of a turn that it interrupts.
+    """A message that was taken in; `stop` are the agenda items of turns that end because of it.
 
     `ended` says that older turns ended to make room for it.
     """
 
     accepted: Accepted
-    stop: str | None = None
+    stop: tuple[str, ...] = ()
     ended: bool = False
 
 
@@ -59,7 +60,8 @@ def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
     known = None if ask.key is None else _repeated(tx, key, _said(key))
     if known is not None:
         return Taken(known)
-    entered = come_in(tx, ask, to, config, hooks).entered
+    came = come_in(tx, ask, to, config, hooks)
+    entered = came.entered
     draft = prepare(tx, _draft(ask, entered, to), config.board)
     known = None if draft.idempotency_key is None else _repeated(tx, key, draft.idempotency_key)
     if known is not None:
@@ -67,28 +69,38 @@ def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
     named = replace(draft, idempotency_key=draft.idempotency_key or _said(key))
     mode = queue_mode(ask, config, to.channel) if ask.external else (ask.mode or "queue")
     coming = _Coming(ask, entered, named, key, terms_of(ask, to), mode, config.messages.queue)
-    return _placed(tx, coming, hooks, config.default_agent_id)
+    taken = _placed(tx, coming, hooks, config.default_agent_id)
+    return taken if came.left is None else _told(tx, taken, came.left, coming.terms)
+
+
+def _told(tx: Tx, taken: Taken, left: Left, terms: Terms) -> Taken:
+    """Whoever left a session with this message learns what ended with it, at once and on their surface."""
+    if left.told:
+        finishing.tell(tx, turns.get(tx, taken.accepted.run_id), terms, left.told)
+    accepted = replace(taken.accepted, told=left.told or None)
+    return replace(taken, accepted=accepted, stop=(*taken.stop, *left.stop))
 
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """Where a message came in, and what is to be told of a session that it left behind."""
+    """Where a message came in, and what ended with the session that it left by hand, if it did."""
 
     entered: Entered
-    told: tuple[str, ...] = ()
+    left: Left | None = None
 
 
 def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnHook] = ()) -> Came:
-    """The session for a message; one from outside may find it stale, and the owner may ask for a new one."""
+    """The session for a message; one from outside may find it stale, and the owner's command begin anew."""
     session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
     if not ask.external:
         return Came(Entered(session, ask.text))
     zone = config.agent(to.agent_id).user_timezone
     named = str(local_zone()) if zone == "local" else zone
-    entered = enter(tx, session, ask.text if ask.owner else "", config.session, user_zone=named)
-    left = entered.reset in _BY_HAND and entered.session.id != session.id
-    told = tell_reset(hooks, tx, session) if left else ()
-    return Came(entered if ask.owner else replace(entered, text=ask.text), told)
+    heard = ask.owner and ask.commands
+    entered = enter(tx, session, ask.text if heard else "", config.session, user_zone=named)
+    by_hand = entered.reset in _BY_HAND and entered.session.id != session.id
+    left = leave(tx, session, hooks, config.default_agent_id) if by_hand else None
+    return Came(entered if heard else replace(entered, text=ask.text), left)
 
 
 def terms_of(ask: Ask, to: Address) -> Terms:
@@ -109,9 +121,11 @@ def terms_of(ask: Ask, to: Address) -> Terms:
 
 
 def running_turn(tx: Tx, session: Session) -> tuple[agenda.Item, Turn] | None:
-    """The turn that the session's lane is busy with, if it is one of this session."""
+    """The turn that the session's lane is busy with, if it is one of this session; not one about to end."""
     items = agenda.listing(tx, statuses=[agenda.Status.RUNNING], kinds=turns.KINDS, lane=session.key, limit=1)
     for item in items:
+        if item.cancel_requested:
+            return None
         turn = turns.get(tx, str(item.payload["turnId"]))
         if turn.session_id == session.id:
             return item, turn
@@ -136,10 +150,10 @@ def _placed(tx: Tx, coming: _Coming, hooks: Sequence[TurnHook], default_agent: s
     running = running_turn(tx, session) if mode in ("steer", "interrupt") else None
     if running is not None and not _may_touch(running[1], coming.terms):
         running, mode = None, "queue"
-    stop: str | None = None
+    stop: tuple[str, ...] = ()
     if running is not None and mode == "interrupt":
-        stop = running[0].id
-        agenda.cancel(tx, stop, reason="another message took its place")
+        stop = (running[0].id,)
+        agenda.cancel(tx, running[0].id, reason="another message took its place")
     elif running is not None and _takes_more(running[1], queue):
         return Taken(_joined(tx, running[1], coming))
     if not coming.ask.external:

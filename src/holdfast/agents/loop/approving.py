@@ -1,4 +1,4 @@
-"""Telling whoever follows a run that one of its calls waits for a person, and what became of that."""
+"""Calls of a run that wait for a person: telling of them, and letting go of them when the run has ended."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from holdfast.agents.approvals import SIGNAL, Approval, ApprovalStatus, requests
+from holdfast.agents.loop.hooks import TurnEnd, TurnHook
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.tools.types import Caller
 from holdfast.clock import iso
-from holdfast.log import ringing
+from holdfast.log import TurnStatus, Tx, ringing
+
+
+class ApprovalHook(TurnHook):
+    """Nobody is asked to decide on a call of a turn that was stopped or failed; one that was cut off may go
+    on, and then finds what was decided meanwhile."""
+
+    name = "approvals"
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        if end.turn.status is not TurnStatus.INTERRUPTED:
+            requests.withdraw(tx, end.turn.id)
 
 
 class ApprovalNews:

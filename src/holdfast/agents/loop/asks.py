@@ -92,7 +92,8 @@ class Ask:
 class Accepted:
     """The word that a message is stored and will be answered; `reply` is there if it was answered at once.
 
-    `joined` says that it became part of a turn that was there already; its run is that turn's.
+    `joined` says that it became part of a turn that was there already; its run is that turn's. `told` is what
+    ended with a session that it left.
     """
 
     run_id: str
@@ -105,6 +106,7 @@ class Accepted:
     joined: bool = False
     reset: str | None = None
     reply: str | None = None
+    told: str | None = None
 
     def json(self) -> dict[str, Any]:
         from holdfast.clock import iso
@@ -118,7 +120,7 @@ class Accepted:
             "entryId": self.entry_id,
             "joined": self.joined,
         }
-        more = {"reset": self.reset, "reply": self.reply}
+        more = {"reset": self.reset, "reply": self.reply, "told": self.told}
         return told | {name: value for name, value in more.items() if value is not None}
 
 

@@ -11,6 +11,7 @@ from holdfast.agents.loop import finishing
 from holdfast.agents.loop.accepting import come_in, terms_of
 from holdfast.agents.loop.addressing import Address
 from holdfast.agents.loop.asks import Accepted, Ask
+from holdfast.agents.loop.parting import Left
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.skills import Invocation, invoked
 from holdfast.errors import HoldfastError
@@ -58,10 +59,11 @@ class Desk:
     async def _answered_once(
         self, ask: Ask, to: Address, key: str, called: Called | None, skill: Invocation | None
     ) -> Accepted | Ask:
-        session, told, known = await self._parts.threads(self._enter_command, ask, to, key)
+        session, left, known = await self._parts.threads(self._enter_command, ask, to, key)
         if known is not None:
             return known
-        context = CommandContext(self._parts, self._control, ask, to, session, told)
+        await self._control.stop_items(left.stop, "a new session was begun")
+        context = CommandContext(self._parts, self._control, ask, to, session, left.told)
         done = await self._done(context, called, skill)
         if isinstance(done, PassOn):
             return replace(ask, text=done.text)
@@ -86,19 +88,18 @@ class Desk:
         except HoldfastError as error:
             return Reply(f"{error.message}. {error.hint}".rstrip(". ") + ".", {"code": error.code})
 
-    def _enter_command(
-        self, ask: Ask, to: Address, key: str
-    ) -> tuple[Session, tuple[str, ...], Accepted | None]:
+    def _enter_command(self, ask: Ask, to: Address, key: str) -> tuple[Session, Left, Accepted | None]:
         """Only `/new` and `/reset` make a session fresh; the others are about it as it stands."""
         config = self._parts.config()
         with self._parts.store.write() as tx:
             turn = turns.by_key(tx, key)
             if turn is not None:
-                return sessions.get(tx, turn.session_id), (), self._answered(tx, turn.id, created=False)
+                return sessions.get(tx, turn.session_id), Left(), self._answered(tx, turn.id, created=False)
             if reset_command(ask.text) is not None:
                 came = come_in(tx, ask, to, config, self._parts.hooks)
-                return came.entered.session, came.told, None
-            return sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel), (), None
+                return came.entered.session, came.left or Left(), None
+            session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
+            return session, Left(), None
 
     def _record(self, ask: Ask, to: Address, session: Session, key: str, reply: Reply, name: str) -> Accepted:
         """In the log for people, as entries of the system: no model is shown them."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.agents.models.retrying import Attempt
 
 ASK: Final = "ask"
+FLUSH: Final = "flush"
 _MOST_ATTEMPTS: Final = 20
 
 
@@ -147,6 +148,13 @@ def note(tx: Tx, turn: Turn, text: str, source: Mapping[str, Any]) -> None:
     entries.append(tx, draft)
 
 
+def tell(tx: Tx, turn: Turn, terms: Terms, text: str) -> None:
+    """A word of the runtime before a turn's reply: in the log, and on the surface that the reply goes to."""
+    note(tx, turn, text, {"event": "session.left"})
+    if terms.deliver is not None:
+        _post(tx, turn, terms, {"text": text}, key=f"told:{turn.id}")
+
+
 def accept_flush(tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn:
     """The silent turn that writes lasting notes, before whatever else waits in the session's lane."""
     key = f"flush:{session.id}:{session.compaction_count}"
@@ -155,7 +163,7 @@ def accept_flush(tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn:
         session,
         None,
         key=key,
-        trigger="flush",
+        trigger=FLUSH,
         due_at=turn.accepted_at,
         max_attempts=1,
         meta={ASK: terms.json()},
@@ -180,8 +188,9 @@ def deliver_reply(tx: Tx, turn: Turn, terms: Terms) -> None:
         _post(tx, turn, terms, {"text": text, "finish": (turn.meta or {}).get("finish")})
 
 
-def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any]) -> None:
+def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any], *, key: str | None = None) -> None:
     to = terms.deliver
     assert to is not None
     payload = {**to.payload, **body, "turnId": turn.id, "sessionKey": turn.session_key}
-    outbox.post(tx, outbox.Parcel(key=f"reply:{turn.id}", kind=to.kind, target=to.target, payload=payload))
+    named = key or f"reply:{turn.id}"
+    outbox.post(tx, outbox.Parcel(key=named, kind=to.kind, target=to.target, payload=payload))

@@ -40,6 +40,14 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """So many of one sort ended; `what` is the word that people have for one of them."""
+
+    count: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Understood:
     """The last words after every hook has heard them, and what each found."""
 
@@ -79,18 +87,13 @@ class TurnHook:
         """One line for `/status`; empty if there is nothing to say."""
         return ""
 
-    def stopped(self, tx: Tx, session: Session) -> int:
-        """Someone stopped all that a session does; how much more that stopped here."""
-        return 0
-
-    def reset(self, tx: Tx, left: Session) -> str | None:
-        """Someone began a new session under the key of this one; a line to tell of what ended with it."""
+    def stopped(self, tx: Tx, session: Session) -> Ended | None:
+        """Someone stopped all that a session does; what more that stopped here."""
         return None
 
-
-def tell_reset(hooks: Sequence[TurnHook], tx: Tx, left: Session) -> tuple[str, ...]:
-    """Tell each hook that a session was left by hand; what they have to say about it."""
-    return tuple(line for hook in hooks if (line := hook.reset(tx, left)))
+    def reset(self, tx: Tx, left: Session) -> Ended | None:
+        """Someone left a session by hand; what of this room ended with it, if they are to be told."""
+        return None
 
 
 def listen(hooks: Sequence[TurnHook], text: str, terms: Terms) -> Understood:

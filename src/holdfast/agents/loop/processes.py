@@ -1,24 +1,36 @@
-"""Background commands live as long as their session: who begins a new one has the old one's ended."""
+"""Background commands live as long as their session, and end when it is stopped."""
 
 from __future__ import annotations
 
-from holdfast.agents.loop.hooks import TurnHook
-from holdfast.agents.tools import Commands
-from holdfast.log import Session, Tx
+from holdfast.agents.loop.hooks import Ended, TurnEnd, TurnHook
+from holdfast.agents.tools import STOPS, Commands
+from holdfast.keys import parse_key
+from holdfast.log import Session, TurnStatus, Tx, sessions
 
 
 class ProcessHook(TurnHook):
-    """Ends what runs in this process for a session that was left by hand."""
+    """Ends what runs in this process for a session; a mark in the store tells other processes to."""
 
     name = "processes"
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
-    def reset(self, tx: Tx, left: Session) -> str | None:
-        count = self._commands.running_of(left.id)
-        if not count:
-            return None
-        tx.on_commit(lambda: self._commands.end_session(left.id))
-        what = "A background command" if count == 1 else f"{count} background commands"
-        return f"{what} of the former session {'was' if count == 1 else 'were'} ended."
+    def stopped(self, tx: Tx, session: Session) -> Ended:
+        now = sessions.get(tx, session.id)
+        meta = now.meta or {}
+        sessions.update(tx, now, meta={**meta, STOPS: int(meta.get(STOPS, 0)) + 1})
+        return self._end(tx, session)
+
+    def reset(self, tx: Tx, left: Session) -> Ended:
+        return self._end(tx, left)
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        """A subagent that is stopped has no session to come back to."""
+        if end.turn.status is TurnStatus.CANCELLED and parse_key(end.session.key).is_subagent:
+            self.stopped(tx, end.session)
+
+    def _end(self, tx: Tx, session: Session) -> Ended:
+        count = self._commands.behind(session.id)
+        tx.on_commit(lambda: self._commands.end_session(session.id))
+        return Ended(count, "background command")

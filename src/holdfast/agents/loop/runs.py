@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.agents.commands import Commands, standard_commands
 from holdfast.agents.loop import after
@@ -16,7 +16,8 @@ from holdfast.agents.loop.addressing import Address, address
 from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.agents.loop.desk import Desk
 from holdfast.agents.loop.events import Hub, RunEvent
-from holdfast.agents.loop.hooks import tell_reset
+from holdfast.agents.loop.hooks import Ended
+from holdfast.agents.loop.parting import Left, leave, some
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.status import RunStatus, status_of
 from holdfast.agents.loop.turn import TurnLoop
@@ -25,6 +26,8 @@ from holdfast.log import Session, Tx, agenda, sessions, turns
 from holdfast.log.agenda import Runner
 
 GRACE_SECONDS: Final = 2.0
+SOON_SECONDS: Final = 1.0
+Find: TypeAlias = Callable[[Tx], Session]
 
 
 class Runs:
@@ -60,8 +63,7 @@ class Runs:
                 return answered
             ask = answered
         taken = await self.parts.threads(self._take_in, ask, to)
-        if taken.stop is not None:
-            await self._stop_item(taken.stop, "another message took its place")
+        await self.stop_items(taken.stop, "another message took its place")
         if taken.ended:
             self._watch.look()
         if taken.accepted.created and not taken.accepted.joined:
@@ -77,11 +79,25 @@ class Runs:
         config = self.parts.config()
         return take_in(tx, ask, address(ask, config), config, self.parts.hooks).accepted
 
-    def reset_in(self, tx: Tx, session: Session, *, cause: str = "reset") -> Session:
+    async def reset(self, find: Find) -> Session:
         """Leave a session by hand and begin its successor; what belonged to it ends with it."""
-        successor = sessions.reset(tx, session, cause=cause)
-        tell_reset(self.parts.hooks, tx, session)
-        return successor
+        return await self._leave(find, partial(sessions.reset, cause="reset"))
+
+    async def archive(self, find: Find) -> Session:
+        """The same without a successor."""
+        return await self._leave(find, partial(sessions.archive, cause="archive"))
+
+    async def _leave(self, find: Find, end: Callable[[Tx, Session], Session]) -> Session:
+        """`find` says which session, in the transaction that ends it."""
+
+        def write(tx: Tx) -> tuple[Session, Left]:
+            session = find(tx)
+            after = end(tx, session)
+            return after, leave(tx, session, self.parts.hooks, self.parts.config().default_agent_id)
+
+        after, left = await self.parts.threads(self.parts.store.run, write)
+        await self.stop_items(left.stop, "a new session was begun")
+        return after
 
     async def status(self, run_id: str) -> RunStatus:
         return await self.parts.threads(self._status, run_id)
@@ -94,11 +110,14 @@ class Runs:
             return await self.status(run_id)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled") -> RunStatus:
-        """Stop a run: at once if it waits or runs here, within a third of a lease if it runs elsewhere."""
+        """Stop a run: at once if it waits or runs here, within a third of a lease if it runs elsewhere.
+
+        How it ended is told if that is soon; a run that winds up for longer is told as it stands.
+        """
         turn = await self.parts.threads(self._turn, run_id)
         if turn.agenda_id is not None and not turn.status.ended:
             await self._stop_item(turn.agenda_id, reason)
-        return await self.status(run_id)
+        return await self.wait(run_id, SOON_SECONDS)
 
     async def resume(self, run_id: str) -> RunStatus:
         """Go on with an interrupted turn, because someone asked for it."""
@@ -106,17 +125,20 @@ class Runs:
         self.hub.open(run_id)
         return await self.status(run_id)
 
-    async def stop_session(self, session: Session) -> int:
-        """Stop what runs in a session and what waits there; how many turns that were."""
+    async def stop_session(self, session: Session) -> tuple[Ended, ...]:
+        """Stop what runs in a session, what waits there, and what it set going in the background."""
         items = await self.parts.threads(self._live_items, session.key)
-        for item in items:
-            await self._stop_item(item.id, "stopped")
-        return len(items) + await self.parts.threads(
-            self.parts.store.run, partial(self._stop_others, session)
-        )
+        await self.stop_items([item.id for item in items], "stopped")
+        others = await self.parts.threads(self.parts.store.run, partial(self._stop_others, session))
+        return some((Ended(len(items), "turn"), *others))
 
-    def _stop_others(self, session: Session, tx: Tx) -> int:
-        return sum(hook.stopped(tx, session) for hook in self.parts.hooks)
+    def _stop_others(self, session: Session, tx: Tx) -> list[Ended]:
+        return [ended for hook in self.parts.hooks if (ended := hook.stopped(tx, session)) is not None]
+
+    async def stop_items(self, ids: Sequence[str], reason: str) -> None:
+        """Stop turns by their agenda items."""
+        for id_ in ids:
+            await self._stop_item(id_, reason)
 
     async def subscribe(self, run_id: str) -> AsyncGenerator[RunEvent]:
         """What a run has said so far, then what it says, to its end; one elsewhere tells the end alone."""

@@ -39,18 +39,14 @@ class EndWatch:
 
     async def ended(self, run_id: str) -> RunStatus:
         """The run's status once it has ended."""
-        future = self._waiting.get(run_id)
-        if future is None:
-            future = self._waiting[run_id] = asyncio.get_running_loop().create_future()
-        try:
-            now = await self._threads(self._status, run_id)
-        except HoldfastError:
-            self._waiting.pop(run_id, None)
-            raise
-        self._begin()
+        now = await self._threads(self._status, run_id)
         if now.ended:
             self._settle(run_id, now)
             return now
+        future = self._waiting.get(run_id)
+        if future is None:
+            future = self._waiting[run_id] = asyncio.get_running_loop().create_future()
+        self._begin()
         return await asyncio.shield(future)
 
     def _begin(self) -> None:

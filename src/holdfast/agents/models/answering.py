@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, Protocol
 
 from holdfast.agents.models.catalogue import Resolved
@@ -69,6 +70,13 @@ class Exhausted(Exception):
     def __init__(self, failure: ModelFailure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+def _counted(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Each attempt in a word; those in a row that ended alike, once."""
+    for said, alike in groupby(map(str, attempts)):
+        count = sum(1 for _ in alike)
+        yield said if count == 1 else f"{said} ({count} times)"
 
 
 class Answering:
@@ -201,7 +209,7 @@ class Answering:
         """The last failure, with everything that was tried in its message."""
         if last is None:
             return ModelFailure("no model was named", "not_configured", hint="Set agents.defaults.model.")
-        tried = "; ".join(map(str, self._attempts))
+        tried = "; ".join(_counted(self._attempts))
         return ModelFailure(
             last.message if len(self._attempts) == 1 else f"{last.message} (tried {tried})",
             last.reason,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Literal
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from holdfast.agents.models.catalogue import Resolved, priced
 from holdfast.agents.models.credentials import Credential
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
 
+T = TypeVar("T")
+_FIRST: Final = 2  # the head of an answer, then its first piece
 _ECHOING: Final = frozenset(("anthropic-messages", "google-generative-ai", "openai-responses"))
 
 
@@ -79,7 +82,8 @@ class Client:
                     if isinstance(event, TextDelta):
                         heard.append(event.text)
                     yield event
-        except ModelFailure:
+        except ModelFailure as failed:
+            failed.partial = failed.partial or "".join(heard)
             raise
         except ConfigError as error:
             raise failure("not_configured", error.message, self.about.ref) from error
@@ -96,19 +100,31 @@ class Client:
 
         theirs = their_model(self._resolved, self._credential, self._pool, self._env)
         talk, rest = parted(request.messages) if self._resolved.api in CHAT else (None, request.messages)
-        async with model_request_stream(
+        asked = model_request_stream(
             theirs,
             self._messages(rest, request.stable, begun=talk is not None),
             model_settings=self._settings(request, talk),
             model_request_parameters=_parameters(request, theirs),
             instrument=False,
-        ) as stream:
-            async for event in stream:
+        )
+        async with AsyncExitStack() as stack:
+            stream = await self._spoken(stack.enter_async_context(asked), pieces=_FIRST)
+            events = aiter(stream)
+            while (event := await self._spoken(anext(events, None))) is not None:
                 delta = _delta(event)
                 if delta is not None:
                     yield delta
             response = stream.get()
         yield self._reply(response)
+
+    async def _spoken(self, awaited: Awaitable[T], *, pieces: int = 1) -> T:
+        """What the model sends next; a connection that only shows signs of life is silent too."""
+        seconds = self._resolved.endpoint.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds * pieces):
+                return await awaited
+        except TimeoutError as error:
+            raise failure("timeout", f"nothing came for {seconds:g} seconds", self.about.ref) from error
 
     def _reply(self, response: ModelResponse) -> ModelReply:
         ref, text, calls = self.about.ref, text_of(response), calls_of(response)

@@ -62,10 +62,6 @@ class Models:
         servers = await self.discovery.report(refresh=refresh)
         return [*self._key_rows(), *servers]
 
-    def recall_from(self, search: Search) -> None:
-        """Where the built-in recall model looks for its answers."""
-        self._search = search
-
     def about(self, ref: ModelRef) -> ModelAbout:
         """What is known of a model; `ModelFailure` (not_configured) for a provider that is not there."""
         return self.resolve(ref).about

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.loop.hooks import Ended, TurnEnd, TurnHook
 from holdfast.agents.subagents import due, ending, registry, words
 from holdfast.agents.subagents.registry import Announce, Run, Status
 from holdfast.config import Config
@@ -67,12 +67,12 @@ class SubagentHook(TurnHook):
         if end.turn.id == run.run_id or not ending.pending(tx, run.child_key):
             ending.close(tx, run, ending.verdict(end.turn.status, run.said, run, end.turn.error))
 
-    def stopped(self, tx: Tx, session: Session) -> int:
-        """Someone stopped all that a session does: what it delegated stops too. How many runs that are."""
+    def stopped(self, tx: Tx, session: Session) -> Ended:
+        """Someone stopped all that a session does: what it delegated stops too."""
         live = registry.children(tx, session.key, live=True)
         for run in live:
             due.stop(tx, run, "stopped")
-        return len(live)
+        return Ended(len(live), "subagent")
 
     def _taken(self, tx: Tx, end: TurnEnd) -> None:
         """Results that this turn was shown have arrived with its commit."""

@@ -19,7 +19,7 @@ from holdfast.agents.subagents.tools import SubagentTools
 from holdfast.agents.subagents.waking import Waker
 from holdfast.agents.tools.types import Tool
 from holdfast.board import supervision
-from holdfast.log import Session, Tx
+from holdfast.log import Tx
 from holdfast.log.agenda import Runner
 
 
@@ -77,10 +77,6 @@ class Subagents:
             return ended
 
         return self._parts.store.run(write)
-
-    def stop_children(self, session: Session) -> int:
-        """Stop what a session has delegated, for `/stop`; how many runs that are."""
-        return self._parts.store.run(lambda tx: self.hook.stopped(tx, session))
 
     def children(self, session_key: str, *, live: bool | None = None) -> list[Run]:
         """What a session delegated, newest first."""

@@ -13,12 +13,13 @@ from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 
 if TYPE_CHECKING:
     from holdfast.agents.tools.builtin import Parts, builtin_toolbox, builtin_tools
-    from holdfast.agents.tools.commands import Commands
+    from holdfast.agents.tools.commands import STOPS, Commands
     from holdfast.agents.tools.outputs import Outputs
     from holdfast.agents.tools.registry import Toolbox
     from holdfast.agents.tools.session_tools import Courier
 
 __all__ = [
+    "STOPS",
     "Caller",
     "Commands",
     "Courier",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "STOPS": "commands",
     "Commands": "commands",
     "Courier": "session_tools",
     "Outputs": "outputs",

@@ -17,6 +17,7 @@ from holdfast.ids import uuid7
 MOST_OF_SESSION: Final = 8
 MOST_RUNNING: Final = 64
 MOST_KEPT: Final = 256
+STOPS: Final = "stops"
 _LAST_WAIT: Final = 5.0
 _KEEP_SECONDS: Final = 1.0
 
@@ -122,8 +123,9 @@ class Commands:
             raise NotFound(f"no command {id_[:60]!r}", code="unknown_command", hint=hint)
         return command
 
-    def running_of(self, session_id: str) -> int:
-        return len(self._of(session_id))
+    def behind(self, session_id: str) -> int:
+        """How many of a session run in the background; those that a turn waits for end with it."""
+        return sum(c.keep is not None and not c.killed for c in self._of(session_id))
 
     def end_session(self, session_id: str) -> None:
         """End what runs for a session."""

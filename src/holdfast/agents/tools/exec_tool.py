@@ -19,7 +19,7 @@ from holdfast.agents.sandbox import Host, Job, Limits, Outcome, Place, limits_of
 from holdfast.agents.sandbox.backend import Access
 from holdfast.agents.tools import exec_telling as telling
 from holdfast.agents.tools.command_files import CommandFiles
-from holdfast.agents.tools.commands import Command, Commands
+from holdfast.agents.tools.commands import STOPS, Command, Commands
 from holdfast.agents.tools.events import AskedApproval
 from holdfast.agents.tools.reach import Spot, reach_of, sandboxes
 from holdfast.agents.tools.settings import sandboxed, situation_of
@@ -36,7 +36,7 @@ _LOOK_SECONDS: Final = 0.1
 _LONGEST_POLL: Final = 600
 _MIN_SECRET: Final = 8
 _LOOK_AFTER_SECONDS: Final = 2.0
-_BY_HAND: Final = ("new", "reset")
+_BY_HAND: Final = ("new", "reset", "archive")
 
 
 class ExecInput(BaseModel):
@@ -253,12 +253,14 @@ class ExecTool:
             command.killed = True
             raise
         finally:
-            command.watched = self._left(command)
+            command.watched = self._left(caller, command)
             command.keep = self._keeper(caller.agent_id) if command.running else None
 
-    def _left(self, command: Command) -> Callable[[], bool]:
-        """Whether somebody, in whatever process, left the command's session by hand; asked now and then."""
+    def _left(self, caller: Caller, command: Command) -> Callable[[], bool]:
+        """Whether somebody, in whatever process, stopped the command's session or left it by hand; asked now
+        and then."""
         looked = time.monotonic()
+        stops = (caller.session.meta or {}).get(STOPS)
 
         def left() -> bool:
             nonlocal looked
@@ -267,9 +269,10 @@ class ExecTool:
             looked = time.monotonic()
             try:
                 with self._store.read() as tx:
-                    command.killed |= sessions.get(tx, command.session_id).archive_cause in _BY_HAND
+                    now = sessions.get(tx, command.session_id)
             except HoldfastError:
                 return False
+            command.killed |= now.archive_cause in _BY_HAND or (now.meta or {}).get(STOPS) != stops
             return command.killed
 
         return left

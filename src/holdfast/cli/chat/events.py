@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 _MAIN: Final = ("command", "path", "query", "q", "url", "sessionKey", "name", "id", "text", "title")
 _MOST_LABEL: Final = 400
+_NO_REPLY: Final = "NO_REPLY"
+_AROUND: Final = "`*_.\"':, \n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,12 @@ Happening: TypeAlias = Words | Thought | WordsEnd | Again | Tool | NeedsApproval
 
 
 class Reading:
-    """Reads one run's events in order. Words that were lost on the way are made up for from the whole."""
+    """Reads one run's events in order. Words that were lost on the way are made up for from the whole, and
+    those by which an agent says that it has nothing to say are not told."""
 
     def __init__(self) -> None:
         self._saying = ""
+        self._shown = 0
         self._said_any = False
         self._labels: dict[str, str] = {}
 
@@ -105,26 +109,32 @@ class Reading:
     def _assistant(self, data: Mapping[str, Any]) -> Iterator[Happening]:
         match data.get("kind"):
             case "text":
-                yield self._more(str(data.get("delta", "")))
+                self._saying += str(data.get("delta", ""))
+                yield from () if _may_be_silent(self._saying) else self._show()
             case "thinking":
                 yield Thought(str(data.get("delta", "")))
             case "message":
                 yield from self._whole(str(data.get("text") or ""))
 
-    def _more(self, text: str) -> Words:
-        self._saying += text
-        self._said_any = self._said_any or bool(text.strip())
-        return Words(text)
+    def _show(self) -> Iterator[Words]:
+        rest, self._shown = self._saying[self._shown :], len(self._saying)
+        self._said_any = self._said_any or bool(rest.strip())
+        if rest:
+            yield Words(rest)
 
     def _whole(self, text: str) -> Iterator[Happening]:
-        if not text.startswith(self._saying):
+        if not text.startswith(self._saying[: self._shown]):
             yield Again("some of it was lost on the way")
-            self._saying = ""
-        if text[len(self._saying) :]:
-            yield self._more(text[len(self._saying) :])
-        if self._saying.strip():
+            self._shown = 0
+        self._saying = text
+        if not _is_silent(text):
+            yield from self._show()
+        yield from self._end_words()
+
+    def _end_words(self) -> Iterator[WordsEnd]:
+        if self._saying[: self._shown].strip():
             yield WordsEnd()
-        self._saying = ""
+        self._saying, self._shown = "", 0
 
     def _tool(self, data: Mapping[str, Any]) -> Iterator[Happening]:
         call, name, text = str(data.get("callId")), str(data.get("name")), str(data.get("text") or "")
@@ -145,18 +155,29 @@ class Reading:
     def _lifecycle(self, data: Mapping[str, Any]) -> Iterator[Happening]:
         match data.get("phase"):
             case "restarted":
-                if self._saying:
+                if self._shown:
                     yield Again(str(data.get("reason") or ""))
-                self._saying = ""
+                self._saying, self._shown = "", 0
             case "steered":
                 yield Heard(str(data.get("text") or ""))
             case "end" | "error":
                 text = str(data.get("text") or "")
-                if data.get("status") == "committed" and not self._said_any and text.strip():
-                    yield self._more(text)
-                if self._saying.strip():
-                    yield WordsEnd()
+                if data.get("status") == "committed" and not self._said_any and not _is_silent(text):
+                    self._saying = text
+                    yield from self._show()
+                yield from self._end_words()
                 yield end_of(data)
+
+
+def _may_be_silent(begun: str) -> bool:
+    """Whether words that are not whole may turn out to be no reply."""
+    head = begun.lstrip(_AROUND)
+    return _NO_REPLY.startswith(head) or head.startswith(_NO_REPLY)
+
+
+def _is_silent(text: str) -> bool:
+    words = text.strip(_AROUND).split()
+    return not text.strip() or (bool(words) and words[0].strip(_AROUND) == _NO_REPLY)
 
 
 def end_of(data: Mapping[str, Any]) -> End:

@@ -29,9 +29,12 @@ class Here:
 
     async def say(self, text: str, target: Target, *, steer: bool = False) -> Told:
         from holdfast.agents.loop import Ask
+        from holdfast.agents.models import ModelRef
 
         if target.model is None:
             await self._hold.agency.models.discover()
+        else:
+            ModelRef.parse(target.model)
         ask = Ask(
             text=text,
             agent_id=target.agent_id,

@@ -46,6 +46,8 @@ class Piped:
         try:
             told = self._talk.say(text)
             runs = [str(told["runId"])]
+            if "told" in told:
+                aside(str(told["told"]))
             if "reply" in told:
                 click.echo(safe(reply_of(text, told)))
                 runs = self._talk.resumed(text, told)

@@ -78,6 +78,8 @@ class Terminal:
         try:
             told = self._talk.say(text)
             runs = [str(told["runId"])]
+            if "told" in told:
+                self._console.print(line(str(told["told"]), "dim"))
             if "reply" in told:
                 self._console.print(line(reply_of(text, told), ""))
                 runs = self._talk.resumed(text, told)
@@ -208,10 +210,12 @@ class Following:
         except HoldfastError as error:
             stage.print(f"{error.message}. {error.hint}".rstrip(), "red")
             return
+        stage.print(f"› {text}", "cyan")
         if "reply" in told:
             stage.print(reply_of(text, told), "")
             return
-        stage.print(f"› {text}", "cyan")
+        if "told" in told:
+            stage.print(str(told["told"]))
         if not told.get("joined"):
             self._runs.append(str(told["runId"]))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 30.0
 SILENCE_SECONDS: Final = 90.0
-_TRIES: Final = 5
+_TRIES: Final = 30
 _OPEN: Final = ("accepted", "running", "interrupted")
 _PAUSE_SECONDS: Final = 0.5
 

@@ -57,9 +57,11 @@ def agent(
     text = sys.stdin.read() if message == "-" else message
     asked = _at_terminal if message != "-" and sys.stdin.isatty() and sys.stderr.isatty() else _nobody
     with connect(app, Target(agent_id, session_key, model), lasting=False) as talk:
-        from holdfast.cli.chat.plain import Plain
+        from holdfast.cli.chat.plain import Plain, aside
 
         accepted = talk.say(text)
+        if "told" in accepted:
+            aside(str(accepted["told"]))
         run_id = str(accepted["runId"])
         end: End | None = None
         if "reply" not in accepted:
@@ -73,7 +75,7 @@ def _told(talk: Talk, accepted: Told, end: End | None, *, stream: bool, as_json:
     if as_json:
         print_json(dict(status))
     elif status["status"] == "committed":
-        if not stream or end is None:
+        if (not stream or end is None) and not status["silent"]:
             _print_reply(str(accepted.get("reply") or status["reply"] or ""))
     else:
         _print_failure(status, end)

@@ -205,12 +205,16 @@ def find_session(tx: Tx, key: str) -> Session:
 
 
 def _end(app: App, key: str, as_json: bool, *, successor: bool) -> None:
-    from holdfast.gateway.wire import session_json
-    from holdfast.log import sessions as room
+    """A turn that a gateway runs there is stopped by it, at its next look at the store."""
+    import asyncio
 
-    with app.open() as hold, hold.store.write() as tx:
-        found = find_session(tx, key)
-        now = room.reset(tx, found, cause="reset") if successor else room.archive(tx, found, cause="archive")
+    from holdfast.gateway.wire import session_json
+
+    with app.open() as hold:
+        with hold.store.read() as tx:
+            found = find_session(tx, key)
+        end = hold.runs.reset if successor else hold.runs.archive
+        now = asyncio.run(end(lambda tx: find_session(tx, found.id)))
     if as_json:
         print_json(session_json(now))
     elif successor:

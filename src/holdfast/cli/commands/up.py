@@ -9,7 +9,6 @@ import click
 from holdfast.cli.groups import App, Command, pass_app
 
 if TYPE_CHECKING:
-    from holdfast.home import Home
     from holdfast.runtime import Holdfast
 
 
@@ -40,7 +39,7 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None) -> N
         _set_up(hold)
         host = host or hold.settings.gateway.host
         port = hold.settings.gateway.port if port is None else port
-        _refuse_a_second(home, address(host, port))
+        _refuse_a_second(hold, address(host, port))
         sock = listen(host, port)
         url = address(host, sock.getsockname()[1])
         click.echo(f"Holdfast is running at {url}")
@@ -65,13 +64,17 @@ def _set_up(hold: Holdfast) -> None:
     hold.home.admin_token()
 
 
-def _refuse_a_second(home: Home, url: str) -> None:
-    from holdfast.cli.client import sight
+def _refuse_a_second(hold: Holdfast, url: str) -> None:
+    """A home has one gateway, wherever it listens: its index and its word of where it is have one owner."""
+    from holdfast.cli.client import find_gateway, sight
     from holdfast.errors import Unavailable
 
-    if sight(home, url).state == "ours":
+    found = find_gateway(hold.home, hold.settings)
+    if found.state != "ours":
+        found = sight(hold.home, url)
+    if found.state == "ours":
         raise Unavailable(
-            f"Holdfast is running at {url} already",
+            f"Holdfast is running at {found.url} already",
             code="already_running",
             hint="Use that one, or stop it first.",
         )

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.agents.loop import Accepted, Ask, RunStatus
 from holdfast.context import Message, draft_of
-from holdfast.errors import Conflict, HoldfastError, Unavailable
+from holdfast.errors import Conflict, HoldfastError
 from holdfast.gateway import openai_wire
 from holdfast.gateway.asking import (
     MAX_IDEMPOTENCY,
@@ -169,16 +169,21 @@ def _remembered(message: Message, session: Session) -> EntryDraft:
 
 
 async def _ended(here: Gateway, asked: _Asked, request: Request) -> RunStatus:
-    """The run at its end; who hangs up before stops it."""
+    """The run at its end; who hangs up before stops it, and a gateway that stops says so."""
     run_id = asked.accepted.run_id
     waiting = asyncio.ensure_future(here.hold.runs.wait(run_id))
+    stop = asyncio.ensure_future(serving(here).stopping.wait())
+    both: set[asyncio.Future[Any]] = {waiting, stop}
     try:
         while not waiting.done():
-            await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
+            await asyncio.wait(both, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done() and stop.done():
+                raise _left_running(run_id)
             if not waiting.done() and await request.is_disconnected():
                 await here.hold.runs.cancel(run_id, reason=_HUNG_UP)
     finally:
         waiting.cancel()
+        stop.cancel()
     status = waiting.result()
     await _put_away(here, asked)
     if not status.ok:
@@ -192,7 +197,8 @@ async def _stream(here: Gateway, asked: _Asked, chunks: Chunks) -> AsyncIterator
     ended = False
     try:
         yield _data(chunks.begin())
-        async with aclosing(paced(here.hold.runs.subscribe(run_id), ping)) as events:
+        live = paced(here.hold.runs.subscribe(run_id), ping, serving(here).stopping)
+        async with aclosing(live) as events:
             async for event in events:
                 if event is None:
                     yield PING
@@ -204,6 +210,8 @@ async def _stream(here: Gateway, asked: _Asked, chunks: Chunks) -> AsyncIterator
                     await _put_away(here, asked)
                     for text in _last(chunks, event.data):
                         yield text
+        if not ended:
+            yield _error(_left_running(run_id))
     finally:
         if not ended:
             _stop_soon(here, asked)
@@ -229,9 +237,7 @@ async def _stop(here: Gateway, asked: _Asked) -> None:
 
 def _last(chunks: Chunks, data: Any) -> list[str]:
     if data.get("status") != "committed":
-        error = _failure(str(data.get("status")), data.get("error"))
-        told = {"detail": error.message, "hint": error.hint, "code": error.code}
-        return [_data(error_json(error.status, told))]
+        return [_error(_failure(str(data.get("status")), data.get("error")))]
     return [*(_data(chunk) for chunk in chunks.end(data)), "data: [DONE]\n\n"]
 
 
@@ -239,8 +245,22 @@ def _failure(status: str, error: str | None) -> HoldfastError:
     if status == "cancelled":
         return Conflict("the run was stopped", code="run_cancelled")
     if status == "interrupted":
-        return Unavailable("the run was cut off", code="run_interrupted", hint="Ask again.")
+        return RunFailed("the run was cut off", code="run_interrupted", hint="Ask again.")
     return RunFailed(error or "the run failed")
+
+
+def _left_running(run_id: str) -> RunFailed:
+    """No error that clients answer by asking again: the run is there, and would be doubled."""
+    return RunFailed(
+        "the gateway stops; the run goes on when it is back",
+        code="stopping",
+        hint=f"GET /api/agent/{run_id}/wait gives its end.",
+    )
+
+
+def _error(error: HoldfastError) -> str:
+    told = {"detail": error.message, "hint": error.hint, "code": error.code}
+    return _data(error_json(error.status, told))
 
 
 async def _put_away(here: Gateway, asked: _Asked) -> None:

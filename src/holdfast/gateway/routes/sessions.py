@@ -96,24 +96,16 @@ async def transcript(
 
 @router.post("/api/sessions/{key:path}/reset", response_model=SessionOut)
 async def reset(here: Here, caller: Caller, key: str) -> Response:
-    """Archive the session and begin its successor."""
-
-    def write() -> Session:
-        with here.hold.store.write() as tx:
-            return here.hold.runs.reset_in(tx, seen_session(tx, caller, key))
-
-    return json_response(session_json(await here.hold.threads(write)))
+    """Archive the session and begin its successor; what runs in it is stopped."""
+    session = await here.hold.runs.reset(lambda tx: seen_session(tx, caller, key))
+    return json_response(session_json(session))
 
 
 @router.post("/api/sessions/{key:path}/archive", response_model=SessionOut)
 async def archive(here: Here, caller: Caller, key: str) -> Response:
-    """End the session; the next message to its key begins a new one."""
-
-    def write() -> Session:
-        with here.hold.store.write() as tx:
-            return sessions.archive(tx, seen_session(tx, caller, key), cause="archive")
-
-    return json_response(session_json(await here.hold.threads(write)))
+    """End the session and what runs in it; the next message to its key begins a new one."""
+    session = await here.hold.runs.archive(lambda tx: seen_session(tx, caller, key))
+    return json_response(session_json(session))
 
 
 @router.get("/api/sessions/{key:path}", response_model=SessionOut)

@@ -98,7 +98,7 @@ def params_of(model: type[BaseModel], sent: dict[str, Any]) -> Any:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         path = ".".join(str(step) for step in fault["loc"])[:200] or "params"
-        raise InvalidInput(f"{path}: {fault['msg']}") from error
+        raise InvalidInput(f"{path}: {problems.words_of(fault)}") from error
 
 
 def _is_id(id_: Any) -> bool:

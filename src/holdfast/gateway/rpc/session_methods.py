@@ -89,13 +89,9 @@ async def get(peer: Peer, sent: SessionIn) -> dict[str, Any]:
 
 @methods.add("sessions.reset", SessionIn, Scope.WRITE)
 async def reset(peer: Peer, sent: SessionIn) -> dict[str, Any]:
-    """Archive the session and begin its successor."""
-
-    def write() -> Session:
-        with peer.here.hold.store.write() as tx:
-            return peer.here.hold.runs.reset_in(tx, _session(tx, peer.caller, sent.session_key))
-
-    return session_json(await peer.here.hold.threads(write))
+    """Archive the session and begin its successor; what runs in it is stopped."""
+    runs = peer.here.hold.runs
+    return session_json(await runs.reset(lambda tx: _session(tx, peer.caller, sent.session_key)))
 
 
 @methods.add("sessions.history", HistoryIn)
@@ -135,7 +131,7 @@ async def chat_history(peer: Peer, sent: ChatHistoryIn) -> dict[str, Any]:
 
 @methods.add("chat.abort", AbortIn, Scope.WRITE)
 async def chat_abort(peer: Peer, sent: AbortIn) -> dict[str, Any]:
-    """Stop a run, or all that run and wait in a session."""
+    """Stop a run, or all that runs and waits in a session, its background commands and subagents too."""
     runs = peer.here.hold.runs
     if sent.run_id is not None:
         await require_run(peer.here, peer.caller, sent.run_id)
@@ -148,7 +144,8 @@ async def chat_abort(peer: Peer, sent: AbortIn) -> dict[str, Any]:
         with peer.here.hold.store.read() as tx:
             return _session(tx, peer.caller, named)
 
-    return {"aborted": await runs.stop_session(await peer.here.hold.threads(read))}
+    ended = await runs.stop_session(await peer.here.hold.threads(read))
+    return {"aborted": sum(one.count for one in ended)}
 
 
 def _session(tx: Tx, caller: Principal, key: str) -> Session:

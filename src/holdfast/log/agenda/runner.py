@@ -166,6 +166,10 @@ class Runner:
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
         """Cancel an item; if it runs here its handler is stopped now, elsewhere at the next renewal."""
         item = await self._threads(self._store.run, lambda tx: self._cancel(tx, id_, reason))
+        if id_ not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
+            async with self._dispatching:
+                pass  # what was claimed just now has its job after this
+        await asyncio.sleep(0)  # a job that was made just now begins, else it could not write how it ended
         if id_ in self._jobs:
             job, task = self._jobs[id_]
             job.became(item)

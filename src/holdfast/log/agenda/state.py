@@ -177,15 +177,15 @@ def _by_owner(item: Item, event: Renew | Finish | Fail | Postpone, now: Millis) 
         case Postpone(due_at=due_at, reason=reason):
             back = replace(item, attempts=item.attempts - 1, error=reason or None)
             if item.cancel_requested:
-                return _ended(back, Status.CANCELLED, reason or None, now)
+                return _ended(back, Status.CANCELLED, item.error or reason or None, now)
             return _requeued(back, max(due_at, now))
         case Fail(error=error, retry=retry, final=final):
             return _failed(item, error, retry, final, now)
 
 
 def _failed(item: Item, error: str, retry: Retry, final: bool, now: Millis) -> Item:
-    if item.cancel_requested:
-        return _ended(item, Status.CANCELLED, error, now)
+    if item.cancel_requested:  # why it was cancelled is why it ended, however its handler came to an end
+        return _ended(item, Status.CANCELLED, item.error or error, now)
     if final or item.attempts >= item.max_attempts:
         return _ended(item, Status.FAILED, error, now)
     return _requeued(replace(item, error=error), now + retry.delay(item.attempts))
@@ -201,7 +201,8 @@ def _expire(item: Item, event: Expire, now: Millis) -> Item:
 def _cancel(item: Item, event: Cancel, now: Millis) -> Item:
     _require(item, not item.status.ended, f"it is {item.status} already")
     if item.status is Status.RUNNING:
-        return replace(item, cancel_requested=True, error=event.reason)
+        first = item.error if item.cancel_requested else None
+        return replace(item, cancel_requested=True, error=first or event.reason)
     return _ended(item, Status.CANCELLED, event.reason, now)
 
 
