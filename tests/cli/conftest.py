@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_stage import Run
 from click.testing import CliRunner, Result
 
 from holdfast.cli.root import cli
-
-Run = Callable[..., Result]
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from cli_stage import Run
 from talk_builders import PATIENCE_SECONDS, Scripted, gateway, scripted
 
-from conftest import Run
 from holdfast.testing import Call, Say, Stall, Used, unauthorised
 
 __all__ = ["scripted"]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_stage import Run
 from click.testing import Result
 
-from conftest import Run
 from holdfast.board import ingest, spaces, tasks, topics
 from holdfast.cli.board_layout import Item, hits, listed, thread
 from holdfast.log import EntryDraft, EntryType, entries

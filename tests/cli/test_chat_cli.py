@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from cli_stage import Run
 from hypothesis import given
 from hypothesis import strategies as st
 from talk_builders import PATIENCE_SECONDS, Pty, Scripted, gateway, scripted
 
-from conftest import Run
 from holdfast.cli.chat.blocks import finished
 from holdfast.cli.chat.events import Again, End, NeedsApproval, Reading, Tool, Words
 from holdfast.cli.chat.history import History

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from cli_stage import Run
 from talk_builders import Scripted, scripted, write_config
 
-from conftest import Run
 from holdfast.testing import Call, Say
 
 __all__ = ["scripted"]

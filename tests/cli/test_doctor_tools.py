@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from conftest import Run
+from cli_stage import Run
 
 
 def tools(run: Run, home: Path, config: dict[str, object]) -> dict[str, str]:

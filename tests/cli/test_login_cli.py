@@ -9,8 +9,8 @@ from typing import Any
 import click
 import httpx
 import pytest
+from cli_stage import Run
 
-from conftest import Run
 from oauth_server import OAuthServer
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_stage import Run
 from click.testing import Result
-
-from conftest import Run
 
 NOTE = "# Access\n\nThe staging deploy needs the VPN, and the VPN needs the blue key from the drawer.\n"
 

@@ -16,13 +16,13 @@ from holdfast.log import TurnStatus, Tx, ringing
 
 
 class ApprovalHook(TurnHook):
-    """Nobody is asked to decide on a call of a turn that was stopped or failed; one that was cut off may go
-    on, and then finds what was decided meanwhile."""
+    """Nobody is asked to decide on a call of a turn that was stopped. One that was cut off or ran out of time
+    may be asked for again, and then finds what was decided meanwhile."""
 
     name = "approvals"
 
     def failed(self, tx: Tx, end: TurnEnd) -> None:
-        if end.turn.status is not TurnStatus.INTERRUPTED:
+        if end.turn.status is TurnStatus.CANCELLED:
             requests.withdraw(tx, end.turn.id)
 
 

@@ -1,0 +1,9 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from click.testing import Result
+
+Run = Callable[..., Result]
