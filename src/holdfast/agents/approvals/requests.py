@@ -194,9 +194,9 @@ def expire(tx: Tx) -> int:
     return _lapse(tx, table.c.expires_at <= tx.now, "time")
 
 
-def withdraw(tx: Tx, turn_id: str) -> int:
-    """Let what a turn asked for lapse with the turn, since nothing waits for it any more; how many."""
-    return _lapse(tx, table.c.turn_id == turn_id, "turn")
+def withdraw(tx: Tx, session_key: str) -> int:
+    """Let what a session asked for lapse, since nothing waits for it any more; how many."""
+    return _lapse(tx, table.c.session_key == session_key, "session")
 
 
 def _lapse(tx: Tx, which: sa.ColumnElement[bool], rule: str) -> int:

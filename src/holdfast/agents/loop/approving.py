@@ -7,23 +7,25 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from holdfast.agents.approvals import SIGNAL, Approval, ApprovalStatus, requests
-from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.loop.hooks import TurnHook
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.tools.types import Caller
 from holdfast.clock import iso
-from holdfast.log import TurnStatus, Tx, ringing
+from holdfast.log import Session, Tx, ringing
 
 
 class ApprovalHook(TurnHook):
-    """Nobody is asked to decide on a call of a turn that was stopped. One that was cut off or ran out of time
-    may be asked for again, and then finds what was decided meanwhile."""
+    """Nobody is asked to decide for a session that was stopped or left. A turn that was cut off, or whose
+    asker waited no longer, may make the same call again, and then finds what was decided meanwhile."""
 
     name = "approvals"
 
-    def failed(self, tx: Tx, end: TurnEnd) -> None:
-        if end.turn.status is TurnStatus.CANCELLED:
-            requests.withdraw(tx, end.turn.id)
+    def stopped(self, tx: Tx, session: Session) -> None:
+        requests.withdraw(tx, session.key)
+
+    def reset(self, tx: Tx, left: Session) -> None:
+        requests.withdraw(tx, left.key)
 
 
 class ApprovalNews:
