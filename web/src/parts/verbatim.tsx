@@ -9,7 +9,7 @@ const HIDDEN = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\p{DI}\u2800]/u
 const STRANGE = /[^\x20-\x7e]/u;
 const PIECES = /(\r?\n|\t|[^\x20-\x7e])/u;
 
-const NAMES: Record<string, string> = {
+export const NAMES: Record<string, string> = {
   "\0": "NUL",
   "\u001b": "ESC",
   "\r": "CR",
@@ -59,7 +59,7 @@ function shown(piece: string, key: number): ReactNode {
   return <Fragment key={key}>{piece}</Fragment>;
 }
 
-function Mark({ name, title, after }: { name: string; title: string; after?: string }) {
+export function Mark({ name, title, after }: { name: string; title: string; after?: string }) {
   return (
     <>
       <span className="mark" title={title}>
@@ -70,6 +70,7 @@ function Mark({ name, title, after }: { name: string; title: string; after?: str
   );
 }
 
-function code(char: string): string {
+/** The code of a character, as `U+202E`. */
+export function code(char: string): string {
   return `U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 }

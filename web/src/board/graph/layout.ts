@@ -1,0 +1,156 @@
+/**
+ * A small force layout: things push each other away, links pull together, all lean to the middle. It begins from
+ * the same places each time, or from where things were, so that a map that is drawn again looks like itself.
+ */
+import type { MapEdge, MapNode } from "./map";
+
+export interface Point {
+  x: number;
+  y: number;
+}
+
+export type Places = ReadonlyMap<string, Point>;
+
+const STEPS = 260;
+const STEPS_AGAIN = 60;
+const PUSH = 2600;
+const PULL = 0.06;
+const REST = 70;
+const LEAN = 0.012;
+const FASTEST = 30;
+const GOLDEN = Math.PI * (3 - Math.sqrt(5));
+
+interface Body extends Point {
+  id: string;
+  dx: number;
+  dy: number;
+}
+
+export function layout(nodes: readonly MapNode[], edges: readonly MapEdge[], before: Places = new Map()): Places {
+  const bodies = nodes.map((node, index) => ({ id: node.id, dx: 0, dy: 0, ...(before.get(node.id) ?? spiral(index)) }));
+  const byId = new Map(bodies.map((body) => [body.id, body]));
+  const links = edges.flatMap((edge) => {
+    const [a, b] = [byId.get(edge.source), byId.get(edge.target)];
+    return a === undefined || b === undefined ? [] : [{ a, b, weight: edge.weight }];
+  });
+  const isKnown = nodes.length > 0 && nodes.every((node) => before.has(node.id));
+  const steps = isKnown ? STEPS_AGAIN : STEPS;
+  for (let step = 0; step < steps; step += 1) {
+    push(bodies);
+    for (const { a, b, weight } of links) pull(a, b, weight);
+    settle(bodies, (isKnown ? 0.3 : 1) * (1 - step / steps));
+  }
+  return new Map(bodies.map(({ id, x, y }) => [id, { x, y }]));
+}
+
+function spiral(index: number): Point {
+  const radius = 18 * Math.sqrt(index + 0.5);
+  return { x: radius * Math.cos(index * GOLDEN), y: radius * Math.sin(index * GOLDEN) };
+}
+
+function push(bodies: readonly Body[]): void {
+  for (const [index, a] of bodies.entries()) {
+    for (const b of bodies.slice(index + 1)) {
+      const x = a.x - b.x || 0.1;
+      const y = a.y - b.y || 0.1;
+      const force = PUSH / (x * x + y * y + 30);
+      const far = Math.hypot(x, y);
+      a.dx += (x / far) * force;
+      a.dy += (y / far) * force;
+      b.dx -= (x / far) * force;
+      b.dy -= (y / far) * force;
+    }
+  }
+}
+
+function pull(a: Body, b: Body, weight: number): void {
+  const x = b.x - a.x;
+  const y = b.y - a.y;
+  const far = Math.hypot(x, y) || 1;
+  const force = (far - REST) * PULL * (0.3 + weight);
+  a.dx += (x / far) * force;
+  a.dy += (y / far) * force;
+  b.dx -= (x / far) * force;
+  b.dy -= (y / far) * force;
+}
+
+/** Moves each by what acts on it, the less the longer it went on. */
+function settle(bodies: readonly Body[], heat: number): void {
+  for (const body of bodies) {
+    const dx = body.dx - body.x * LEAN * 4;
+    const dy = body.dy - body.y * LEAN * 6;
+    const far = Math.hypot(dx, dy) || 1;
+    const most = Math.min(far, FASTEST) * heat;
+    body.x += (dx / far) * most;
+    body.y += (dy / far) * most;
+    body.dx = 0;
+    body.dy = 0;
+  }
+}
+
+export interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+/** What holds all places, with room for labels. */
+export function frame(places: Places, room = 60): Box {
+  const points = [...places.values()];
+  if (points.length === 0) return { x: -100, y: -100, width: 200, height: 200 };
+  const xs = points.map((point) => point.x);
+  const ys = points.map((point) => point.y);
+  const x = Math.min(...xs) - room * 1.6;
+  const y = Math.min(...ys) - room;
+  return { x, y, width: Math.max(...xs) + room * 1.6 - x, height: Math.max(...ys) + room - y };
+}
+
+export function radiusOf(node: MapNode): number {
+  const size = Math.sqrt(node.count);
+  return node.type === "topic" ? Math.min(22, 7 + size * 1.4) : Math.min(11, 3.5 + size * 0.8);
+}
+
+const LETTER = 6.6;
+const LINE = 15;
+
+/** Those whose label fits without lying over another's; the most frequent first, topics before all. */
+export function labelled(nodes: readonly MapNode[], places: Places): Set<string> {
+  const order = nodes.toSorted(
+    (a, b) => Number(b.type === "topic") - Number(a.type === "topic") || b.count - a.count,
+  );
+  const taken: Box[] = [];
+  const found = new Set<string>();
+  for (const node of order) {
+    const at = places.get(node.id);
+    if (at === undefined) continue;
+    const width = Math.min(node.label.length, 28) * LETTER + 8;
+    const box = { x: at.x - width / 2, y: at.y + radiusOf(node) + 1, width, height: LINE };
+    if (taken.some((other) => overlaps(box, other))) continue;
+    taken.push(box);
+    found.add(node.id);
+  }
+  return found;
+}
+
+function overlaps(a: Box, b: Box): boolean {
+  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+}
+
+/** The node that lies next in a direction, as the eye would have it; null at the rim. */
+export function nextTowards(from: string, places: Places, dx: number, dy: number): string | null {
+  const here = places.get(from);
+  if (here === undefined) return null;
+  let best: string | null = null;
+  let least = Number.POSITIVE_INFINITY;
+  for (const [id, at] of places) {
+    const along = (at.x - here.x) * dx + (at.y - here.y) * dy;
+    const aside = Math.abs((at.x - here.x) * dy) + Math.abs((at.y - here.y) * dx);
+    const cost = along + aside * 2;
+    if (id !== from && along > 1 && cost < least) {
+      best = id;
+      least = cost;
+    }
+  }
+  return best;
+}

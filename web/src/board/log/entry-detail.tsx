@@ -1,0 +1,108 @@
+/** An entry opened: where it came from, why it lies where it does, what it was before it was cleaned; moved, removed. */
+import { get } from "../../api/client";
+import type { Collection } from "../../live/collection";
+import { useLoaded } from "../../live/loaded";
+import { Confirm } from "../../parts/confirm";
+import { Loading, Trouble } from "../../parts/states";
+import { Told } from "../../parts/told";
+import { Verbatim } from "../../parts/verbatim";
+import { Link } from "../../router/router";
+import { useMayWrite } from "../may";
+import { useNames } from "../places";
+import type { Decision, Entry } from "../types";
+import { EntryMove } from "./entry-move";
+import { Why } from "./why";
+
+interface Account {
+  raw: string | null;
+  decision: Decision;
+}
+
+async function account(id: string, signal: AbortSignal): Promise<Account> {
+  const path = encodeURIComponent(id);
+  const [entry, decision] = await Promise.all([
+    get<Entry>(`/api/log/${path}`, { includeRaw: true }, signal),
+    get<Decision>(`/api/classifier/decisions/${path}`, {}, signal),
+  ]);
+  return { raw: entry.raw ?? null, decision };
+}
+
+export function EntryDetail({ entry, entries }: { entry: Entry; entries: Collection<Entry> }) {
+  const key = `${entry.id} ${entry.updatedAt}`;
+  const { value, problem, loading } = useLoaded(key, (signal) => account(entry.id, signal));
+  const names = useNames();
+  const may = useMayWrite();
+  const session = entry.source?.sessionKey;
+  const topic = entry.topicId === null ? undefined : names.topic.get(entry.topicId);
+  return (
+    <div className="entry-detail">
+      <dl className="facts">
+        <dt>Topic</dt>
+        <dd>
+          {entry.topicId === null ? (
+            <span className="quiet">none</span>
+          ) : (
+            <Link to={`/board/topics/${encodeURIComponent(entry.topicId)}`}>
+              <Told text={topic?.name ?? entry.topicId} />
+            </Link>
+          )}
+        </dd>
+        {session !== undefined && (
+          <>
+            <dt>Session</dt>
+            <dd>
+              <Link to={`/log?session=${encodeURIComponent(session)}`}>
+                <Told text={session} />
+              </Link>
+            </dd>
+          </>
+        )}
+        {entry.relatedLogId !== null && (
+          <>
+            <dt>About</dt>
+            <dd>
+              <Link to={`/log/${encodeURIComponent(entry.relatedLogId)}`}>an earlier entry</Link>
+            </dd>
+          </>
+        )}
+        {entry.summary !== null && (
+          <>
+            <dt>In short</dt>
+            <dd>
+              <Told text={entry.summary} />
+            </dd>
+          </>
+        )}
+        <dt>Id</dt>
+        <dd>
+          <Link to={`/log/${encodeURIComponent(entry.id)}`}>
+            <code>{entry.id}</code>
+          </Link>
+        </dd>
+      </dl>
+      {loading && <Loading what="why it lies here" />}
+      {problem !== undefined && <Trouble problem={problem} />}
+      {value !== undefined && <Why entry={entry} decision={value.decision} />}
+      <details>
+        <summary>Exactly as it is</summary>
+        <Verbatim text={entry.content} label="The text, letter by letter" />
+      </details>
+      {value?.raw != null && (
+        <details>
+          <summary>As it was sent</summary>
+          <Verbatim text={value.raw} label="The text as it was sent" />
+        </details>
+      )}
+      {may && (
+        <div className="entry-tools">
+          <EntryMove key={`${entry.topicId ?? ""} ${entry.taskId ?? ""}`} entry={entry} entries={entries} />
+          <Confirm
+            label="Delete entry"
+            question="It is hidden everywhere at once."
+            onConfirm={() => void entries.delete(entry.id)}
+          />
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,48 @@
+import { useEffect, useState } from "react";
+
+import type { Entry } from "../types";
+
+interface HeldBack {
+  shown: readonly Entry[];
+  /** How many came since one began to read further down, or opened one. */
+  waiting: number;
+  show: () => void;
+  onOpen: (id: string, open: boolean) => void;
+}
+
+const NEAR_THE_TOP = 120;
+
+/** Newest first, what arrives while one is reading waits for a word, so that nothing moves under one's eyes. */
+export function useHeldBack(rows: readonly Entry[]): HeldBack {
+  const [away, setAway] = useState(false);
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
+  const [mark, setMark] = useState<string | null>(null);
+  const reading = away || opened.size > 0;
+  const newest = rows[0]?.createdAt ?? null;
+
+  // The mark is set when reading begins, and goes when it ends.
+  if (reading && mark === null && newest !== null) setMark(newest);
+  if (!reading && mark !== null) setMark(null);
+
+  useEffect(() => {
+    const look = (): void => setAway(scrollY > NEAR_THE_TOP);
+    addEventListener("scroll", look, { passive: true });
+    return () => removeEventListener("scroll", look);
+  }, []);
+
+  const shown = mark === null ? rows : rows.filter((row) => row.createdAt <= mark);
+  return {
+    shown,
+    waiting: rows.length - shown.length,
+    show: () => {
+      setMark(newest);
+      scrollTo({ top: 0 });
+    },
+    onOpen: (id, open) => {
+      const next = new Set(opened);
+      if (open) next.add(id);
+      else next.delete(id);
+      setOpened(next);
+    },
+  };
+}

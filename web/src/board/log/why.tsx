@@ -1,0 +1,60 @@
+import { Told } from "../../parts/told";
+import { useNames } from "../places";
+import type { Decision, Entry } from "../types";
+
+const METHODS: Record<Decision["method"], string> = {
+  lock: "Its session belongs to this topic.",
+  reply: "It answers an entry that lies here.",
+  continuity: "It goes on with what its session was about.",
+  session: "Its session is about this.",
+  model: "A model chose the topic.",
+  heuristic: "Its words are closest to this topic.",
+  rule: "A rule settled it as it came in.",
+};
+
+/** Why an entry lies where it lies. */
+export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
+  const names = useNames();
+  const reasons = Object.entries(decision.reasons ?? {}).filter(([, value]) => value !== null && value !== "");
+  const elsewhere = decision.topicId !== entry.topicId;
+  return (
+    <section className="why" aria-label="Why it lies here">
+      <p>
+        <strong>{METHODS[decision.method]}</strong>
+        {decision.confidence !== null && <> {Math.round(decision.confidence * 100)} % sure.</>}
+        {elsewhere && decision.topicId !== null && (
+          <>
+            {" "}
+            That was <Told text={names.topic.get(decision.topicId)?.name ?? "another topic"} />; it was moved since.
+          </>
+        )}
+        {entry.classificationCode !== null && (
+          <>
+            {" "}
+            <code>{entry.classificationCode}</code>
+          </>
+        )}
+      </p>
+      {reasons.length > 0 && (
+        <dl className="facts">
+          {reasons.map(([name, value]) => (
+            <Reason key={name} name={name} value={value} />
+          ))}
+        </dl>
+      )}
+    </section>
+  );
+}
+
+function Reason({ name, value }: { name: string; value: unknown }) {
+  return (
+    <>
+      <dt>
+        <Told text={name} />
+      </dt>
+      <dd>
+        <Told text={typeof value === "string" ? value : JSON.stringify(value)} />
+      </dd>
+    </>
+  );
+}
