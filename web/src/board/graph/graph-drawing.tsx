@@ -3,7 +3,7 @@ import { type KeyboardEvent, useMemo } from "react";
 
 import { focusSoon } from "../../parts/focus";
 import { go } from "../../router/router";
-import { frame, labelled, nextTowards, type Places, radiusOf } from "./layout";
+import { frame, labelled, LONGEST, nextTowards, type Places, radiusOf } from "./layout";
 import { KINDS, type MapNode, type MemoryMap, type Neighbour, placeOf } from "./map";
 
 interface GraphDrawingProps {
@@ -12,7 +12,7 @@ interface GraphDrawingProps {
   linked: ReadonlyMap<string, Neighbour[]>;
   colours: ReadonlyMap<string, string>;
   chosen: string | null;
-  onChoose: (id: string) => void;
+  onChoose: (id: string | null) => void;
 }
 
 const ARROWS: Record<string, readonly [number, number]> = {
@@ -22,11 +22,15 @@ const ARROWS: Record<string, readonly [number, number]> = {
   ArrowUp: [0, -1],
 };
 
+const ORDER = { entity: 0, agent: 1, topic: 2 };
+
 export function GraphDrawing({ map, places, linked, colours, chosen, onChoose }: GraphDrawingProps) {
   const labels = useMemo(() => labelled(map.nodes, places), [map, places]);
   const { x, y, width, height } = useMemo(() => frame(places), [places]);
   const near = new Set(chosen === null ? [] : (linked.get(chosen) ?? []).map((one) => one.node.id));
   const isBright = (id: string): boolean => chosen === null || id === chosen || near.has(id);
+  // What matters most is drawn last, above the rest.
+  const drawn = useMemo(() => map.nodes.toSorted((a, b) => ORDER[a.type] - ORDER[b.type]), [map]);
   const stop = chosen ?? map.nodes[0]?.id;
 
   function pressed(event: KeyboardEvent, node: MapNode): void {
@@ -46,6 +50,9 @@ export function GraphDrawing({ map, places, linked, colours, chosen, onChoose }:
     <svg
       className="graph"
       viewBox={`${x} ${y} ${width} ${height}`}
+      onClick={(event) => {
+        if (event.target === event.currentTarget) onChoose(null);
+      }}
       role="group"
       aria-label="Memory map. Arrow keys go from one to the next, Enter opens."
     >
@@ -67,7 +74,7 @@ export function GraphDrawing({ map, places, linked, colours, chosen, onChoose }:
           );
         })}
       </g>
-      {map.nodes.map((node) => {
+      {drawn.map((node) => {
         const at = places.get(node.id) ?? { x: 0, y: 0 };
         const colour = colours.get(node.id);
         return (
@@ -85,12 +92,21 @@ export function GraphDrawing({ map, places, linked, colours, chosen, onChoose }:
             onKeyDown={(event) => pressed(event, node)}
           >
             <Shape node={node} colour={colour} />
-            {(labels.has(node.id) || node.id === chosen || near.has(node.id)) && (
-              <text y={radiusOf(node) + 12}>{node.label.length > 28 ? `${node.label.slice(0, 27)}…` : node.label}</text>
-            )}
           </g>
         );
       })}
+      <g className="names" aria-hidden="true">
+        {drawn.map((node) => {
+          const at = places.get(node.id);
+          const isNamed = chosen === null ? labels.has(node.id) : isBright(node.id);
+          if (at === undefined || !isNamed) return null;
+          return (
+            <text key={node.id} className={`is-${node.type}`} x={at.x} y={at.y + radiusOf(node) + 12}>
+              {node.label.length > LONGEST ? `${node.label.slice(0, LONGEST - 1)}…` : node.label}
+            </text>
+          );
+        })}
+      </g>
     </svg>
   );
 }

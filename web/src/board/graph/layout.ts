@@ -13,11 +13,12 @@ export type Places = ReadonlyMap<string, Point>;
 
 const STEPS = 260;
 const STEPS_AGAIN = 60;
-const PUSH = 2600;
-const PULL = 0.06;
-const REST = 70;
-const LEAN = 0.012;
-const FASTEST = 30;
+const PUSH = 9000;
+const PULL = 0.04;
+const REST = 95;
+const LEAN = 0.008;
+const FASTEST = 34;
+const ROOM = { width: 700, height: 520 };
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 
 interface Body extends Point {
@@ -40,11 +41,12 @@ export function layout(nodes: readonly MapNode[], edges: readonly MapEdge[], bef
     for (const { a, b, weight } of links) pull(a, b, weight);
     settle(bodies, (isKnown ? 0.3 : 1) * (1 - step / steps));
   }
+  spread(bodies);
   return new Map(bodies.map(({ id, x, y }) => [id, { x, y }]));
 }
 
 function spiral(index: number): Point {
-  const radius = 18 * Math.sqrt(index + 0.5);
+  const radius = 30 * Math.sqrt(index + 0.5);
   return { x: radius * Math.cos(index * GOLDEN), y: radius * Math.sin(index * GOLDEN) };
 }
 
@@ -88,6 +90,25 @@ function settle(bodies: readonly Body[], heat: number): void {
   }
 }
 
+/** A few things take as much room as there is: labels get in each other's way least. */
+function spread(bodies: readonly Body[]): void {
+  const across = extent(bodies.map((body) => body.x));
+  const down = extent(bodies.map((body) => body.y));
+  const [x, y] = [stretch(ROOM.width / across), stretch(ROOM.height / down)];
+  for (const body of bodies) {
+    body.x *= x;
+    body.y *= y;
+  }
+}
+
+function extent(values: readonly number[]): number {
+  return Math.max(1, Math.max(...values) - Math.min(...values));
+}
+
+function stretch(by: number): number {
+  return Math.max(1, Math.min(2, by));
+}
+
 export interface Box {
   x: number;
   y: number;
@@ -95,21 +116,27 @@ export interface Box {
   height: number;
 }
 
-/** What holds all places, with room for labels. */
-export function frame(places: Places, room = 60): Box {
+const LEAST = { width: 820, height: 620 };
+
+/** What holds all places, with room for labels; never so small that it would be drawn larger than life. */
+export function frame(places: Places, room = 44): Box {
   const points = [...places.values()];
-  if (points.length === 0) return { x: -100, y: -100, width: 200, height: 200 };
   const xs = points.map((point) => point.x);
   const ys = points.map((point) => point.y);
-  const x = Math.min(...xs) - room * 1.6;
-  const y = Math.min(...ys) - room;
-  return { x, y, width: Math.max(...xs) + room * 1.6 - x, height: Math.max(...ys) + room - y };
+  const [left, right] = [Math.min(0, ...xs) - room * 2, Math.max(0, ...xs) + room * 2];
+  const [top, bottom] = [Math.min(0, ...ys) - room, Math.max(0, ...ys) + room];
+  const width = Math.max(LEAST.width, right - left);
+  const height = Math.max(LEAST.height, bottom - top);
+  return { x: (left + right - width) / 2, y: (top + bottom - height) / 2, width, height };
 }
 
 export function radiusOf(node: MapNode): number {
   const size = Math.sqrt(node.count);
   return node.type === "topic" ? Math.min(22, 7 + size * 1.4) : Math.min(11, 3.5 + size * 0.8);
 }
+
+/** Letters of a label that are shown. */
+export const LONGEST = 28;
 
 const LETTER = 6.6;
 const LINE = 15;
@@ -124,7 +151,7 @@ export function labelled(nodes: readonly MapNode[], places: Places): Set<string>
   for (const node of order) {
     const at = places.get(node.id);
     if (at === undefined) continue;
-    const width = Math.min(node.label.length, 28) * LETTER + 8;
+    const width = Math.min(node.label.length, LONGEST) * LETTER + 8;
     const box = { x: at.x - width / 2, y: at.y + radiusOf(node) + 1, width, height: LINE };
     if (taken.some((other) => overlaps(box, other))) continue;
     taken.push(box);

@@ -32,8 +32,11 @@ interface RunEvent {
 
 const GOES_ON = new Set<Turn["status"]>(["accepted", "running"]);
 
-/** The run that goes on in the session, if any; the last one's error until the next begins. */
-export function useRun(sessionKey: string): Run | null {
+/**
+ * The run that goes on in the session, if any; the last one's error until the next begins. A session that was
+ * never used is not asked for what goes on in it.
+ */
+export function useRun(sessionKey: string, isUsed: boolean): Run | null {
   const [run, setRun] = useState<Run | null>(null);
   const { generation } = useLiveState();
   const id = run?.error === null ? run.id : null;
@@ -53,20 +56,18 @@ export function useRun(sessionKey: string): Run | null {
   });
 
   useEffect(() => {
+    if (!isUsed) return;
     const leaving = new AbortController();
     latest(sessionKey, leaving.signal).then(
       (turn) => {
         if (turn === undefined || !GOES_ON.has(turn.status)) return;
         setRun((now) => now ?? { id: turn.turnId, text: "", tool: null, error: null });
       },
-      // A session that was never used has no turns: then nothing goes on in it.
+      // Whoever may not see sessions sees no runs either.
       () => undefined,
     );
-    return () => {
-      leaving.abort();
-      setRun(null);
-    };
-  }, [sessionKey, generation]);
+    return () => leaving.abort();
+  }, [sessionKey, isUsed, generation]);
 
   useEffect(() => {
     if (id === null) return;

@@ -23,7 +23,8 @@ export function Thread({ topicId, taskId, tasks }: ThreadProps) {
   const rows = useMemo(() => held.rows.toSorted(oldestFirst), [held.rows]);
   const older = useOlder(entries);
   const sessionKey = taskId === null ? `clawboard:topic:${topicId}` : `clawboard:task:${topicId}:${taskId}`;
-  const run = useRun(sessionKey);
+  const isUsed = rows.some((entry) => entry.source?.sessionKey === sessionKey);
+  const run = useRun(sessionKey, isUsed);
   const scroller = useSteadyScroll(rows, run?.text ?? "");
   const byId = new Map(tasks.map((task) => [task.id, task]));
 

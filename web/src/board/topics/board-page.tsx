@@ -57,17 +57,17 @@ export default function BoardPage({ query }: PageProps) {
       <div className="board-main">
         <div className="head">
           <h1>{chosen?.name ?? "Board"}</h1>
+          {may && (
+            <OneLine
+              label="Name of a new topic"
+              placeholder="New topic…"
+              button="Make topic"
+              maxLength={MAX_TITLE}
+              onSubmit={(name) => collection.make({ name, ...(spaceId === null ? {} : { spaceId }) })}
+            />
+          )}
         </div>
         <BoardFilter text={text} priority={priority} tag={tag} onChange={filter} />
-        {may && (
-          <OneLine
-            label="Name of a new topic"
-            placeholder="New topic…"
-            button="Make topic"
-            maxLength={MAX_TITLE}
-            onSubmit={(name) => collection.make({ name, ...(spaceId === null ? {} : { spaceId }) })}
-          />
-        )}
         {problem !== undefined && (
           <Trouble problem={problem}>
             <button type="button" onClick={collection.reload}>
