@@ -99,11 +99,12 @@ def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) ->
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
     try:
         assert process.stdout is not None
-        url = ""
+        url = link = ""
         for line in process.stdout:
             if line.startswith("Holdfast is running at "):
                 url = line.split()[-1]
             if line.startswith("Log in with"):
+                link = line.split()[-1]
                 break
         token = run("token").output.strip()
         transport = httpx.HTTPTransport(retries=20)
@@ -111,6 +112,11 @@ def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) ->
             assert client.get("/healthz").status_code == 200
             answer = client.get("/api/whoami", headers={"Authorization": f"Bearer {token}"})
             assert answer.json()["scope"] == "admin"
+            assert link.startswith(f"{url}/#code=")
+            assert client.post("/api/login", json={"code": link.partition("=")[2]}).status_code == 200
+            another = run("token", "--link").output.strip()
+            assert another.startswith(f"{url}/#code=")
+            assert client.post("/api/login", json={"code": another.partition("=")[2]}).status_code == 200
         seen = json.loads(run("status", "--json").stdout)["gateway"]
         assert (seen["running"], seen["url"]) == (True, url)
         assert (home / "workspace/AGENTS.md").is_file()

@@ -65,3 +65,39 @@ export interface ExecMode {
   ask: "off" | "on-miss" | "always";
   askTimeoutSeconds: number;
 }
+
+export interface ToolResult {
+  entryId: string;
+  text: string;
+  chars: number;
+  isError: boolean;
+  outputs: string[];
+  at: string;
+}
+
+export interface ToolCall {
+  callId: string;
+  name: string;
+  arguments: Record<string, unknown>;
+  turnId: string | null;
+  entryId: string;
+  at: string;
+  result: ToolResult | null;
+}
+
+export interface OutputPage {
+  id: string;
+  text: string;
+  from: number;
+  to: number;
+  lines: number;
+  nextFrom: number | null;
+  nextOffset: number;
+}
+
+export interface Entry {
+  id: string;
+  type: string;
+  content: string;
+  createdAt: string;
+}

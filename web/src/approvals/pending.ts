@@ -14,7 +14,7 @@ export interface Pending {
   problem?: Problem;
 }
 
-const STAYS_MS = 6_000;
+const STAYS_MS = 4_000;
 const MOST = 100;
 
 const watchers = new Set<() => void>();
@@ -37,6 +37,13 @@ export function take(approval: Approval): void {
   }
 }
 
+/** Ask how an approval stands, where what we know of it proved wrong. */
+export async function refresh(id: string): Promise<void> {
+  const page = await getPage<Approval>("/api/approvals", { status: "all", limit: MOST });
+  const found = page.rows.find((row) => row.id === id);
+  if (found !== undefined) take(found);
+}
+
 async function load(): Promise<void> {
   heardMeanwhile = [];
   try {
@@ -50,6 +57,7 @@ async function load(): Promise<void> {
 }
 
 function drop(id: string): void {
+  if (state.more) void load();
   set({ rows: state.rows.filter((row) => row.id !== id || row.status === "pending") });
 }
 

@@ -1,11 +1,12 @@
 /**
- * The one live connection of a page: changes come in here and are handed to whoever subscribed.
+ * The one live connection: changes come in here and are handed to whoever subscribed.
  *
  * It resumes behind the last event it saw, so that nothing is missed while it was down. Where that is not
  * possible (a first connection, or too long ago) `state.generation` grows: what was loaded before is to be
  * loaded anew.
  */
 import { serverEvents, type ServerEvent } from "./sse";
+import { Tabs, type Told } from "./tabs";
 
 export interface Change {
   seq: number;
@@ -32,30 +33,44 @@ class Live {
   private readonly watchers = new Set<() => void>();
   private readonly handlers = new Set<[string, Handler]>();
   private running: AbortController | null = null;
+  private tabs: Tabs | null = null;
   private lastId: string | null = null;
   private failures = 0;
   private retry: () => void = () => undefined;
   private clockOffset = 0;
   private loggedOut: () => void = () => undefined;
 
-  /** Connect, and stay connected until `stop`. */
-  start(loggedOut: () => void): void {
+  /** Connect as `name`, and stay connected until `stop`. */
+  start(name: string, loggedOut: () => void): void {
     if (this.running !== null) return;
+    const running = new AbortController();
+    this.running = running;
     this.loggedOut = loggedOut;
-    this.running = new AbortController();
+    this.tabs = new Tabs(name, (told) => this.hear(told));
+    this.set({ status: "connecting" });
     addEventListener("online", this.tryNow);
-    void this.run(this.running.signal);
+    void this.tabs.lead(running.signal, () => this.run(running.signal));
   }
 
   stop(): void {
     this.running?.abort();
     this.running = null;
+    this.tabs?.close();
+    this.tabs = null;
     this.lastId = null;
     removeEventListener("online", this.tryNow);
     this.set({ status: "idle" });
   }
 
-  readonly tryNow = (): void => this.retry();
+  /** Let the other tabs know that nobody is logged in any more. */
+  sayGoodbye(): void {
+    this.tabs?.tell({ kind: "out" });
+  }
+
+  readonly tryNow = (): void => {
+    this.retry();
+    this.tabs?.tell({ kind: "retry" });
+  };
 
   readonly current = (): LiveState => this.state;
 
@@ -92,7 +107,6 @@ class Live {
   private async connect(stopped: AbortSignal): Promise<"out" | "broken"> {
     const attempt = new AbortController();
     const silence = new Watchdog(SILENCE_MS, () => attempt.abort());
-    if (this.state.status !== "down") this.set({ status: "connecting" });
     try {
       const response = await fetch("/api/stream", {
         credentials: "same-origin",
@@ -102,12 +116,36 @@ class Live {
       if (!response.ok || response.body === null) return response.status === 401 ? "out" : "broken";
       for await (const event of serverEvents(response.body)) {
         silence.heard();
+        this.tabs?.tell({ kind: "event", event });
         if (this.take(event) === "out") return "out";
       }
       return "broken";
     } finally {
       silence.stop();
     }
+  }
+
+  /** What another tab says: the one that leads hands on what it hears. */
+  private hear(told: Told): void {
+    if (told.kind === "out") this.loggedOut();
+    else if (told.kind === "hello") this.tellState();
+    else if (told.kind === "retry") this.retry();
+    else if (this.tabs?.leads === true) return;
+    else if (told.kind === "event") {
+      if (this.take(told.event) === "out") this.loggedOut();
+    } else {
+      this.clockOffset = told.clockOffset;
+      const first = this.lastId === null && told.status === "open";
+      if (first) this.lastId = told.lastId;
+      this.set({ status: told.status });
+      if (first) this.renew();
+    }
+  }
+
+  private tellState(): void {
+    const { status } = this.state;
+    if (this.tabs?.leads !== true || status === "idle") return;
+    this.tabs.tell({ kind: "state", status, lastId: this.lastId, clockOffset: this.clockOffset });
   }
 
   private take(event: ServerEvent): "out" | "on" {
@@ -151,7 +189,9 @@ class Live {
   }
 
   private set(some: Partial<LiveState>): void {
+    const changed = some.status !== undefined && some.status !== this.state.status;
     this.state = { ...this.state, ...some };
+    if (changed) this.tellState();
     for (const watcher of [...this.watchers]) watcher();
   }
 }

@@ -2,12 +2,13 @@
  * Text exactly as it is, for one who has to judge it: what would be invisible, or would move other text about,
  * is shown by its code, and letters that may pass for others are marked.
  */
-import { Fragment, type ReactNode } from "react";
+import type { ReactNode } from "react";
 
 // Controls, format and bidi marks, blanks but the space, what no font shows, unassigned and private codes.
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\p{DI}\u2800]/u;
-const STRANGE = /[^\x20-\x7e]/u;
 const PIECES = /(\r?\n|\t|[^\x20-\x7e])/u;
+// Lines, tabs and the joiners of scripts and emoji are as they should be in long text.
+const HIDDEN_PIECES = /((?!\n|\t|\u200c|\u200d)[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}])/u;
 
 export const NAMES: Record<string, string> = {
   "\0": "NUL",
@@ -31,32 +32,47 @@ export const NAMES: Record<string, string> = {
   "\ufeff": "BOM",
 };
 
+/** A block of such text. */
 export function Verbatim({ text, label }: { text: string; label: string }) {
   return (
     <pre className="verbatim" dir="ltr" aria-label={label} tabIndex={0}>
-      <code>{text.split(PIECES).map((piece, index) => shown(piece, index))}</code>
+      <code>
+        <Exact text={text} />
+      </code>
+    </pre>
+  );
+}
+
+/** Such text within a line. */
+export function Exact({ text }: { text: string }) {
+  return <bdi>{text.split(PIECES).map((piece, index) => (index % 2 === 0 ? piece : marked(piece, index)))}</bdi>;
+}
+
+/** Long text to be read rather than judged: letters are left alone, what is hidden is shown. */
+export function Plain({ text, label }: { text: string; label: string }) {
+  const pieces = text.split(HIDDEN_PIECES);
+  return (
+    <pre className="verbatim output" aria-label={label} tabIndex={0}>
+      {pieces.map((piece, index) => (index % 2 === 0 ? piece : marked(piece, index)))}
     </pre>
   );
 }
 
 /** Whether a text has anything that does not look like what it is. */
 export function isStrange(text: string): boolean {
-  return STRANGE.test(text.replace(/[\n\t]/g, ""));
+  return /[^\x20-\x7e\n\t]/u.test(text);
 }
 
-function shown(piece: string, key: number): ReactNode {
+function marked(piece: string, key: number): ReactNode {
   if (piece === "\n") return <Mark key={key} name="↵" title="a new line" after={"\n"} />;
   if (piece === "\r\n") return <Mark key={key} name="CR ↵" title="a new line" after={"\n"} />;
   if (piece === "\t") return <Mark key={key} name="⇥" title="a tab" />;
   if (HIDDEN.test(piece)) return <Mark key={key} name={NAMES[piece] ?? code(piece)} title={code(piece)} />;
-  if (STRANGE.test(piece)) {
-    return (
-      <bdi key={key} className="strange" title={code(piece)}>
-        {piece}
-      </bdi>
-    );
-  }
-  return <Fragment key={key}>{piece}</Fragment>;
+  return (
+    <bdi key={key} className="strange" title={code(piece)}>
+      {piece}
+    </bdi>
+  );
 }
 
 export function Mark({ name, title, after }: { name: string; title: string; after?: string }) {

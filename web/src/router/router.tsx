@@ -36,7 +36,10 @@ const watchers = new Set<() => void>();
 
 export function go(to: string, options: { replace?: boolean } = {}): void {
   if (options.replace === true) history.replaceState(null, "", to);
-  else history.pushState(null, "", to);
+  else {
+    history.pushState(null, "", to);
+    scrollTo(0, 0);
+  }
   tell();
 }
 

@@ -1,5 +1,5 @@
 /** What stands around every page: navigation, how the connection is, who is logged in. */
-import { Suspense, useEffect } from "react";
+import { Suspense, useEffect, useRef } from "react";
 
 import type { Who } from "../api/types";
 import { SearchAnywhere } from "../board/search/search-anywhere";
@@ -17,6 +17,7 @@ export function Frame({ who }: { who: Who }) {
   useEffect(() => {
     if (path === "/") go(home, { replace: true });
   }, [path]);
+  useFocusOnArrival(path);
   useEffect(() => {
     document.title = place === null ? "Holdfast" : `${place.route.title} · Holdfast`;
   }, [place]);
@@ -53,6 +54,15 @@ export function Frame({ who }: { who: Who }) {
       </main>
     </>
   );
+}
+
+/** Who follows a link by keyboard, or hears the page, goes on at the new page and not at the old link. */
+function useFocusOnArrival(path: string): void {
+  const before = useRef(path);
+  useEffect(() => {
+    if (before.current !== path && before.current !== "/") document.getElementById("main")?.focus();
+    before.current = path;
+  }, [path]);
 }
 
 function Navigation({ path }: { path: string }) {

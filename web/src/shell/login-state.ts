@@ -19,6 +19,13 @@ export function useLogin(): LoginState {
   return useSyncExternalStore(watch, () => state);
 }
 
+/** Who is logged in, for what is only shown to those who are. */
+export function useLoggedIn(): Who {
+  const now = useLogin();
+  if (now.is !== "in") throw new Error("nobody is logged in");
+  return now.who;
+}
+
 /** Find out who is there; a login link in the address is used first, and taken out of it at once. */
 export async function begin(): Promise<void> {
   whenLoggedOut(out);
@@ -42,12 +49,13 @@ export async function logIn(token: string): Promise<void> {
 
 export async function logOut(): Promise<void> {
   await post("/api/logout");
+  live.sayGoodbye();
   out();
 }
 
 async function welcome(): Promise<void> {
   const who = await get<Who>("/api/whoami");
-  live.start(out);
+  live.start(who.name, out);
   set({ is: "in", who });
 }
 

@@ -44,7 +44,8 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None) -> N
         sock = listen(host, port)
         url = address(host, sock.getsockname()[1])
         click.echo(f"Holdfast is running at {url}")
-        click.echo(f"Log in with: {login_link(home, hold.clock, url)}")
+        shown = (hold.settings.gateway.public_url or url).rstrip("/")
+        click.echo(f"Log in with: {login_link(home, hold.clock, shown)}")
         click.echo("  That link works once, for ten minutes. Later: holdfast token --link, or holdfast token")
         if not is_built():
             click.echo("  The pages are not built: run `make pages` in the sources, while this goes on.")

@@ -1,4 +1,4 @@
-"""`/api/allowlist`: the command patterns that run unasked, with their last use; `/api/audit`: every decision."""
+"""`/api/allowlist`: command patterns that run unasked, with their last use; `/api/audit`: every decision."""
 
 from __future__ import annotations
 

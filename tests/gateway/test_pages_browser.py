@@ -1,0 +1,237 @@
+"""The pages in a real browser, over a real gateway, with real calls that wait."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from agent_stage import agents_serving
+from browsing import chromium, log_in, visitor
+from serving import Running, wait_for
+
+from builders import PATIENCE
+from holdfast.gateway.codes import login_link
+from holdfast.testing import Call, Say
+
+HOSTILE = "echo '<img src=x onerror=alert(1)>' \u202edne\u202c \x1b[2K pаy\n# second line"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def stage(tmp_path: Path, sqlite_template: Path) -> Iterator[tuple[Running, httpx.Client]]:
+    """An agent that runs whatever command the message names, and then says so."""
+
+    def answer(asked: Any) -> Any:
+        last = asked.messages[-1]
+        return Say("Done.") if last["role"] == "tool" else Call("exec", {"command": _said(last["content"])})
+
+    tools = {"resultMaxChars": 1000, "exec": {"allowlist": ["seq *"]}}
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, answer, tools=tools) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+        yield gateway, api
+
+
+def _said(content: Any) -> str:
+    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    found = re.search(r"RUN:(.*):END", text, re.DOTALL)
+    assert found is not None, text
+    return found[1]
+
+
+def run(api: httpx.Client, command: str, session: str = "agent:main:main") -> str:
+    body = {"message": f"RUN:{command}:END", "sessionKey": session}
+    found: str = api.post("/api/agent", json=body).json()["runId"]
+    return found
+
+
+def ended(api: httpx.Client, run_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"/api/agent/{run_id}/wait").json()
+    assert found["status"] == "committed", found
+    return found
+
+
+def test_a_call_arrives_live_is_approved_and_runs_and_who_logs_out_is_out(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    with visitor(browser, gateway) as page:
+        page.goto("/approvals")
+        page.get_by_label("Token").fill("hf_wrong")
+        page.get_by_role("button", name="Log in").click()
+        assert "not known" in page.get_by_role("alert").inner_text()
+        log_in(page, gateway)
+        page.get_by_text("Nothing waits for you").wait_for()
+        assert page.url == f"{gateway.url}/approvals"
+
+        turn = run(api, "touch made.txt")
+        card = page.get_by_role("article")
+        card.get_by_role("button", name="Approve once").wait_for()
+        assert page.get_by_label("The exact command").inner_text() == "touch made.txt"
+        assert page.get_by_role("link", name="Approvals 1 waiting").is_visible()
+        told = card.inner_text()
+        assert "main asks for exec" in told
+        assert str(gateway.hold.home.path / "workspace") in told
+        assert "no pattern of the allowlist fits" in told
+        assert re.search(r"expires in (9:\d\d|10:00)", told)
+
+        card.get_by_role("button", name="Approve once").focus()
+        page.keyboard.press("Enter")
+        page.get_by_text("Approved by token:home").wait_for()
+        ended(api, turn)
+        assert (gateway.hold.home.path / "workspace/made.txt").exists()
+
+        page.get_by_role("link", name="Audit").click()
+        page.get_by_text("ran, approved").wait_for()
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Token").wait_for()
+        page.goto("/approvals/allowlist")
+        page.get_by_label("Token").wait_for()
+        assert page.request.get("/api/approvals").status == 401
+
+
+def test_hostile_text_stays_text_with_what_it_hides_made_visible_and_is_denied(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    turn = run(api, HOSTILE)
+    with visitor(browser, gateway) as page:
+        page.goto(login_link(gateway.hold.home, gateway.hold.clock, gateway.url))
+        shown = page.get_by_label("The exact command")
+        shown.wait_for()
+        assert "code=" not in page.url
+        assert shown.inner_text() == (
+            "echo '<img src=x onerror=alert(1)>' RLOdnePDF ESC[2K pаy↵\n# second line"
+        )
+        assert page.locator("main img").count() == 0
+        assert [mark.inner_text() for mark in shown.locator(".mark").all()] == ["RLO", "PDF", "ESC", "↵"]
+        assert shown.locator(".strange").all_inner_texts() == ["а"]
+        page.get_by_role("button", name="Deny").click()
+        page.get_by_text("Denied by token:home").wait_for()
+    assert ended(api, turn)["reply"] == "Done."
+
+
+def test_what_is_decided_elsewhere_leaves_and_a_decision_that_comes_too_late_is_told(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway)
+        first = run(api, "touch one.txt")
+        page.get_by_text("touch one.txt").wait_for()
+        (waiting,) = api.get("/api/approvals").json()
+        api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
+        page.get_by_text("Denied by token:home").wait_for()
+        assert page.get_by_role("link", name="Approvals", exact=True).is_visible()
+        ended(api, first)
+        page.get_by_role("article").wait_for(state="detached")
+
+        second = run(api, "touch two.txt")
+        page.get_by_role("button", name="Approve once").wait_for()
+        page.route("**/api/stream", lambda route: route.abort())
+        gateway.on_loop(gateway.services.feed.close)
+        page.get_by_text("The connection to the gateway is down").wait_for()
+        (waiting,) = api.get("/api/approvals").json()
+        api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
+        page.get_by_role("button", name="Approve once").click()
+        assert "denied already" in page.get_by_role("alert").inner_text()
+        page.get_by_text("Denied by token:home").wait_for()
+        ended(api, second)
+
+
+def test_tabs_share_one_connection_that_outlives_the_tab_that_made_it_and_misses_nothing(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    with visitor(browser, gateway) as page:
+        streams: list[dict[str, str]] = []
+        context = page.context
+        context.on("request", lambda r: streams.append(r.headers) if r.url.endswith("/api/stream") else None)
+        log_in(page, gateway)
+        page.get_by_text("Nothing waits for you").wait_for()
+        other = context.new_page()
+        other.goto("/approvals")
+        other.get_by_text("Nothing waits for you").wait_for()
+        first = run(api, "touch one.txt")
+        for tab in (page, other):
+            tab.get_by_text("touch one.txt").wait_for()
+        assert len(streams) == 1
+
+        page.close()
+        wait_for_in(other, lambda: len(streams) == 2)
+        assert int(streams[1]["last-event-id"]) > 0
+        run(api, "touch two.txt", "agent:main:web:dm:b")
+        other.get_by_text("touch two.txt").wait_for()
+
+        third = context.new_page()
+        third.goto("/tools")
+        third.get_by_role("button", name="Log out").click()
+        other.get_by_label("Token").wait_for()
+    for waiting in api.get("/api/approvals").json():
+        api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
+    ended(api, first)
+
+
+def wait_for_in(page: Any, holds: Any) -> None:
+    """Wait while the browser goes on: its events are heard only then."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        page.wait_for_timeout(20)
+
+
+def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_its_end(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    made = gateway.hold.home.path / "workspace/kept.txt"
+    with visitor(browser, gateway, viewport={"width": 390, "height": 800}) as page:
+        log_in(page, gateway)
+        turn = run(api, "touch kept.txt")
+        page.get_by_role("button", name="Always allow…").click()
+        pattern = page.get_by_label("Commands of main that run unasked")
+        assert pattern.input_value() == "touch kept.txt"
+        pattern.fill("rm *")
+        page.keyboard.press("Enter")
+        assert "does not fit" in page.get_by_role("alert").inner_text()
+        pattern.fill("touch *")
+        page.keyboard.press("Enter")
+        page.get_by_text("Approved by token:home").wait_for()
+        ended(api, turn)
+        wait_for(made.exists)
+        ended(api, run(api, "touch again.txt"))
+
+        page.get_by_role("link", name="Allowlist").click()
+        row = page.get_by_role("row").filter(has_text="touch *")
+        assert "touch again.txt" in row.inner_text()
+        row.get_by_role("button", name="Remove touch *").click()
+        row.wait_for(state="detached")
+        assert [r["pattern"] for r in api.get("/api/allowlist?agentId=main").json()] == ["seq *"]
+
+        ended(api, run(api, "seq 1 20000"))
+        page.goto("/tools?session=agent:main:main")
+        page.get_by_role("link", name="Read the whole output").click()
+        page.get_by_text("of 20,000").wait_for()
+        text = ""
+        while True:
+            text += page.get_by_label("Output", exact=True).inner_text() + "\n"
+            more = page.get_by_role("link", name="Read on")
+            if more.count() == 0:
+                break
+            before = page.url
+            more.click()
+            page.wait_for_function("before => location.href !== before", arg=before)
+            page.get_by_label("Output", exact=True).wait_for()
+        assert text.split() == [str(n) for n in range(1, 20_001)]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
