@@ -1,4 +1,4 @@
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { KINDS, type MapNode, type Neighbour, placeOf } from "./map";
 

@@ -1,4 +1,4 @@
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { KINDS, type MemoryMap, type Neighbour, placeOf } from "./map";
 

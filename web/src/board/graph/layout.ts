@@ -14,11 +14,11 @@ export type Places = ReadonlyMap<string, Point>;
 const STEPS = 260;
 const STEPS_AGAIN = 60;
 const PUSH = 9000;
-const PULL = 0.04;
-const REST = 95;
-const LEAN = 0.008;
+const PULL = 0.06;
+const REST = 60;
+const LEAN = 0.004;
 const FASTEST = 34;
-const ROOM = { width: 700, height: 520 };
+const ROOM = { width: 640, height: 590 };
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 
 interface Body extends Point {
@@ -116,7 +116,7 @@ export interface Box {
   height: number;
 }
 
-const LEAST = { width: 820, height: 620 };
+const LEAST = { width: 750, height: 690 };
 
 /** What holds all places, with room for labels; never so small that it would be drawn larger than life. */
 export function frame(places: Places, room = 44): Box {
@@ -174,7 +174,7 @@ export function nextTowards(from: string, places: Places, dx: number, dy: number
     const along = (at.x - here.x) * dx + (at.y - here.y) * dy;
     const aside = Math.abs((at.x - here.x) * dy) + Math.abs((at.y - here.y) * dx);
     const cost = along + aside * 2;
-    if (id !== from && along > 1 && cost < least) {
+    if (id !== from && along > 1 && along * 2 > aside && cost < least) {
       best = id;
       least = cost;
     }

@@ -1,15 +1,17 @@
 /** An entry opened: where it came from, why it lies where it does, what it was before it was cleaned; moved, removed. */
+import type { ReactNode } from "react";
+
 import { get } from "../../api/client";
 import type { Collection } from "../../live/collection";
 import { useLoaded } from "../../live/loaded";
 import { Confirm } from "../../parts/confirm";
+import { Facts } from "../../parts/facts";
 import { Loading, Trouble } from "../../parts/states";
-import { Told } from "../../parts/told";
-import { Verbatim } from "../../parts/verbatim";
+import { Told, Verbatim } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { useMayWrite } from "../may";
 import { useNames } from "../places";
-import type { Decision, Entry } from "../types";
+import type { Decision, Entry, Topic } from "../types";
 import { EntryMove } from "./entry-move";
 import { Why } from "./why";
 
@@ -32,54 +34,10 @@ export function EntryDetail({ entry, entries }: { entry: Entry; entries: Collect
   const { value, problem, loading } = useLoaded(key, (signal) => account(entry.id, signal));
   const names = useNames();
   const may = useMayWrite();
-  const session = entry.source?.sessionKey;
   const topic = entry.topicId === null ? undefined : names.topic.get(entry.topicId);
   return (
     <div className="entry-detail">
-      <dl className="facts">
-        <dt>Topic</dt>
-        <dd>
-          {entry.topicId === null ? (
-            <span className="quiet">none</span>
-          ) : (
-            <Link to={`/board/topics/${encodeURIComponent(entry.topicId)}`}>
-              <Told text={topic?.name ?? entry.topicId} />
-            </Link>
-          )}
-        </dd>
-        {session !== undefined && (
-          <>
-            <dt>Session</dt>
-            <dd>
-              <Link to={`/log?session=${encodeURIComponent(session)}`}>
-                <Told text={session} />
-              </Link>
-            </dd>
-          </>
-        )}
-        {entry.relatedLogId !== null && (
-          <>
-            <dt>About</dt>
-            <dd>
-              <Link to={`/log/${encodeURIComponent(entry.relatedLogId)}`}>an earlier entry</Link>
-            </dd>
-          </>
-        )}
-        {entry.summary !== null && (
-          <>
-            <dt>In short</dt>
-            <dd>
-              <Told text={entry.summary} />
-            </dd>
-          </>
-        )}
-        <dt>Id</dt>
-        <dd>
-          <Link to={`/log/${encodeURIComponent(entry.id)}`}>
-            <code>{entry.id}</code>
-          </Link>
-        </dd>
-      </dl>
+      <Facts rows={factsOf(entry, topic)} />
       {loading && <Loading what="why it lies here" />}
       {problem !== undefined && <Trouble problem={problem} />}
       {value !== undefined && <Why entry={entry} decision={value.decision} />}
@@ -105,4 +63,45 @@ export function EntryDetail({ entry, entries }: { entry: Entry; entries: Collect
       )}
     </div>
   );
+}
+
+function factsOf(entry: Entry, topic: Topic | undefined): (readonly [string, ReactNode])[] {
+  const session = entry.source?.sessionKey;
+  const place = encodeURIComponent(entry.topicId ?? "");
+  const rows: (readonly [string, ReactNode] | null)[] = [
+    [
+      "Topic",
+      entry.topicId === null ? (
+        <span className="quiet">none</span>
+      ) : (
+        <Link to={`/board/topics/${place}`}>
+          <Told text={topic?.name ?? entry.topicId} />
+        </Link>
+      ),
+    ],
+    session === undefined
+      ? null
+      : [
+          "Session",
+          <Link key="session" to={`/log?session=${encodeURIComponent(session)}`}>
+            <Told text={session} />
+          </Link>,
+        ],
+    entry.relatedLogId === null
+      ? null
+      : [
+          "About",
+          <Link key="about" to={`/log/${encodeURIComponent(entry.relatedLogId)}`}>
+            an earlier entry
+          </Link>,
+        ],
+    entry.summary === null ? null : ["In short", <Told key="summary" text={entry.summary} />],
+    [
+      "Id",
+      <Link key="id" to={`/log/${encodeURIComponent(entry.id)}`}>
+        <code>{entry.id}</code>
+      </Link>,
+    ],
+  ];
+  return rows.filter((row) => row !== null);
 }

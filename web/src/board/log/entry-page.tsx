@@ -3,7 +3,7 @@ import "../board.css";
 
 import { Loading, Nothing, Trouble } from "../../parts/states";
 import { Ago } from "../../parts/time";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link, type PageProps } from "../../router/router";
 import { Refused } from "../../parts/refused";
 import { EntryDetail } from "./entry-detail";

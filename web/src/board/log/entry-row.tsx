@@ -5,7 +5,7 @@ import type { Problem } from "../../api/problem";
 import type { Collection } from "../../live/collection";
 import { Refused } from "../../parts/refused";
 import { Ago } from "../../parts/time";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import type { Entry, Task, Topic } from "../types";
 import { EntryDetail } from "./entry-detail";

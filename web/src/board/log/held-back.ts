@@ -1,6 +1,7 @@
 import { useEffect, useState } from "react";
 
 import type { Entry } from "../types";
+import { newestFirst } from "./order";
 
 interface HeldBack {
   shown: readonly Entry[];
@@ -16,9 +17,9 @@ const NEAR_THE_TOP = 120;
 export function useHeldBack(rows: readonly Entry[]): HeldBack {
   const [away, setAway] = useState(false);
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
-  const [mark, setMark] = useState<string | null>(null);
+  const [mark, setMark] = useState<Entry | null>(null);
   const reading = away || opened.size > 0;
-  const newest = rows[0]?.createdAt ?? null;
+  const newest = rows[0] ?? null;
 
   // The mark is set when reading begins, and goes when it ends.
   if (reading && mark === null && newest !== null) setMark(newest);
@@ -30,7 +31,7 @@ export function useHeldBack(rows: readonly Entry[]): HeldBack {
     return () => removeEventListener("scroll", look);
   }, []);
 
-  const shown = mark === null ? rows : rows.filter((row) => row.createdAt <= mark);
+  const shown = mark === null ? rows : rows.filter((row) => newestFirst(row, mark) >= 0);
   return {
     shown,
     waiting: rows.length - shown.length,

@@ -6,12 +6,12 @@ import { useMemo } from "react";
 import { Loading, Nothing, Trouble } from "../../parts/states";
 import { go, type PageProps } from "../../router/router";
 import { useNames } from "../places";
-import type { Entry } from "../types";
 import { useEntries, useOlder } from "./entries";
 import { EntryRow } from "./entry-row";
 import { LogFilters } from "./log-filters";
 import { EVERYTHING, type LogFilter } from "./matches";
 import { useHeldBack } from "./held-back";
+import { newestFirst } from "./order";
 
 const NAMES = { spaceId: "space", topicId: "topic", taskId: "task", agentId: "agent", sessionKey: "session", type: "type", status: "status" };
 
@@ -66,11 +66,6 @@ export default function LogPage({ query }: PageProps) {
       )}
     </>
   );
-}
-
-function newestFirst(a: Entry, b: Entry): number {
-  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? 1 : -1;
-  return a.id < b.id ? 1 : -1;
 }
 
 function filterOf(query: URLSearchParams): LogFilter {

@@ -1,4 +1,5 @@
-import { Told } from "../../parts/told";
+import { Facts } from "../../parts/facts";
+import { Told } from "../../parts/verbatim";
 import { useNames } from "../places";
 import type { Decision, Entry } from "../types";
 
@@ -36,25 +37,12 @@ export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
         )}
       </p>
       {reasons.length > 0 && (
-        <dl className="facts">
-          {reasons.map(([name, value]) => (
-            <Reason key={name} name={name} value={value} />
-          ))}
-        </dl>
+        <Facts rows={reasons.map(([name, value]) => [name, <Told key={name} text={worded(value)} />] as const)} />
       )}
     </section>
   );
 }
 
-function Reason({ name, value }: { name: string; value: unknown }) {
-  return (
-    <>
-      <dt>
-        <Told text={name} />
-      </dt>
-      <dd>
-        <Told text={typeof value === "string" ? value : JSON.stringify(value)} />
-      </dd>
-    </>
-  );
+function worded(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -1,4 +1,4 @@
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { pieces } from "../highlight";
 
 /** A text with the words of a question marked in it. */

@@ -1,5 +1,5 @@
 import { Ago } from "../../parts/time";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { excerpt } from "../highlight";
 import { whoOf } from "../log/who";
 import { useNames } from "../places";

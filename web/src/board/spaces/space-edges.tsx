@@ -1,7 +1,7 @@
 /** Which spaces a space sees, and what sees it: the rule by which context and search cross from one to another. */
 import { patch } from "../../api/client";
 import { Refused } from "../../parts/refused";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { useMayWrite } from "../may";
 import { spaces as collection, useSpaces } from "../places";
 import type { Space } from "../types";

@@ -1,7 +1,7 @@
 /** The spaces beside the board, with how many topics lie in each. */
 import type { ReactNode } from "react";
 
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import type { Space } from "../types";
 

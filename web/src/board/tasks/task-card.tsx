@@ -7,7 +7,7 @@ import { Due } from "../../parts/day";
 import { focusSoon } from "../../parts/focus";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { useMayWrite } from "../may";
 import { TASK_STATUSES, wordFor } from "../statuses";

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { post } from "../../api/client";
 import { asProblem, type Problem } from "../../api/problem";
 import { Trouble } from "../../parts/states";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import type { Run } from "./runs";
 
 /** The answer while it is being given. */

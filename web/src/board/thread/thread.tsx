@@ -5,6 +5,7 @@ import { Loading, Nothing, Trouble } from "../../parts/states";
 import { useEntries, useOlder } from "../log/entries";
 import { EntryRow } from "../log/entry-row";
 import { EVERYTHING } from "../log/matches";
+import { newestFirst } from "../log/order";
 import type { Entry, Task } from "../types";
 import { Composer } from "./composer";
 import { Reply } from "./reply";
@@ -20,7 +21,7 @@ const NEAR = 80;
 
 export function Thread({ topicId, taskId, tasks }: ThreadProps) {
   const { entries, held } = useEntries({ ...EVERYTHING, topicId, taskId: taskId ?? "" });
-  const rows = useMemo(() => held.rows.toSorted(oldestFirst), [held.rows]);
+  const rows = useMemo(() => held.rows.toSorted((a, b) => newestFirst(b, a)), [held.rows]);
   const older = useOlder(entries);
   const sessionKey = taskId === null ? `clawboard:topic:${topicId}` : `clawboard:task:${topicId}:${taskId}`;
   const isUsed = rows.some((entry) => entry.source?.sessionKey === sessionKey);
@@ -92,9 +93,4 @@ function useSteadyScroll(rows: readonly Entry[], saying: string): React.RefObjec
   }, []);
 
   return scroller;
-}
-
-function oldestFirst(a: Entry, b: Entry): number {
-  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1;
-  return a.id < b.id ? -1 : 1;
 }

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 
 import { Due, Until } from "../../parts/day";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { plainTags } from "../group";
 import type { Topic } from "../types";

@@ -10,7 +10,7 @@ import { useMoment } from "../../parts/day";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
 import { Loading, Trouble } from "../../parts/states";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { go, Link, type PageProps } from "../../router/router";
 import { asOf } from "../group";
 import { useMayWrite } from "../may";
@@ -59,6 +59,7 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
         <TopicHead topic={topic} />
       </div>
       <div className="topic-side">
+        <TaskList topicId={topic.id} tasks={tasks} held={held} chosen={taskId} />
         {topic.digest !== null && (
           <section aria-label="Digest">
             <h2>In short</h2>
@@ -67,7 +68,6 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
             </p>
           </section>
         )}
-        <TaskList topicId={topic.id} tasks={tasks} held={held} chosen={taskId} />
       </div>
       <div className="topic-thread">
         {taskId !== null && (

@@ -5,7 +5,7 @@ import { Choice } from "../../parts/choice";
 import { focusSoon } from "../../parts/focus";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
-import { Told } from "../../parts/told";
+import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { useMayWrite } from "../may";
 import { topics } from "../places";
