@@ -105,7 +105,7 @@ def test_a_task_is_moved_by_keyboard_and_pointer_and_the_gateway_knows(
         page.keyboard.press("Alt+ArrowRight")
         page.locator('[data-status="doing"] [data-task]').wait_for()
         wait_for(lambda: status() == "doing")
-        page.wait_for_function("document.activeElement?.textContent === 'Order slates'")
+        page.wait_for_function("() => document.activeElement?.textContent === 'Order slates'")
         page.keyboard.press("Alt+ArrowRight")
         wait_for(lambda: status() == "blocked")
 
@@ -165,6 +165,10 @@ def test_search_finds_while_one_types_waits_where_it_is_busy_and_hostile_text_st
         assert page.locator("main img, main b").count() == 0
 
 
+def drafts_of(api: httpx.Client) -> list[str]:
+    return [draft["value"] for draft in api.get("/api/drafts").json()]
+
+
 def test_a_topic_is_talked_about_with_the_agent_and_notes_stay_with_it(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
@@ -183,9 +187,13 @@ def test_a_topic_is_talked_about_with_the_agent_and_notes_stay_with_it(
         page.locator(".reply").wait_for(state="detached")
 
         box.fill("Valve 3 stays shut.")
+        wait_for(lambda: drafts_of(api) == ["Valve 3 stays shut."])
+        page.reload()
+        page.wait_for_function("() => document.querySelector('textarea')?.value === 'Valve 3 stays shut.'")
         page.get_by_role("button", name="Keep as note").click()
         note = page.locator(".entry.is-note", has_text="Valve 3 stays shut.")
         note.wait_for()
+        wait_for(lambda: drafts_of(api) == [])
         (kept,) = api.get("/api/log", params={"topicId": topic, "type": "note"}).json()
         assert (kept["agentId"], kept["classificationStatus"]) == ("user", "classified")
 
@@ -213,7 +221,7 @@ def test_the_log_does_not_move_under_ones_eyes_and_its_filters_are_in_the_addres
         page.get_by_role("button", name="Older entries").click()
         rows.nth(119).wait_for()
         page.mouse.wheel(0, 900)
-        page.wait_for_function("scrollY > 500")
+        page.wait_for_function("() => scrollY > 500")
         before = rows.nth(20).bounding_box()
         make(api, "/api/log", content="waits for a word", **place)
         make(api, "/api/log", content="of another agent", **place | {"agentId": "main"})

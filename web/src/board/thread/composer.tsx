@@ -7,6 +7,7 @@ import { Icon } from "../../parts/icon";
 import { Trouble } from "../../parts/states";
 import { useMayAsk, useMayWrite } from "../may";
 import type { Entry } from "../types";
+import { useDraft } from "./draft";
 
 interface ComposerProps {
   topicId: string;
@@ -16,11 +17,11 @@ interface ComposerProps {
 }
 
 export function Composer({ topicId, taskId, sessionKey, onNote }: ComposerProps) {
-  const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const mayAsk = useMayAsk();
   const mayWrite = useMayWrite();
+  const { text, write } = useDraft(sessionKey, mayAsk);
   const nothing = busy || text.trim() === "";
 
   async function hand(act: () => Promise<unknown>): Promise<void> {
@@ -29,7 +30,7 @@ export function Composer({ topicId, taskId, sessionKey, onNote }: ComposerProps)
     setProblem(undefined);
     try {
       await act();
-      setText("");
+      write("");
     } catch (error) {
       setProblem(asProblem(error));
     } finally {
@@ -60,7 +61,7 @@ export function Composer({ topicId, taskId, sessionKey, onNote }: ComposerProps)
         aria-label={mayAsk ? "Message or note" : "Note"}
         placeholder={mayAsk ? "Write to the agent, or keep a note…" : "Write a note…"}
         value={text}
-        onChange={(event) => setText(event.target.value)}
+        onChange={(event) => write(event.target.value)}
         onKeyDown={pressed}
       />
       <div className="row">
