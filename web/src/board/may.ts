@@ -7,6 +7,12 @@ export function useMayWrite(): boolean {
 
 /** Whether this login may talk to agents on the board: their runs lie in no space, and the key names no agent. */
 export function useMayAsk(): boolean {
+  const may = useMayWrite();
+  return useSeesRuns() && may;
+}
+
+/** Whether this login sees what goes on in the sessions of the board. */
+export function useSeesRuns(): boolean {
   const who = useLoggedIn();
-  return who.scope !== "read" && who.spaces === null && who.agents === null;
+  return who.spaces === null && who.agents === null;
 }

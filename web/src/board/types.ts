@@ -76,5 +76,8 @@ export interface Decision {
   decidedAt: string;
 }
 
-/** What a limit of the board is: a topic's name and a task's title have at most so many characters. */
+/** A topic's name and a task's title have at most so many characters. */
 export const MAX_TITLE = 200;
+
+/** And a space's name so many. */
+export const MAX_SPACE = 120;

@@ -1,5 +1,5 @@
 /** The memory map: what the newest entries name, where, and together with what. */
-import "../board.css";
+import "./graph.css";
 
 import { useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 

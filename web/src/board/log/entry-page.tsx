@@ -1,5 +1,5 @@
 /** One entry, at an address of its own. */
-import "../board.css";
+import "./entries.css";
 
 import { Loading, Nothing, Trouble } from "../../parts/states";
 import { Ago } from "../../parts/time";

@@ -1,5 +1,7 @@
 /** One entry, in the log as in a thread: who said what, when, how it was sorted; more on demand. */
-import { useState } from "react";
+import "./entries.css";
+
+import { memo, useState } from "react";
 
 import type { Problem } from "../../api/problem";
 import type { Collection } from "../../live/collection";
@@ -19,19 +21,20 @@ interface EntryRowProps {
   /** Named where entries of several topics, or of several tasks, stand together. */
   topic?: Topic | undefined;
   task?: Task | undefined;
-  onOpen?: ((open: boolean) => void) | undefined;
+  onOpen?: ((id: string, open: boolean) => void) | undefined;
 }
 
 const LONG = 900;
 
-export function EntryRow({ entry, entries, refused, topic, task, onOpen }: EntryRowProps) {
+/** Drawn anew only when something of its own changes: beside an answer that is being given stand many of them. */
+export const EntryRow = memo(function EntryRow({ entry, entries, refused, topic, task, onOpen }: EntryRowProps) {
   const [open, setOpen] = useState(false);
   const [whole, setWhole] = useState(false);
   const isLong = entry.content.length > LONG || entry.content.split("\n").length > 14;
 
   function toggle(): void {
     setOpen(!open);
-    onOpen?.(!open);
+    onOpen?.(entry.id, !open);
   }
 
   return (
@@ -73,4 +76,4 @@ export function EntryRow({ entry, entries, refused, topic, task, onOpen }: Entry
       {open && <EntryDetail entry={entry} entries={entries} />}
     </li>
   );
-}
+});

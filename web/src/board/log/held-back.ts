@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 
 import type { Entry } from "../types";
 import { newestFirst } from "./order";
@@ -31,6 +31,15 @@ export function useHeldBack(rows: readonly Entry[]): HeldBack {
     return () => removeEventListener("scroll", look);
   }, []);
 
+  const onOpen = useCallback((id: string, open: boolean) => {
+    setOpened((before) => {
+      const next = new Set(before);
+      if (open) next.add(id);
+      else next.delete(id);
+      return next;
+    });
+  }, []);
+
   const shown = mark === null ? rows : rows.filter((row) => newestFirst(row, mark) >= 0);
   return {
     shown,
@@ -39,11 +48,6 @@ export function useHeldBack(rows: readonly Entry[]): HeldBack {
       setMark(newest);
       scrollTo({ top: 0 });
     },
-    onOpen: (id, open) => {
-      const next = new Set(opened);
-      if (open) next.add(id);
-      else next.delete(id);
-      setOpened(next);
-    },
+    onOpen,
   };
 }

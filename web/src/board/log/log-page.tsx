@@ -1,5 +1,5 @@
 /** The whole log, newest first; what arrives is shown without moving what is being read. */
-import "../board.css";
+import "./entries.css";
 
 import { useMemo } from "react";
 
@@ -53,7 +53,7 @@ export default function LogPage({ query }: PageProps) {
             entries={entries}
             refused={held.refused.get(entry.id)}
             topic={entry.topicId === null ? undefined : names.topic.get(entry.topicId)}
-            onOpen={(open) => onOpen(entry.id, open)}
+            onOpen={onOpen}
           />
         ))}
       </ol>

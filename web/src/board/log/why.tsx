@@ -13,10 +13,14 @@ const METHODS: Record<Decision["method"], string> = {
   rule: "A rule settled it as it came in.",
 };
 
+const NAMES: Record<string, string> = { text: "Reason", code: "Code" };
+
 /** Why an entry lies where it lies. */
 export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
   const names = useNames();
-  const reasons = Object.entries(decision.reasons ?? {}).filter(([, value]) => value !== null && value !== "");
+  const reasons = Object.entries(decision.reasons ?? {}).filter(
+    ([name, value]) => value !== null && value !== "" && !(name === "code" && value === entry.classificationCode),
+  );
   const elsewhere = decision.topicId !== entry.topicId;
   return (
     <section className="why" aria-label="Why it lies here">
@@ -37,7 +41,7 @@ export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
         )}
       </p>
       {reasons.length > 0 && (
-        <Facts rows={reasons.map(([name, value]) => [name, <Told key={name} text={worded(value)} />] as const)} />
+        <Facts rows={reasons.map(([name, value]) => [NAMES[name] ?? name, <Told key={name} text={worded(value)} />] as const)} />
       )}
     </section>
   );

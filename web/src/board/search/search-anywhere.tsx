@@ -1,5 +1,5 @@
 /** The search that is a key away on every page. */
-import "../board.css";
+import "./search.css";
 
 import { useEffect, useRef, useState } from "react";
 

@@ -1,6 +1,4 @@
 /** A search at an address of its own. */
-import "../board.css";
-
 import { go, type PageProps } from "../../router/router";
 import { SearchPanel } from "./search-panel";
 

@@ -1,4 +1,6 @@
 /** The search itself: a field and what it finds, gone through with the arrow keys and opened with Enter. */
+import "./search.css";
+
 import { type KeyboardEvent, useId, useState } from "react";
 
 import { focusSoon } from "../../parts/focus";

@@ -1,4 +1,6 @@
 /** The spaces beside the board, with how many topics lie in each. */
+import "./spaces.css";
+
 import type { ReactNode } from "react";
 
 import { Told } from "../../parts/verbatim";

@@ -1,4 +1,6 @@
 /** What a person may change about a task, beyond where it stands. */
+import "../topics/topic-form.css";
+
 import { type SyntheticEvent, useState } from "react";
 
 import type { Collection } from "../../live/collection";

@@ -1,4 +1,6 @@
 /** The tasks of a topic by how they stand. */
+import "./tasks.css";
+
 import { useState } from "react";
 
 import type { Problem } from "../../api/problem";

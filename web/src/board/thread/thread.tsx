@@ -1,4 +1,6 @@
 /** What was said about a topic, or about one task of it: newest at the bottom, older on demand. */
+import "./thread.css";
+
 import { useEffect, useLayoutEffect, useMemo, useRef } from "react";
 
 import { Loading, Nothing, Trouble } from "../../parts/states";
@@ -6,6 +8,7 @@ import { useEntries, useOlder } from "../log/entries";
 import { EntryRow } from "../log/entry-row";
 import { EVERYTHING } from "../log/matches";
 import { newestFirst } from "../log/order";
+import { useSeesRuns } from "../may";
 import type { Entry, Task } from "../types";
 import { Composer } from "./composer";
 import { Reply } from "./reply";
@@ -24,8 +27,9 @@ export function Thread({ topicId, taskId, tasks }: ThreadProps) {
   const rows = useMemo(() => held.rows.toSorted((a, b) => newestFirst(b, a)), [held.rows]);
   const older = useOlder(entries);
   const sessionKey = taskId === null ? `clawboard:topic:${topicId}` : `clawboard:task:${topicId}:${taskId}`;
+  const seesRuns = useSeesRuns();
   const isUsed = rows.some((entry) => entry.source?.sessionKey === sessionKey);
-  const run = useRun(sessionKey, isUsed);
+  const run = useRun(sessionKey, seesRuns && isUsed);
   const scroller = useSteadyScroll(rows, run?.text ?? "");
   const byId = new Map(tasks.map((task) => [task.id, task]));
 

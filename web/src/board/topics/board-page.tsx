@@ -1,5 +1,5 @@
 /** The board: spaces beside it, the topics of the chosen one by how they stand. */
-import "../board.css";
+import "./board.css";
 
 import { useMemo } from "react";
 
@@ -10,11 +10,18 @@ import { Loading, Nothing, Trouble } from "../../parts/states";
 import { go, type PageProps } from "../../router/router";
 import { asOf, countsOfSpaces, type Group, isWanted, moved, topicGroups } from "../group";
 import { useMayWrite } from "../may";
-import { topics as collection, useNames, useSpaces, useTasks, useTopics } from "../places";
+import {
+  spaces as spaceCollection,
+  topics as collection,
+  useNames,
+  useSpaces,
+  useTasks,
+  useTopics,
+} from "../places";
 import { SpaceEdges } from "../spaces/space-edges";
 import { SpaceList } from "../spaces/space-list";
 import { QUIET_STATUSES, wordFor } from "../statuses";
-import { MAX_TITLE, type Topic, type TopicStatus } from "../types";
+import { MAX_SPACE, MAX_TITLE, type Topic, type TopicStatus } from "../types";
 import { BoardFilter } from "./board-filter";
 import { TopicRow } from "./topic-row";
 
@@ -53,6 +60,15 @@ export default function BoardPage({ query }: PageProps) {
         chosen={spaceId}
       >
         {chosen !== undefined && <SpaceEdges key={chosen.id} space={chosen} />}
+        {may && (
+          <OneLine
+            label="Name of a new space"
+            placeholder="New space…"
+            button="Add"
+            maxLength={MAX_SPACE}
+            onSubmit={(name) => spaceCollection.make({ name })}
+          />
+        )}
       </SpaceList>
       <div className="board-main">
         <div className="head">
@@ -102,6 +118,7 @@ interface TopicGroupProps {
 function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
   const { refused } = useTopics();
   const { held } = useTasks(null);
+  const tasks = useMemo(() => Map.groupBy(held.rows, (task) => task.topicId), [held.rows]);
   const names = useNames();
   const ids = group.rows.map((topic) => topic.id);
 
@@ -130,7 +147,7 @@ function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
           <TopicRow
             key={topic.id}
             topic={topic}
-            tasks={held.rows.filter((task) => task.topicId === topic.id)}
+            tasks={tasks.get(topic.id) ?? []}
             spaceName={oneSpace ? undefined : names.space.get(topic.spaceId)?.name}
             refused={refused.get(topic.id)}
             onUp={mover(topic, -1)}

@@ -1,3 +1,5 @@
+import "./facts.css";
+
 import type { ReactNode } from "react";
 
 import { Due, Until } from "../../parts/day";

@@ -1,4 +1,6 @@
 /** All that a person may change about a topic. Only what was changed is sent. */
+import "./topic-form.css";
+
 import { type SyntheticEvent, useState } from "react";
 
 import { Confirm } from "../../parts/confirm";

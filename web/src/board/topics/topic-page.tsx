@@ -1,5 +1,5 @@
 /** One topic: its thread, its tasks, and what is known about it. */
-import "../board.css";
+import "./topic-page.css";
 
 import { useState } from "react";
 
