@@ -6,7 +6,7 @@
  */
 import { getPage, type Page, patch, post, remove } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
-import { type Edit, type Row, isBehind, withEdits, withRow, withRows, withoutRow } from "./merge";
+import { type Edit, type Row, isBehind, isLate, withEdits, withRow, withRows, withoutRow } from "./merge";
 import { live, type Change } from "./live";
 
 export interface Held<T> {
@@ -70,12 +70,12 @@ export class Collection<T extends Row> {
 
   /** Change a row; it shows at once, and is as before if the gateway refuses. */
   async edit(id: string, change: Partial<T>): Promise<boolean> {
-    return this.attempt(id, change, async () => this.take(await patch<T>(`${this.kind.path}/${id}`, change)));
+    return this.attempt(id, change, async () => this.take(await patch<T>(this.pathOf(id), change)));
   }
 
   async delete(id: string): Promise<boolean> {
     return this.attempt(id, {}, async () => {
-      await remove(`${this.kind.path}/${id}`);
+      await remove(this.pathOf(id));
       this.drop(id);
     });
   }
@@ -99,12 +99,14 @@ export class Collection<T extends Row> {
 
   /** Read the page behind the last one. */
   async older(): Promise<void> {
-    if (this.cursor === null) return;
+    const cursor = this.cursor;
+    if (cursor === null) return;
     try {
-      const found = await this.page(this.cursor);
+      const found = await this.page(cursor);
+      // The list was begun anew meanwhile: this page is not the next one any more.
+      if (this.cursor !== cursor) return;
       this.cursor = found.next;
-      const known = withRows(found.rows, this.told).filter((row) => !this.gone.has(row.id));
-      this.told = known;
+      this.told = withRows(found.rows, this.told).filter((row) => !this.gone.has(row.id));
       this.show({ more: found.next !== null, problem: undefined });
     } catch (error) {
       this.show({ problem: asProblem(error) });
@@ -115,6 +117,7 @@ export class Collection<T extends Row> {
   take(row: T): void {
     this.heard?.push(row);
     if (this.kind.paged === true && this.cursor !== null && isBehind(this.told, row)) return;
+    if (isLate(this.told, row)) return;
     if (this.kind.holds?.(row) === false) this.told = withoutRow(this.told, row.id);
     else this.told = withRow(this.told, row);
     this.show({});
@@ -124,6 +127,10 @@ export class Collection<T extends Row> {
   readonly excuse = (id: string): void => this.refuse(id, null);
 
   readonly reload = (): void => void this.load();
+
+  private pathOf(id: string): string {
+    return `${this.kind.path}/${encodeURIComponent(id)}`;
+  }
 
   private drop(id: string): void {
     this.gone.add(id);

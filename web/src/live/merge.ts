@@ -5,13 +5,17 @@ export interface Row {
   updatedAt: string;
 }
 
+/** Whether a newer state of the same thing is held already. */
+export function isLate<T extends Row>(rows: readonly T[], row: T): boolean {
+  const held = rows.find((one) => one.id === row.id);
+  return held !== undefined && held.updatedAt > row.updatedAt;
+}
+
 /** The rows with this one in it; of two states of the same thing the newer stays. */
 export function withRow<T extends Row>(rows: readonly T[], row: T): readonly T[] {
+  if (isLate(rows, row)) return rows;
   const index = rows.findIndex((one) => one.id === row.id);
-  if (index === -1) return [...rows, row];
-  const held = rows[index];
-  if (held === undefined || held.updatedAt > row.updatedAt) return rows;
-  return rows.with(index, row);
+  return index === -1 ? [...rows, row] : rows.with(index, row);
 }
 
 export function withoutRow<T extends Row>(rows: readonly T[], id: string): readonly T[] {

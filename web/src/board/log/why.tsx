@@ -13,11 +13,19 @@ const METHODS: Record<Decision["method"], string> = {
   rule: "A rule settled it as it came in.",
 };
 
-const NAMES: Record<string, string> = { text: "Reason", code: "Code" };
+const NAMES: Record<string, string> = {
+  text: "Reason",
+  code: "Code",
+  score: "Score",
+  margin: "Margin",
+  evidence: "Evidence",
+  others: "Others",
+};
 
 /** Why an entry lies where it lies. */
 export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
   const names = useNames();
+  const nameOf = (topicId: string): string => names.topic.get(topicId)?.name ?? "another topic";
   const reasons = Object.entries(decision.reasons ?? {}).filter(
     ([name, value]) => value !== null && value !== "" && !(name === "code" && value === entry.classificationCode),
   );
@@ -30,7 +38,7 @@ export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
         {elsewhere && decision.topicId !== null && (
           <>
             {" "}
-            That was <Told text={names.topic.get(decision.topicId)?.name ?? "another topic"} />; it was moved since.
+            That was <Told text={nameOf(decision.topicId)} />; it was moved since.
           </>
         )}
         {entry.classificationCode !== null && (
@@ -41,12 +49,28 @@ export function Why({ entry, decision }: { entry: Entry; decision: Decision }) {
         )}
       </p>
       {reasons.length > 0 && (
-        <Facts rows={reasons.map(([name, value]) => [NAMES[name] ?? name, <Told key={name} text={worded(value)} />] as const)} />
+        <Facts rows={reasons.map(([name, value]) => [NAMES[name] ?? name, <Told key={name} text={worded(value, nameOf)} />] as const)} />
       )}
     </section>
   );
 }
 
-function worded(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
+/** A reason in words; topics that were weighed are named. */
+function worded(value: unknown, nameOf: (topicId: string) => string): string {
+  if (typeof value === "string") return value;
+  if (!Array.isArray(value)) return JSON.stringify(value);
+  return value.map((one: unknown) => (isWeighed(one) ? weighed(one, nameOf) : worded(one, nameOf))).join(", ");
+}
+
+interface Weighed {
+  topicId: string | null;
+  score: number;
+}
+
+function isWeighed(value: unknown): value is Weighed {
+  return typeof value === "object" && value !== null && "topicId" in value && "score" in value;
+}
+
+function weighed({ topicId, score }: Weighed, nameOf: (topicId: string) => string): string {
+  return `${topicId === null ? "a topic of its own" : nameOf(topicId)} (${score})`;
 }
