@@ -1,7 +1,7 @@
 /** The board: spaces beside it, the topics of the chosen one by how they stand. */
 import "./board.css";
 
-import { useMemo } from "react";
+import { memo, useDeferredValue, useMemo } from "react";
 
 import { post } from "../../api/client";
 import { useMoment } from "../../parts/day";
@@ -32,12 +32,14 @@ export default function BoardPage({ query }: PageProps) {
   const may = useMayWrite();
   const spaceId = query.get("space");
   const text = query.get("q") ?? "";
+  // What is typed shows at once; a long list follows when it can.
+  const sought = useDeferredValue(text);
   const priority = query.get("priority") ?? "";
   const tag = query.get("tag") ?? "";
   const topics = useMemo(() => held.rows.map((topic) => asOf(topic, now)), [held.rows, now]);
   const groups = useMemo(
-    () => topicGroups(topics.filter((topic) => isWanted(topic, { text, spaceId, priority, tag }))),
-    [topics, text, spaceId, priority, tag],
+    () => topicGroups(topics.filter((topic) => isWanted(topic, { text: sought, spaceId, priority, tag }))),
+    [topics, sought, spaceId, priority, tag],
   );
   const chosen = spaces.rows.find((space) => space.id === spaceId);
   const problem = held.problem ?? spaces.problem;
@@ -100,7 +102,7 @@ export default function BoardPage({ query }: PageProps) {
           </Nothing>
         )}
         {groups.map((group) => (
-          <TopicGroup key={group.status} group={group} searched={text !== ""} oneSpace={spaceId !== null} />
+          <TopicGroup key={group.status} group={group} searched={sought !== ""} oneSpace={spaceId !== null} />
         ))}
         {held.more && <p className="note">There are more topics than a page holds; a space or the search finds them.</p>}
       </div>
@@ -115,7 +117,7 @@ interface TopicGroupProps {
   oneSpace: boolean;
 }
 
-function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
+const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
   const { refused } = useTopics();
   const { held } = useTasks(null);
   const tasks = useMemo(() => Map.groupBy(held.rows, (task) => task.topicId), [held.rows]);
@@ -157,4 +159,4 @@ function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
       </ul>
     </details>
   );
-}
+});
