@@ -19,6 +19,7 @@ run: $(STAMP)
 	$(BIN)/holdfast up
 
 test: $(STAMP) lint types pages
+	$(NPM) test --silent
 	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(STAMP) $(MODULES)

@@ -45,6 +45,7 @@ def test_topics_names_and_agents_are_linked(board: Board) -> None:
     made = board.map.build(MapAsk())
     assert labels(made, "topic") == {"Sensors", "Payroll"}
     assert labels(made, "agent") == {"a0", "a1"}
+    assert {node["agentId"] for node in made["nodes"] if node["type"] == "agent"} == {"a0", "a1"}
     assert {"Zigbee", "Node-7"} <= labels(made, "entity")
     kinds = {(edge["type"]) for edge in made["edges"]}
     assert kinds == {"co_occurs", "mentions", "speaks_in"}

@@ -59,9 +59,9 @@ def visitor(browser: Any, gateway: Running, **options: Any) -> Iterator[Any]:
     assert complaints == []
 
 
-def log_in(page: Any, gateway: Running) -> None:
-    page.goto("/")
-    page.get_by_label("Token").fill(gateway.admin)
+def log_in(page: Any, gateway: Running, at: str = "/approvals", *, token: str | None = None) -> None:
+    page.goto(at)
+    page.get_by_label("Token").fill(token or gateway.admin)
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("button", name="Log out").wait_for()
 

@@ -83,6 +83,8 @@ def test_a_message_is_accepted_at_once_and_answered(api: httpx.Client) -> None:
     )
     assert done["usage"]["inputTokens"] == 10
     assert api.get(f"/api/agent/{run['runId']}").json() == done
+    said = api.get("/api/log", params={"sessionKey": run["sessionKey"]}).json()
+    assert {entry["source"]["sessionKey"] for entry in said} == {run["sessionKey"]}
 
 
 def test_a_repeat_gets_the_same_run_and_another_key_another(api: httpx.Client) -> None:

@@ -150,7 +150,11 @@ def test_drafts_are_kept_until_they_are_emptied(gateway: Running, api: httpx.Cli
     assert post(api, "/api/drafts", key="k", value="one")["value"] == "one"
     assert post(api, "/api/drafts", 200, key="k", value="two")["value"] == "two"
     assert [d["value"] for d in api.get("/api/drafts").json()] == ["two"]
+    told = [c["data"] for c in api.get("/api/changes").json() if c["type"] == "draft.upserted"]
+    assert [data["value"] for data in told] == ["two", "two"]
     post(api, "/api/drafts", 200, key="k", value="")
+    with gateway.client(make_token(gateway.hold.store, "p", spaces=["space-default"])) as placed:
+        assert [c for c in placed.get("/api/changes").json() if c["type"].startswith("draft.")] == []
     assert api.get("/api/drafts").json() == []
     with gateway.client(make_token(gateway.hold.store, "narrow", spaces=["space-a"])) as limited:
         assert_problem(limited.get("/api/drafts"), 403, "forbidden")

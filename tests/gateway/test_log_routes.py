@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Running, assert_problem, wait_for
+from serving import Running, assert_problem, make_token, wait_for
 
 from builders import append, in_threads
 from holdfast.clock import ManualClock
@@ -201,3 +201,14 @@ def test_an_empty_batch_is_accepted_and_one_that_is_too_long_is_not(
 def test_entries_written_by_another_part_are_seen(gateway: Running, api: httpx.Client) -> None:
     entry = append(gateway.hold.store, "from within")
     assert api.get(f"/api/log/{entry.id}").json()["content"] == "from within"
+
+
+def test_what_one_agent_said_is_listed_alone_and_only_to_those_who_see_that_agent(
+    gateway: Running, api: httpx.Client
+) -> None:
+    made = [post(api, agentId=who)["id"] for who in ("main", "coder", "main")]
+    listed = api.get("/api/log", params={"agentId": "main"}).json()
+    assert [entry["id"] for entry in listed] == [made[2], made[0]]
+    with gateway.client(make_token(gateway.hold.store, "c", agents=["coder"])) as coder:
+        assert coder.get("/api/log", params={"agentId": "main"}).json() == []
+        assert [e["id"] for e in coder.get("/api/log", params={"agentId": "coder"}).json()] == [made[1]]

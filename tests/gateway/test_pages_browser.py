@@ -108,6 +108,7 @@ def test_hostile_text_stays_text_with_what_it_hides_made_visible_and_is_denied(
     turn = run(api, HOSTILE)
     with visitor(browser, gateway) as page:
         page.goto(login_link(gateway.hold.home, gateway.hold.clock, gateway.url))
+        page.get_by_role("link", name="Approvals").click()
         shown = page.get_by_label("The exact command")
         shown.wait_for()
         assert "code=" not in page.url

@@ -1,9 +1,10 @@
 /** Every page. A room lists its own in a `routes.ts`; to add a room, add its line here. */
 import { approvalRoutes } from "./approvals/routes";
+import { boardRoutes } from "./board/routes";
 import type { Route } from "./router/router";
 import { toolRoutes } from "./tools/routes";
 
-export const routes: readonly Route[] = [...approvalRoutes, ...toolRoutes];
+export const routes: readonly Route[] = [...boardRoutes, ...approvalRoutes, ...toolRoutes];
 
 /** Where `/` leads. */
-export const home = "/approvals";
+export const home = "/board";

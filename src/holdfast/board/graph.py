@@ -48,6 +48,7 @@ class Mention:
     topic_id: str | None
     agent: str
     names: Mapping[str, str]
+    agent_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -61,10 +62,12 @@ class Tally:
     agents: Counter[str] = field(default_factory=Counter)
     in_topic: Counter[tuple[str, str]] = field(default_factory=Counter)
     by_agent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    agent_ids: dict[str, str | None] = field(default_factory=dict)
 
     def add(self, mention: Mention) -> None:
         self.entries += 1
         self.agents[mention.agent] += 1
+        self.agent_ids[mention.agent] = mention.agent_id
         for key, label in mention.names.items():
             self.names[key] += 1
             self.labels.setdefault(key, Counter())[label] += 1
@@ -102,7 +105,7 @@ class MemoryMap:
 
     def _mention(self, entry: Entry, text: str) -> Mention:
         who = "user" if entry.role == "user" else entry.agent_label or entry.agent_id or "unknown"
-        return Mention(entry.topic_id, who, self._names(entry, text))
+        return Mention(entry.topic_id, who, self._names(entry, text), entry.agent_id)
 
     def _names(self, entry: Entry, text: str) -> Mapping[str, str]:
         key = (entry.id, entry.revision)
@@ -129,7 +132,7 @@ def draw(
     edges = _edges(mentions, tally, frozenset(names), frozenset(shown), frozenset(agents))
     strong = sorted((e for e in edges if e["weight"] >= ask.min_edge_weight), key=_by_weight)[:MAX_EDGES]
     nodes = [_topic_node(known[id_], tally) for id_ in shown]
-    nodes += [_node("agent", agent, agent, tally.agents[agent]) for agent in agents]
+    nodes += [_agent_node(agent, tally) for agent in agents]
     nodes += [_node("entity", key, _label(tally, key), tally.names[key]) for key in names]
     stats = {
         "entries": tally.entries,
@@ -223,6 +226,11 @@ def _label(tally: Tally, key: str) -> str:
 def _topic_node(topic: Topic, tally: Tally) -> dict[str, Any]:
     node = _node("topic", topic.id, topic.name, tally.topics[topic.id])
     return node | {"id": topic.id, "spaceId": topic.space_id, "status": topic.status}
+
+
+def _agent_node(agent: str, tally: Tally) -> dict[str, Any]:
+    """By the name that it goes by; the id is what its entries are listed by."""
+    return _node("agent", agent, agent, tally.agents[agent]) | {"agentId": tally.agent_ids[agent]}
 
 
 def _node(kind: str, key: str, label: str, count: int) -> dict[str, Any]:

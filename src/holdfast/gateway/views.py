@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.board import spaces, tasks, topics
-from holdfast.gateway.board_wire import space_json, task_json, topic_json
+from holdfast.board import drafts, spaces, tasks, topics
+from holdfast.gateway.board_wire import draft_json, space_json, task_json, topic_json
 from holdfast.gateway.wire import entry_json, session_json, turn_json
 from holdfast.log import Change, Tx, entries, outbox, sessions, turns
 
@@ -25,6 +25,7 @@ class Views:
             "space": _spaces,
             "topic": _topics,
             "task": _tasks,
+            "draft": _drafts,
         }
 
     def register(self, kind: str, look: Look) -> None:
@@ -82,3 +83,8 @@ def _topics(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
 
 def _tasks(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return {task.id: task_json(task) for task in tasks.get_many(tx, ids)}
+
+
+def _drafts(tx: Tx, keys: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    found = (drafts.get(tx, key) for key in dict.fromkeys(keys))
+    return {draft.key: draft_json(draft) for draft in found if draft is not None}

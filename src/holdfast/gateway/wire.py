@@ -133,7 +133,7 @@ def entry_json(entry: Entry, *, raw: bool = False) -> dict[str, Any]:
         "classificationCode": entry.code,
         "agentId": entry.agent_id,
         "agentLabel": entry.agent_label,
-        "source": entry.source,
+        "source": _source(entry),
         "createdAt": iso(entry.created_at),
         "updatedAt": iso(entry.updated_at),
         "idempotencyKey": entry.idempotency_key,
@@ -141,6 +141,13 @@ def entry_json(entry: Entry, *, raw: bool = False) -> dict[str, Any]:
     if raw:
         body["raw"] = entry.raw
     return body
+
+
+def _source(entry: Entry) -> Mapping[str, Any] | None:
+    """As it was sent; what was said in a session of ours says in which."""
+    if entry.session_key is None or (entry.source is not None and "sessionKey" in entry.source):
+        return entry.source
+    return {**(entry.source or {}), "sessionKey": entry.session_key}
 
 
 def session_json(session: Session) -> dict[str, Any]:

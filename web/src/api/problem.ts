@@ -5,6 +5,8 @@ export class Problem extends Error {
     readonly code: string,
     detail: string,
     readonly hint = "",
+    /** After so many milliseconds it may be tried again; null where nobody said. */
+    readonly retryAfterMs: number | null = null,
   ) {
     super(detail);
     this.name = "Problem";
@@ -13,12 +15,14 @@ export class Problem extends Error {
 
 /** The problem in an answer; one is made up where something between us and the gateway answered. */
 export async function problemOf(response: Response): Promise<Problem> {
+  const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
+  const retry = Number.isFinite(seconds) ? seconds * 1000 : null;
   const kind = response.headers.get("content-type") ?? "";
   if (!kind.startsWith("application/problem+json")) {
-    return new Problem(response.status, "no_problem", `The gateway answered ${response.status}.`);
+    return new Problem(response.status, "no_problem", `The gateway answered ${response.status}.`, "", retry);
   }
   const body = (await response.json()) as { code: string; detail: string; hint?: string };
-  return new Problem(response.status, body.code, body.detail, body.hint);
+  return new Problem(response.status, body.code, body.detail, body.hint, retry);
 }
 
 /** Any error as a problem: one that is none means that nothing answered. */

@@ -12,10 +12,11 @@ const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 
 /** How long ago, kept up to date. */
 export function Ago({ at }: { at: string }) {
-  const now = useNow();
+  // Only a change of the words is a reason to draw anew: a page may have hundreds of them.
+  const words = useSyncExternalStore(tick, () => ago(live.now() - Date.parse(at)));
   return (
     <time dateTime={at} title={exact.format(new Date(at))}>
-      {ago(now - Date.parse(at))}
+      {words}
     </time>
   );
 }
@@ -50,7 +51,19 @@ export function ago(ms: number): string {
   return `${Math.floor(ms / DAY)} d ago`;
 }
 
+const tellers = new Set<() => void>();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+/** One timer for all that shows the time. */
 function tick(tell: () => void): () => void {
-  const timer = setInterval(tell, SECOND);
-  return () => clearInterval(timer);
+  tellers.add(tell);
+  timer ??= setInterval(() => {
+    for (const teller of [...tellers]) teller();
+  }, SECOND);
+  return () => {
+    tellers.delete(tell);
+    if (tellers.size > 0) return;
+    clearInterval(timer);
+    timer = undefined;
+  };
 }

@@ -8,7 +8,7 @@ import type { ReactNode } from "react";
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\p{DI}\u2800]/u;
 const PIECES = /(\r?\n|\t|[^\x20-\x7e])/u;
 // Lines, tabs and the joiners of scripts and emoji are as they should be in long text.
-const HIDDEN_PIECES = /((?!\n|\t|\u200c|\u200d)[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}])/u;
+const HIDDEN_PIECES = /((?!\n|\t|\u200c|\u200d)[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0])/u;
 
 const NAMES: Record<string, string> = {
   "\0": "NUL",
@@ -50,17 +50,25 @@ export function Exact({ text }: { text: string }) {
 
 /** Long text to be read rather than judged: letters are left alone, what is hidden is shown. */
 export function Plain({ text, label }: { text: string; label: string }) {
-  const pieces = text.split(HIDDEN_PIECES);
   return (
     <pre className="verbatim output" aria-label={label} tabIndex={0}>
-      {pieces.map((piece, index) => (index % 2 === 0 ? piece : marked(piece, index)))}
+      {readable(text)}
     </pre>
   );
+}
+
+/** What somebody said or named, within a line or a paragraph: the same care, and it turns no other text around. */
+export function Told({ text }: { text: string }) {
+  return <bdi>{readable(text.replaceAll("\r\n", "\n"))}</bdi>;
 }
 
 /** Whether a text has anything that does not look like what it is. */
 export function isStrange(text: string): boolean {
   return /[^\x20-\x7e\n\t]/u.test(text);
+}
+
+function readable(text: string): ReactNode[] {
+  return text.split(HIDDEN_PIECES).map((piece, index) => (index % 2 === 0 ? piece : marked(piece, index)));
 }
 
 function marked(piece: string, key: number): ReactNode {

@@ -2,6 +2,7 @@
 import { Suspense, useEffect, useRef } from "react";
 
 import type { Who } from "../api/types";
+import { SearchAnywhere } from "../board/search/search-anywhere";
 import { Loading } from "../parts/states";
 import { Link, go, isUnder, placeOf, useLocation } from "../router/router";
 import { home, routes } from "../routes";
@@ -31,6 +32,7 @@ export function Frame({ who }: { who: Who }) {
           <img src="/icon.svg" alt="" width="22" height="22" /> <span>Holdfast</span>
         </Link>
         <Navigation path={path} />
+        <SearchAnywhere />
         <span className="who" title={`This login may ${who.scope}`}>
           {who.name}
         </span>

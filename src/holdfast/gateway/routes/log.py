@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.board import log_view
 from holdfast.board.ingest import prepare
+from holdfast.board.visibility import narrowed
 from holdfast.errors import InvalidInput, TooLarge
 from holdfast.gateway.access import repeated, require_write
 from holdfast.gateway.bodies import DirectRoute, StrictRoute
@@ -83,6 +84,7 @@ async def listing(
     topic_id: Annotated[str | None, Query(alias="topicId")] = None,
     task_id: Annotated[str | None, Query(alias="taskId")] = None,
     session_key: Annotated[str | None, Query(alias="sessionKey")] = None,
+    agent_id: Annotated[str | None, Query(alias="agentId", max_length=256)] = None,
     type_: Annotated[EntryType | None, Query(alias="type")] = None,
     status: Annotated[Classification | None, Query(alias="classificationStatus")] = None,
     related: Annotated[str | None, Query(alias="relatedLogId", description="One or more, by comma.")] = None,
@@ -96,7 +98,7 @@ async def listing(
         session_key=session_key,
         topic_id=topic_id,
         task_id=task_id,
-        agent_ids=caller.agents,
+        agent_ids=narrowed(caller.agents, None if agent_id is None else frozenset((agent_id,))),
         related_ids=_csv(related),
         types=None if type_ is None else frozenset((type_,)),
         status=status,

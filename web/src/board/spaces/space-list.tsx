@@ -1,0 +1,61 @@
+/** The spaces beside the board, with how many topics lie in each. */
+import "./spaces.css";
+
+import type { ReactNode } from "react";
+
+import { Told } from "../../parts/verbatim";
+import { Link } from "../../router/router";
+import type { Space } from "../types";
+
+interface SpaceListProps {
+  spaces: readonly Space[];
+  counts: ReadonlyMap<string, number>;
+  total: number;
+  /** There are more topics than were counted. */
+  more: boolean;
+  chosen: string | null;
+  children?: ReactNode;
+}
+
+export function SpaceList({ spaces, counts, total, more, chosen, children }: SpaceListProps) {
+  const sorted = spaces.toSorted((a, b) => a.name.localeCompare(b.name));
+  return (
+    <nav className="spaces" aria-label="Spaces">
+      <h2>Spaces</h2>
+      <ul>
+        <li>
+          <Link to="/board" aria-current={chosen === null ? "true" : undefined}>
+            <span className="dot" />
+            <span className="grow">All spaces</span>
+            <Count count={total} more={more} />
+          </Link>
+        </li>
+        {sorted.map((space) => (
+          <li key={space.id}>
+            <Link
+              to={`/board?space=${encodeURIComponent(space.id)}`}
+              aria-current={chosen === space.id ? "true" : undefined}
+            >
+              <span className="dot" style={space.color === null ? undefined : { background: space.color }} />
+              <span className="grow">
+                <Told text={space.name} />
+              </span>
+              <Count count={counts.get(space.id) ?? 0} more={more} />
+            </Link>
+          </li>
+        ))}
+      </ul>
+      {children}
+    </nav>
+  );
+}
+
+function Count({ count, more }: { count: number; more: boolean }) {
+  return (
+    <span className="count">
+      {count}
+      {more && "+"}
+      <span className="spoken"> topics</span>
+    </span>
+  );
+}

@@ -1,0 +1,162 @@
+/** The board: spaces beside it, the topics of the chosen one by how they stand. */
+import "./board.css";
+
+import { memo, useDeferredValue, useMemo } from "react";
+
+import { post } from "../../api/client";
+import { useMoment } from "../../parts/day";
+import { OneLine } from "../../parts/one-line";
+import { Loading, Nothing, Trouble } from "../../parts/states";
+import { go, type PageProps } from "../../router/router";
+import { asOf, countsOfSpaces, type Group, isWanted, moved, topicGroups } from "../group";
+import { useMayWrite } from "../may";
+import {
+  spaces as spaceCollection,
+  topics as collection,
+  useNames,
+  useSpaces,
+  useTasks,
+  useTopics,
+} from "../places";
+import { SpaceEdges } from "../spaces/space-edges";
+import { SpaceList } from "../spaces/space-list";
+import { QUIET_STATUSES, wordFor } from "../statuses";
+import { MAX_SPACE, MAX_TITLE, type Topic, type TopicStatus } from "../types";
+import { BoardFilter } from "./board-filter";
+import { TopicRow } from "./topic-row";
+
+export default function BoardPage({ query }: PageProps) {
+  const now = useMoment();
+  const held = useTopics();
+  const spaces = useSpaces();
+  const may = useMayWrite();
+  const spaceId = query.get("space");
+  const text = query.get("q") ?? "";
+  // What is typed shows at once; a long list follows when it can.
+  const sought = useDeferredValue(text);
+  const priority = query.get("priority") ?? "";
+  const tag = query.get("tag") ?? "";
+  const topics = useMemo(() => held.rows.map((topic) => asOf(topic, now)), [held.rows, now]);
+  const groups = useMemo(
+    () => topicGroups(topics.filter((topic) => isWanted(topic, { text: sought, spaceId, priority, tag }))),
+    [topics, sought, spaceId, priority, tag],
+  );
+  const chosen = spaces.rows.find((space) => space.id === spaceId);
+  const problem = held.problem ?? spaces.problem;
+
+  function filter(name: string, value: string): void {
+    const next = new URLSearchParams(query);
+    if (value === "") next.delete(name);
+    else next.set(name, value);
+    const rest = next.toString();
+    go(rest === "" ? "/board" : `/board?${rest}`, { replace: true });
+  }
+
+  return (
+    <div className="board">
+      <SpaceList
+        spaces={spaces.rows}
+        counts={countsOfSpaces(topics)}
+        total={topics.filter((topic) => topic.status !== "archived").length}
+        more={held.more}
+        chosen={spaceId}
+      >
+        {chosen !== undefined && <SpaceEdges key={chosen.id} space={chosen} />}
+        {may && (
+          <OneLine
+            label="Name of a new space"
+            placeholder="New space…"
+            button="Add"
+            maxLength={MAX_SPACE}
+            onSubmit={(name) => spaceCollection.make({ name })}
+          />
+        )}
+      </SpaceList>
+      <div className="board-main">
+        <div className="head">
+          <h1>{chosen?.name ?? "Board"}</h1>
+          {may && (
+            <OneLine
+              label="Name of a new topic"
+              placeholder="New topic…"
+              button="Make topic"
+              maxLength={MAX_TITLE}
+              onSubmit={(name) => collection.make({ name, ...(spaceId === null ? {} : { spaceId }) })}
+            />
+          )}
+        </div>
+        <BoardFilter text={text} priority={priority} tag={tag} onChange={filter} />
+        {problem !== undefined && (
+          <Trouble problem={problem}>
+            <button type="button" onClick={collection.reload}>
+              Try again
+            </button>
+          </Trouble>
+        )}
+        {!held.loaded && problem === undefined && <Loading what="the board" />}
+        {held.loaded && groups.length === 0 && (
+          <Nothing>
+            {topics.length === 0
+              ? "No topics yet. They are made here, or by themselves from what is logged."
+              : "No topic is as the filter says."}
+          </Nothing>
+        )}
+        {groups.map((group) => (
+          <TopicGroup key={group.status} group={group} searched={sought !== ""} oneSpace={spaceId !== null} />
+        ))}
+        {held.more && <p className="note">There are more topics than a page holds; a space or the search finds them.</p>}
+      </div>
+    </div>
+  );
+}
+
+interface TopicGroupProps {
+  group: Group<TopicStatus, Topic>;
+  /** What was looked for is shown wherever it lies. */
+  searched: boolean;
+  oneSpace: boolean;
+}
+
+const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
+  const { refused } = useTopics();
+  const { held } = useTasks(null);
+  const tasks = useMemo(() => Map.groupBy(held.rows, (task) => task.topicId), [held.rows]);
+  const names = useNames();
+  const ids = group.rows.map((topic) => topic.id);
+
+  function mover(topic: Topic, by: -1 | 1): (() => void) | undefined {
+    const order = moved(ids, topic.id, by);
+    if (order === null) return undefined;
+    return () => {
+      void collection.attempt(topic.id, {}, async () => {
+        for (const row of await post<Topic[]>("/api/topics/reorder", { orderedIds: order })) collection.take(row);
+      });
+    };
+  }
+
+  return (
+    <details
+      className="group"
+      key={String(searched)}
+      open={searched || !QUIET_STATUSES.has(group.status)}
+      data-status={group.status}
+    >
+      <summary>
+        <h2>{wordFor(group.status)}</h2> <span className="count">{group.rows.length}</span>
+      </summary>
+      <ul className="topics">
+        {group.rows.map((topic) => (
+          <TopicRow
+            key={topic.id}
+            topic={topic}
+            tasks={tasks.get(topic.id) ?? []}
+            spaceName={oneSpace ? undefined : names.space.get(topic.spaceId)?.name}
+            refused={refused.get(topic.id)}
+            onUp={mover(topic, -1)}
+            onDown={mover(topic, 1)}
+          />
+        ))}
+      </ul>
+    </details>
+  );
+});
