@@ -47,6 +47,11 @@ def test_version_is_told() -> None:
     assert __version__ in CliRunner().invoke(cli, ["--version"]).output
 
 
+def test_the_package_can_be_run_as_a_module() -> None:
+    told = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True)
+    assert (told.returncode, __version__ in told.stdout) == (0, True)
+
+
 def test_the_home_may_stand_before_or_behind_the_command(home: Path) -> None:
     before = CliRunner().invoke(cli, ["--home", str(home), "token"])
     behind = CliRunner().invoke(cli, ["token", "--home", str(home)])
