@@ -179,7 +179,7 @@ def test_what_is_gone_is_not_kept_in_memory(tmp_path: Path) -> None:
         shutil.rmtree(folder)
     assert catalogue.load(places).skills == ()
     gc.collect()
-    assert not [one for one in gc.get_objects() if isinstance(one, Skill) and "passing" in one.name]
+    assert not [one for one in gc.get_objects() if type(one) is Skill and "passing" in one.name]
 
 
 def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:
