@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -108,28 +106,20 @@ def test_where_nobody_can_be_asked_it_waits_for_a_decision_from_elsewhere(
     run: Run, home: Path, scripted: Scripted
 ) -> None:
     scripted([Call("exec", {"command": "echo one > made.txt"}), Say("Made.")])
-    other = threading.Thread(target=_approve_when_asked, args=(home,))
-    other.start()
-    result = run("agent", "-m", "Make it")
-    other.join()
-    assert (result.exit_code, result.stdout) == (0, "Made.\n"), result.stderr
-    assert "    echo one > made.txt\n" in result.stderr
-    assert "Decide with: holdfast approvals approve appr-" in result.stderr
+    command = [sys.executable, "-m", "holdfast", "--home", str(home), "agent", "-m", "Make it"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = ""
+        while "Decide with: " not in told:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        assert "    echo one > made.txt\n" in told
+        id_ = told.partition("holdfast approvals approve ")[2].split()[0]
+        assert run("approvals", "approve", id_).exit_code == 0
+        said, rest = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, said) == (0, "Made.\n"), rest
     assert (home / "workspace/made.txt").read_text() == "one\n"
-
-
-def _approve_when_asked(home: Path) -> None:
-    from holdfast.agents.approvals import requests
-    from holdfast.runtime import open_home
-
-    until = time.monotonic() + PATIENCE_SECONDS
-    with open_home(home) as hold:
-        while time.monotonic() < until:
-            with hold.store.write() as tx:
-                for waiting in requests.listing(tx, status=requests.ApprovalStatus.PENDING):
-                    requests.approve(tx, waiting.id, by="someone")
-                    return
-            threading.Event().wait(0.05)
 
 
 def test_ctrl_c_stops_the_turn_and_what_was_said_stays(run: Run, home: Path, scripted: Scripted) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from loop_stage import Stage, ask, staged
 
 from builders import soon, until
+from holdfast.agents.approvals import SIGNAL, ApprovalStatus, requests
 from holdfast.agents.loop.events import Hub
 from holdfast.agents.loop.runs import Runs
 from holdfast.agents.loop.watching import EndWatch
@@ -77,6 +78,27 @@ def test_a_run_tells_that_a_call_waits_for_a_person_and_goes_on_by_command(
                 ("approved", "rm everything"),
             ]
             assert stage.spoken()[-2:] == [("toolResult", "approved"), ("assistant", "Done as approved.")]
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_decided_at_once_is_told_as_asked_for_and_then_as_decided(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    def decide() -> None:
+        with sqlite_store.write() as tx:
+            for waiting in requests.listing(tx, status=ApprovalStatus.PENDING):
+                requests.approve(tx, waiting.id, by="someone quick")
+
+    async def main() -> None:
+        script = [Call("asking", {"word": "rm it"}), Say("Gone.")]
+        async with staged(sqlite_store, threads, tmp_path, script) as stage:
+            stop = sqlite_store.signals.subscribe(SIGNAL, decide)
+            accepted = await stage.runs.accept(ask("clean up"))
+            events = [event async for event in stage.runs.subscribe(accepted.run_id)]
+            stop()
+            news = [e.data["status"] for e in events if e.data.get("phase") == "approval"]
+            assert news == ["pending", "approved"]
 
     asyncio.run(main())
 

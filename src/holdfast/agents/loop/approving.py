@@ -38,20 +38,25 @@ class ApprovalNews:
         self._teller = teller
         self._told: dict[str, ApprovalStatus] = {}
         self._bell = asyncio.Event()
+        self._rang = False
 
     @contextlib.asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
         """Follow approvals for as long as the block lasts; all that was decided by its end is told."""
-        unsubscribe = self._parts.store.signals.subscribe(SIGNAL, ringing(self._bell.set))
+        unsubscribe = self._parts.store.signals.subscribe(SIGNAL, ringing(self._ring))
         task = asyncio.create_task(self._follow())
         try:
             yield
-            if self._told or self._bell.is_set():
-                await self._look()
         finally:
             unsubscribe()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        if self._rang:
+            await self._look()
+
+    def _ring(self) -> None:
+        self._rang = True
+        self._bell.set()
 
     async def _follow(self) -> None:
         while True:
@@ -60,23 +65,29 @@ class ApprovalNews:
             await self._look()
 
     async def _look(self) -> None:
+        """Each is told as asked for before it is told as decided, however quick the decision was."""
         for approval in await self._parts.threads(self._own):
-            if self._told.get(approval.id) is not approval.status:
-                self._told[approval.id] = approval.status
-                self._teller.lifecycle(
-                    "approval",
-                    id=approval.id,
-                    status=approval.status.value,
-                    tool=approval.tool,
-                    command=approval.command,
-                    reason=approval.reason,
-                    expiresAt=iso(approval.expires_at),
-                )
+            if approval.id not in self._told:
+                self._tell(approval, ApprovalStatus.PENDING)
+            if self._told[approval.id] is not approval.status:
+                self._tell(approval, approval.status)
+
+    def _tell(self, approval: Approval, status: ApprovalStatus) -> None:
+        self._told[approval.id] = status
+        self._teller.lifecycle(
+            "approval",
+            id=approval.id,
+            status=status.value,
+            tool=approval.tool,
+            command=approval.command,
+            reason=approval.reason,
+            expiresAt=iso(approval.expires_at),
+        )
 
     def _own(self) -> list[Approval]:
+        """Those of the turn among the newest, oldest first, and those that were told before."""
         with self._parts.store.read() as tx:
-            found = requests.listing(tx, status=ApprovalStatus.PENDING, agent_ids=self._agent)
-            return [
-                *(one for one in found if one.turn_id == self._turn_id),
-                *requests.get_many(tx, list(self._told)),
-            ]
+            newest = requests.listing(tx, agent_ids=self._agent)
+            own = [one for one in reversed(newest) if one.turn_id == self._turn_id]
+            seen = {one.id for one in own}
+            return [*own, *requests.get_many(tx, [id_ for id_ in self._told if id_ not in seen])]
