@@ -11,7 +11,6 @@ from holdfast.errors import InvalidInput
 from holdfast.log.reset import (
     ResetPolicy,
     expiry,
-    is_reset_command,
     is_stale,
     policy_for,
     reset_command,
@@ -187,12 +186,12 @@ def test_a_manual_reset_keeps_what_stands_behind_it(text: str, name: str, messag
     command = reset_command(text)
     assert command is not None
     assert (command.name, command.message) == (name, message)
-    assert is_reset_command(text)
+    assert reset_command(text) is not None
 
 
 @pytest.mark.parametrize("text", ["", "new", "/newer", "say /new", "/resetall", "//new", "/ new"])
 def test_other_words_are_no_reset(text: str) -> None:
-    assert not is_reset_command(text)
+    assert reset_command(text) is None
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,6 @@ def with_trigger(text: str, triggers: Sequence[str]) -> str:
     return text
 
 
-def is_reset_command(text: str) -> bool:
-    return reset_command(text) is not None
-
-
 def _next_daily(after_ms: int, hour: int, tz: ZoneInfo) -> Millis:
     """The first moment after `after_ms` at which a wall clock in `tz` strikes the hour.
 

@@ -11,12 +11,18 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
-export function Trouble({ problem, children }: { problem: Problem; children?: ReactNode }) {
+/** What went wrong, and a way to try it once more where there is one. */
+export function Trouble({ problem, again, children }: { problem: Problem; again?: () => void; children?: ReactNode }) {
   return (
     <div className="trouble" role="alert">
       <p>
         <strong>{sentence(problem.message)}</strong> {problem.hint}
       </p>
+      {again !== undefined && (
+        <button type="button" onClick={again}>
+          Try again
+        </button>
+      )}
       {children}
     </div>
   );

@@ -36,13 +36,7 @@ export default function LogPage({ query }: PageProps) {
           </button>
         )}
       </div>
-      {held.problem !== undefined && (
-        <Trouble problem={held.problem}>
-          <button type="button" onClick={entries.reload}>
-            Try again
-          </button>
-        </Trouble>
-      )}
+      {held.problem !== undefined && <Trouble problem={held.problem} again={entries.reload} />}
       {!held.loaded && held.problem === undefined && <Loading what="the log" />}
       {held.loaded && rows.length === 0 && <Nothing>Nothing was logged that fits.</Nothing>}
       <ol className="entries">

@@ -43,13 +43,7 @@ export function Thread({ topicId, taskId, tasks }: ThreadProps) {
             </button>
           </p>
         )}
-        {held.problem !== undefined && (
-          <Trouble problem={held.problem}>
-            <button type="button" onClick={entries.reload}>
-              Try again
-            </button>
-          </Trouble>
-        )}
+        {held.problem !== undefined && <Trouble problem={held.problem} again={entries.reload} />}
         {!held.loaded && held.problem === undefined && <Loading what="the thread" />}
         {held.loaded && rows.length === 0 && run === null && <Nothing>Nothing was said here yet.</Nothing>}
         <ol className="entries">

@@ -86,13 +86,7 @@ export default function BoardPage({ query }: PageProps) {
           )}
         </div>
         <BoardFilter text={text} priority={priority} tag={tag} onChange={filter} />
-        {problem !== undefined && (
-          <Trouble problem={problem}>
-            <button type="button" onClick={collection.reload}>
-              Try again
-            </button>
-          </Trouble>
-        )}
+        {problem !== undefined && <Trouble problem={problem} again={collection.reload} />}
         {!held.loaded && problem === undefined && <Loading what="the board" />}
         {held.loaded && groups.length === 0 && (
           <Nothing>
