@@ -21,19 +21,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.log import Store, Threads, agenda, open_store, sqlite_url
+from holdfast.log import OWNER, Store, Threads, agenda, open_store, sqlite_url
 from holdfast.log.agenda import Job, Kind, Runner
 
 BARE = sa.text("INSERT INTO bare (n, payload) VALUES (:n, '{}')")
 
 
 def write_bare(store: Store, n: int) -> None:
-    with store.write(ordered=False) as tx:
+    with store.write(OWNER, ordered=False) as tx:
         tx.conn.execute(BARE, {"n": n})
 
 
 def write_item(store: Store, n: int, lane: str | None = None) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         agenda.enqueue(tx, "work", {"n": n}, lane=lane)
 
 
@@ -89,7 +89,7 @@ async def bare_rate(store: Store, threads: Threads, count: int) -> float:
 
 async def agenda_rate(store: Store, threads: Threads, lanes: int, per_lane: int) -> float:
     """Items enqueued beforehand, all due, run to the end."""
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for n in range(lanes * per_lane):
             agenda.enqueue(tx, "work", {"n": n}, lane=f"lane-{n % lanes}")
     done = 0
@@ -108,7 +108,7 @@ async def agenda_rate(store: Store, threads: Threads, lanes: int, per_lane: int)
 
 async def measure(store: Store, options: argparse.Namespace) -> list[tuple[str, float, float]]:
     threads = Threads(4)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("CREATE TABLE bare (n INTEGER, payload TEXT)")
     await bare_latency(store, threads, 20)
     bare = await bare_latency(store, threads, options.items)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.board.words import is_filler, terms
+from holdfast.log import OWNER
 
 THREADS = 6
 SWITCH = 0.2
@@ -176,11 +177,11 @@ def ours(stream: Stream) -> list[str]:
             for message in exchange:
                 clock.advance(seconds=20)
                 draft = EntryDraft(content=message.text, role=message.role, session_key="agent:main:main")
-                with store.write() as tx:
+                with store.write(OWNER) as tx:
                     ids.append(entries.append(tx, ingest.prepare(tx, draft, options)).entry.id)
             clock.advance(seconds=5)
             await runner.drain()
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             found = {entry.id: entry.topic_id or f"none:{entry.id}" for entry in entries.get_many(tx, ids)}
         threads.close()
         store.close()

@@ -37,7 +37,7 @@ from urllib.parse import quote, urlencode
 from common import Client, cpu_seconds, request, rss_mb, start
 
 from holdfast.board import spaces, tasks, topics
-from holdfast.log import Classification, EntryDraft, EntryType, entries
+from holdfast.log import OWNER, Classification, EntryDraft, EntryType, entries
 from holdfast.runtime import open_home
 
 TOPICS, SPACES, SESSION = 200, 20, 50
@@ -96,12 +96,12 @@ def _fill(home: Path, url: str | None, size: int) -> None:
     home.mkdir(parents=True)
     (home / "holdfast.json").write_text('{"memory": {"search": {"embedding": {"providers": []}}}}')
     with open_home(home, store_url=url) as hold:
-        with hold.store.write() as tx:
+        with hold.store.write(OWNER) as tx:
             for n in range(SPACES):
                 spaces.upsert(tx, f"Space {n}", default_visible=False)
         places: list[tuple[str, str, str]] = []
         for n in range(TOPICS):
-            with hold.store.write() as tx:
+            with hold.store.write(OWNER) as tx:
                 tags = [f"space:Space {n % SPACES}"] + (
                     [f"space:Space {(n + 1) % SPACES}"] if n % 5 == 0 else []
                 )
@@ -115,7 +115,7 @@ def _fill(home: Path, url: str | None, size: int) -> None:
             places.append((topic.id, topic.space_id, made[0].id))
         for begin in range(0, size, BATCH):
             drafts = [_draft(rng, n, places) for n in range(begin, min(size, begin + BATCH))]
-            with hold.store.write() as tx:
+            with hold.store.write(OWNER) as tx:
                 entries.load(tx, drafts)
         while hold.memory.follow(200_000):
             pass

@@ -40,6 +40,7 @@ from holdfast.context.tokens import message_tokens, raw_tokens
 from holdfast.home import Home
 from holdfast.ids import turn_id
 from holdfast.log import (
+    OWNER,
     EntryDraft,
     Outcome,
     Session,
@@ -83,7 +84,7 @@ class Bench:
         for name in ("IDENTITY", "SOUL", "USER", "AGENTS", "TOOLS"):
             (self.workspace / f"{name}.md").write_text(f"A rule of {name} to follow. " * 400)
         self.room = self.fresh_room()
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             self.session: Session = sessions.ensure(tx, KEY)
 
     def fresh_room(self) -> ContextRoom:
@@ -101,7 +102,7 @@ class Bench:
                 )
                 for n in range(start, min(count, start + 2000))
             ]
-            with self.store.write() as tx:
+            with self.store.write(OWNER) as tx:
                 entries.append_many(tx, drafts)
 
     def request(self, number: int, **fields: object) -> BuildRequest:
@@ -238,7 +239,7 @@ async def _simulate(count: int) -> tuple[list[float], list[float], list[float], 
                 before, naive_before = parts, naive_parts
             verdict = await bench.room.after_turn(bench.session, built)
             if verdict.compaction_due:
-                with bench.store.read() as tx:
+                with bench.store.read(OWNER) as tx:
                     session = sessions.get(tx, bench.session.id)
                 if (await bench.room.compact(session, window=SIMULATED_WINDOW, reason="threshold")).compacted:
                     compacted += 1
@@ -253,7 +254,7 @@ async def _simulate(count: int) -> tuple[list[float], list[float], list[float], 
 async def _turn(bench: Bench, number: int, chance: random.Random) -> list[Built]:
     """One turn with up to four rounds of tools; the prompt of each of its calls."""
     text = f"question {number} " + "word " * chance.randint(10, 120)
-    with bench.store.write() as tx:
+    with bench.store.write(OWNER) as tx:
         said = EntryDraft(content=text, role="user")
         turn = turns.accept(tx, bench.session, said, key=f"t{number}").turn
         turns.start(tx, turn)
@@ -280,7 +281,7 @@ async def _turn(bench: Bench, number: int, chance: random.Random) -> list[Built]
         )
         calls.append(await bench.room.build(request))
     reply = AssistantMessage(text=f"reply {number} " + "because " * chance.randint(10, 200))
-    with bench.store.write() as tx:
+    with bench.store.write(OWNER) as tx:
         turns.commit(tx, turn.key, Outcome(entries=[draft_of(m) for m in (*pending, reply)]))
     return calls
 

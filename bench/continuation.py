@@ -30,6 +30,7 @@ from holdfast.continuation import Continuation, lookout, records
 from holdfast.continuation.record import Election, Kind, Phase, Record
 from holdfast.continuation.tables import records as rows
 from holdfast.log import (
+    OWNER,
     EntryDraft,
     Outcome,
     Store,
@@ -73,7 +74,7 @@ class Stage:
 
     async def turn(self, job: Job) -> None:
         self.begun.append((job.item.lane, time.time() * 1000))
-        await self.threads(self.store.run, lambda tx: self.played(tx, job))
+        await self.threads(self.store.run, OWNER, lambda tx: self.played(tx, job))
 
     def played(self, tx: Tx, job: Job) -> None:
         turn = turns.start(tx, turns.get(tx, str(job.item.payload["turnId"])))
@@ -90,7 +91,7 @@ class Stage:
 
 def seed(stage: Stage, pending: int, over: int, due: list[int], prefix: str = "s") -> None:
     """So many elections over so many sessions, waiting until their time."""
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         made = [sessions.ensure(tx, f"agent:main:bench:group:{prefix}{n}") for n in range(over)]
         values = []
         for n in range(pending):
@@ -118,7 +119,7 @@ def seed(stage: Stage, pending: int, over: int, due: list[int], prefix: str = "s
 
 
 def read_rows(store: Store) -> int:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         live = sa.select(rows).where(rows.c.status.in_(["queued", "running"]))
         return len(tx.conn.execute(live).mappings().all())
 
@@ -131,7 +132,7 @@ async def recovery(stage: Stage) -> tuple[float, float, float]:
         began = time.perf_counter()
         await stage.room.recover()
         whole.append(time.perf_counter() - began)
-        with stage.store.write() as tx:
+        with stage.store.write(OWNER) as tx:
             tx.conn.exec_driver_sql(f"DELETE FROM agenda WHERE kind = '{lookout.KIND}'")
         began = time.perf_counter()
         await stage.room.recover()
@@ -145,7 +146,7 @@ def look_ms(stage: Stage, over: int) -> float:
     for n in range(min(over, 50)):
         key = f"agent:main:bench:group:s{n}"
         began = time.perf_counter()
-        with stage.store.write() as tx:
+        with stage.store.write(OWNER) as tx:
             stage.room.dispatch.look(tx, key)
         taken.append(time.perf_counter() - began)
     return median(taken) * 1e3
@@ -155,7 +156,7 @@ async def rate(stage: Stage, pending: int) -> tuple[float, int]:
     began = time.perf_counter()
     await stage.runner().drain()
     took = time.perf_counter() - began
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         done = tx.conn.execute(sa.select(sa.func.count()).where(rows.c.status == "succeeded")).scalar_one()
     assert done == pending, (done, pending)
     return pending / took, len(stage.begun)

@@ -20,7 +20,7 @@ from pathlib import Path
 from common import Client, cpu_seconds, request, rounds, rss_mb, start, table, timed
 
 from holdfast.ids import entry_id
-from holdfast.log import EntryDraft, Store, entries, open_store, sqlite_url
+from holdfast.log import OWNER, EntryDraft, Store, entries, open_store, sqlite_url
 from holdfast.log.store import sqlite_module
 
 OURS = """
@@ -154,14 +154,14 @@ def growth(folder: Path, rows: int) -> None:
 def _single_cost(store: Store, number: object) -> float:
     begin = time.process_time()
     for _ in range(400):
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             entries.append(tx, _draft(next(number)))  # type: ignore[call-overload]
     return (time.process_time() - begin) / 400
 
 
 def _append_many(store: Store, number: object, count: int) -> None:
     drafts = [_draft(next(number)) for _ in range(count)]  # type: ignore[call-overload]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entries.load(tx, drafts)
 
 
@@ -183,7 +183,7 @@ def _executemany(db: sqlite3.Connection, number: object, count: int) -> None:
 
 def _twin(store: Store, path: Path) -> sqlite3.Connection:
     """An empty database with the very table and indexes of ours, written to without us."""
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         query = "SELECT sql FROM sqlite_master WHERE tbl_name = 'entries' AND sql IS NOT NULL"
         schema = [row[0] for row in tx.conn.exec_driver_sql(query)]
     db: sqlite3.Connection = sqlite_module().connect(str(path))

@@ -37,7 +37,7 @@ from holdfast.context.lossless import LosslessEngine, check, nodes, projections
 from holdfast.context.recall_tools import call
 from holdfast.context.tokens import message_tokens
 from holdfast.home import Home
-from holdfast.log import Session, Store, Threads, entries, open_store, sessions, sqlite_url
+from holdfast.log import OWNER, Session, Store, Threads, entries, open_store, sessions, sqlite_url
 
 WINDOW = 32_000
 FACTS = 300
@@ -144,7 +144,7 @@ async def play(
     room: ContextRoom, store: Store, key: str, steps: Iterator[list[Message]], planted: Sequence[Fact]
 ) -> Outcome:
     """Write a session step by step, compacting whenever it passes the threshold; then look for the facts."""
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         session = sessions.ensure(tx, key)
     engine = room.engine(session.agent_id)
     assert isinstance(engine, LosslessEngine)
@@ -164,7 +164,7 @@ async def play(
 
 
 def _write(store: Store, session: Session, messages: Sequence[Message]) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for message in messages:
             draft = draft_of(message)
             fields = {"session_key": session.key, "session_id": session.id, "agent_id": session.agent_id}
@@ -198,7 +198,7 @@ def _look(store: Store, session: Session, result: Any, planted: Sequence[Fact], 
         outcome.found += bool(holding)
         behind = [hit["shownBy"] or hit["entryId"] for hit in holding]
         outcome.verbatim += bool(behind) and fact.text in _whole(store, session, behind[0])
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         known = projections.of(tx, session.id, retain_depth=2)
         outcome.depth = max((n.depth for n in nodes.of_session(tx, session.id)), default=0)
         outcome.entries = len(entries.transcript(tx, session.id, limit=1_000_000))

@@ -17,7 +17,7 @@ from holdfast.context import (
     delegate_compaction_to_runtime,
     register_context_engine,
 )
-from holdfast.log import entries
+from holdfast.log import OWNER, entries
 
 
 class ClockEngine(BaseEngine):
@@ -28,7 +28,7 @@ class ClockEngine(BaseEngine):
 
     async def assemble(self, params: AssembleParams) -> AssembleResult:
         ids = [m.mark.entry_id for m in params.messages if m.mark]
-        with self.context.store.read() as tx:
+        with self.context.store.read(OWNER) as tx:
             said_at = {entry.id: entry.created_at for entry in entries.get_many(tx, ids)}
         messages, before = [], None
         for message in params.messages:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.board import spaces, tasks, topics
 from holdfast.board.visibility import RECENT_ENTRIES
-from holdfast.log import EntryDraft, Store, entries
+from holdfast.log import OWNER, EntryDraft, Store, entries
 
 LABELS = ("default", "alpha", "beta", "gamma")
 SPACES = tuple(f"space-{label}" for label in LABELS)
@@ -85,7 +85,7 @@ class World:
 
 def build(store: Store, world: World, plan: dict[str, Any], name: str) -> None:
     """Write the plan, and note in the model what it means."""
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for label in LABELS:
             spaces.upsert(tx, label.title())
         pairs = [(of, to) for of in SPACES for to in SPACES if of != to]
@@ -98,7 +98,7 @@ def build(store: Store, world: World, plan: dict[str, Any], name: str) -> None:
     topic_ids = list(world.topics)
     for which, space in plan["tasks"]:
         parent = topic_ids[which % len(topic_ids)]
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             task = tasks.upsert(tx, "task", topic_id=parent, space_id=space).task
         world.tasks[task.id] = (parent, space or world.topics[parent][0])
     _write_entries(store, world, plan)
@@ -118,7 +118,7 @@ def _write_entries(store: Store, world: World, plan: dict[str, Any]) -> None:
             "topic_id": None if topic is None else topic_ids[topic % len(topic_ids)],
             "task_id": None if task is None else task_ids[task % len(task_ids)],
         }
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             at = minute * 60_000
             session = SESSIONS[minute % len(SESSIONS)]
             draft = EntryDraft(content="text", created_at=at, session_key=session, **places)
@@ -132,7 +132,7 @@ def retag(store: Store, world: World, id_: str, tags: list[str]) -> None:
         return
     old = world.topics[id_][0]
     new = first(tags) or old
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         topics.update(tx, id_, {"tags": tags})
     world.topics[id_] = (new, tags)
     for task, (parent, space) in world.tasks.items():
@@ -143,7 +143,7 @@ def retag(store: Store, world: World, id_: str, tags: list[str]) -> None:
 def delete(store: Store, world: World, id_: str) -> None:
     if world.topics.pop(id_, None) is None:
         return
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         topics.delete(tx, id_)
     world.tasks = {task: place for task, place in world.tasks.items() if place[0] != id_}
 
@@ -151,7 +151,7 @@ def delete(store: Store, world: World, id_: str) -> None:
 def hide(store: Store, world: World, which: int) -> None:
     if world.entries:
         id_ = list(world.entries)[which % len(world.entries)]
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             entries.delete(tx, id_)
         del world.entries[id_]
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from holdfast.log import EntryDraft, Outcome, Session, Store, agenda, entries, sessions, turns
+from holdfast.log import OWNER, EntryDraft, Outcome, Session, Store, agenda, entries, sessions, turns
 from holdfast.log.entries import Entry
 from holdfast.log.turns import Turn
 
@@ -23,18 +23,18 @@ def draft(content: str = "hello", **fields: Any) -> EntryDraft:
 
 
 def append(store: Store, content: str = "hello", **fields: Any) -> Entry:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return entries.append(tx, draft(content, **fields)).entry
 
 
 def session(store: Store, key: str = KEY, **known: Any) -> Session:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return sessions.ensure(tx, key, **known)
 
 
 def accept(store: Store, content: str = "hello", *, key: str = "k1", to: str = KEY, **options: Any) -> Turn:
     """A message that waits for its turn, in a session made on the way."""
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return turns.accept(tx, sessions.ensure(tx, to), draft(content, role="user"), key=key, **options).turn
 
 
@@ -44,7 +44,7 @@ def outcome(reply: str = "hi", **fields: Any) -> Outcome:
 
 def enqueue(store: Store, kind: str = "work", **options: Any) -> agenda.Item:
     payload = options.pop("payload", {})
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return agenda.enqueue(tx, kind, payload, **options)
 
 
@@ -52,12 +52,12 @@ def claim(
     store: Store, kinds: dict[str, int] | None = None, *, owner: str = "a", **options: Any
 ) -> list[Any]:
     options.setdefault("lease_ms", 60_000)
-    with store.write(ordered=False) as tx:
+    with store.write(OWNER, ordered=False) as tx:
         return agenda.claim(tx, kinds or {"work": 100, "turn": 100, "deliver": 100}, owner=owner, **options)
 
 
 def item(store: Store, id_: str) -> agenda.Item:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return agenda.get(tx, id_)
 
 
@@ -98,13 +98,13 @@ async def soon(awaitable: Awaitable[T]) -> T:
 
 def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     """What raw SQL finds, for facts that no public surface tells."""
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return [tuple(row) for row in tx.conn.exec_driver_sql(sql)]
 
 
 def execute(store: Store, statements: Iterable[str]) -> None:
     """Raw SQL, to make damage."""
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for statement in statements:
             tx.conn.exec_driver_sql(statement)
 

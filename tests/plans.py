@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import sqlalchemy as sa
 
-from holdfast.log import Store, Tx
+from holdfast.log import OWNER, Store, Tx
 
 Statements = list[tuple[str, Any]]
 
@@ -48,9 +48,9 @@ class _Listening:
 
 def plan_of(store: Store, query: Callable[[Tx], Any]) -> str:
     """The plans of every statement that `query` runs; PostgreSQL plans as if it were full."""
-    with recorded(store) as seen, store.read() as tx:
+    with recorded(store) as seen, store.read(OWNER) as tx:
         query(tx)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         if store.postgres:
             _as_if_full(tx)
         return "\n".join(plans(tx, seen))

@@ -24,7 +24,7 @@ from holdfast.context.lossless import KIND as COMPACT
 from holdfast.context.lossless import compaction_kind
 from holdfast.context.retention import prune as prune_contexts
 from holdfast.errors import HoldfastError
-from holdfast.log import Bridge, Feed, Retention, Tx, agenda, entries, prune
+from holdfast.log import SYSTEM, Bridge, Feed, Retention, Tx, agenda, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.log.unused import archive_unused
 from holdfast.memory.cycles import MemoryCycles
@@ -176,7 +176,7 @@ class Services:
         """What waits to be sorted, and was perhaps written by an older or another program."""
         options = self.hold.settings.board.classifier
         if options.enabled:
-            with self.hold.store.write(ordered=False) as tx:
+            with self.hold.store.write(SYSTEM, ordered=False) as tx:
                 pending.backlog(tx, options)
 
     def _sweep_rooms(self, tx: Tx) -> None:
@@ -199,7 +199,7 @@ class Services:
         drafts = drafts_from(job.item.payload)
 
         def write() -> None:
-            with self.hold.store.write() as tx:
+            with self.hold.store.write(SYSTEM) as tx:
                 entries.load(tx, [prepare(tx, draft, self.hold.settings.board) for draft in drafts])
                 job.settle(tx)
 
@@ -217,12 +217,12 @@ class Services:
             archive_unused, self.hold.store, days=kept.archive_after_days, most=kept.max_sessions
         )
         await self.hold.agency.continuation.upkeep()
-        await self.hold.threads(self.hold.store.run, self._sweep_rooms)
+        await self.hold.threads(self.hold.store.run, SYSTEM, self._sweep_rooms)
         await self.hold.threads(self._schedule_retention, after=job)
 
     def _schedule_retention(self, after: agenda.Job | None = None) -> None:
         """One sweep waits at any time; the end of one and the wait for the next are one transaction."""
-        with self.hold.store.write(ordered=False) as tx:
+        with self.hold.store.write(SYSTEM, ordered=False) as tx:
             due = int(tx.now)
             if after is not None:
                 after.settle(tx)

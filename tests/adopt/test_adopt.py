@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.adopt import Report, adopt_openclaw_home
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Session, SessionStatus, entries, sessions
+from holdfast.log import OWNER, Session, SessionStatus, entries, sessions
 from holdfast.log.transfer import export_transcript
 from holdfast.runtime import Holdfast, open_home
 from holdfast.templates import write_workspace
@@ -94,7 +94,7 @@ def claw(tmp_path: Path) -> Path:
 
 
 def session(hold: Holdfast, key: str) -> Session:
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         return sessions.find(tx, key)
 
 
@@ -114,7 +114,7 @@ def test_a_whole_home_is_taken_over(hold: Holdfast, claw: Path) -> None:
     assert hold.settings.gateway.port == 8787
     assert "update" in " ".join(said(report, "left out"))
     assert not report.failed
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         assert len(sessions.listing(tx, status=None)) == 5
     assert report.counts["sessions", "added"] == 5
 
@@ -160,7 +160,7 @@ def test_errors_name_the_file_and_the_line(hold: Holdfast, claw: Path) -> None:
 
 def test_running_it_again_changes_nothing(hold: Holdfast, claw: Path) -> None:
     adopt_openclaw_home(hold, claw)
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         before = entries.head(tx), sessions.listing(tx, status=None)
     config = hold.home.config.read_text()
     again = adopt_openclaw_home(hold, claw)
@@ -169,7 +169,7 @@ def test_running_it_again_changes_nothing(hold: Holdfast, claw: Path) -> None:
     assert again.counts["sessions", "unchanged"] == 5
     assert said(again, "differs") == set()
     assert hold.home.config.read_text() == config
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         assert (entries.head(tx), sessions.listing(tx, status=None)) == before
 
 
@@ -186,7 +186,7 @@ def test_a_dry_run_says_the_same_and_touches_nothing(hold: Holdfast, claw: Path)
     before = sorted(str(path) for path in hold.home.path.rglob("*") if "db" not in path.name)
     dry = adopt_openclaw_home(hold, claw, dry_run=True)
     assert sorted(str(path) for path in hold.home.path.rglob("*") if "db" not in path.name) == before
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         assert entries.head(tx) == 0
     real = adopt_openclaw_home(hold, claw)
     assert dry.counts == real.counts
@@ -273,7 +273,7 @@ def test_the_newer_database_is_read_too(hold: Holdfast, claw: Path) -> None:
     report = adopt_openclaw_home(hold, claw)
     main = session(hold, "agent:main:main")
     assert (main.id, main.total_tokens) == ("s-main", 7)
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         assert [e.content for e in entries.transcript(tx, "s-main")] == ["", "from the database"]
         assert sessions.get(tx, "s-past").status is SessionStatus.ARCHIVED
     assert any("s-main.jsonl" in what for what in said(report, "left out"))

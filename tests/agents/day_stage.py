@@ -32,7 +32,7 @@ from holdfast.clock import ManualClock, parse_iso
 from holdfast.context import Trust
 from holdfast.context.lossless import KIND as COMPACT
 from holdfast.home import Home
-from holdfast.log import agenda, turns
+from holdfast.log import OWNER, agenda, turns
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 from holdfast.testing import (
@@ -383,7 +383,7 @@ class Life:
         await until(lambda: not self._live())
 
     def _live(self) -> list[agenda.Item]:
-        with self.hold.store.read() as tx:
+        with self.hold.store.read(OWNER) as tx:
             now = tx.now
             found = [item for item in agenda.listing(tx) if item.due_at <= now]
         return [item for item in found if item.kind.startswith(turns.KIND) or item.kind == COMPACT]
@@ -451,7 +451,7 @@ class Life:
             ask = Ask(text=f"/approve {id_}", session_key=one.session, key=f"approve-{one.number}")
             assert "Approved" in ((await self.hold.runs.accept(ask)).reply or "")
         elif one.kind == "deny":
-            await self.hold.threads(self.hold.store.run, lambda tx: requests.deny(tx, id_, by="owner"))
+            await self.hold.threads(self.hold.store.run, OWNER, lambda tx: requests.deny(tx, id_, by="owner"))
         else:
             self.clock.advance(seconds=601)
             self.hold.store.signals.notify_all()

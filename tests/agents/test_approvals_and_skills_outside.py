@@ -18,7 +18,7 @@ from holdfast.config.tools import Exec
 from holdfast.gateway import tokens
 from holdfast.gateway.app import create_app
 from holdfast.gateway.tokens import Scope
-from holdfast.log import Store, sqlite_url
+from holdfast.log import OWNER, Store, sqlite_url
 from holdfast.runtime import Holdfast, open_home
 
 
@@ -40,7 +40,7 @@ def api(hold: Holdfast) -> Iterator[TestClient]:
 
 
 def ask(store: Store, command: str = "make all", agent_id: str = "main") -> str:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         asked = ExecCall(agent_id=agent_id, command=command, workspace=Path("/nowhere"))
         approval = admit(tx, asked, Exec()).approval
         assert approval is not None
@@ -48,7 +48,7 @@ def ask(store: Store, command: str = "make all", agent_id: str = "main") -> str:
 
 
 def token(store: Store, scope: Scope, **limits: Any) -> dict[str, str]:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return {"Authorization": f"Bearer {tokens.add(tx, f't{scope}{limits}', scope=scope, **limits)[1]}"}
 
 
@@ -127,7 +127,7 @@ def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
     assert run(hold, "approvals", "approve", first).stdout.startswith("approved")
     assert run(hold, "approvals", "deny", first).exit_code == 2
     assert run(hold, "approvals", "allow", second, "--pattern", "git diff *").exit_code == 0
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         assert (requests.get(tx, first).decided_by or "").startswith("cli")
     assert "Nothing waits" in run(hold, "approvals", "list").stdout
     (pattern,) = json.loads(run(hold, "approvals", "list", "--allowed", "--json").stdout)
@@ -157,7 +157,7 @@ def test_a_pattern_that_was_taken_out_of_the_config_is_not_listed_as_allowed(hol
     call = ExecCall(agent_id="main", command="make all", workspace=hold.workspace("main"))
     config = hold.home.config
     config.write_text('{"tools": {"exec": {"allowlist": ["make *"]}}}')
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         assert admit(tx, call, Exec(allowlist=("make *",))).decision.verdict == "run"
     assert "make *" in run(hold, "approvals", "list", "--allowed").stdout
     config.write_text("{}")

@@ -31,7 +31,7 @@ from holdfast.board import spaces, topics
 from holdfast.clock import ManualClock, parse_iso
 from holdfast.context import Trust, fence, neutralise
 from holdfast.home import Home
-from holdfast.log import EntryDraft, EntryFilter, NoteDraft, entries, notes, sessions
+from holdfast.log import OWNER, EntryDraft, EntryFilter, NoteDraft, entries, notes, sessions
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
@@ -198,10 +198,10 @@ class House:
         return status
 
     def write(self, work: Callable[[Any], Any]) -> Any:
-        return self.hold.store.run(work)
+        return self.hold.store.run(OWNER, work)
 
     def said_to(self, key: str) -> list[str]:
-        with self.hold.store.read() as tx:
+        with self.hold.store.read(OWNER) as tx:
             found = entries.listing(tx, EntryFilter(session_key=key), limit=100).entries
         return [entry.content for entry in found]
 
@@ -419,7 +419,7 @@ def test_no_text_gains_authority_and_a_fooled_model_reaches_nothing(tmp_path: Pa
             assert made.said_to("agent:ops:main") == own
             config = json.loads(Home(made.home).config.read_text())
             assert config["tools"] == {"exec": {"ask": "off"}}
-            with made.hold.store.read() as tx:
+            with made.hold.store.read(OWNER) as tx:
                 assert requests.listing(tx) == []
 
     asyncio.run(main())
@@ -481,7 +481,7 @@ def _reached_the_model(source: Source, asked: Asked, fences: list[tuple[str, str
 
 def _came_to_nothing(made: House, key: str, source: Source, asked: Asked, calls: dict[str, Call]) -> None:
     """Each call has a result that says no, or that found nothing; and no secret is anywhere in sight."""
-    with made.hold.store.read() as tx:
+    with made.hold.store.read(OWNER) as tx:
         found = entries.listing(tx, EntryFilter(session_key=key), limit=200).entries
     failed = {str((e.source or {}).get("toolCallId")): (e.source or {}).get("isError") for e in found}
     results = {m["tool_call_id"]: text_of(m["content"]) for m in asked.messages if m["role"] == "tool"}
@@ -538,7 +538,7 @@ async def _asked_for(made: House, run_id: str) -> str:
 
 
 def _status(made: House, id_: str) -> ApprovalStatus:
-    with made.hold.store.read() as tx:
+    with made.hold.store.read(OWNER) as tx:
         return requests.get(tx, id_).status
 
 

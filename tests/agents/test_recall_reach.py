@@ -10,7 +10,7 @@ from typing import Any
 from builders import soon
 from holdfast.agents.loop import Ask
 from holdfast.board.ingest import prepare
-from holdfast.log import EntryDraft, entries
+from holdfast.log import OWNER, EntryDraft, entries
 from holdfast.runtime import open_home
 from holdfast.services import Services
 
@@ -26,7 +26,7 @@ def test_the_built_in_model_quotes_to_the_owner_and_to_no_guest_or_group(tmp_pat
 
     async def main() -> None:
         with open_home(tmp_path) as hold:
-            with hold.store.write() as tx:
+            with hold.store.write(OWNER) as tx:
                 draft = EntryDraft(content=SECRET, session_key="agent:main:telegram:dm:7", agent_id="user")
                 entries.append(tx, prepare(tx, draft, hold.settings.board))
 

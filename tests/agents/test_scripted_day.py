@@ -36,6 +36,7 @@ from holdfast.agents.approvals import requests
 from holdfast.agents.loop import Ask
 from holdfast.context.lossless import integrity
 from holdfast.log import (
+    OWNER,
     Cursor,
     Entry,
     EntryFilter,
@@ -112,7 +113,7 @@ async def afternoon(home: Path, day: list[Tick], director: Director) -> None:
 
 
 def is_cut(hold: Holdfast, run_id: str) -> bool:
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         return turns.get(tx, run_id).status is TurnStatus.INTERRUPTED
 
 
@@ -126,7 +127,7 @@ class Kept:
 
     @classmethod
     def of(cls, hold: Holdfast) -> Kept:
-        with hold.store.read() as tx:
+        with hold.store.read(OWNER) as tx:
             every = sessions.listing(tx, status=None, limit=500)
             ran = [turn for s in every for turn in turns.listing(tx, s.id, limit=500)[::-1]]
             said = [entry for s in every for entry in all_entries(tx, s.id)]
@@ -170,7 +171,7 @@ class Evening:
         self.order_was_kept()
         self.contexts_replay()
         assert check(self.hold.store) == []
-        with self.hold.store.read() as tx:
+        with self.hold.store.read(OWNER) as tx:
             assert list(integrity.check(tx)) == []
 
     def it_was_a_full_day(self) -> None:
@@ -182,7 +183,7 @@ class Evening:
         tried = Counter(a.get("reason") for t in ran for a in (t.meta or {}).get("attempts") or ())
         assert {"rate_limit", "overloaded", "cut_off", "bad_response"} <= set(tried)
         assert {t.model for t in ran if t.model} == {"one/first", "two/second"}
-        with self.hold.store.read() as tx:
+        with self.hold.store.read(OWNER) as tx:
             decided = Counter(str(a.status) for a in requests.listing(tx, limit=500))
         assert decided == {"approved": KINDS["approve"], "denied": KINDS["deny"], "expired": len(ALONE)}
 

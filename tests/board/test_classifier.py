@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.board import decisions, ingest, lineage, pending, routing, tasks, topics
+from holdfast.board import EVERYTHING, decisions, ingest, lineage, pending, routing, tasks, topics
 from holdfast.board.classifier import Classifier
 from holdfast.board.judge import Judge, Question
 from holdfast.board.topics import Topic
@@ -17,7 +17,7 @@ from holdfast.board.work import TopicStatus
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Unavailable
-from holdfast.log import Classification, Entry, EntryDraft, EntryType, Store, Threads, agenda, entries
+from holdfast.log import OWNER, Classification, Entry, EntryDraft, EntryType, Store, Threads, agenda, entries
 
 MAIN = "agent:main:main"
 FENCE = "The oak fence post by the quokka enclosure is rotten, we must replace the fence post with concrete"
@@ -38,7 +38,7 @@ class Board:
     def say(self, text: str, role: str = "user", **fields: Any) -> str:
         self.clock.advance(seconds=10)
         draft = EntryDraft(content=text, role=role, **{"session_key": MAIN} | fields)
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             return entries.append(tx, ingest.prepare(tx, draft, self.options)).entry.id
 
     def run(self) -> None:
@@ -57,19 +57,19 @@ class Board:
         return self.found[:limit]
 
     def entry(self, id_: str) -> Entry:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return entries.get(tx, id_)
 
     def topic(self, id_: str) -> Topic:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return topics.get(tx, self.entry(id_).topic_id or "")
 
     def made(self, name: str, **values: Any) -> Topic:
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             return topics.upsert(tx, name, **values).topic
 
     def why(self, id_: str) -> decisions.Made:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return decisions.explain(tx, id_)
 
 
@@ -125,8 +125,8 @@ def test_a_terse_start_joins_what_follows_and_alone_it_is_noise(board: Board) ->
         Classification.FAILED,
         "conversation_noise",
     )
-    with board.store.read() as tx:
-        assert len(topics.listing(tx).topics) == 1
+    with board.store.read(OWNER) as tx:
+        assert len(topics.listing(tx, EVERYTHING).topics) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_board_chats_are_sorted_without_a_model_and_never_leave_their_topic(boar
     asked: list[Question] = []
     board.judge = Scripted(asked.append, [])
     topic = board.made("Garden")
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         task = tasks.upsert(tx, "Water the roses", topic_id=topic.id).task
     in_topic = board.say(DENTIST, session_key=f"clawboard:topic:{topic.id}")
     in_task = board.say(DENTIST, session_key=f"clawboard:task:{topic.id}:{task.id}")
@@ -171,7 +171,7 @@ def test_board_chats_are_sorted_without_a_model_and_never_leave_their_topic(boar
 
 
 def test_pending_rows_from_before_the_rules_converge(board: Board) -> None:
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         old = [
             entries.append(tx, EntryDraft(content=text, session_key=MAIN, type=kind)).entry.id
             for text, kind in (
@@ -197,7 +197,7 @@ def test_a_long_backlog_is_worked_off_to_the_end(board: Board) -> None:
     board.options = BoardConfig.model_validate({"classifier": {"window": 4}})
     ids = [board.say(FENCE if n % 2 else DENTIST) for n in range(15)]
     board.run()
-    with board.store.read() as tx:
+    with board.store.read(OWNER) as tx:
         assert pending.listing(tx) == []
     assert {board.entry(id_).status for id_ in ids} == {Classification.CLASSIFIED}
 
@@ -217,7 +217,7 @@ def test_no_topic_is_taken_that_nothing_speaks_for(board: Board) -> None:
 
 
 def test_topics_of_spaces_out_of_sight_are_no_candidates(board: Board) -> None:
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         from holdfast.board import spaces
 
         spaces.upsert(tx, "Alpha", default_visible=False)
@@ -241,7 +241,7 @@ def test_what_the_index_finds_is_weighed_too(board: Board) -> None:
 def test_new_words_wake_an_archived_topic(board: Board) -> None:
     fence = board.say(FENCE)
     board.run()
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         topics.update(tx, board.topic(fence).id, {"status": TopicStatus.ARCHIVED})
     board.say("The oak fence post of the quokka enclosure fell over, order concrete")
     board.run()
@@ -251,7 +251,7 @@ def test_new_words_wake_an_archived_topic(board: Board) -> None:
 def test_a_child_is_sorted_once_its_request_is(board: Board) -> None:
     child = "agent:main:subagent:11111111-1111-1111-1111-111111111111"
     request = board.say(FENCE)
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         lineage.link_spawn(tx, MAIN, child, request_id=request)
     work = board.say("Measuring the posts", "assistant", session_key=child)
     board.run()
@@ -262,7 +262,7 @@ def test_a_child_is_sorted_once_its_request_is(board: Board) -> None:
 def test_a_child_whose_request_never_gets_a_topic_ends_as_failed(board: Board) -> None:
     child = "agent:main:subagent:11111111-1111-1111-1111-111111111111"
     request = board.say("ok")
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         lineage.link_spawn(tx, MAIN, child, request_id=request)
     work = board.say("Measuring the posts", "assistant", session_key=child)
     board.run()
@@ -276,7 +276,7 @@ def test_replay_sorts_again_but_leaves_what_is_bound(board: Board) -> None:
     topic = board.made("Garden")
     bound, free = board.say(FENCE, topic_id=topic.id), board.say(DENTIST)
     board.run()
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         assert decisions.replay(tx, bound, board.options.classifier) == 2
         assert entries.get(tx, free).status is Classification.PENDING
     board.run()
@@ -287,7 +287,7 @@ def test_replay_sorts_again_but_leaves_what_is_bound(board: Board) -> None:
 def test_the_session_remembers_what_it_was_about(board: Board) -> None:
     fence = board.say(FENCE)
     board.run()
-    with board.store.read() as tx:
+    with board.store.read(OWNER) as tx:
         items = routing.recall(tx, MAIN, board.options.routing_memory)
     assert [item.topic_id for item in items] == [board.entry(fence).topic_id]
     assert items[0].anchor == FENCE
@@ -296,7 +296,7 @@ def test_the_session_remembers_what_it_was_about(board: Board) -> None:
 def test_terse_words_follow_what_the_session_was_told_that_it_is_about(board: Board) -> None:
     fence, garden = board.say(FENCE), board.made("Garden")
     board.run()
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         item = routing.Routed(int(tx.now), garden.id, garden.name)
         routing.remember(tx, MAIN, item, board.options.routing_memory)
     short = board.say("ok, go on")
@@ -309,7 +309,7 @@ def test_a_replay_does_not_know_what_came_later(board: Board) -> None:
     board.run()
     board.say(DENTIST)
     board.run()
-    with board.store.write() as tx:
+    with board.store.write(OWNER) as tx:
         decisions.replay(tx, hello, board.options.classifier)
     board.run()
     assert board.entry(hello).topic_id == board.entry(fence).topic_id

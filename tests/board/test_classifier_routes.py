@@ -15,7 +15,7 @@ from holdfast.gateway import tokens
 from holdfast.gateway.app import create_app
 from holdfast.gateway.routes import classifier
 from holdfast.gateway.tokens import Scope
-from holdfast.log import EntryDraft, entries, sqlite_url
+from holdfast.log import OWNER, EntryDraft, entries, sqlite_url
 from holdfast.runtime import Holdfast, open_home
 
 KEY = "agent:main:main"
@@ -39,7 +39,7 @@ def api(hold: Holdfast) -> Iterator[TestClient]:
 
 
 def log(hold: Holdfast, text: str) -> str:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         draft = EntryDraft(content=text, role="user", session_key=KEY)
         return entries.append(tx, ingest.prepare(tx, draft)).entry.id
 
@@ -54,7 +54,7 @@ def test_what_waits_is_listed(hold: Holdfast, api: TestClient) -> None:
 
 
 def test_a_session_is_told_what_it_is_about(hold: Holdfast, api: TestClient) -> None:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         fence = topics.upsert(tx, "Fence").topic.id
     body = {"sessionKey": KEY, "topicId": fence, "anchor": "the post"}
     assert api.post("/api/classifier/session-routing", json=body).status_code == 200
@@ -63,7 +63,7 @@ def test_a_session_is_told_what_it_is_about(hold: Holdfast, api: TestClient) -> 
         (fence, "Fence", "the post")
     ]
     assert api.post("/api/classifier/session-routing", json=body | {"topicId": "gone"}).status_code == 404
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         _, limited = tokens.add(tx, "limited", scope=Scope.READ, agents=["other"])
     asked = api.get(
         "/api/classifier/session-routing",

@@ -14,7 +14,7 @@ from holdfast.board.context_room import Board
 from holdfast.board.context_sight import Sight
 from holdfast.board.recall import Recalled, Recollection, Wanted
 from holdfast.config.board import BoardConfig
-from holdfast.log import EntryDraft, Store, entries
+from holdfast.log import OWNER, EntryDraft, Store, entries
 
 KEY = "discord:dm:7"
 
@@ -37,7 +37,7 @@ class Scripted:
 
 
 def say(store: Store, text: str, **fields: Any) -> int:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return entries.append(tx, EntryDraft(content=text, role="user", **fields)).entry.position
 
 
@@ -111,10 +111,10 @@ def test_the_same_question_is_given_the_kept_answer_until_something_is_written(s
     say(sqlite_store, "it leaks more", session_key=KEY)
     again = board.continuity.build(ask)
     assert "it leaks more" in again.block
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         topic = topics.upsert(tx, "Valve").topic
     board.continuity.build(ask)
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         item = routing.Routed(int(tx.now), topic.id, topic.name, "the anchor words")
         routing.remember(tx, KEY, item, BoardConfig().routing_memory)
     assert "the anchor words" in board.continuity.build(ask).block
@@ -122,7 +122,7 @@ def test_the_same_question_is_given_the_kept_answer_until_something_is_written(s
 
 
 def test_words_that_say_nothing_are_filled_up_in_a_board_chat(sqlite_store: Store) -> None:
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         topic = topics.upsert(tx, "Harbour dredging").topic
     recall = Scripted()
     board = board_of(sqlite_store, recall)
@@ -157,7 +157,7 @@ def test_signal() -> None:
 
 
 def test_what_recall_finds_but_the_view_hides_is_not_shown(sqlite_store: Store) -> None:
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         hidden = topics.upsert(tx, "Hidden", tags=["space:Far"]).topic
         topics.upsert(tx, "Near", tags=["space:Near"])
     recall = Scripted(say(sqlite_store, "a secret of the far space", topic_id=hidden.id))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.board import digests, tasks, topics
+from holdfast.board import EVERYTHING, digests, tasks, topics
 from holdfast.board.digests import Digester, Subject, due, extract
 from holdfast.board.semantic import topic_text
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig, Digests
 from holdfast.errors import Unavailable
-from holdfast.log import Classification, EntryDraft, EntryType, Store, Threads, agenda, entries
+from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, Threads, agenda, entries
 
 OPTIONS = Digests()
 MINUTE = 60_000
@@ -37,7 +37,7 @@ class Desk:
         self.scribe: Scribe | None = None
 
     def topic(self, name: str, *texts: str, notes: Sequence[str] = ()) -> str:
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             id_ = topics.upsert(tx, name).topic.id
             for text in texts:
                 self._log(tx, id_, text, EntryType.CONVERSATION)
@@ -61,8 +61,8 @@ class Desk:
         asyncio.run(work())
 
     def get(self, id_: str) -> topics.Topic:
-        with self.store.read() as tx:
-            return topics.get(tx, id_)
+        with self.store.read(OWNER) as tx:
+            return topics.get(tx, id_, EVERYTHING)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_digest_is_not_written_again_within_the_interval(desk: Desk) -> None:
     id_ = desk.topic("Fence", *TEXTS)
     desk.cycle()
     first = desk.get(id_)
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         desk._log(tx, id_, "The posts arrived from the concrete works.", EntryType.CONVERSATION)
         topics.update(tx, id_, {"description": "new words"})
         digests.enqueue(tx, due_at=int(tx.now))
@@ -128,20 +128,20 @@ def test_a_topic_with_nothing_to_say_gets_no_digest(desk: Desk) -> None:
     id_ = desk.topic("Empty")
     desk.cycle()
     assert desk.get(id_).digest is None
-    with desk.store.read() as tx:
+    with desk.store.read(OWNER) as tx:
         assert agenda.listing(tx, kinds=[digests.KIND]) == []
 
 
 def test_tasks_have_digests_too(desk: Desk) -> None:
     id_ = desk.topic("Fence")
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         task = tasks.upsert(tx, "Replace the post", topic_id=id_).task
         for text in TEXTS:
             done = Classification.CLASSIFIED
             entries.append(tx, EntryDraft(content=text, topic_id=id_, task_id=task.id, status=done))
     desk.cycle()
-    with desk.store.read() as tx:
-        found = tasks.get(tx, task.id)
+    with desk.store.read(OWNER) as tx:
+        found = tasks.get(tx, task.id, EVERYTHING)
     assert "concrete" in (found.digest or "")
     assert found.updated_at == task.updated_at
 

@@ -12,14 +12,14 @@ from holdfast.board.context_sight import Sight
 from holdfast.board.graph import MapAsk
 from holdfast.board.graph_entities import MOST_PER_TEXT, entities
 from holdfast.config.board import BoardConfig
-from holdfast.log import EntryDraft, EntryType, Store, entries
+from holdfast.log import OWNER, EntryDraft, EntryType, Store, entries
 
 CONFIG = BoardConfig()
 
 
 @pytest.fixture
 def board(sqlite_store: Store) -> Board:
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         for name, space in (("Sensors", "space:Lab"), ("Payroll", "space:Office")):
             topic = topics.upsert(tx, name, tags=[space]).topic
             words = (

@@ -7,19 +7,19 @@ from typing import Any
 from holdfast.board import ingest, tasks, topics
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.config.board import BoardConfig
-from holdfast.log import Classification, EntryDraft, EntryType, Store, agenda, entries
+from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, agenda, entries
 
 BLOCK = "[CLAWBOARD_CONTEXT_BEGIN]\nWorking set topics:\n- Quokka fence\n[CLAWBOARD_CONTEXT_END]"
 
 
 def log(store: Store, content: str, options: BoardConfig | None = None, **fields: Any) -> entries.Entry:
     draft = EntryDraft(content=content, **{"session_key": "agent:main:main"} | fields)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return entries.append(tx, ingest.prepare(tx, draft, options or BoardConfig())).entry
 
 
 def waiting(store: Store) -> list[agenda.Item]:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return agenda.listing(tx, kinds=["board.classify"])
 
 
@@ -43,7 +43,7 @@ def test_an_echoed_block_changes_nothing_that_can_be_found(store: Store) -> None
 
 
 def test_rows_from_before_the_rules_read_as_if_they_had_been_filtered(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         old = entries.append(tx, EntryDraft(content=f"{BLOCK}\nhello")).entry
         beat = entries.append(tx, EntryDraft(content="HEARTBEAT_OK")).entry
         trace = entries.append(tx, EntryDraft(content="Tool call: exec ls", type=EntryType.ACTION)).entry
@@ -73,7 +73,7 @@ def test_nothing_waits_when_the_classifier_is_off(store: Store) -> None:
 
 
 def test_a_board_chat_is_locked_to_its_topic_and_task(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         fence = topics.upsert(tx, "Fence").topic
         other = topics.upsert(tx, "Other").topic
         post = tasks.upsert(tx, "Replace the post", topic_id=fence.id).task
@@ -86,14 +86,14 @@ def test_a_claim_on_what_is_not_there_is_kept_and_never_comes_true(store: Store)
     sent = {"channel": "discord", "boardScopeTopicId": "topic-later", "boardScopeKind": "topic"}
     entry = log(store, "mend the fence", source=sent)
     assert (entry.source, entry.topic_id) == (sent, None)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         topics.upsert(tx, "Later", id_="topic-later")
         draft = ingest.as_draft(entry)
         assert ingest.decide(draft, ingest.gather(tx, draft)).scope.topic_id is None
 
 
 def test_a_note_is_placed_by_the_entry_that_it_is_about(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         fence = topics.upsert(tx, "Fence").topic
     about = log(store, "the post is loose", topic_id=fence.id)
     note = log(store, "posts are oak", type=EntryType.NOTE, related_id=about.id)

@@ -10,24 +10,24 @@ from holdfast.board.routing import Routed
 from holdfast.board.visibility import View
 from holdfast.clock import ManualClock
 from holdfast.config.board import RoutingMemory
-from holdfast.log import Store
+from holdfast.log import OWNER, Store
 
 KEY = "agent:main:main"
 OPTIONS = RoutingMemory()
 
 
 def topic(store: Store, name: str, **values: object) -> str:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return topics.upsert(tx, name, **values).topic.id
 
 
 def remember(store: Store, topic_id: str, anchor: str = "") -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         routing.remember(tx, KEY, Routed(tx.now, topic_id, topic_id, anchor), OPTIONS)
 
 
 def recall(store: Store, view: View | None = None) -> list[str]:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return [one.topic_id for one in routing.recall(tx, KEY, OPTIONS, view or View())]
 
 
@@ -53,10 +53,10 @@ def test_what_is_old_is_forgotten_and_swept(store: Store, clock: ManualClock) ->
     remember(store, new)
     clock.advance(hours=24 * 31)
     assert recall(store) == [new]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert routing.sweep(tx, OPTIONS) == 0
     clock.advance(hours=24 * 90)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert routing.sweep(tx, OPTIONS) == 1
     assert recall(store) == []
 
@@ -67,7 +67,7 @@ def test_topics_out_of_sight_or_deleted_are_left_out(store: Store) -> None:
     gone = topic(store, "Gone")
     for one in (seen, hidden, gone):
         remember(store, one)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         topics.delete(tx, gone)
     assert recall(store) == [seen, hidden]
     assert recall(store, View(frozenset(("space-alpha",)))) == [seen]
@@ -75,7 +75,7 @@ def test_topics_out_of_sight_or_deleted_are_left_out(store: Store) -> None:
 
 def test_a_long_anchor_is_clipped(store: Store) -> None:
     remember(store, topic(store, "A"), "x" * 5000)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert len(routing.recall(tx, KEY, OPTIONS)[0].anchor) == OPTIONS.anchor_max_chars
 
 

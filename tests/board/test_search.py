@@ -30,7 +30,7 @@ from holdfast.board.search_ranking import by_place, name_part, rank_places
 from holdfast.board.shown import Shown
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy
-from holdfast.log import EntryDraft, EntryType, entries
+from holdfast.log import OWNER, EntryDraft, EntryType, entries
 from holdfast.runtime import Holdfast, open_home
 
 
@@ -41,7 +41,7 @@ def hold(store_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Holdfas
 
 
 def say(hold: Holdfast, text: str, **fields: object) -> str:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         return entries.append(tx, EntryDraft(content=text, role="user", **fields)).entry.id  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def find(hold: Holdfast, q: str, **sight: object) -> SearchFound:
 
 
 def test_topics_and_tasks_are_found_by_their_words_and_by_what_was_said_in_them(hold: Holdfast) -> None:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         roof = topics.upsert(tx, "Roof repair").topic
         task = tasks.upsert(tx, "Order slate tiles", topic_id=roof.id).task
     say(hold, "The gutter above the kitchen drips.", topic_id=roof.id, task_id=task.id)
@@ -62,10 +62,10 @@ def test_topics_and_tasks_are_found_by_their_words_and_by_what_was_said_in_them(
 
 
 def test_a_renamed_and_a_deleted_topic_are_found_as_they_are(hold: Holdfast) -> None:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         one, other = topics.upsert(tx, "Aardvark").topic, topics.upsert(tx, "Basilisk").topic
     assert find(hold, "aardvark").topics[0].item.id == one.id
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         topics.update(tx, one.id, {"name": "Chimera"})
         topics.delete(tx, other.id)
     assert find(hold, "chimera").topics[0].item.id == one.id
@@ -73,20 +73,20 @@ def test_a_renamed_and_a_deleted_topic_are_found_as_they_are(hold: Holdfast) -> 
 
 
 def test_a_digest_and_a_system_tag_are_never_found(hold: Holdfast) -> None:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         topic = topics.upsert(tx, "Plain", tags=["system:xylophone"]).topic
         topics.set_digest(tx, topic.id, "All about the zeppelin.")
     assert find(hold, "zeppelin").topics == find(hold, "xylophone").topics == []
 
 
 def test_an_entry_that_moves_out_of_sight_is_gone_at_once(hold: Holdfast) -> None:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         spaces.upsert(tx, "Left", default_visible=False)
         spaces.upsert(tx, "Right", default_visible=False)
         topic = topics.upsert(tx, "Moving", tags=["space:Left"]).topic
     say(hold, "the walrus sings", topic_id=topic.id)
     assert find(hold, "walrus", space_id="space-left").logs
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         topics.update(tx, topic.id, {"tags": ["space:Right"]})
     assert not find(hold, "walrus", space_id="space-left")
     assert find(hold, "walrus", space_id="space-right").logs
@@ -220,7 +220,7 @@ def test_words_of_other_writers_crowd_out_none_that_may_be_seen(hold: Holdfast) 
     say(hold, "the quokka sleeps", agent_id="coder", session_key="agent:main:main")
     for n in range(30):
         say(hold, f"the quokka quokka jumps {n}", agent_id="main", session_key="agent:main:main")
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         sight = Sight(agents=frozenset(("coder",)))
         assert sight.view(tx).spaces is None
     found = hold.board.search.run(SearchAsk(q="quokka", sight=sight, logs=5))

@@ -14,7 +14,7 @@ from holdfast.board import supervision
 from holdfast.board.supervision import Observed, Run, RunStatus, Supervisor, check_at, plan
 from holdfast.clock import ManualClock, Millis
 from holdfast.config.board import BoardConfig, Supervision
-from holdfast.log import EntryFilter, Store, Threads, Tx, agenda, entries
+from holdfast.log import OWNER, EntryFilter, Store, Threads, Tx, agenda, entries
 
 OPTIONS = Supervision()
 MINUTE = 60_000
@@ -95,7 +95,7 @@ class Watch:
         self.agents = Agents()
 
     def begin(self) -> Run:
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             return supervision.watch(
                 tx, "run-1", "agent:main:main", OPTIONS, topic_id="t1", meta={"label": "Survey"}
             )
@@ -111,12 +111,12 @@ class Watch:
         asyncio.run(work())
 
     def told(self) -> list[str]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             found = entries.listing(tx, EntryFilter(session_key="agent:main:main")).entries
             return [entry.content for entry in reversed(found)]
 
     def run(self) -> Run:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return supervision.get(tx, "run-1")
 
 
@@ -151,7 +151,7 @@ def test_work_that_is_done_is_not_asked_about_again(watch: Watch) -> None:
     assert (watch.run().status, watch.run().next_check_at) == (RunStatus.DONE, None)
     watch.after(60)
     assert watch.told() == []
-    with watch.store.read() as tx:
+    with watch.store.read(OWNER) as tx:
         assert agenda.listing(tx) == []
 
 
@@ -176,6 +176,6 @@ def test_a_repeated_watch_and_a_recovery_add_nothing(watch: Watch) -> None:
     first = watch.begin()
     watch.clock.advance(seconds=5)
     assert watch.begin() == first
-    with watch.store.write() as tx:
+    with watch.store.write(OWNER) as tx:
         assert supervision.recover(tx, OPTIONS) == 1
         assert len(agenda.listing(tx)) == 1

@@ -11,14 +11,14 @@ from holdfast.board import tasks, tools, topics
 from holdfast.board.context_room import Board
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import EntryDraft, Store, entries
+from holdfast.log import OWNER, EntryDraft, Store, entries
 
 CONFIG = BoardConfig()
 
 
 @pytest.fixture
 def desk(sqlite_store: Store) -> dict[str, Any]:
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         mine = topics.upsert(tx, "Mine", tags=["space:Mine"]).topic
         other = topics.upsert(tx, "Other", tags=["space:Other"]).topic
         task = tasks.upsert(tx, "Dig", topic_id=mine.id).task

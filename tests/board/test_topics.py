@@ -5,25 +5,36 @@ from typing import Any
 import pytest
 
 from builders import rows
-from holdfast.board import CreatedBy, Keyset, Priority, Topic, TopicStatus, View, spaces, tasks, topics
+from holdfast.board import (
+    EVERYTHING,
+    CreatedBy,
+    Keyset,
+    Priority,
+    Topic,
+    TopicStatus,
+    View,
+    spaces,
+    tasks,
+    topics,
+)
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.log import Store, changes
+from holdfast.log import OWNER, Store, changes
 from plans import assert_no_scan, plan_of
 
 
 def make(store: Store, name: str = "Deploy", **values: Any) -> Topic:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return topics.upsert(tx, name, **values).topic
 
 
 def change(store: Store, topic: Topic, **values: Any) -> Topic:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return topics.update(tx, topic.id, values)
 
 
 def names(store: Store, view: View | None = None, **options: Any) -> list[str]:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return [topic.name for topic in topics.listing(tx, view or View(), **options).topics]
 
 
@@ -32,8 +43,8 @@ def test_a_new_topic_has_the_defaults_and_reads_back_as_made(store: Store) -> No
     assert made.id.startswith("topic-")
     assert (made.name, made.space_id, made.status) == ("Deploy plan", "space-ops", TopicStatus.ACTIVE)
     assert (made.created_by, made.pinned, made.due_at) == (CreatedBy.USER, True, 5)
-    with store.read() as tx:
-        assert topics.get(tx, made.id) == made
+    with store.read(OWNER) as tx:
+        assert topics.get(tx, made.id, EVERYTHING) == made
 
 
 def test_distinct_names_are_distinct_topics_however_alike(store: Store) -> None:
@@ -44,7 +55,7 @@ def test_distinct_names_are_distinct_topics_however_alike(store: Store) -> None:
 
 def test_the_same_name_in_the_same_space_is_the_same_topic(store: Store) -> None:
     first = make(store, "Deploy Plan")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         again = topics.upsert(tx, " deploy  PLAN", description="new")
     assert not again.created
     assert (again.topic.id, again.topic.name, again.topic.description) == (first.id, "Deploy Plan", "new")
@@ -54,15 +65,15 @@ def test_the_same_name_in_the_same_space_is_the_same_topic(store: Store) -> None
 def test_merging_never_takes_tags_away(store: Store) -> None:
     first = make(store, tags=["space:Beta", "ops"])
     for sent in ([], None, ["OPS", "new"]):
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             topics.upsert(tx, "deploy", space_id="space-beta", tags=sent)
-    with store.read() as tx:
-        assert topics.get(tx, first.id).tags == ("space:Beta", "ops", "new")
+    with store.read(OWNER) as tx:
+        assert topics.get(tx, first.id, EVERYTHING).tags == ("space:Beta", "ops", "new")
 
 
 def test_an_upsert_by_id_changes_that_topic(store: Store) -> None:
     made = make(store, id_="topic-1")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         done = topics.upsert(tx, "Renamed", id_="topic-1")
     assert (done.created, done.topic.id, done.topic.name) == (False, made.id, "Renamed")
 
@@ -72,7 +83,7 @@ def test_new_tags_without_a_space_move_a_topic_and_make_the_space(store: Store) 
     assert made.space_id == "space-default"
     moved = change(store, made, tags=["system:x", "Beta", "space:Gamma"])
     assert (moved.space_id, moved.space_ids) == ("space-beta", {"space-beta", "space-gamma"})
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert spaces.known(tx, ["space-beta", "space-gamma"]) == {"space-beta", "space-gamma"}
     kept = change(store, moved, tags=[], space_id="space-gamma")
     assert kept.space_ids == {"space-gamma"}
@@ -80,10 +91,10 @@ def test_new_tags_without_a_space_move_a_topic_and_make_the_space(store: Store) 
 
 
 def test_a_space_given_by_id_must_be_there(store: Store) -> None:
-    with store.write() as tx, pytest.raises(NotFound, match="space-nowhere"):
+    with store.write(OWNER) as tx, pytest.raises(NotFound, match="space-nowhere"):
         topics.upsert(tx, "x", space_id="space-nowhere")
     made = make(store)
-    with store.write() as tx, pytest.raises(NotFound, match="space-nowhere"):
+    with store.write(OWNER) as tx, pytest.raises(NotFound, match="space-nowhere"):
         topics.update(tx, made.id, {"space_id": "space-nowhere"})
     assert names(store) == ["Deploy"]
 
@@ -101,7 +112,7 @@ def test_a_name_that_is_taken_there_is_refused(store: Store) -> None:
 def test_a_digest_alone_moves_nothing(store: Store, clock: ManualClock) -> None:
     made = make(store)
     clock.advance(hours=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         told = topics.set_digest(tx, made.id, "short")
     assert (told.digest, told.digest_updated_at, told.updated_at) == ("short", clock.now(), made.updated_at)
     assert change(store, made, digest="other", description="d").updated_at == clock.now()
@@ -111,7 +122,7 @@ def test_what_does_not_change_is_not_told(store: Store, clock: ManualClock) -> N
     made = make(store)
     clock.advance(hours=1)
     assert change(store, made, name="Deploy").updated_at == made.updated_at
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         told = [c.type for c in changes.since(tx, 0)]
     assert told == ["space.upserted", "topic.upserted"]
 
@@ -123,8 +134,8 @@ def test_a_snooze_ends_by_itself(store: Store, clock: ManualClock) -> None:
     assert names(store, status=TopicStatus.SNOOZED) == ["Deploy"]
     assert names(store, status=TopicStatus.ACTIVE) == []
     clock.advance(ms=1000)
-    with store.read() as tx:
-        awake = topics.get(tx, made.id)
+    with store.read(OWNER) as tx:
+        awake = topics.get(tx, made.id, EVERYTHING)
     assert (awake.status, awake.snoozed_until) == (TopicStatus.ACTIVE, None)
     assert names(store, status=TopicStatus.ACTIVE) == ["Deploy"]
     assert names(store, status=TopicStatus.SNOOZED) == []
@@ -136,8 +147,8 @@ def test_another_status_ends_a_snooze(store: Store, clock: ManualClock) -> None:
     assert change(store, made, status="doing").snoozed_until is None
     again = change(store, made, status="snoozed")
     clock.advance(hours=1000)
-    with store.read() as tx:
-        assert topics.get(tx, again.id).status is TopicStatus.SNOOZED
+    with store.read(OWNER) as tx:
+        assert topics.get(tx, again.id, EVERYTHING).status is TopicStatus.SNOOZED
     assert change(store, again, snoozed_until=None).status is TopicStatus.ACTIVE
 
 
@@ -147,9 +158,9 @@ def test_a_new_topic_comes_first_and_pages_meet(store: Store) -> None:
     assert names(store) == [f"t{n}" for n in (6, 5, 4, 3, 2, 1, 0)]
     seen: list[str] = []
     cursor: Keyset | None = None
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         for _ in range(4):
-            page = topics.listing(tx, limit=2, cursor=cursor)
+            page = topics.listing(tx, EVERYTHING, limit=2, cursor=cursor)
             seen += [topic.name for topic in page.topics]
             cursor = page.next and Keyset.parse(str(page.next))
     assert cursor is None
@@ -159,22 +170,22 @@ def test_a_new_topic_comes_first_and_pages_meet(store: Store) -> None:
 
 def test_reordering_permutes_only_what_is_named(store: Store) -> None:
     ids = {name: make(store, name).id for name in ("d", "c", "b", "a")}
-    with store.write() as tx:
-        topics.reorder(tx, [ids["d"], ids["b"]])
+    with store.write(OWNER) as tx:
+        topics.reorder(tx, [ids["d"], ids["b"]], EVERYTHING)
     assert names(store) == ["a", "d", "c", "b"]
-    with store.write() as tx, pytest.raises(NotFound, match="nowhere"):
-        topics.reorder(tx, [ids["a"], "nowhere"])
-    with store.write() as tx, pytest.raises(InvalidInput):
-        topics.reorder(tx, [ids["a"], ids["a"]])
+    with store.write(OWNER) as tx, pytest.raises(NotFound, match="nowhere"):
+        topics.reorder(tx, [ids["a"], "nowhere"], EVERYTHING)
+    with store.write(OWNER) as tx, pytest.raises(InvalidInput):
+        topics.reorder(tx, [ids["a"], ids["a"]], EVERYTHING)
 
 
 def test_a_deleted_topic_takes_its_tasks_along_and_says_where_it_was(store: Store) -> None:
     made = make(store, tags=["Beta"])
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         task = tasks.upsert(tx, "do", topic_id=made.id).task
         topics.delete(tx, made.id)
-    with store.read() as tx:
-        for look in (lambda: topics.get(tx, made.id), lambda: tasks.get(tx, task.id)):
+    with store.read(OWNER) as tx:
+        for look in (lambda: topics.get(tx, made.id, EVERYTHING), lambda: tasks.get(tx, task.id, EVERYTHING)):
             with pytest.raises(NotFound):
                 look()
         told = {c.type: c.payload for c in changes.since(tx, 0) if c.type.endswith("deleted")}

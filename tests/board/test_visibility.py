@@ -20,14 +20,14 @@ from holdfast.board import (
 from holdfast.board import log_view as room
 from holdfast.board.tables import session_routing
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import EntryFilter, Store, entries
+from holdfast.log import OWNER, EntryFilter, Store, entries
 from plans import assert_no_scan, plan_of
 
 
 @pytest.fixture
 def board(store: Store) -> dict[str, str]:
     """Alpha sees Beta, not the other way round; one topic in each and one that Beta's tag brings along."""
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for name in ("Alpha", "Beta", "Gamma"):
             spaces.upsert(tx, name, default_visible=False)
         spaces.connect(tx, "space-alpha", {"space-beta": True})
@@ -41,7 +41,7 @@ def board(store: Store) -> dict[str, str]:
 
 
 def source(store: Store, space_id: str | None = None, session_key: str | None = None) -> str | None:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return source_space(tx, space_id, session_key)
 
 
@@ -72,7 +72,7 @@ def test_recent_entries_tell_by_the_boards_scope_first_and_then_by_their_own(
 def test_a_board_key_tells_by_its_task_and_topic(store: Store, board: dict[str, str]) -> None:
     assert source(store, None, f"clawboard:topic:{board['alpha']}") == "space-alpha"
     assert source(store, None, f"agent:main:clawboard:topic:{board['beta']}") == "space-beta"
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         tasks.update(tx, board["task"], {"space_id": "space-gamma"})
     assert source(store, None, f"clawboard:task:{board['beta']}:{board['task']}") == "space-gamma"
     assert source(store, None, f"clawboard:task:{board['alpha']}:{board['task']}") == "space-alpha"
@@ -83,7 +83,7 @@ def test_routing_memory_tells_last_by_its_newest_topic_that_is_there(
     store: Store, board: dict[str, str]
 ) -> None:
     items = [{"topicId": board["alpha"]}, {"topicId": board["beta"]}, {"topicId": "gone"}, {}]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         tx.conn.execute(sa.insert(session_routing), {"session_key": "s", "items": items, "updated_at": 0})
     assert source(store, None, "s") == "space-beta"
     append(store, session_key="s", space_id="space-alpha")
@@ -94,7 +94,7 @@ def test_nothing_known_is_unscoped_and_a_limited_caller_sees_only_its_own(
     store: Store, board: dict[str, str]
 ) -> None:
     assert source(store, None, "brand:new") is None
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert resolve(tx, session_key="brand:new") == View(None)
         limited = resolve(tx, session_key="brand:new", principal_spaces=frozenset(("space-beta",)))
         assert limited.spaces == {"space-beta"}
@@ -104,7 +104,7 @@ def test_nothing_known_is_unscoped_and_a_limited_caller_sees_only_its_own(
 
 def test_limits_only_ever_narrow(store: Store, board: dict[str, str]) -> None:
     def within(source: str | None, wanted: Any = None, own: Any = None) -> Any:
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             return allowed(tx, source, wanted, own)
 
     a, b, g = "space-alpha", "space-beta", "space-gamma"
@@ -127,7 +127,7 @@ def test_a_list_of_spaces_is_read_by_comma_and_bounded() -> None:
 
 def test_reading_makes_no_spaces(store: Store, board: dict[str, str]) -> None:
     before = rows(store, "SELECT id FROM spaces ORDER BY id")
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         view = resolve(tx, allowed_ids=frozenset(("space-new",)))
         assert topics.listing(tx, view).topics == []
     assert rows(store, "SELECT id FROM spaces ORDER BY id") == before
@@ -146,10 +146,10 @@ def test_an_entry_is_seen_by_its_space_its_topic_or_its_task(store: Store, board
         append(store, "unknown", topic_id="topic-unknown", task_id="task-unknown"),
         append(store, "deleted", space_id="space-beta"),
     ]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entries.delete(tx, hidden[-1].id)
     view = View(frozenset(("space-beta",)))
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         page = log_view.listing(tx, view)
         assert [e.content for e in page.entries] == [e.content for e in reversed(shown)]
         assert page.next is None
@@ -167,7 +167,7 @@ def test_a_filter_under_a_view_stops_at_its_bound_and_says_where_to_go_on(
         append(sqlite_store, str(n), session_key="s", space_id="space-b")
     view = View(frozenset(("space-a",)))
     pages, cursor, found = 0, None, []
-    with sqlite_store.read() as tx:
+    with sqlite_store.read(OWNER) as tx:
         while True:
             page = log_view.listing(tx, view, EntryFilter(session_key="s"), limit=5, cursor=cursor)
             found += [entry.content for entry in page.entries]
@@ -182,11 +182,11 @@ def test_entries_of_one_moment_come_in_the_order_of_writing_whatever_their_topic
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "GROUP", 1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         places = [topics.upsert(tx, f"t{n}", tags=["Beta"]).topic.id for n in range(4)]
     made = [append(store, topic_id=places[n], created_at=1).id for n in (2, 0, 3, 1, 0, 2)]
     found, cursor = [], None
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         for _ in made:
             page = log_view.listing(tx, View(frozenset(("space-beta",))), limit=1, cursor=cursor)
             found += [entry.id for entry in page.entries]
@@ -207,7 +207,7 @@ def test_the_log_is_read_from_indexes_whatever_its_size(store: Store, board: dic
 
 
 def test_the_work_for_a_page_does_not_grow_with_the_log(sqlite_store: Store) -> None:
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         place = topics.upsert(tx, "x", tags=["Beta"]).topic
     append(sqlite_store, "seen", topic_id=place.id)
     steps = []
@@ -227,7 +227,7 @@ def _steps(store: Store, view: View) -> int:
         count += 1
         return 0
 
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         driver: Any = tx.conn.connection.driver_connection
         driver.set_progress_handler(tick, 100)
         try:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from board_world import World, asks, build, plans
 from holdfast.board import log_view, resolve, tasks, topics
 from holdfast.errors import NotFound
-from holdfast.log import Cursor, EntryFilter, EntryType, Store, Tx, sqlite_url
+from holdfast.log import OWNER, Cursor, EntryFilter, EntryType, Store, Tx, sqlite_url
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_every_reading_agrees_with_the_model_on_both_engines(store: Store) -> No
 
 
 def agree(store: Store, world: World, questions: list[Any]) -> None:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         for source, wanted, own in questions:
             ask = {"space_id": source, "allowed_ids": wanted, "principal_spaces": own}
             if own is not None and source is not None and source not in own:

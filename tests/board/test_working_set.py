@@ -20,19 +20,19 @@ from holdfast.board import (
 )
 from holdfast.board.working_set import DUE_SOON_MS, is_live, pressure
 from holdfast.clock import ManualClock, Millis
-from holdfast.log import Store
+from holdfast.log import OWNER, Store
 from plans import assert_no_scan, plan_of
 
 NOW = 10_000_000_000
 
 
 def topic(store: Store, name: str, **values: Any) -> Topic:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return topics.upsert(tx, name, **values).topic
 
 
 def task(store: Store, topic_id: str, title: str, **values: Any) -> Task:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return tasks.upsert(tx, title, topic_id=topic_id, **values).task
 
 
@@ -48,7 +48,7 @@ def test_what_presses_comes_first_and_what_rests_not_at_all(store: Store, clock:
     task(store, place.id, "pinned", pinned=True)
     task(store, place.id, "done", pinned=True, status=TaskStatus.DONE)
     task(store, place.id, "snoozed", pinned=True, snoozed_until=now + 1)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         found = working_set(tx, View(), 10, now)
         few = working_set(tx, View(), 2, now)
     assert [one.title for one in found.tasks] == ["pinned", "moving", "overdue", "due", "high"]
@@ -60,10 +60,10 @@ def test_archived_and_snoozed_topics_stay_out_until_they_wake(store: Store, cloc
     for status in ("archived", "snoozed", "done", "active", "blocked"):
         topic(store, status, status=status, pinned=True)
     topic(store, "nap", pinned=True, snoozed_until=clock.now() + 1000)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert {one.name for one in working_set(tx, View(), 10, clock.now()).topics} == {"active", "blocked"}
     clock.advance(ms=1000)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         names = [one.name for one in working_set(tx, View(), 10, clock.now()).topics]
     assert names[0] == "blocked"
     assert set(names) == {"active", "blocked", "nap"}
@@ -74,7 +74,7 @@ def test_only_what_the_view_shows_is_in_it(store: Store, clock: ManualClock) -> 
     hidden = topic(store, "hidden", tags=["Secret"], pinned=True)
     for place in (seen, hidden):
         task(store, place.id, place.name, pinned=True)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         found = working_set(tx, View(frozenset(("space-beta",))), 10, clock.now())
         nothing = working_set(tx, View(frozenset()), 10, clock.now())
     assert ([t.name for t in found.topics], [t.title for t in found.tasks]) == (["seen"], ["seen"])

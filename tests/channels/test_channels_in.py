@@ -18,7 +18,7 @@ from holdfast.channels.surface import Surface
 from holdfast.cli.root import cli
 from holdfast.errors import NotFound
 from holdfast.gateway.tokens import Scope
-from holdfast.log import EntryDraft, Store, entries, sessions
+from holdfast.log import OWNER, EntryDraft, Store, entries, sessions
 from holdfast.testing import Asked, Call, Say
 from holdfast.testing.script import text_of
 
@@ -160,7 +160,7 @@ def test_with_auto_thread_each_message_opens_one_that_may_inherit_the_transcript
         assert (opened.body["type"], opened.body["messageId"]) == ("thread.open", "m1")
         assert said.body["to"]["threadId"] == "t1"
         session = there.gateway.hold.store
-        with session.write() as tx:
+        with session.write(OWNER) as tx:
             sessions.ensure(tx, "agent:main:pier:channel:c1")
             entries.append(tx, EntryDraft(content="Said above.", role="user", **_of(tx)))
         there.run(there.write("@main and now?", **place, threadId="other"))
@@ -212,7 +212,7 @@ def test_codes_expire_are_few_and_hold_once(store: Store) -> None:
     def stranger(number: int) -> Surface:
         return Surface("pier", "dm", f"p{number}")
 
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         made = [pairing.ask(tx, stranger(n), f"p{n}", None, 60) for n in range(pairing.MOST_WAITING + 2)]
         codes = [pair.code for pair in made if pair is not None]
         assert len(set(codes)) == pairing.MOST_WAITING
@@ -223,7 +223,7 @@ def test_codes_expire_are_few_and_hold_once(store: Store) -> None:
         for code in (codes[0], "", "AAAAAAAA"):
             _refused(tx, code)
     store.clock.advance(minutes=61)  # type: ignore[attr-defined]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         _refused(tx, codes[2])
         assert pairing.find(tx, "pier", "p0") == approved
         assert pairing.ask(tx, stranger(2), "p2", None, 60) is not None

@@ -12,7 +12,7 @@ from holdfast.channels.delivering import Deliverer
 from holdfast.channels.room import post
 from holdfast.clock import ManualClock
 from holdfast.config.channels import ChannelConfig
-from holdfast.log import Store, Threads, agenda, outbox
+from holdfast.log import OWNER, Store, Threads, agenda, outbox
 from holdfast.log.outbox import MAX_ATTEMPTS, Delivery, DeliveryStatus
 
 ADA, BEN = Surface("pier", "dm", "ada"), Surface("pier", "dm", "ben")
@@ -70,12 +70,12 @@ def harbour(store: Store, threads: Threads, shore: Shore, **rules: int) -> Calla
 
 
 def say(store: Store, surface: Surface, *texts: str) -> list[Delivery]:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return [post(tx, surface, text, f"{surface.address}/{text}") for text in texts]
 
 
 def now(store: Store, delivery: Delivery) -> Delivery:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return outbox.get(tx, delivery.id)
 
 
@@ -105,7 +105,7 @@ def test_a_message_in_pieces_goes_on_where_it_was(store: Store, threads: Threads
     sail = harbour(store, threads, shore)
     (made,) = say(store, ADA, "a" * 90 + "\n\n" + "b" * 90 + "\n\n" + "c" * 90)
     sail()
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert (marks.sent(tx, made.id), marks.is_ours(tx, "pier", "id-1")) == (1, True)
     clock.advance(seconds=2)
     sail()

@@ -16,7 +16,7 @@ from holdfast.channels.tool import MessageInput, MessageTool, target_of
 from holdfast.config import Config
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.keys import parse_key
-from holdfast.log import EntryDraft, Store, Threads, entries, outbox
+from holdfast.log import OWNER, EntryDraft, Store, Threads, entries, outbox
 from holdfast.memory.scope import Chat
 
 CONFIG = Config.model_validate({"channels": {"pier": {"url": "http://127.0.0.1:9/x"}}})
@@ -71,10 +71,10 @@ def test_the_same_call_again_posts_once_and_what_was_said_is_read(
             await tool.run(there, say, "call-1")
         return (await tool.run(there, MessageInput(action="read"), "call-2")).text
 
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         entries.append(tx, EntryDraft(content="When?", role="user", agent_label="Ben", session_key=HERE))
     assert asyncio.run(work()).endswith("Ben: When?")
-    with sqlite_store.read() as tx:
+    with sqlite_store.read(OWNER) as tx:
         (made,) = outbox.listing(tx)
     assert (made.target, made.payload["text"]) == ("pier:dm:ada", "The boats are in.")
     for wrong in ("thread-create", "edit", "react"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.channels import Surface
 from holdfast.channels.bindings import bind, bound, release
 from holdfast.errors import InvalidInput
-from holdfast.log import Store, sessions
+from holdfast.log import OWNER, Store, sessions
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=30)
@@ -64,7 +64,7 @@ def test_sessions_that_people_see_nowhere_have_no_surface(key: str) -> None:
 def test_a_surface_has_one_session_at_a_time_and_only_while_that_is_there(store: Store) -> None:
     thread = Surface("slack", "channel", "C1", "9")
     first, second = "agent:main:subagent:a", "agent:main:subagent:b"
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         sessions.ensure(tx, first)
         child = sessions.ensure(tx, second)
         bind(tx, thread, first)

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from holdfast.board import ingest, spaces, tasks, topics
 from holdfast.cli.board_layout import Item, hits, listed, thread
-from holdfast.log import EntryDraft, EntryType, entries
+from holdfast.log import OWNER, EntryDraft, EntryType, entries
 from holdfast.runtime import open_home
 
 KEY = "discord:dm:42"
@@ -35,7 +35,7 @@ def text(result: Result) -> str:
 def board(run: Run, home: Path) -> dict[str, str]:
     """Two spaces that do not see each other, a topic in each, a task, a note, and what was said."""
     run("init")
-    with open_home(home) as hold, hold.store.write() as tx:
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
         for name in ("Home", "Work"):
             spaces.upsert(tx, name, default_visible=False)
         garden = topics.upsert(tx, "Garden irrigation", tags=["space:Home"], pinned=True).topic

@@ -10,7 +10,7 @@ from click.testing import Result
 
 from builders import KEY
 from holdfast.context import AssistantMessage, BuildRequest, ContextRoom, ModelFacts, Text, Trust, draft_of
-from holdfast.log import EntryDraft, Outcome, sessions, turns
+from holdfast.log import OWNER, EntryDraft, Outcome, sessions, turns
 from holdfast.runtime import open_home
 
 Run = Callable[..., Result]
@@ -26,7 +26,7 @@ def two_turns(home: Path) -> None:
         (folder / "TOOLS.md").write_text("tools")
         for number in (1, 2):
             (folder / "AGENTS.md").write_text(f"edition {number}\x1b[31m")
-            with hold.store.write() as tx:
+            with hold.store.write(OWNER) as tx:
                 session = sessions.ensure(tx, KEY)
                 said = EntryDraft(content=f"question {number}", role="user")
                 turn = turns.accept(tx, session, said, key=f"t{number}").turn
@@ -42,7 +42,7 @@ def two_turns(home: Path) -> None:
                 input_id=turn.input_id,
             )
             asyncio.run(room.build(request))
-            with hold.store.write() as tx:
+            with hold.store.write(OWNER) as tx:
                 outcome = Outcome(entries=[draft_of(AssistantMessage(text=f"answer {number}"))])
                 turns.commit(tx, turn.key, outcome)
 

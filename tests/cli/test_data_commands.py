@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from holdfast.log import EntryDraft, Outcome, sessions, turns
+from holdfast.log import OWNER, EntryDraft, Outcome, sessions, turns
 from holdfast.runtime import open_home
 
 Run = Callable[..., Result]
@@ -58,11 +58,11 @@ def test_a_session_is_listed_shown_reset_and_archived(run: Run, file: Path) -> N
 
 def test_a_trajectory_holds_turns_and_entries(run: Run, home: Path) -> None:
     with open_home(home) as hold:
-        with hold.store.write() as tx:
+        with hold.store.write(OWNER) as tx:
             session = sessions.ensure(tx, KEY)
             turn = turns.accept(tx, session, EntryDraft(content="hi", role="user"), key="k").turn
             turns.start(tx, turn)
-        with hold.store.write() as tx:
+        with hold.store.write(OWNER) as tx:
             turns.commit(tx, "k", Outcome(entries=[EntryDraft(content="yes", role="assistant")], model="m"))
     rows = [json.loads(row) for row in run("export-trajectory", "--session-key", KEY).stdout.splitlines()]
     assert [row["record"] for row in rows] == ["session", "turn", "entry", "entry"]
@@ -72,7 +72,7 @@ def test_a_trajectory_holds_turns_and_entries(run: Run, home: Path) -> None:
 
 
 def test_what_is_due_is_listed(run: Run, home: Path) -> None:
-    with open_home(home) as hold, hold.store.write() as tx:
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
         turns.accept(tx, sessions.ensure(tx, KEY), EntryDraft(content="hi"), key="k")
     (item,) = json.loads(run("agenda", "list", "--json").stdout)
     assert (item["kind"], item["lane"], item["status"]) == ("turn", KEY, "queued")

@@ -9,6 +9,7 @@ import pytest
 from cli_stage import Run
 from talk_builders import Scripted, scripted, write_config
 
+from holdfast.log import OWNER
 from holdfast.testing import Call, Say
 
 __all__ = ["scripted"]
@@ -64,7 +65,7 @@ def test_a_context_with_a_hole_is_found_and_mended(run: Run, home: Path, scripte
 
     scripted([Say("Hello.")])
     run("agent", "-m", "Hi")
-    with open_home(home) as hold, hold.store.write() as tx:
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
         session = sessions.find(tx, "agent:main:main")
         whole = projections.of(tx, session.id, retain_depth=2)
         projections.save(tx, replace(whole, items=()))
@@ -94,7 +95,7 @@ def test_status_tells_how_far_token_estimates_were_off(run: Run, home: Path) -> 
 
     assert run("init").exit_code == 0
     assert "none yet" in run("status").output
-    with open_home(home) as hold, hold.store.write() as tx:
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
         calibration.observe(tx, "scripted/one", estimated_raw=1_000, reported=1_250)
     told = json.loads(run("status", "--json").output)["tokenEstimates"]
     assert told["scripted/one"]["samples"] == 1

@@ -25,7 +25,7 @@ from holdfast.context import (
 )
 from holdfast.home import Home
 from holdfast.ids import uuid7
-from holdfast.log import EntryDraft, Outcome, Session, Store, Threads, sessions, turns
+from holdfast.log import OWNER, EntryDraft, Outcome, Session, Store, Threads, sessions, turns
 
 TOOLS = (ToolSpec("exec", "Run a command.", {"type": "object"}),)
 INSTRUCTIONS = (Text("base", "You are a careful assistant."),)
@@ -78,28 +78,28 @@ class Stage:
         self.workspace.mkdir(parents=True, exist_ok=True)
         for name in ("AGENTS.md", "TOOLS.md", "SOUL.md"):
             (self.workspace / name).write_text(f"Rules of {name}.\n")
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             self.session: Session = sessions.ensure(tx, key)
         self.turn: turns.Turn | None = None
         self.name = uuid7()
         self.count = 0
 
     def fresh(self) -> Session:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             self.session = sessions.get(tx, self.session.id)
         return self.session
 
     def accept(self, text: str = "hello", **fields: Any) -> turns.Turn:
         self.count += 1
         draft = EntryDraft(content=text, role="user", agent_id="user", **fields)
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             accepted = turns.accept(tx, self.session, draft, key=f"{self.name}:{self.count}")
             self.turn = accepted.turn
         return self.turn
 
     def commit(self, turn: turns.Turn, *messages: Message, **outcome: Any) -> None:
         drafts = [draft_of(m) for m in messages]
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             turns.start(tx, turns.get(tx, turn.id))
             turns.commit(tx, turn.key, Outcome(entries=drafts, **outcome))
 
@@ -111,7 +111,7 @@ class Stage:
 
     def past(self, said: Iterable[tuple[str, Sequence[Message]]]) -> None:
         """Many whole turns, in one transaction."""
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             for text, messages in said:
                 self.count += 1
                 draft = EntryDraft(content=text, role="user", agent_id="user")

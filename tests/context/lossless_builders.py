@@ -13,7 +13,7 @@ from holdfast.context import AssembleParams, AssembleResult, CompactResult, Mess
 from holdfast.context.lossless import LosslessEngine, Problem, Projection, check, projections
 from holdfast.context.recall_tools import call
 from holdfast.context.tokens import message_tokens
-from holdfast.log import Store, Threads
+from holdfast.log import OWNER, Store, Threads
 
 WINDOW = 20_000
 
@@ -65,11 +65,11 @@ class Lossless(Stage):
         return asyncio.run(self.engine.assemble(params))
 
     def projection(self, session_id: str | None = None) -> Projection:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return projections.of(tx, session_id or self.session.id, retain_depth=2)
 
     def problems(self, session_id: str | None = None) -> list[Problem]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return check(tx, session_id or self.session.id)
 
     def tool(self, name: str, session_id: str | None = None, **arguments: Any) -> dict[str, Any]:

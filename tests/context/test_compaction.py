@@ -31,7 +31,7 @@ from holdfast.context import (
 from holdfast.context.compaction import boundaries, first_kept, fit
 from holdfast.context.summaries import complete, extract, fault_of, identifiers
 from holdfast.context.tokens import message_tokens
-from holdfast.log import Session, Store, Threads, changes, entries
+from holdfast.log import OWNER, Session, Store, Threads, changes, entries
 from holdfast.log.transfer import export_transcript
 
 SETTINGS = Config().agents.defaults.compaction
@@ -159,7 +159,7 @@ def test_a_second_compaction_builds_on_the_first_and_every_entry_is_covered_or_s
     second = _compact(stage)
     assert second.compacted
     assert echo.requests[-1].previous is not None
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         spans = [
             json.loads(entries.get(tx, id_).raw or "{}")["details"]
             for id_ in (first.summary_id, second.summary_id)
@@ -191,7 +191,7 @@ def test_a_failing_summariser_loses_nothing_and_the_next_turn_works(
     result = _compact(stage, reason="threshold")
     assert result.outcome is CompactOutcome.FAILED
     assert fault in result.reason
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         found = [c for c in changes.since(tx, 0) if c.type == "context.compaction_failed"]
     assert [c.payload and c.payload["fault"] for c in found] == [fault]
     turn = stage.turn
@@ -299,7 +299,7 @@ def test_the_flush_comes_before_the_compaction_line_and_once_a_cycle(stage: Stag
         _session(memory_flush_compaction_count=0, compaction_count=1), SETTINGS, used=line, window=200_000
     )
     assert flush_due(_session(), SETTINGS, used=1, window=200_000, transcript_bytes=3_000_000)
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         marked = mark_flushed(tx, stage.fresh())
     assert not flush_due(marked, SETTINGS, used=line, window=200_000)
     _compact(stage)

@@ -30,7 +30,7 @@ from holdfast.context import (
     engines,
 )
 from holdfast.errors import Conflict, NotFound
-from holdfast.log import Store, Threads, sessions
+from holdfast.log import OWNER, Store, Threads, sessions
 
 
 class Probe(BaseEngine):
@@ -191,7 +191,7 @@ def test_a_fork_sees_its_parent_up_to_the_spawn_and_an_isolated_child_nothing(
     child, params = _spawn(stage, "isolated")
     asyncio.run(stage.room.prepare_subagent_spawn(params))
     assert users(asyncio.run(child.build(child.accept("task")))) == ["task"]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         child.session = sessions.reset(tx, child.fresh(), cause="test")
     _, params = _spawn(stage, "fork")
     asyncio.run(stage.room.prepare_subagent_spawn(params))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.context import AssistantMessage, Estimator, Image, ToolCall, UserMessage
 from holdfast.context.calibration import HIGHEST, LOWEST, Calibration, get, learn, observe
 from holdfast.context.tokens import PER_IMAGE, message_tokens, raw_tokens
-from holdfast.log import Store
+from holdfast.log import OWNER, Store
 
 PROSE = "The quick brown fox jumps over the lazy dog, and then it goes home to sleep. " * 20
 
@@ -73,10 +73,10 @@ def test_the_factor_converges_and_one_outlier_barely_moves_it() -> None:
 
 
 def test_what_was_learnt_is_kept_in_the_store(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         observe(tx, "m", estimated_raw=1000, reported=1200)
         observe(tx, "m", estimated_raw=1000, reported=1200)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         known = get(tx, "m")
         assert known.samples == 2
         assert get(tx, "other") == Calibration()

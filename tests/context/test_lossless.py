@@ -29,7 +29,7 @@ from holdfast.context.lossless import KIND, compaction_kind, debts, nodes, proje
 from holdfast.context.lossless.rendering import GUIDE
 from holdfast.context.recall_tools import schemas
 from holdfast.errors import ConfigError, InvalidInput, NotFound
-from holdfast.log import Store, Threads, agenda, changes, entries, sessions
+from holdfast.log import OWNER, Store, Threads, agenda, changes, entries, sessions
 
 SMALL = {
     "leafChunkTokens": 1500,
@@ -58,7 +58,7 @@ def make(store: Store, threads: Threads, tmp_path: Path) -> Make:
 
 
 def _nodes(stage: Lossless) -> list[nodes.Node]:
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         return nodes.of_session(tx, stage.session.id)
 
 
@@ -261,7 +261,7 @@ def test_a_failing_summariser_loses_nothing_and_is_named(make: Make, answer: Any
 
 
 def _changes(stage: Lossless) -> list[changes.Change]:
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         return changes.since(tx, 0)
 
 
@@ -270,7 +270,7 @@ def test_an_extract_is_mended_once_a_summariser_works(make: Make, clock: ManualC
     stage.work(60)
     stage.compact(force=True)
     assert any(n.extractive for n in _nodes(stage))
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         debt = debts.find(tx, stage.session.id)
     assert debt is not None
     assert (debt.pending, debt.reason) == (True, "repair")
@@ -284,7 +284,7 @@ def test_an_extract_is_mended_once_a_summariser_works(make: Make, clock: ManualC
     for _ in range(4):
         asyncio.run(stage.engine.drain(stage.session.id))
         clock.advance(hours=1)
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         shown = nodes.get_many(tx, [i.summary_id for i in stage.projection().summaries if i.summary_id])
         assert not any(n.extractive for n in shown.values())
         assert any(n.replaces for n in shown.values())
@@ -322,7 +322,7 @@ def test_a_sweep_ends_at_its_bounds_and_the_rest_is_owed(make: Make, clock: Manu
     stage.work(100)
     stage.compact()
     assert len(slow.requests) == 3
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         debt = debts.find(tx, stage.session.id)
         [item] = agenda.listing(tx, kinds=[KIND])
     assert debt is not None
@@ -359,7 +359,7 @@ def test_a_fork_shares_its_parents_projection_and_changes_only_its_own(make: Mak
     stage = make()
     stage.work(60)
     stage.compact()
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         child = sessions.ensure(tx, "agent:main:subagent:c1", parent_key=stage.session.key)
         alone = sessions.ensure(tx, "agent:main:subagent:c2", parent_key=stage.session.key)
     parent = stage.projection()
@@ -398,7 +398,7 @@ async def _compact_other(stage: Lossless, session: sessions.Session) -> None:
 def test_a_failed_spawn_is_undone(make: Make) -> None:
     stage = make()
     stage.work(30)
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         child = sessions.ensure(tx, "agent:main:subagent:c1")
 
     async def spawned() -> None:
@@ -423,7 +423,7 @@ def test_new_retains_the_deep_summaries_and_reset_starts_clean(make: Make, cause
     stage.compact()
     deep = [i.summary_id for i in stage.projection().summaries if i.depth >= 2]
     assert deep
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         stage.session = sessions.reset(tx, stage.fresh(), cause=cause)
     assert [i.summary_id for i in stage.projection().summaries] == (deep if kept else [])
     stage.say("a fresh start")
@@ -456,12 +456,12 @@ def test_damage_is_told_and_mended_from_the_log(make: Make) -> None:
     stage.compact()
     known = stage.projection()
     deepest = known.summaries[0].summary_id
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         tx.conn.exec_driver_sql(f"DELETE FROM lossless_summaries WHERE id = '{deepest}'")
     assert [p.code for p in stage.problems()] == ["dangling"]
     with pytest.raises(NotFound, match="is gone"):
         stage.assemble()
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         mended = repair(tx, stage.session.id)
     assert mended.revision == known.revision + 1
     assert stage.problems() == []
@@ -474,14 +474,14 @@ def test_holes_overlaps_and_wrong_depths_are_told(make: Make) -> None:
     stage.work(120)
     stage.compact()
     good = stage.projection()
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("UPDATE lossless_summaries SET depth = depth + 1 WHERE depth = 0")
     assert {p.code for p in stage.problems()} == {"shape"}
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("UPDATE lossless_summaries SET depth = 0 WHERE source_session_id IS NOT NULL")
         projections.save(tx, replace(good, items=good.items[1:]))
     assert {p.code for p in stage.problems()} == {"uncovered"}
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         assert repair(tx, stage.session.id).items == good.items
     assert stage.problems() == []
 
@@ -534,7 +534,7 @@ def test_what_the_audit_finds_survives_every_level(make: Make) -> None:
             AssistantMessage(text=f"I edited {path}. " + "done " * 60),
         )
     stage.compact(force=True)
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         top = nodes.get_many(tx, [i.summary_id for i in stage.projection().summaries if i.summary_id])
     assert max(n.depth for n in top.values()) >= 1
     kept = "\n".join(
@@ -569,7 +569,7 @@ def test_a_deleted_entry_is_gone_from_both_tools(make: Make) -> None:
     stage.say("my secret is hunter2")
     query = "SELECT id, position FROM entries WHERE content = 'my secret is hunter2'"
     [(id_, position)] = rows(stage.store, query)
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         entries.delete(tx, id_)
     assert "hunter2" not in stage.read_all(f"span:{position}-{position + 1}")
     assert id_ not in [h["entryId"] for h in stage.tool("context_search", query="hunter2")["hits"]]

@@ -21,7 +21,7 @@ from holdfast.context import AssistantMessage, Message, SummaryRequest, ToolCall
 from holdfast.context.lossless import spans
 from holdfast.context.tokens import message_tokens
 from holdfast.ids import uuid7
-from holdfast.log import Store, Threads, entries, sqlite_url
+from holdfast.log import OWNER, Store, Threads, entries, sqlite_url
 
 TINY = {
     "leafChunkTokens": 400,
@@ -137,7 +137,7 @@ class World:
         known = self.stage.projection()
         assert known.revision >= self.revision
         self.revision = known.revision
-        with self.stage.store.read() as tx:
+        with self.stage.store.read(OWNER) as tx:
             behind = spans.behind(tx, known.items)
             for entry in entries.transcript(tx, self.stage.session.id):
                 assert sum(s.holds(entry.session_id, entry.position) for s in behind) == 1

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage, Built, ToolResult, UserMessage, encode
-from holdfast.log import Store, Threads, entries, sqlite_url
+from holdfast.log import OWNER, Store, Threads, entries, sqlite_url
 
 TEMPLATE: Path | None = None
 SUMMARISERS: dict[str, Any] = {
@@ -116,7 +116,7 @@ class Projection(RuleBasedStateMachine):
 
     def _check_reachable(self, shown: set[int]) -> None:
         """Every message is shown, or covered by the chain of summaries, or waits for one."""
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             log = entries.transcript(tx, self.stage.session.id, limit=5000)
             spans = [json.loads(e.raw)["details"] for e in log if e.raw and '"compaction"' in e.raw]
         floor = max((s["until"] for s in spans), default=0)
@@ -132,7 +132,7 @@ class Projection(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         if not hasattr(self, "stage"):
             return
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             log = entries.transcript(tx, self.stage.session.id, limit=5000)
         assert sum(e.role == "user" for e in log) == self.stage.count
 

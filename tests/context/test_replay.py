@@ -12,7 +12,7 @@ from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage, Built, Text, Trust, diff, encode
 from holdfast.context.manifest import load, pack, unpack
 from holdfast.errors import NotFound
-from holdfast.log import Store, Threads, entries
+from holdfast.log import OWNER, Store, Threads, entries
 
 
 def test_every_turn_of_a_long_session_replays_to_the_byte(
@@ -54,7 +54,7 @@ async def _one_turn(stage: Stage, number: int, chance: random.Random) -> Built:
 
 
 def _correct_something(stage: Stage, chance: random.Random) -> None:
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         found = [e for e in entries.transcript(tx, stage.session.id, limit=1000) if e.role == "user"]
         entry = chance.choice(found[-6:])
         entries.correct(tx, entry.id, entry.content + " (corrected)")
@@ -93,9 +93,9 @@ def test_references_are_packed_in_pieces_that_a_longer_list_shares(stage: Stage)
     more: dict[str, str] = {}
     pack([*refs, "e:next"], more)
     assert len(more.keys() - pieces.keys()) <= 2
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         stage.room._assembly._blobs.put(tx, pieces)
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         assert unpack(tx, packed) == refs
 
 
@@ -108,7 +108,7 @@ def test_a_diff_says_what_changed(stage: Stage) -> None:
     (stage.workspace / "SOUL.md").unlink()
     second = stage.accept("two")
     asyncio.run(stage.build(second))
-    with stage.store.read() as tx:
+    with stage.store.read(OWNER) as tx:
         before, after = (load(tx, stage.session.id, n) for n in (first.number, second.number))
         found = diff(tx, before, after)
     assert {"USER.md", "history"} <= {s.name for s in found.added}
@@ -126,7 +126,7 @@ def test_a_turn_without_a_stored_context_is_not_found(stage: Stage) -> None:
 def test_what_retention_erased_is_said_and_not_invented(stage: Stage) -> None:
     turn = stage.accept("words")
     asyncio.run(stage.build(turn))
-    with stage.store.write() as tx:
+    with stage.store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("DELETE FROM blobs")
     with pytest.raises(NotFound) as caught:
         stage.room.replay(stage.session, turn.number)

@@ -31,6 +31,7 @@ from holdfast.continuation import (
 )
 from holdfast.errors import HoldfastError
 from holdfast.log import (
+    OWNER,
     EntryDraft,
     Note,
     Outcome,
@@ -49,7 +50,7 @@ from holdfast.memory.scope import Chat
 
 KEY = "agent:main:main"
 OTHER = "agent:main:discord:group:42"
-OWNER = "tests"
+WORKER = "tests"
 
 
 def home_config(url: str, *, window: int = 128_000, **continuation: Any) -> str:
@@ -140,16 +141,16 @@ class Play:
 
     def say(self, text: str = "hello", *, to: str = KEY, **more: Any) -> str:
         """A message from outside, or whatever trigger is given; the id of its run."""
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             return str(self.accept(tx, Ask(text=text, session_key=to, **more)).run_id)
 
     def begin(self, key: str = KEY) -> Live | None:
         """Start the next turn that waits in a session."""
-        with self.store.write() as tx:
-            items = agenda.claim(tx, dict.fromkeys(turns.KINDS, 50), owner=OWNER, lease_ms=10**12)
+        with self.store.write(OWNER) as tx:
+            items = agenda.claim(tx, dict.fromkeys(turns.KINDS, 50), owner=WORKER, lease_ms=10**12)
             for item in items:
                 if item.lane != key:
-                    agenda.settle(tx, item, agenda.Postpone(OWNER, item.due_at))
+                    agenda.settle(tx, item, agenda.Postpone(WORKER, item.due_at))
             mine = [item for item in items if item.lane == key]
             return None if not mine else self._started(tx, mine[0])
 
@@ -174,7 +175,7 @@ class Play:
         live.calls += 1
         caller = self.caller(live)
         output: ToolOutput = asyncio.run(tool.run(caller, tool.input(**given), f"call-{live.calls}"))
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             self._listen(tx, live)
         return dict(json.loads(output.text))
 
@@ -199,7 +200,7 @@ class Play:
         """Commit a turn with its last words."""
         heard = self.room.hook.heard(said, live.terms)
         drafts = [EntryDraft(content=heard.text, role="assistant")] if heard.text else []
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             usage = {"inputTokens": tokens, "outputTokens": 0}
             done = turns.commit(tx, live.turn.key, Outcome(entries=drafts, usage=usage), live.job)
             end = TurnEnd(
@@ -215,8 +216,8 @@ class Play:
         return end
 
     def fail(self, live: Live, status: TurnStatus = TurnStatus.FAILED) -> None:
-        with self.store.write() as tx:
-            live.job.settle(tx, agenda.Fail(OWNER, "broken", final=True))
+        with self.store.write(OWNER) as tx:
+            live.job.settle(tx, agenda.Fail(WORKER, "broken", final=True))
             turn = turns.end(tx, turns.get(tx, live.turn.id), status, "broken")
             self.room.hook.failed(tx, TurnEnd(turn=turn, session=live.session, terms=live.terms))
 
@@ -235,9 +236,9 @@ class Play:
 
     def due(self) -> int:
         """Look after what is due now, as the runner would; how many sessions were looked at."""
-        with self.store.write(ordered=False) as tx:
+        with self.store.write(OWNER, ordered=False) as tx:
             kinds = {lookout.KIND: 50, compacting.KIND: 5}
-            items = agenda.claim(tx, kinds, owner=OWNER, lease_ms=10**12)
+            items = agenda.claim(tx, kinds, owner=WORKER, lease_ms=10**12)
         for item in items:
             handler = self.room.dispatch if item.kind == lookout.KIND else self.room._compacting
             asyncio.run(handler.run(agenda.Job(item)))
@@ -248,11 +249,11 @@ class Play:
         return self.due()
 
     def returned(self, order: SpawnOrder, text: str = "found it", status: str = "success") -> bool:
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             return self.room.returned(tx, order.run_id, text, status)
 
     def compacted(self, key: str = KEY) -> None:
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             session = sessions.ensure(tx, key)
             self.room.hook.compacted(
                 tx, sessions.update(tx, session, compaction_count=session.compaction_count + 1)
@@ -260,21 +261,21 @@ class Play:
 
     def records(self, key: str = KEY) -> list[Record]:
         """All of a session, ended ones too, as they were elected."""
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             found = records.listing(tx, owner=key, statuses=list(Status), limit=500)
         return sorted(found, key=lambda r: (r.created_at, r.id))
 
     def waiting_notes(self, key: str = KEY) -> list[Note]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return notes.waiting(tx, key)
 
     def waiting_turns(self, key: str = KEY) -> list[Turn]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             items = agenda.listing(tx, kinds=turns.KINDS, lane=key)
             return turns.get_many(tx, [str(item.payload["turnId"]) for item in items])
 
     def waiting_session(self, key: str = KEY) -> Session:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             found = sessions.active(tx, key)
         assert found is not None
         return found

@@ -15,7 +15,7 @@ from builders import KEY, until
 from holdfast.agents.loop import Ask
 from holdfast.continuation import Attachment, attaching
 from holdfast.errors import Forbidden, InvalidInput, Unavailable
-from holdfast.log import TurnStatus, sessions, turns
+from holdfast.log import OWNER, TurnStatus, sessions, turns
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Say, ScriptedOpenAI, Turn
@@ -80,7 +80,7 @@ def test_files_reach_the_delegate_and_go_with_it_and_its_return_is_shaped_as_ask
 
 
 def _committed(hold: Holdfast, trigger: str) -> int:
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         session = sessions.active(tx, KEY)
         found = [] if session is None else turns.listing(tx, session.id)
     return sum(turn.trigger == trigger and turn.status is TurnStatus.COMMITTED for turn in found)

@@ -16,7 +16,7 @@ from holdfast.context import CompactOutcome, CompactResult, Pressure
 from holdfast.continuation import Continuation, Phase, Spawned, SpawnOrder, Status, delegating, records
 from holdfast.continuation.state import Claim
 from holdfast.errors import Forbidden, Unavailable
-from holdfast.log import Store, Threads, sessions
+from holdfast.log import OWNER, Store, Threads, sessions
 from holdfast.log.agenda import Runner
 
 
@@ -103,7 +103,7 @@ def test_returns_to_other_sessions_are_refused_at_every_point_unless_they_are_al
     staged: Callable[..., Play],
 ) -> None:
     play = staged()
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         sessions.ensure(tx, OTHER)
     crossing = [send(targetSessionKey=OTHER), send(targetSessionKeys=[KEY, OTHER]), send(fanoutMode="all")]
     assert [a["cap"] for a in play.turn(*crossing)] == ["cross_session"] * 3
@@ -141,7 +141,7 @@ def test_a_fan_out_is_one_step_reaches_everyone_but_the_child_and_is_data_everyw
     staged: Callable[..., Play],
 ) -> None:
     play = staged(crossSessionTargeting="enabled")
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         sessions.ensure(tx, OTHER)
         sessions.ensure(tx, "agent:main:subagent:1")
     play.turn(send(fanoutMode="all", mode="silent-wake"))
@@ -158,7 +158,7 @@ def test_a_fan_out_is_one_step_reaches_everyone_but_the_child_and_is_data_everyw
 
 def test_a_tree_fan_out_goes_up_the_line_of_spawning(staged: Callable[..., Play]) -> None:
     play = staged()
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         sessions.ensure(tx, "agent:main:subagent:a", parent_key=OTHER)
         sessions.ensure(tx, OTHER, parent_key=KEY)
         sessions.ensure(tx, KEY)
@@ -242,7 +242,7 @@ def test_a_spawn_that_fails_for_now_is_tried_again_and_one_that_may_not_be_is_to
 def test_a_claim_of_which_nobody_knows_is_never_spawned_again(staged: Callable[..., Play]) -> None:
     play = staged()
     play.turn(send("lost"))
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         [record] = records.live(tx, KEY)
         records.apply(tx, record, Claim(delegating._attempt(record, int(tx.now))))
     play.clock.advance(seconds=61)
@@ -325,7 +325,7 @@ def test_before_a_forced_compaction_there_is_one_bounded_turn_that_does_not_end_
     assert live is not None
     end = play.end(live)
     for expected in (True, False):
-        with play.store.write() as tx:
+        with play.store.write(OWNER) as tx:
             made = play.room.evacuate(tx, end.session, end.turn, end.terms)
             assert (made is not None) is expected
     live = play.begin()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builders import soon
 from holdfast.agents.loop import Ask
-from holdfast.log import TurnStatus, sessions, turns
+from holdfast.log import OWNER, TurnStatus, sessions, turns
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
@@ -49,7 +49,7 @@ def config(url: str) -> str:
 async def replies(hold: Holdfast, wanted: str) -> list[str]:
     """What the session has said, once it has said this."""
     while True:
-        with hold.store.read() as tx:
+        with hold.store.read(OWNER) as tx:
             session = sessions.active(tx, KEY)
             found = [] if session is None else turns.listing(tx, session.id)
         done = [t for t in found if t.status is TurnStatus.COMMITTED]

@@ -26,7 +26,7 @@ from holdfast.clock import ManualClock, Millis
 from holdfast.continuation import chains, hook, records, recovering
 from holdfast.continuation import state as steps
 from holdfast.continuation.record import Attempt, Election, Kind, Phase, Record, Status
-from holdfast.log import Store, Threads, TurnStatus, agenda, notes, sessions, sqlite_url, turns
+from holdfast.log import OWNER, Store, Threads, TurnStatus, agenda, notes, sessions, sqlite_url, turns
 
 EVENTS = st.sampled_from(
     [
@@ -117,7 +117,7 @@ class Model(RuleBasedStateMachine):
         self.chains: dict[str, str] = {}
         self.may_reset = True
         self.longest = 4
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             sessions.ensure(tx, KEY)
             sessions.ensure(tx, OTHER)
 
@@ -196,7 +196,7 @@ class Model(RuleBasedStateMachine):
     def crash_and_restart(self) -> None:
         """Whatever ran is gone; what the agenda knows of it is taken back, as after a start."""
         self.live = None
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             for item in agenda.expire(tx, dead=lambda _: True):
                 if item.kind in turns.KINDS:
                     finishing.cut_off(tx, item, (self.play.room.hook,), "main")
@@ -269,12 +269,12 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def everything_due_is_watched(self) -> None:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             assert recovering.unwatched(tx) == []
 
     @invariant()
     def what_is_delivered_was_delivered_by_exactly_one_committed_turn(self) -> None:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             for record in self.play.records():
                 if record.kind is not Kind.WORK:
                     continue
@@ -298,7 +298,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def the_caps_hold_and_only_outsiders_begin_a_chain(self) -> None:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             session = sessions.active(tx, KEY)
             assert session is not None
             chain = chains.peek(tx, session)
@@ -334,7 +334,7 @@ class Model(RuleBasedStateMachine):
             if record.status is Status.CANCELLED:
                 assert record.failure, record
         self.what_is_delivered_was_delivered_by_exactly_one_committed_turn()
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             assert not [n for n in notes.waiting(tx, KEY) if n.kind == "continuation-note"]
 
 

@@ -18,7 +18,7 @@ from holdfast.agents.loop import Ask
 from holdfast.agents.loop import turn as turn_loop
 from holdfast.clock import ManualClock
 from holdfast.continuation import tracing
-from holdfast.log import Store, Threads, entries, sessions
+from holdfast.log import OWNER, Store, Threads, entries, sessions
 from holdfast.runtime import open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
@@ -59,7 +59,7 @@ def test_a_chain_is_one_tree_through_the_queue_and_a_restart(play: Play, spans: 
     play.later(15)
     woken = play.begin()
     assert woken is not None
-    with play.store.read() as tx:
+    with play.store.read(OWNER) as tx:
         assert woken.turn.input_id is not None
         source = entries.get(tx, woken.turn.input_id).source or {}
     play.call(woken, "continue_work", reason="go on")
@@ -86,7 +86,7 @@ def test_a_chain_is_one_tree_through_the_queue_and_a_restart(play: Play, spans: 
 def test_a_delegate_is_dispatched_under_its_election_and_each_delivery_is_linked_to_the_fan_out(
     play: Play, spans: InMemorySpanExporter
 ) -> None:
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         sessions.ensure(tx, OTHER)
     play.turn(
         ("continue_delegate", {"task": "a secret task", "targetSessionKeys": [KEY, OTHER], "delaySeconds": 9})
@@ -158,7 +158,7 @@ def test_turns_and_delegates_of_a_chain_are_one_tree(
         with ScriptedOpenAI(Chain(), models=["scripted"]) as server:
             (tmp_path / "holdfast.json").write_text(home_config(server.url, crossSessionTargeting="enabled"))
             with open_home(tmp_path, clock=clock) as hold:
-                with hold.store.write() as tx:
+                with hold.store.write(OWNER) as tx:
                     sessions.ensure(tx, OTHER)
                 async with Services(hold).running():
                     await hold.runs.accept(Ask(text="go", session_key=KEY))

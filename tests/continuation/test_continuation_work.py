@@ -13,7 +13,7 @@ from holdfast.clock import ManualClock
 from holdfast.context import Pressure
 from holdfast.continuation import ParentRun, Phase, Record, Status, records
 from holdfast.continuation.state import Deliver, IllegalStep
-from holdfast.log import EntryDraft, Session, Store, Threads, TurnStatus, Tx, agenda, sessions, turns
+from holdfast.log import OWNER, EntryDraft, Session, Store, Threads, TurnStatus, Tx, agenda, sessions, turns
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_an_election_of_a_turn_that_was_cut_off_is_made_once_whether_or_not_its_
     live = play.begin()
     assert live is not None
     play.call(live, "continue_work", reason="look again")
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         if answered:
             result = {"toolCallId": "call-1", "toolName": "continue_work", "isError": False}
             turns.add(tx, live.turn, [EntryDraft(content="{}", role="toolResult", source=result)])
@@ -449,7 +449,7 @@ def test_work_is_reaped_only_if_it_cannot_run_now_and_its_parent_is_over_for_cer
 def test_a_session_that_is_gone_ends_what_it_elected_with_a_notice(staged: Callable[..., Play]) -> None:
     play = staged()
     play.turn(elect("too late"))
-    with play.store.write() as tx:
+    with play.store.write(OWNER) as tx:
         sessions.archive(tx, sessions.ensure(tx, KEY), cause="swept")
     play.later(15)
     assert play.records()[0].status is Status.FAILED
@@ -476,7 +476,7 @@ def test_a_turn_whose_mark_cannot_be_written_is_not_committed_and_comes_again(
     with pytest.raises(IllegalStep):
         play.end(woken)
     monkeypatch.undo()
-    with play.store.read() as tx:
+    with play.store.read(OWNER) as tx:
         assert turns.get(tx, woken.turn.id).status is TurnStatus.RUNNING
     play.fail(woken)
     play.later(5)

@@ -23,7 +23,18 @@ from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Outcome
 from holdfast.clock import ManualClock
 from holdfast.continuation import Kind, Status, chains, records
-from holdfast.log import Entry, EntryFilter, Store, TurnStatus, check, entries, sessions, sqlite_url, turns
+from holdfast.log import (
+    OWNER,
+    Entry,
+    EntryFilter,
+    Store,
+    TurnStatus,
+    check,
+    entries,
+    sessions,
+    sqlite_url,
+    turns,
+)
 from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn, Used
 from holdfast.testing.script import text_of
@@ -73,7 +84,7 @@ class Worker:
         store = Store(sqlite_url(self._home / "holdfast.db"))
         pause = threading.Event()
         for _ in range(500):
-            with store.read() as tx:
+            with store.read(OWNER) as tx:
                 if not registry.children(tx, KEY, live=True):
                     break
             pause.wait(0.02)
@@ -167,7 +178,7 @@ class Evening:
     def __init__(self, url: str, worker: Worker) -> None:
         self.worker = worker
         self.store = Store(url)
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             [self.session] = [s for s in sessions.listing(tx, status=None) if s.key == KEY]
             self.turns = [t for t in turns.listing(tx, self.session.id, limit=200)[::-1] if t.agenda_id]
             page = entries.listing(tx, EntryFilter(session_id=self.session.id), limit=500)

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from holdfast.agents.loop import Ask
 from holdfast.clock import ManualClock
-from holdfast.log import Store, agenda
+from holdfast.log import OWNER, Store, agenda
 from holdfast.log.store import Tx
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
@@ -197,7 +197,7 @@ async def rest(hold: Holdfast, hours: Hours) -> None:
     """Until nothing is left of what was asked for; what is only due later is due now."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            with hold.store.read() as tx:
+            with hold.store.read(OWNER) as tx:
                 live = [item for item in agenda.listing(tx, limit=200) if KINDS.fullmatch(item.kind)]
             if not live:
                 return

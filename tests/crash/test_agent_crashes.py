@@ -18,6 +18,7 @@ from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Outcome, Run
 from holdfast.continuation import Record, Status, records
 from holdfast.log import (
+    OWNER,
     Entry,
     EntryFilter,
     Store,
@@ -66,7 +67,7 @@ class Aftermath:
     def __init__(self, store: Store, blow: Blow, prompts: Sequence[str]) -> None:
         self.blow = blow
         self.prompts = [said for said in prompts if blow.tag in said]
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             session = sessions.active(tx, blow.key)
             assert session is not None, blow
             self.turns: list[Turn] = turns.listing(tx, session.id)

@@ -11,7 +11,7 @@ import sys
 import threading
 
 from holdfast.errors import Busy
-from holdfast.log import EntryDraft, Outcome, Store, Threads, entries, open_store, sessions, turns
+from holdfast.log import OWNER, EntryDraft, Outcome, Store, Threads, entries, open_store, sessions, turns
 from holdfast.log.agenda import Job, Kind, Retry, Runner
 
 LANES = 4
@@ -28,7 +28,7 @@ def take_in(store: Store, run: str, thread: int) -> None:
         number += 1
         key = f"{run}-{thread}-{number}"
         for _ in range(2):
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 entries.append(tx, EntryDraft(content=key, idempotency_key=key))
         acknowledge("e", key)
         if number % 5 == 0:
@@ -37,7 +37,7 @@ def take_in(store: Store, run: str, thread: int) -> None:
 
 def accept(store: Store, key: str) -> None:
     try:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             session = sessions.ensure(tx, f"agent:main:web:dm:{hash(key) % LANES}")
             turns.accept(tx, session, EntryDraft(content=key, role="user"), key=key, max_attempts=50)
     except Busy:
@@ -49,11 +49,11 @@ async def serve(store: Store) -> None:
     threads = Threads(4)
 
     def commit(job: Job, key: str) -> None:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.commit(tx, key, Outcome(entries=[EntryDraft(content=f"re {key}", role="assistant")]), job)
 
     def begin(job: Job) -> str:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             return turns.start(tx, turns.get(tx, job.item.payload["turnId"])).key
 
     async def handler(job: Job) -> None:

@@ -17,7 +17,7 @@ from builders import PATIENCE
 from holdfast.gateway import listen, tokens
 from holdfast.gateway.server import server_for
 from holdfast.gateway.tokens import Scope
-from holdfast.log import Store
+from holdfast.log import OWNER, Store
 from holdfast.runtime import Holdfast
 from holdfast.services import Services
 
@@ -107,7 +107,7 @@ def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
 
 
 def make_token(store: Store, name: str, scope: Scope = Scope.WRITE, **limits: Any) -> str:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return tokens.add(tx, name, scope=scope, **limits)[1]
 
 

@@ -12,7 +12,7 @@ from serving import Running, running, wait_for
 
 from holdfast.board import tools, topics
 from holdfast.clock import ManualClock
-from holdfast.log import Classification, EntryDraft, Store, entries
+from holdfast.log import OWNER, Classification, EntryDraft, Store, entries
 from holdfast.runtime import Holdfast, open_home
 from plans import assert_no_scan, effort, plans, recorded
 
@@ -179,7 +179,7 @@ def test_06_a_digest_does_not_move_a_topic(
     gateway: Running, api: httpx.Client, board: dict[str, Any]
 ) -> None:
     before = api.get("/api/topics").json()
-    with gateway.hold.store.write() as tx:
+    with gateway.hold.store.write(OWNER) as tx:
         topics.set_digest(tx, board["rocket"]["id"], "Packets are lost between two and four at night.")
     after = api.get("/api/topics").json()
     assert [(t["id"], t["updatedAt"]) for t in after] == [(t["id"], t["updatedAt"]) for t in before]
@@ -228,7 +228,7 @@ def test_09_context_does_not_read_in_proportion_to_the_log(
 
 
 def _talk(store: Store, board: dict[str, Any], count: int) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         same = {"session_key": KEY, "agent_id": "user", "status": Classification.CLASSIFIED}
         place = {"topic_id": board["garden"]["id"], "space_id": "space-home"}
         entries.load(tx, [EntryDraft(content=f"valve line {n}", **same, **place) for n in range(count)])
@@ -247,7 +247,7 @@ def _work(store: Store, api: httpx.Client, mode: str, chars: int) -> tuple[int, 
 def _work_once(store: Store, api: httpx.Client, mode: str, chars: int) -> tuple[int, int]:
     with recorded(store) as seen:
         context(api, q="the valve", sessionKey=KEY, mode=mode, maxChars=chars)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         for plan in plans(tx, seen) if not store.postgres else ():
             for table in ("entries", "changes", "topics", "tasks", "session_routing"):
                 assert_no_scan(plan, table)

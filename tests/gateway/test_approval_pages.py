@@ -11,6 +11,7 @@ from serving import Running, assert_problem, make_token, streaming
 
 from holdfast.agents.approvals import ApprovalRequest, requests
 from holdfast.gateway.tokens import Scope
+from holdfast.log import OWNER
 from holdfast.runtime import Holdfast
 from holdfast.testing import Call, Say
 
@@ -21,7 +22,7 @@ def ask(hold: Holdfast, command: str, agent: str = "main") -> str:
     request = ApprovalRequest(
         agent_id=agent, tool="exec", command=command, arguments={"command": command}, reason="why"
     )
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         return requests.request(tx, request, lasts_ms=60_000).id
 
 

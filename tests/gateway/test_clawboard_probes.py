@@ -17,7 +17,7 @@ from holdfast.board.context_sight import EVERYWHERE
 from holdfast.board.timeline import timeline
 from holdfast.board.visibility import EVERYTHING
 from holdfast.clock import ManualClock
-from holdfast.log import EntryDraft, Store, Tx, changes, entries
+from holdfast.log import OWNER, EntryDraft, Store, Tx, changes, entries
 from holdfast.runtime import Holdfast, open_home
 from plans import assert_no_scan, plan_of
 
@@ -38,7 +38,7 @@ def search(api: httpx.Client, q: str, **params: Any) -> dict[str, Any]:
 
 
 def test_the_only_entry_with_a_rare_word_is_found_however_old(hold: Holdfast, api: httpx.Client) -> None:
-    with hold.store.write() as tx:
+    with hold.store.write(OWNER) as tx:
         old = entries.append(tx, EntryDraft(content="the quokka handshake failed")).entry
         filler = [EntryDraft(content=f"database lock number {n} was released") for n in range(1500)]
         entries.load(tx, filler)
@@ -109,8 +109,8 @@ def test_every_working_connection_of_sqlite_is_set_up(sqlite_store: Store) -> No
     """Foreign keys, write-ahead log and waiting hold on each connection, not only on the first."""
     wanted = {"foreign_keys": 1, "journal_mode": "wal", "synchronous": 1}
     with ExitStack() as open_:
-        readers = [open_.enter_context(sqlite_store.read()) for _ in range(4)]
-        writer = open_.enter_context(sqlite_store.write())
+        readers = [open_.enter_context(sqlite_store.read(OWNER)) for _ in range(4)]
+        writer = open_.enter_context(sqlite_store.write(OWNER))
         for tx in (*readers, writer):
             told = {name: tx.conn.exec_driver_sql(f"PRAGMA {name}").scalar() for name in wanted}
             assert told == wanted
@@ -139,11 +139,11 @@ def test_a_merge_into_a_topic_keeps_its_tags(api: httpx.Client) -> None:
 
 def test_reading_writes_nothing(hold: Holdfast, api: httpx.Client) -> None:
     api.post("/api/topics", json={"name": "Walrus", "tags": ["space:Far"]})
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         before = changes.bounds(tx)
     for path in ("spaces", "topics", "tasks", "search?q=walrus", "context?q=walrus", "graph", "changes"):
         assert api.get(f"/api/{path}").status_code == 200
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         assert changes.bounds(tx) == before
 
 
@@ -159,7 +159,7 @@ def test_a_token_limited_to_agents_finds_what_they_said_among_much_that_others_s
     gateway: Running, api: httpx.Client
 ) -> None:
     """The limit is the index's: what others said takes up no place among the few that are asked for."""
-    with gateway.hold.store.write() as tx:
+    with gateway.hold.store.write(OWNER) as tx:
         others = [EntryDraft(content=f"the walrus sings {n}", agent_id="other") for n in range(60)]
         entries.load(tx, others)
         mine = entries.append(tx, EntryDraft(content="a walrus sleeps somewhere", agent_id="mine")).entry

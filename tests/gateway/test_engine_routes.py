@@ -10,7 +10,7 @@ from builders import accept
 from holdfast.context import BuildRequest, ContextRoom, ModelFacts
 from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope
-from holdfast.log import sessions
+from holdfast.log import OWNER, sessions
 from holdfast.runtime import Holdfast
 
 KEY = "agent:main:main"
@@ -91,7 +91,7 @@ def test_a_fork_can_be_prepared_and_taken_back(api: httpx.Client) -> None:
 
 def test_a_token_reaches_only_the_sessions_of_its_agents(gateway: Running, api: httpx.Client) -> None:
     _post(api, "ingest", sessionKey=KEY, message=_user("private"))
-    with gateway.hold.store.write() as tx:
+    with gateway.hold.store.write(OWNER) as tx:
         _, text = tokens.add(tx, "other", scope=Scope.WRITE, agents=["other"])
     with gateway.client(text) as limited:
         for name, body in (
@@ -119,7 +119,7 @@ def test_the_context_of_a_turn_can_be_read_to_the_byte(hold: Holdfast, api: http
     later = hold.clock.now() + 60_000
     turn = accept(hold.store, "what do you see?", due_at=later)
     room = ContextRoom(hold.store, hold.threads, hold.home, lambda: hold.settings)
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         session = sessions.get(tx, turn.session_id)
     request = BuildRequest(
         session=session,

@@ -20,7 +20,7 @@ from holdfast.errors import Unavailable
 from holdfast.gateway import listen
 from holdfast.gateway.server import server_for
 from holdfast.home import Home
-from holdfast.log import Store, agenda, sqlite_url
+from holdfast.log import OWNER, Store, agenda, sqlite_url
 from holdfast.runtime import Holdfast, open_home
 
 SERVE = """
@@ -167,12 +167,12 @@ def test_a_running_job_finishes_or_is_marked(tmp_path: Path, seconds: float, gra
     (tmp_path / "holdfast.json").write_text(f"{{gateway: {{shutdownGraceSeconds: {grace}}}}}")
     with served(tmp_path) as (process, _):
         store = Store(sqlite_url(process.home.database))
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             id_ = agenda.enqueue(tx, "slow", {"seconds": seconds}, max_attempts=3).id
         wait_for(lambda: (tmp_path / "begun").exists())
         code, said = process.end()
         assert code == 0, said
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             item = agenda.get(tx, id_)
         store.close()
     assert item.status == status

@@ -12,7 +12,7 @@ from builders import accept, append, session
 from holdfast.clock import ManualClock
 from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope, TokenBook
-from holdfast.log import Store
+from holdfast.log import OWNER, Store
 from holdfast.runtime import Holdfast
 
 FORMS = [
@@ -64,7 +64,7 @@ def test_a_token_revoked_by_another_process_ends_here_too(gateway: Running) -> N
     text = make_token(elsewhere, "remote")
     with gateway.client(text) as client:
         wait_for(lambda: client.get("/api/log").status_code == 200)
-        with elsewhere.write() as tx:
+        with elsewhere.write(OWNER) as tx:
             tokens.revoke(tx, "remote")
         wait_for(lambda: client.get("/api/log").status_code == 401)
         assert_problem(client.get("/api/log"), 401, "bad_token")
@@ -75,7 +75,7 @@ def test_a_revocation_during_a_look_up_is_not_forgotten(sqlite_store: Store) -> 
     class Slow(TokenBook):
         def _read(self) -> Any:
             found = super()._read()
-            with sqlite_store.write() as tx:
+            with sqlite_store.write(OWNER) as tx:
                 if any(t.revoked_at is None for t in tokens.listing(tx)):
                     tokens.revoke(tx, "racing")
             return found
@@ -89,7 +89,7 @@ def test_a_revocation_during_a_look_up_is_not_forgotten(sqlite_store: Store) -> 
 
 def test_tokens_are_kept_as_hashes_only(gateway: Running) -> None:
     text = make_token(gateway.hold.store, "hashed")
-    with gateway.hold.store.read() as tx:
+    with gateway.hold.store.read(OWNER) as tx:
         stored = str(tx.conn.exec_driver_sql("SELECT * FROM tokens").all())
     assert text not in stored
     assert text.removeprefix("hf_") not in stored
@@ -101,7 +101,7 @@ def test_revoked_tokens_do_not_count_towards_the_limit(
     monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
     for _ in range(4):
         make_token(sqlite_store, "again")
-        with sqlite_store.write() as tx:
+        with sqlite_store.write(OWNER) as tx:
             tokens.revoke(tx, "again")
 
 
@@ -248,7 +248,7 @@ def test_the_stream_shows_a_limited_token_only_its_own(gateway: Running, api: ht
 
 def test_the_stream_of_a_revoked_token_ends(gateway: Running, api: httpx.Client) -> None:
     with gateway.client(make_token(gateway.hold.store, "watcher")) as client, streaming(client) as seen:
-        with gateway.hold.store.write() as tx:
+        with gateway.hold.store.write(OWNER) as tx:
             tokens.revoke(tx, "watcher")
         api.post("/api/log", json={"content": "not for you"})
         last = list(seen)
@@ -306,7 +306,7 @@ class TestCookie:
         text = make_token(gateway.hold.store, "page")
         page.post("/api/login", json={"token": text})
         assert page.get("/api/whoami").json()["name"] == "page"
-        with gateway.hold.store.write() as tx:
+        with gateway.hold.store.write(OWNER) as tx:
             tokens.revoke(tx, "page")
         assert_problem(page.get("/api/whoami"), 401, "bad_token")
 

@@ -22,6 +22,7 @@ from holdfast.gateway import tokens
 from holdfast.gateway.cookies import COOKIE
 from holdfast.gateway.rpc import connection, protocol
 from holdfast.gateway.tokens import Scope
+from holdfast.log import OWNER
 from holdfast.testing import Asked, Say, Stall, Turn
 
 
@@ -259,7 +260,7 @@ def test_a_revoked_token_ends_its_connection(gateway: Running) -> None:
     token = make_token(gateway.hold.store, "ws-revoked", Scope.READ)
     with peer(gateway, token) as ws:
         ws.call("events.subscribe")
-        with gateway.hold.store.write() as tx:
+        with gateway.hold.store.write(OWNER) as tx:
             tokens.revoke(tx, "ws-revoked")
         append(gateway.hold.store, "something")
         assert ws.closed() == 1008

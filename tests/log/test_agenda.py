@@ -18,18 +18,18 @@ from hypothesis.stateful import (
 from builders import claim, enqueue, in_threads, item, rows
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy, NotFound
-from holdfast.log import Store, agenda
+from holdfast.log import OWNER, Store, agenda
 from holdfast.log.agenda import Fail, Finish, Item, Postpone, Retry, Status
 from plans import assert_no_scan, plans, recorded
 
 
 def apply(store: Store, one: Item, event: agenda.Event) -> Item:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         return agenda.apply(tx, one, event)
 
 
 def listed(store: Store, **options: Any) -> list[Item]:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return agenda.listing(tx, **options)
 
 
@@ -39,7 +39,7 @@ def test_what_is_read_is_what_was_put_on(store: Store) -> None:
     )
     assert item(store, made.id) == made
     assert listed(store) == [made]
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert agenda.find(tx, "none") is None
         with pytest.raises(NotFound):
             agenda.get(tx, "none")
@@ -69,7 +69,7 @@ def test_the_oldest_due_comes_first_and_the_future_waits(store: Store, clock: Ma
     late = enqueue(store, due_at=clock.now() + 10)
     early = enqueue(store, due_at=clock.now() - 10)
     assert [i.id for i in claim(store)] == [early.id]
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert agenda.next_due(tx, ["work"]) == late.due_at
         assert agenda.next_due(tx, ["work"], after=late.due_at) is None
         assert agenda.next_due(tx, ["other"]) is None
@@ -112,7 +112,7 @@ def test_a_key_that_waits_is_found_again_and_brought_forward(store: Store, clock
 
 def test_concurrent_first_uses_of_a_key_make_one_item(store: Store) -> None:
     def put(n: int) -> str:
-        with store.write(ordered=False) as tx:
+        with store.write(OWNER, ordered=False) as tx:
             return agenda.enqueue(tx, "work", {"n": n}, key="k").id
 
     assert len(set(in_threads(8, put))) == 1
@@ -132,11 +132,11 @@ def test_a_lane_takes_only_so_many(store: Store) -> None:
 def test_cancelling_a_lane_empties_it_however_long_it_is(store: Store) -> None:
     (held,) = (enqueue(store, lane="l"),)
     claim(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for _ in range(agenda.store.MAX_PAGE + 3):
             agenda.enqueue(tx, "work", {}, lane="l")
         agenda.enqueue(tx, "other", {}, lane="l")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert agenda.cancel_lane(tx, "l", kinds=["work"], reason="reset") == agenda.store.MAX_PAGE + 3
     assert [i.kind for i in listed(store, lane="l", statuses=[Status.QUEUED])] == ["other"]
     assert item(store, held.id).status is Status.RUNNING
@@ -149,7 +149,7 @@ def test_leases_that_ran_out_and_dead_owners_are_taken_back(store: Store, clock:
     (b,) = claim(store, owner="b", most=1, lease_ms=9_000)
     (c,) = claim(store, owner="c", most=1, lease_ms=9_000)
     clock.advance(ms=1_000)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         back = agenda.expire(tx, dead=lambda owner: owner == "b", retries={"work": Retry(base_ms=7)})
     assert [i.id for i in back] == [a.id, b.id]
     assert all((i.status, i.due_at) == (Status.QUEUED, clock.now() + 7) for i in back)
@@ -162,12 +162,12 @@ def test_only_leases_held_by_the_same_claim_are_renewed(store: Store, clock: Man
     held = claim(store, owner="a", lease_ms=1_000)
     apply(store, held[1], Finish("a"))
     clock.advance(ms=1_000)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         agenda.expire(tx)
     clock.advance(minutes=10)
     (again,) = claim(store, owner="a", most=1)
     (other,) = claim(store, owner="b", most=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert agenda.renew(tx, held, owner="a", lease_ms=5_000) == []
         renewed = agenda.renew(tx, [again, other], owner="a", lease_ms=90_000)
     assert [(i.id, i.lease_until) for i in renewed] == [(again.id, clock.now() + 90_000)]
@@ -185,7 +185,7 @@ def test_a_stale_copy_cannot_be_moved_on(store: Store) -> None:
 
 def test_a_cancelled_item_runs_no_more(store: Store) -> None:
     made = enqueue(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         gone = agenda.cancel(tx, made.id, reason="no")
     assert (gone.status, gone.error) == (Status.CANCELLED, "no")
     assert claim(store) == []
@@ -204,7 +204,7 @@ def test_listing_shows_what_is_due_next_and_can_be_narrowed(store: Store, clock:
 def test_two_running_items_in_a_lane_are_impossible_even_by_raw_sql(store: Store) -> None:
     enqueue(store, lane="l")
     enqueue(store, lane="l")
-    with pytest.raises(sa.exc.IntegrityError), store.write() as tx:
+    with pytest.raises(sa.exc.IntegrityError), store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("UPDATE agenda SET status = 'running'")
 
 
@@ -228,13 +228,13 @@ def test_many_claimers_share_the_work_without_overlap(store: Store) -> None:
 
 def test_claims_and_due_times_are_found_by_their_indexes(sqlite_store: Store) -> None:
     live = [Status.QUEUED, Status.RUNNING]
-    with recorded(sqlite_store) as seen, sqlite_store.write() as tx:
+    with recorded(sqlite_store) as seen, sqlite_store.write(OWNER) as tx:
         agenda.claim(tx, {"a": 1, "b": 1}, owner="o", lease_ms=1)
         agenda.next_due(tx, ["a"], after=5)
         agenda.expire(tx)
         agenda.listing(tx, statuses=[Status.RUNNING], kinds=["a"], lane="l")
         agenda.listing(tx, statuses=live, kinds=["a"], lane="l")
-    with sqlite_store.read() as tx:
+    with sqlite_store.read(OWNER) as tx:
         claim_plan, due_plan, expire_plan, running_plan, live_plan = plans(tx, seen)
     assert "agenda USING INDEX agenda_due" in claim_plan, claim_plan
     assert "other USING INDEX agenda_running" in claim_plan, claim_plan
@@ -255,7 +255,7 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             tx.conn.exec_driver_sql("DELETE FROM agenda")
         self.known: dict[str, Item] = {}
 
@@ -318,13 +318,13 @@ class Model(RuleBasedStateMachine):
             event = Fail(owner, "x", Retry(base_ms=5), final=how != "fail")
         elif how == "postpone":
             event = Postpone(owner, self.clock.now() + 10)
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             self.see(agenda.settle(tx, one, event))
 
     @rule(dead=st.sampled_from(["x", "y", ""]))
     def take_back(self, dead: str) -> None:
         gone = {i.id for i in self.running() if i.owner == dead or (i.lease_until or 0) <= self.clock.now()}
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             back = agenda.expire(tx, dead=lambda owner: owner == dead, retries={"a": Retry(base_ms=5)})
         assert {i.id for i in back} == gone
         for one in back:
@@ -334,7 +334,7 @@ class Model(RuleBasedStateMachine):
     @rule(pick=st.randoms(use_true_random=False))
     def cancel(self, pick: random.Random) -> None:
         one = pick.choice(self.queued() + self.running())
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             self.see(agenda.cancel(tx, one.id))
 
     @rule(ms=st.integers(1, 40))
@@ -343,7 +343,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             stored = agenda.listing(tx, statuses=list(Status), limit=agenda.store.MAX_PAGE)
         assert {i.id: i for i in stored} == self.known
         lanes = [i.lane for i in stored if i.status is Status.RUNNING]

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from builders import PATIENCE
-from holdfast.log import Bridge, EntryDraft, Store, changes, entries
+from holdfast.log import OWNER, Bridge, EntryDraft, Store, changes, entries
 from holdfast.log.connections import Connections
 
 
@@ -40,12 +40,12 @@ def test_a_connection_that_failed_is_given_up_and_its_place_is_free(engine: sa.E
 
 
 def test_the_changes_of_a_transaction_come_in_the_order_in_which_they_were_told(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         changes.emit(tx, "one.updated", "1")
         changes.emit(tx, "two.updated", "2", {"why": "it was told so"})
         entries.load(tx, [EntryDraft(content="three")])
         changes.emit(tx, "four.updated", "4")
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         told = changes.since(tx, 0)
     assert [change.type for change in told] == ["one.updated", "two.updated", "log.appended", "four.updated"]
     assert told[1].payload == {"why": "it was told so"}
@@ -68,7 +68,7 @@ def test_a_store_rings_once_for_its_own_commits_and_once_for_those_of_others(pos
     try:
         assert ready.wait(PATIENCE)  # it rings all bells once it listens
         for store in (own, other):
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 changes.emit(tx, "one.updated", "1")
         assert both.wait(PATIENCE)
         assert len(rung) == 3

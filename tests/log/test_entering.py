@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from holdfast.clock import ManualClock
 from holdfast.config.session import SessionConfig
-from holdfast.log import SessionStatus, Store, sessions, turns
+from holdfast.log import OWNER, SessionStatus, Store, sessions, turns
 from holdfast.log.entering import Entered, enter
 
 KEY = "agent:main:telegram:dm:7"
 
 
 def say(store: Store, text: str = "hello", zone: str = "UTC", key: str = KEY, **config: object) -> Entered:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entered = enter(
             tx, sessions.ensure(tx, key), text, SessionConfig.model_validate(config), user_zone=zone
         )
@@ -33,7 +33,7 @@ def test_a_day_later_a_new_session_begins_and_the_old_one_is_archived(
     clock.advance(hours=5)
     second = say(store)
     assert second.reset == "daily"
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         old = sessions.get(tx, first.session.id)
     assert (old.status, old.successor_id, old.archive_cause) == (
         SessionStatus.ARCHIVED,
@@ -53,7 +53,7 @@ def test_a_system_event_never_makes_a_session_fresher(store: Store, clock: Manua
     idle = {"mode": "idle", "idleMinutes": 60}
     first = say(store, reset=idle)
     clock.advance(minutes=50)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         sessions.touch(tx, sessions.get(tx, first.session.id), external=False)
     clock.advance(minutes=20)
     assert say(store, reset=idle).reset == "idle"
@@ -85,6 +85,6 @@ def test_a_command_resets_and_what_stands_behind_it_is_the_first_message(
 
 
 def test_a_session_in_which_nothing_was_said_is_not_left_behind(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         first = enter(tx, sessions.ensure(tx, KEY), "/reset", SessionConfig()).session
         assert enter(tx, sessions.ensure(tx, KEY), "/reset", SessionConfig()).session.id == first.id

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from builders import append, draft, in_threads
 from holdfast.clock import ManualClock
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Classification, Cursor, EntryFilter, EntryType, Store, changes, entries
+from holdfast.log import OWNER, Classification, Cursor, EntryFilter, EntryType, Store, changes, entries
 from holdfast.log.entries import Entry, Page
 
 
 def listed(store: Store, where: EntryFilter | None = None, **options: Any) -> Page:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return entries.listing(tx, where or EntryFilter(), **options)
 
 
@@ -24,7 +24,7 @@ def contents(page: Page) -> list[str]:
 
 
 def change_types(store: Store) -> list[str]:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return [change.type for change in changes.since(tx, 0)]
 
 
@@ -55,19 +55,19 @@ def test_what_is_read_is_what_was_written(store: Store) -> None:
         source={"channel": "web", "depth": {"list": [1, 2.5, None, True]}},
         idempotency_key="i",
     )
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.get(tx, made.id) == made
         assert entries.by_key(tx, "i") == made
 
 
 def test_an_unknown_entry_is_not_found(store: Store) -> None:
-    with store.read() as tx, pytest.raises(NotFound) as caught:
+    with store.read(OWNER) as tx, pytest.raises(NotFound) as caught:
         entries.get(tx, "log-none")
     assert caught.value.code == "unknown_entry"
 
 
 def test_a_repeat_gets_the_same_entry(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         first = entries.append(tx, draft("one", idempotency_key="k"))
         again = entries.append(tx, draft("other words", idempotency_key="k"))
     assert (first.created, again.created) == (True, False)
@@ -102,7 +102,7 @@ def test_a_batch_finds_repeats_in_itself_and_in_the_store(store: Store) -> None:
         draft("second", idempotency_key="b"),
         draft("plain"),
     ]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         written = entries.append_many(tx, batch)
     assert [w.created for w in written] == [False, True, True, False, True]
     assert [w.entry.content for w in written] == ["old", "first", "plain", "first", "plain"]
@@ -113,21 +113,21 @@ def test_a_batch_finds_repeats_in_itself_and_in_the_store(store: Store) -> None:
 
 
 def test_an_empty_batch_writes_nothing(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert entries.append_many(tx, []) == []
     assert change_types(store) == []
 
 
 def test_many_entries_are_fetched_in_log_order(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         made = [w.entry for w in entries.append_many(tx, [draft(str(n)) for n in range(1203)])]
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.get_many(tx, [e.id for e in reversed(made)]) == made
 
 
 def test_a_failure_leaves_nothing_of_its_transaction(store: Store) -> None:
     def fail_half_way() -> None:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             entries.append(tx, draft("lost"))
             raise ZeroDivisionError
 
@@ -157,7 +157,7 @@ def test_a_sent_time_is_kept_and_ours_is_the_default(store: Store, clock: Manual
 )
 def test_every_text_survives(store: Store, sent: str, kept: str) -> None:
     made = append(store, sent, raw=sent, summary=sent, source={"text": sent, sent: 1}, topic_id=sent)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         read = entries.get(tx, made.id)
     assert read == made
     assert (read.content, read.raw, read.summary) == (kept, kept, kept)
@@ -167,7 +167,7 @@ def test_every_text_survives(store: Store, sent: str, kept: str) -> None:
 def test_a_large_text_survives(store: Store) -> None:
     text = "0123456789abcdef" * 65_536
     made = append(store, text)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.get(tx, made.id).content == text
 
 
@@ -217,7 +217,7 @@ def wanted(entry: Entry, where: EntryFilter) -> bool:
 def test_pages_put_together_are_the_whole_listing_in_order(
     store: Store, batch: list[Any], where: EntryFilter, limit: int, hidden: int
 ) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         tx.conn.execute(sa.text("DELETE FROM entries"))
         made = [w.entry for w in entries.append_many(tx, batch)]
         for entry in made[:hidden]:
@@ -243,7 +243,7 @@ def test_pages_put_together_are_the_whole_listing_in_order(
 
 
 def test_a_page_is_bounded_and_an_odd_limit_or_offset_does_no_harm(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entries.append_many(tx, [draft(str(n)) for n in range(entries.MAX_PAGE + 5)])
     assert len(listed(store, limit=10**9).entries) == entries.MAX_PAGE
     assert len(listed(store, limit=-3).entries) == 1
@@ -268,21 +268,21 @@ def test_every_cursor_that_parses_can_be_used(store: Store) -> None:
 def test_a_correction_keeps_what_it_replaces(store: Store, clock: ManualClock) -> None:
     made = append(store, "one")
     clock.advance(seconds=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert entries.correct(tx, made.id, "one").revision == 0
         entries.correct(tx, made.id, "two")
         last = entries.correct(tx, made.id, "three \0")
         assert entries.correct(tx, made.id, "three \0") == last
     assert (last.content, last.revision, last.updated_at) == ("three \ufffd", 2, clock.now())
     assert (last.created_at, last.position) == (made.created_at, made.position)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.revisions(tx, made.id) == [(0, "one"), (1, "two")]
     assert change_types(store) == ["log.appended", "log.patched", "log.patched"]
 
 
 def test_an_annotation_changes_what_an_entry_is_about(store: Store) -> None:
     made = append(store, "x")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         after = entries.annotate(tx, made.id, {"topic_id": "t", "status": Classification.CLASSIFIED})
         assert entries.annotate(tx, made.id, {"topic_id": "t"}) == after
         with pytest.raises(ValueError, match="content"):
@@ -293,13 +293,13 @@ def test_an_annotation_changes_what_an_entry_is_about(store: Store) -> None:
 
 def test_a_deleted_entry_is_hidden_from_views_but_keeps_its_place(store: Store) -> None:
     made = append(store, "x", session_id="s", idempotency_key="k")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entries.delete(tx, made.id)
     assert listed(store).entries == []
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.transcript(tx, "s") == []
         assert [e.id for e in entries.after(tx, 0)] == [made.id]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for change in (
             lambda: entries.delete(tx, made.id),
             lambda: entries.correct(tx, made.id, "y"),
@@ -312,7 +312,7 @@ def test_a_deleted_entry_is_hidden_from_views_but_keeps_its_place(store: Store) 
 
 def test_an_index_catches_up_from_a_position_in_log_order(store: Store) -> None:
     made = [append(store, str(n), created_at=100 - n) for n in range(5)]
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.after(tx, made[1].position) == made[2:]
         assert entries.after(tx, 0, limit=2) == made[:2]
         assert entries.head(tx) == made[-1].position
@@ -321,20 +321,20 @@ def test_an_index_catches_up_from_a_position_in_log_order(store: Store) -> None:
 def test_a_transcript_is_one_session_in_log_order_by_pages(store: Store) -> None:
     made = [append(store, str(n), session_id="s", created_at=50 - n) for n in range(6)]
     append(store, "other", session_id="o")
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.transcript(tx, "s") == made
         assert entries.transcript(tx, "s", after=made[1].position, limit=2) == made[2:4]
         assert entries.transcript(tx, "s", before=made[2].position) == made[:2]
 
 
 def test_the_head_of_an_empty_log_is_zero(store: Store) -> None:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.head(tx) == 0
 
 
 def plan(store: Store, where: EntryFilter, cursor: Cursor | None) -> list[str]:
     seen: list[tuple[str, Any]] = []
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         sa.event.listen(
             tx.conn, "before_cursor_execute", lambda c, cur, sql, params, *rest: seen.append((sql, params))
         )

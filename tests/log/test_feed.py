@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from builders import soon, until
-from holdfast.log import Change, Feed, Ping, Reset, Retention, Store, Threads, Waiter, changes, prune
+from holdfast.log import OWNER, Change, Feed, Ping, Reset, Retention, Store, Threads, Waiter, changes, prune
 from holdfast.log.feed import RING
 
 
 def emit(store: Store, count: int = 1) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         for n in range(count):
             changes.emit(tx, "x", str(n))
 

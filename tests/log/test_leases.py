@@ -6,13 +6,13 @@ import sys
 
 from builders import in_threads
 from holdfast.clock import ManualClock
-from holdfast.log import Store, leases, this_process
+from holdfast.log import OWNER, Store, leases, this_process
 from holdfast.log.leases import Lease
 from holdfast.log.owner import is_dead
 
 
 def acquire(store: Store, owner: str, name: str = "digest") -> Lease | None:
-    with store.write(ordered=False) as tx:
+    with store.write(OWNER, ordered=False) as tx:
         return leases.acquire(tx, name, owner=owner, for_ms=1_000)
 
 
@@ -24,7 +24,7 @@ def test_a_lease_is_held_by_one_until_it_runs_out(store: Store, clock: ManualClo
     clock.advance(ms=1_000)
     taken = acquire(store, "b")
     assert taken == Lease("digest", "b", clock.now() + 1_000, 2)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert leases.current(tx, "digest") == taken
         assert first is not None
         assert not leases.release(tx, first)
@@ -35,7 +35,7 @@ def test_the_holder_renews_and_gives_back(store: Store, clock: ManualClock) -> N
     clock.advance(ms=900)
     renewed = acquire(store, "a")
     assert renewed == Lease("digest", "a", clock.now() + 1_000, 2)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert renewed is not None
         assert leases.release(tx, renewed)
         assert leases.current(tx, "digest") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.log import Allowance, Pace, Store, Threads, agenda
+from holdfast.log import OWNER, Allowance, Pace, Store, Threads, agenda
 
 
 class Hand:
@@ -87,7 +87,7 @@ def test_work_that_gives_way_is_not_begun_while_it_is_held_and_is_done_after(sto
         runner = agenda.Runner(store, threads)
         runner.register("later", agenda.Kind(work, held=lambda: room["free"]))
         runner.register("now", agenda.Kind(work))
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             agenda.enqueue(tx, "later", {})
             agenda.enqueue(tx, "now", {})
         await runner.drain()

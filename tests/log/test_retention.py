@@ -6,6 +6,7 @@ from builders import KEY, accept, append, claim, enqueue, outcome, rows, session
 from holdfast.clock import ManualClock
 from holdfast.errors import NotFound
 from holdfast.log import (
+    OWNER,
     Retention,
     Store,
     agenda,
@@ -25,13 +26,13 @@ NOTHING = Retention(None, None, None, None, None, None, None)
 
 def finish_all(store: Store) -> None:
     for held in claim(store):
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             agenda.apply(tx, held, Finish("a"))
 
 
 def test_nothing_goes_unless_a_limit_says_so(store: Store, clock: ManualClock) -> None:
     gone = append(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entries.delete(tx, gone.id)
         sessions.archive(tx, sessions.ensure(tx, KEY), cause="x")
     enqueue(store)
@@ -71,15 +72,15 @@ def test_changes_go_by_age_and_count_but_the_newest_stays(store: Store, clock: M
     for n in range(10):
         append(store, str(n))
     assert prune(store, Retention(changes_rows=4))["changes"] == 6
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert changes.bounds(tx) == (7, 10)
     clock.advance(hours=24 * 8)
     assert prune(store, Retention())["changes"] == 3
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert changes.bounds(tx) == (10, 10)
     assert prune(store, Retention(changes_rows=0, changes_days=0))["changes"] == 0
     append(store)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert changes.bounds(tx) == (10, 11)
 
 
@@ -92,7 +93,7 @@ def test_a_batch_is_bounded_and_rounds_go_on(store: Store) -> None:
 
 
 def test_deliveries_that_are_over_go_and_pending_ones_stay(store: Store, clock: ManualClock) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         made = [
             outbox.post(tx, outbox.Parcel(key=str(n), kind="c", target="t", payload={})) for n in range(3)
         ]
@@ -100,7 +101,7 @@ def test_deliveries_that_are_over_go_and_pending_ones_stay(store: Store, clock: 
         outbox.attempt_failed(tx, made[1].id, "x", final=True)
     clock.advance(hours=24 * 31)
     assert prune(store, Retention())["outbox"] == 2
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert [d.id for d in outbox.listing(tx)] == [made[2].id]
 
 
@@ -108,7 +109,7 @@ def test_deleted_text_is_erased_for_good_and_live_text_never(store: Store, clock
     kept = append(store, "kept", raw="r")
     gone = append(store, "secret", raw="secret", summary="secret", source={"a": "secret"})
     emptied = append(store, "was secret")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         entries.correct(tx, gone.id, "still secret")
         entries.correct(tx, emptied.id, "")
         entries.delete(tx, gone.id)
@@ -118,7 +119,7 @@ def test_deleted_text_is_erased_for_good_and_live_text_never(store: Store, clock
     clock.advance(ms=1)
     assert prune(store, Retention())["deleted"] == 2
     assert prune(store, Retention())["deleted"] == 0
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         bare = entries.get(tx, gone.id)
         assert (bare.content, bare.raw, bare.summary, bare.source) == ("", None, None, None)
         assert bare.position == gone.position
@@ -130,21 +131,21 @@ def test_old_transcripts_go_whole_with_their_turns(store: Store, clock: ManualCl
     for n in range(4):
         turn = accept(store, key=f"k{n}")
         (held,) = claim(store)
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.start(tx, turns.get(tx, turn.id))
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             done = turns.commit(tx, f"k{n}", outcome(), agenda.Job(held))
             entries.correct(tx, done.entries[0].id, "corrected")
     first = session(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         second = sessions.reset(tx, first, cause="daily")
     clock.advance(hours=24 * 10)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         third = sessions.reset(tx, second, cause="daily")
     clock.advance(hours=24)
     append(store, "newest")
     prune(store, Retention(batch=2, transcript_days=5))
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         with pytest.raises(NotFound):
             sessions.get(tx, first.id)
         assert [s.id for s in sessions.history(tx, KEY)] == [second.id, third.id]
@@ -155,17 +156,17 @@ def test_old_transcripts_go_whole_with_their_turns(store: Store, clock: ManualCl
 
 def test_an_archived_session_with_work_still_due_is_kept(store: Store, clock: ManualClock) -> None:
     turn = accept(store, due_at=clock.now() + 10**10)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         sessions.archive(tx, sessions.ensure(tx, KEY), cause="x")
     clock.advance(hours=24 * 30)
     prune(store, Retention(transcript_days=1))
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert turns.get(tx, turn.id) == turn
 
 
 def test_the_newest_position_is_never_given_twice(store: Store, clock: ManualClock) -> None:
     accept(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("DELETE FROM turns")
         sessions.archive(tx, sessions.ensure(tx, KEY), cause="x")
     clock.advance(hours=24 * 30)
@@ -174,9 +175,9 @@ def test_the_newest_position_is_never_given_twice(store: Store, clock: ManualClo
 
 
 def test_leases_that_ran_out_long_ago_go(store: Store, clock: ManualClock) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         leases.acquire(tx, "old", owner="a", for_ms=1)
     clock.advance(hours=25)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         leases.acquire(tx, "new", owner="a", for_ms=1)
     assert prune(store, NOTHING)["leases"] == 1

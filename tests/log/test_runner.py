@@ -15,7 +15,7 @@ import pytest
 from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon, until
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, Unavailable
-from holdfast.log import Store, Threads, TurnStatus, agenda, check, turns
+from holdfast.log import OWNER, Store, Threads, TurnStatus, agenda, check, turns
 from holdfast.log.agenda import Job, Kind, PostponeJob, Retry, Runner, Status
 
 FOREVER = 3_600.0
@@ -223,7 +223,7 @@ def test_a_failing_handler_is_tried_again_after_a_growing_wait(
         for _ in range(4):
             await soon(one.drain())
             await soon(one.drain())
-            with store.read() as tx:
+            with store.read(OWNER) as tx:
                 clock.set(agenda.next_due(tx, ["work"]) or clock.now())
 
     made = enqueue(store, max_attempts=3)
@@ -322,7 +322,7 @@ def test_a_turn_cancelled_before_it_ran_is_cancelled_visibly(store: Store, threa
 
     turn = accept(store)
     asyncio.run(scene())
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         after = turns.get(tx, turn.id)
     assert (after.status, after.error) == (TurnStatus.CANCELLED, "never mind")
 
@@ -336,7 +336,7 @@ def test_a_cancellation_elsewhere_reaches_the_handler_with_the_next_renewal(
         made = enqueue(store)
         async with serving(one):
             await until(lambda: bool(gate.began))
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 agenda.cancel(tx, made.id)
             await until(lambda: bool(gate.ended))
             await until(lambda: item(store, made.id).status is Status.CANCELLED)
@@ -373,7 +373,7 @@ def test_who_lost_the_lease_is_stopped_and_writes_no_end(
         made = enqueue(store, max_attempts=5)
         async with serving(one):
             await until(lambda: bool(gate.began))
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
                 (theirs,) = agenda.claim(tx, {"work": 1}, owner="b", lease_ms=10**9)
             await until(lambda: bool(gate.ended))
@@ -393,7 +393,7 @@ def test_the_same_item_never_runs_twice_at_once_in_one_process(
         made = enqueue(store, max_attempts=5)
         async with serving(one):
             await until(lambda: len(gate.began) == 1)
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
             await until(lambda: len(gate.began) == 2)
             assert gate.most == 1
@@ -424,7 +424,7 @@ def test_stopping_lets_what_runs_finish_within_the_grace(store: Store, threads: 
 
 def test_what_does_not_finish_within_the_grace_is_interrupted_visibly(store: Store, threads: Threads) -> None:
     async def handler(job: Job) -> None:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.start(tx, turns.get(tx, job.item.payload["turnId"]))
         await asyncio.Event().wait()
 
@@ -436,7 +436,7 @@ def test_what_does_not_finish_within_the_grace_is_interrupted_visibly(store: Sto
 
     turn = accept(store)
     asyncio.run(scene())
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert turns.get(tx, turn.id).status is TurnStatus.INTERRUPTED
     assert item(store, turn.agenda_id or "").status is Status.QUEUED
 
@@ -449,18 +449,18 @@ def test_a_turn_whose_handler_broke_is_interrupted_and_begins_again(
     async def handler(job: Job) -> None:
         nonlocal tries
         tries += 1
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.start(tx, turns.get(tx, job.item.payload["turnId"]))
         if tries == 1:
             raise RuntimeError("model hung up")
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.commit(tx, "k1", outcome(), job)
 
     async def scene() -> None:
         one = runner(store, threads)
         one.register("turn", Kind(handler, on_interrupt=turns.interrupted))
         await soon(one.drain())
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             broken = turns.get(tx, turn.id)
         assert (broken.status, broken.error) == (TurnStatus.INTERRUPTED, "RuntimeError: model hung up")
         clock.advance(minutes=1)
@@ -468,7 +468,7 @@ def test_a_turn_whose_handler_broke_is_interrupted_and_begins_again(
 
     turn = accept(store)
     asyncio.run(scene())
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert turns.get(tx, turn.id).status is TurnStatus.COMMITTED
     assert check(store) == []
 
@@ -482,7 +482,7 @@ def test_what_a_dead_process_left_running_is_taken_back_at_the_start(store: Stor
     dead = process.communicate()[0].strip()
     turn = accept(store)
     claim(store, owner=dead, lease_ms=10**9)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.start(tx, turns.get(tx, turn.id))
 
     async def scene() -> None:
@@ -493,7 +493,7 @@ def test_what_a_dead_process_left_running_is_taken_back_at_the_start(store: Stor
             await until(lambda: bool(gate.ended))
 
     asyncio.run(scene())
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert turns.get(tx, turn.id).status is TurnStatus.INTERRUPTED
 
 

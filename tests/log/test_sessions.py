@@ -9,11 +9,11 @@ import pytest
 from builders import KEY, in_threads, session
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.log import Session, SessionStatus, Store, changes, sessions
+from holdfast.log import OWNER, Session, SessionStatus, Store, changes, sessions
 
 
 def read(store: Store, id_: str) -> Session:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return sessions.get(tx, id_)
 
 
@@ -32,7 +32,7 @@ import sys
 from holdfast.log import open_store, sessions
 store = open_store(sys.argv[1])
 for n in range(20):
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         print(sessions.ensure(tx, f"agent:main:web:dm:{n}").id)
 """
 
@@ -71,7 +71,7 @@ def test_a_session_keeps_all_that_openclaw_keeps_of_one(store: Store) -> None:
         "meta": {"sessionFile": "x.jsonl", "deep": [None, {"🌊": 1}]},
     }
     made = session(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         after = sessions.update(tx, made, **fields)
     assert read(store, made.id) == after
     assert {name: getattr(after, name) for name in fields} == fields
@@ -81,11 +81,11 @@ def test_only_someone_outside_makes_a_session_fresh(store: Store, clock: ManualC
     made = session(store)
     began = clock.now()
     clock.advance(hours=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         by_system = sessions.touch(tx, made, external=False)
     assert (by_system.last_external_at, by_system.updated_at) == (began, clock.now())
     clock.advance(hours=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         by_user = sessions.touch(tx, by_system, external=True)
     assert by_user.last_external_at == clock.now()
     assert read(store, made.id) == by_user
@@ -94,28 +94,28 @@ def test_only_someone_outside_makes_a_session_fresh(store: Store, clock: ManualC
 def test_freshness_never_goes_back(store: Store, clock: ManualClock) -> None:
     made = session(store)
     clock.advance(hours=-1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert sessions.touch(tx, made, external=True).last_external_at == made.last_external_at
 
 
 def test_a_reset_leaves_a_successor_under_the_same_key(store: Store, clock: ManualClock) -> None:
     old = session(store, label="Desk")
     clock.advance(hours=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         new = sessions.reset(tx, old, cause="daily")
     assert session(store) == new
     assert (new.label, new.turn_count, new.last_external_at) == ("Desk", 0, clock.now())
     before = read(store, old.id)
     assert (before.status, before.successor_id) == (SessionStatus.ARCHIVED, new.id)
     assert (before.archived_at, before.archive_cause) == (clock.now(), "daily")
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert [s.id for s in sessions.history(tx, KEY)] == [old.id, new.id]
 
 
 def test_an_archived_session_cannot_be_reset_or_archived_again(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         gone = sessions.archive(tx, sessions.ensure(tx, KEY), cause="user")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         with pytest.raises(Conflict):
             sessions.reset(tx, gone, cause="again")
         with pytest.raises(Conflict):
@@ -128,22 +128,22 @@ def test_of_two_resets_at_once_one_wins(store: Store) -> None:
 
     def reset(n: int) -> bool:
         try:
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 sessions.reset(tx, made, cause=str(n))
         except Conflict:
             return False
         return True
 
     assert sum(in_threads(6, reset)) == 1
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert len(sessions.history(tx, KEY)) == 2
 
 
 def test_a_change_made_on_a_stale_copy_is_refused_whole(store: Store) -> None:
     made = session(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         current = sessions.update(tx, made, label="first")
-    with store.write() as tx, pytest.raises(Conflict) as caught:
+    with store.write(OWNER) as tx, pytest.raises(Conflict) as caught:
         sessions.update(tx, made, label="second")
     assert caught.value.code == "stale_session"
     assert read(store, made.id) == current
@@ -151,13 +151,13 @@ def test_a_change_made_on_a_stale_copy_is_refused_whole(store: Store) -> None:
 
 def test_fields_that_say_who_a_session_is_cannot_be_changed(store: Store) -> None:
     made = session(store)
-    with store.write() as tx, pytest.raises(ValueError, match="key"):
+    with store.write(OWNER) as tx, pytest.raises(ValueError, match="key"):
         sessions.update(tx, made, key="agent:other:main")
 
 
 def test_a_session_is_found_by_key_or_id_even_when_archived(store: Store) -> None:
     made = session(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         gone = sessions.archive(tx, made, cause="user")
         assert sessions.find(tx, KEY) == gone
         assert sessions.find(tx, made.id) == gone
@@ -174,9 +174,9 @@ def test_the_most_recently_used_sessions_are_listed_first(store: Store, clock: M
         clock.advance(seconds=1)
         made.append(session(store, key, parent_key="p" if key.endswith("3") else None))
     clock.advance(seconds=1)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         sessions.touch(tx, made[0], external=False)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         sessions.archive(tx, made[1], cause="x")
         assert [s.key for s in sessions.listing(tx)] == [keys[n] for n in (0, 5, 4, 3, 2)]
         assert [s.key for s in sessions.listing(tx, limit=2, offset=1)] == [keys[5], keys[4]]
@@ -187,7 +187,7 @@ def test_the_most_recently_used_sessions_are_listed_first(store: Store, clock: M
 
 
 def test_adopting_a_session_twice_keeps_the_first(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         made = sessions.archive(tx, sessions.ensure(tx, KEY), cause="x")
         other = replace(made, id=sessions.session_id(), label="from elsewhere")
         assert sessions.adopt(tx, other) == other
@@ -196,8 +196,8 @@ def test_adopting_a_session_twice_keeps_the_first(store: Store) -> None:
 
 def test_every_change_of_a_session_is_in_the_feed(store: Store) -> None:
     made = session(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         new = sessions.reset(tx, sessions.touch(tx, made, external=True), cause="x")
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         seen = [(c.type, c.entity_id) for c in changes.since(tx, 0)]
     assert seen == [("session.upserted", id_) for id_ in (made.id, made.id, made.id, new.id)]

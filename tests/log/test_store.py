@@ -17,7 +17,19 @@ from builders import accept, append, claim, enqueue, execute, outcome, rows, ses
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, InvalidInput, Unavailable
-from holdfast.log import Store, agenda, check, copy, entries, open_store, outbox, sessions, sqlite_url, turns
+from holdfast.log import (
+    OWNER,
+    Store,
+    agenda,
+    check,
+    copy,
+    entries,
+    open_store,
+    outbox,
+    sessions,
+    sqlite_url,
+    turns,
+)
 from holdfast.log.tables import metadata
 
 
@@ -31,7 +43,7 @@ def test_the_migrations_lead_to_the_tables_that_the_code_uses(engine: str, empty
     def ours(found: Any, name: str | None, type_: str, reflected: bool, _: object) -> bool:
         return type_ not in ("index", "table") or (type_ == "table" and name in metadata.tables)
 
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         options = {"include_object": ours, "compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(tx.conn, opts=options)
         assert compare_metadata(context, metadata) == []
@@ -54,7 +66,7 @@ import sys
 from holdfast.log import open_store, entries, EntryDraft
 sys.stdin.readline()
 store = open_store(sys.argv[1])
-with store.write() as tx:
+with store.write(OWNER) as tx:
     entries.append(tx, EntryDraft(content="hello"))
 """
 
@@ -86,14 +98,18 @@ def test_a_store_from_a_newer_version_is_left_alone(store_url: str) -> None:
 
 def test_every_sqlite_connection_is_opened_as_it_must_be(sqlite_store: Store) -> None:
     expected = {"journal_mode": "wal", "foreign_keys": 1, "synchronous": 1, "busy_timeout": 5000}
-    with sqlite_store.read() as one, sqlite_store.read() as other, sqlite_store.write() as writer:
+    with (
+        sqlite_store.read(OWNER) as one,
+        sqlite_store.read(OWNER) as other,
+        sqlite_store.write(OWNER) as writer,
+    ):
         for tx, read_only in ((one, 1), (other, 1), (writer, 0)):
             for name, value in (expected | {"query_only": read_only}).items():
                 assert tx.conn.exec_driver_sql(f"PRAGMA {name}").scalar() == value
 
 
 def test_a_reader_cannot_write(store: Store) -> None:
-    with pytest.raises((Unavailable, sa.exc.DBAPIError)), store.read() as tx:
+    with pytest.raises((Unavailable, sa.exc.DBAPIError)), store.read(OWNER) as tx:
         tx.conn.exec_driver_sql("DELETE FROM entries")
 
 
@@ -104,11 +120,11 @@ def test_foreign_keys_are_enforced(store: Store) -> None:
 
 def test_a_reader_sees_one_state_from_beginning_to_end(store: Store) -> None:
     append(store)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.head(tx) == 1
         append(store)
         assert entries.head(tx) == 1
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.head(tx) == 2
 
 
@@ -120,7 +136,7 @@ def test_an_address_that_is_no_store_is_refused() -> None:
 
 def test_callbacks_run_after_the_commit_and_never_without_it(store: Store) -> None:
     called: list[int] = []
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         tx.on_commit(lambda: called.append(len(rows(store, "SELECT 1 FROM entries"))))
         entries.append(tx, entries.EntryDraft(content="x"))
         assert called == []
@@ -131,7 +147,7 @@ def test_callbacks_of_a_transaction_that_failed_are_never_run(store: Store) -> N
     called: list[int] = []
 
     def fail() -> None:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             tx.on_commit(lambda: called.append(-1))
             tx.conn.exec_driver_sql("SELECT nothing")
 
@@ -186,7 +202,7 @@ def test_a_full_disk_loses_nothing_and_is_no_trouble_once_there_is_room(sqlite_s
     append(sqlite_store, "before")
 
     def limit(pages: int) -> None:
-        with sqlite_store.write() as tx:
+        with sqlite_store.write(OWNER) as tx:
             tx.conn.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
     limit(1)
@@ -274,9 +290,9 @@ def fill(store: Store) -> None:
     gone = append(store, "half \ud800 🌊", source={"a": [None, 1.5]}, idempotency_key="i")
     turn = accept(store, "hello", key="k1")
     (job,) = claim(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.start(tx, turn)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         parcel = outbox.Parcel(key="p", kind="c", target="t", payload={"x": None})
         turns.commit(tx, "k1", outcome(parcels=[parcel]), agenda.Job(job))
         entries.correct(tx, gone.id, "corrected")
@@ -288,7 +304,7 @@ def fill(store: Store) -> None:
 
 def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     content = {}
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         for table in metadata.sorted_tables:
             query = sa.select(table).order_by(*table.primary_key.columns)
             nulls = [c.is_(None).label(f"null_{c.name}") for c in table.columns]

@@ -13,6 +13,7 @@ from holdfast.clock import parse_iso
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import (
+    OWNER,
     EntryDraft,
     EntryType,
     Outcome,
@@ -60,7 +61,7 @@ def test_an_imported_session_comes_back_byte_for_byte(store: Store, tmp_path: Pa
     assert (done.created, done.lines, done.added, done.bad_lines) == (True, 7, 7, 2)
     assert [(fault.lineno, fault.fault) for fault in done.faults] == [(4, "junk"), (7, "torn")]
     assert exported(store) == data
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         session = sessions.find(tx, KEY)
     assert (session.id, session.status, session.agent_id) == ("s-1", "active", "main")
     assert session.last_external_at == parse_iso(AT)
@@ -87,7 +88,7 @@ def test_a_second_import_adds_nothing_and_a_grown_file_only_its_tail(store: Stor
     assert import_transcript(store, put(tmp_path, grown), KEY, dry_run=True).added == 1
     assert import_transcript(store, put(tmp_path, grown), KEY).added == 1
     assert exported(store) == grown
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert sessions.find(tx, KEY).last_external_at == parse_iso(late)
 
 
@@ -102,7 +103,7 @@ def test_a_torn_line_gives_way_to_the_whole_one(store: Store, tmp_path: Path) ->
 def test_a_dry_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     done = import_transcript(store, put(tmp_path, FILE), KEY, dry_run=True)
     assert (done.created, done.added) == (True, 3)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert entries.head(tx) == 0
         assert sessions.listing(tx, status=None) == []
 
@@ -114,10 +115,10 @@ def test_a_large_file_goes_through_in_batches(store: Store, tmp_path: Path) -> N
 
 
 def test_a_session_of_the_key_that_is_active_stays_the_active_one(store: Store, tmp_path: Path) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         ours = sessions.ensure(tx, KEY)
     import_transcript(store, put(tmp_path, FILE), KEY)
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         active = sessions.active(tx, KEY)
         assert active is not None
         assert active.id == ours.id
@@ -177,12 +178,12 @@ def native_session(store: Store) -> None:
             raw=json.dumps({"type": "compaction", "firstKeptEntryId": "x", "tokensBefore": 9}),
         ),
     ]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         session = sessions.ensure(tx, KEY)
         message = EntryDraft(content="Time?", role="user", agent_id="user")
         turn = turns.accept(tx, session, message, key="k").turn
         turns.start(tx, turn)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.commit(tx, "k", Outcome(entries=drafts))
 
 
@@ -227,7 +228,7 @@ def test_a_deleted_entry_is_not_exported_and_a_corrected_one_says_the_new_text(
     store: Store, tmp_path: Path
 ) -> None:
     import_transcript(store, put(tmp_path, FILE), KEY)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         _, said, answer = entries.transcript(tx, "s-1")
         entries.correct(tx, said.id, "redacted")
         entries.delete(tx, answer.id)

@@ -6,6 +6,7 @@ from builders import KEY, accept, append, claim, draft, in_threads, item, outcom
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy, Conflict, NotFound
 from holdfast.log import (
+    OWNER,
     EntryFilter,
     Outcome,
     Store,
@@ -21,7 +22,7 @@ from holdfast.log import (
 
 
 def read(store: Store, id_: str) -> Turn:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return turns.get(tx, id_)
 
 
@@ -29,13 +30,13 @@ def running(store: Store, key: str = "k1", *, owner: str = "a") -> agenda.Job:
     """An accepted turn that `owner` has begun."""
     turn = accept(store, key=key)
     (held,) = [i for i in claim(store, owner=owner) if i.id == turn.agenda_id]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.start(tx, turns.get(tx, turn.id))
     return agenda.Job(held)
 
 
 def said(store: Store) -> list[str]:
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         return [e.content for e in reversed(entries.listing(tx, EntryFilter()).entries)]
 
 
@@ -45,7 +46,7 @@ def test_a_message_its_turn_and_its_agenda_item_are_written_together(store: Stor
     assert read(store, turn.id) == turn
     due = item(store, turn.agenda_id or "")
     assert (due.lane, due.payload) == (KEY, {"turnId": turn.id, "model": "m"})
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         message = entries.get(tx, turn.input_id or "")
         assert turns.by_number(tx, turn.session_id, 1) == turn
     assert (message.content, message.turn_id, message.session_id) == ("hello", turn.id, turn.session_id)
@@ -54,7 +55,7 @@ def test_a_message_its_turn_and_its_agenda_item_are_written_together(store: Stor
 
 def test_a_repeat_of_the_key_finds_the_same_turn(store: Store) -> None:
     first = accept(store, "hello", key="c-1")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         again = turns.accept(tx, sessions.ensure(tx, KEY), draft("changed"), key="c-1")
     assert (again.created, again.turn) == (False, first)
     assert again.input is not None
@@ -82,7 +83,7 @@ def test_a_full_lane_refuses_the_message_whole(store: Store) -> None:
 
 
 def test_a_turn_without_a_message_is_possible(store: Store) -> None:
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         made = turns.accept(tx, sessions.ensure(tx, KEY), None, key="beat", trigger="heartbeat")
         again = turns.accept(tx, sessions.ensure(tx, KEY), None, key="beat")
     assert (made.input, made.turn.input_id, again.input) == (None, None, None)
@@ -101,7 +102,7 @@ def test_a_commit_writes_all_results_and_ends_the_agenda_item(store: Store, cloc
         meta={"b": 2},
         parcels=[parcel],
     )
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         done = turns.commit(tx, "k1", result, job)
     assert job.settled
     turn = read(store, done.turn.id)
@@ -109,7 +110,7 @@ def test_a_commit_writes_all_results_and_ends_the_agenda_item(store: Store, cloc
     assert (turn.status, turn.model, turn.ended_at) == (TurnStatus.COMMITTED, "m", clock.now())
     assert turn.reply_id == done.entries[0].id
     assert item(store, job.item.id).status is agenda.Status.DONE
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         now = sessions.get(tx, turn.session_id)
         assert len(outbox.listing(tx, target="web")) == 1
     assert (now.input_tokens, now.output_tokens, now.total_tokens, now.context_tokens) == (10, 5, 15, 7)
@@ -120,7 +121,7 @@ def test_a_commit_writes_all_results_and_ends_the_agenda_item(store: Store, cloc
 def test_usage_adds_up_over_turns(store: Store) -> None:
     for key in ("k1", "k2", "k3"):
         job = running(store, key)
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.commit(tx, key, outcome(usage={"inputTokens": 2, "outputTokens": 1}), job)
     now = session(store)
     assert (now.input_tokens, now.output_tokens, now.total_tokens) == (6, 3, 9)
@@ -128,9 +129,9 @@ def test_usage_adds_up_over_turns(store: Store) -> None:
 
 def test_a_second_commit_is_a_duplicate_and_writes_nothing(store: Store) -> None:
     job = running(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         first = turns.commit(tx, "k1", outcome("hi"), job)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         again = turns.commit(tx, "k1", outcome("hi again"), job)
     assert (first.duplicate, again.duplicate) == (False, True)
     assert (again.turn, again.entries) == (first.turn, first.entries)
@@ -141,7 +142,7 @@ def test_concurrent_commits_write_one_result(store: Store) -> None:
     job = running(store)
 
     def commit(n: int) -> bool:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             return turns.commit(tx, "k1", outcome(str(n)), agenda.Job(job.item)).duplicate
 
     assert sorted(in_threads(6, commit)) == [False, True, True, True, True, True]
@@ -151,22 +152,22 @@ def test_concurrent_commits_write_one_result(store: Store) -> None:
 def test_who_has_lost_the_lease_cannot_commit_anything(store: Store, clock: ManualClock) -> None:
     job = running(store, owner="a")
     clock.advance(minutes=2)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         (back,) = agenda.expire(tx)
         turns.interrupted(tx, back)
     clock.advance(minutes=2)
     (taken,) = claim(store, owner="b")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.start(tx, turns.get(tx, taken.payload["turnId"]))
     before = said(store)
     parcel = outbox.Parcel(key="p", kind="chat", target="web", payload={})
-    with pytest.raises(agenda.IllegalTransition), store.write() as tx:
+    with pytest.raises(agenda.IllegalTransition), store.write(OWNER) as tx:
         turns.commit(tx, "k1", outcome("stale", usage={"inputTokens": 9}, parcels=[parcel]), job)
     assert said(store) == before
     assert session(store).input_tokens == 0
     assert rows(store, "SELECT count(*) FROM outbox") == [(0,)]
     assert not job.settled
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert not turns.commit(tx, "k1", outcome("fresh"), agenda.Job(taken)).duplicate
 
 
@@ -175,11 +176,11 @@ def test_a_claim_lost_and_won_again_by_the_same_owner_is_another_claim(
 ) -> None:
     job = running(store, owner="a")
     clock.advance(minutes=2)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         agenda.expire(tx)
     clock.advance(minutes=2)
     (again,) = claim(store, owner="a")
-    with store.write() as tx, pytest.raises(agenda.IllegalTransition):
+    with store.write(OWNER) as tx, pytest.raises(agenda.IllegalTransition):
         job.settle(tx)
     assert item(store, again.id) == again
 
@@ -187,9 +188,9 @@ def test_a_claim_lost_and_won_again_by_the_same_owner_is_another_claim(
 def test_a_renewal_meanwhile_does_not_hinder_a_commit(store: Store) -> None:
     job = running(store, owner="a")
     stale = agenda.Job(job.item)
-    with store.write(ordered=False) as tx:
+    with store.write(OWNER, ordered=False) as tx:
         assert len(agenda.renew(tx, [job.item], owner="a", lease_ms=99_000)) == 1
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert not turns.commit(tx, "k1", outcome(), stale).duplicate
     assert stale.settled
 
@@ -198,7 +199,7 @@ def test_a_commit_that_is_rolled_back_leaves_its_job_unsettled(store: Store) -> 
     job = running(store)
 
     def fail_at_the_end() -> None:
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             turns.commit(tx, "k1", outcome(), job)
             raise ZeroDivisionError
 
@@ -207,13 +208,13 @@ def test_a_commit_that_is_rolled_back_leaves_its_job_unsettled(store: Store) -> 
     assert not job.settled
     assert said(store) == ["hello"]
     assert item(store, job.item.id) == job.item
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert not turns.commit(tx, "k1", outcome(), job).duplicate
 
 
 def test_only_a_running_turn_can_be_committed(store: Store) -> None:
     accept(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         with pytest.raises(Conflict) as caught:
             turns.commit(tx, "k1", outcome())
         with pytest.raises(NotFound):
@@ -225,7 +226,7 @@ def test_a_turn_cut_off_is_visible_and_its_second_beginning_stands_in_the_log(
     store: Store, clock: ManualClock
 ) -> None:
     job = running(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         (back,) = agenda.expire(tx, dead=lambda owner: owner == "a")
         turns.interrupted(tx, back)
     turn = read(store, job.item.payload["turnId"])
@@ -233,11 +234,11 @@ def test_a_turn_cut_off_is_visible_and_its_second_beginning_stands_in_the_log(
     assert turn.error
     clock.advance(minutes=1)
     (taken,) = claim(store, owner="b")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         again = turns.start(tx, turn)
     assert (again.status, again.attempt, again.ended_at, again.error) == (TurnStatus.RUNNING, 2, None, None)
     assert said(store) == ["hello", "Turn 1 was interrupted and begins again."]
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.commit(tx, "k1", outcome(), agenda.Job(taken))
     assert check(store) == []
 
@@ -245,12 +246,12 @@ def test_a_turn_cut_off_is_visible_and_its_second_beginning_stands_in_the_log(
 def test_a_turn_out_of_attempts_stays_interrupted_for_the_user(store: Store, clock: ManualClock) -> None:
     job = running(store)
     for owner in ("a", "b"):
-        with store.write() as tx:
+        with store.write(OWNER) as tx:
             (back,) = agenda.expire(tx, dead=lambda name, o=owner: name == o)
             turns.interrupted(tx, back)
         clock.advance(minutes=1)
         for held in claim(store, owner="b"):
-            with store.write() as tx:
+            with store.write(OWNER) as tx:
                 turns.start(tx, turns.get(tx, held.payload["turnId"]))
     assert item(store, job.item.id).status is agenda.Status.FAILED
     assert read(store, job.item.payload["turnId"]).status is TurnStatus.INTERRUPTED
@@ -262,18 +263,18 @@ def test_a_turn_whose_process_died_before_it_began_is_interrupted_when_no_attemp
 ) -> None:
     turn = accept(store, max_attempts=1)
     claim(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         (back,) = agenda.expire(tx, dead=lambda owner: owner == "a")
         turns.interrupted(tx, back)
     assert read(store, turn.id).status is TurnStatus.INTERRUPTED
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert turns.start(tx, turns.resume(tx, turns.get(tx, turn.id))).attempt == 1
     assert check(store) == []
 
 
 def test_a_turn_that_brings_no_result_ends_once(store: Store) -> None:
     job = running(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turn = turns.get(tx, job.item.payload["turnId"])
         failed = turns.end(tx, turn, TurnStatus.FAILED, "no model \0")
         with pytest.raises(Conflict):
@@ -285,16 +286,16 @@ def test_a_turn_that_brings_no_result_ends_once(store: Store) -> None:
 
 def test_a_stale_copy_of_a_turn_cannot_be_moved_on(store: Store) -> None:
     turn = accept(store)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         turns.start(tx, turn)
-    with store.write() as tx, pytest.raises(Conflict) as caught:
+    with store.write(OWNER) as tx, pytest.raises(Conflict) as caught:
         turns.start(tx, turn)
     assert caught.value.code == "stale_turn"
 
 
 def test_turns_are_numbered_and_listed_newest_first(store: Store) -> None:
     made = [accept(store, key=f"c-{n}") for n in range(5)]
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         assert turns.listing(tx, made[0].session_id) == made[::-1]
         assert [t.number for t in turns.listing(tx, made[0].session_id, before=4, limit=2)] == [3, 2]
         with pytest.raises(NotFound):
@@ -304,7 +305,7 @@ def test_turns_are_numbered_and_listed_newest_first(store: Store) -> None:
 def test_the_entries_of_a_turn_belong_to_its_session_whatever_their_draft_says(store: Store) -> None:
     job = running(store)
     strange = Outcome(entries=[draft("x", session_key="other", session_id="other", role="tool")])
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         done = turns.commit(tx, "k1", strange, job)
     assert (done.entries[0].session_key, done.entries[0].turn_id) == (KEY, done.turn.id)
     assert done.turn.reply_id is None
@@ -312,6 +313,6 @@ def test_the_entries_of_a_turn_belong_to_its_session_whatever_their_draft_says(s
 
 def test_a_message_that_was_in_the_log_already_is_not_written_twice(store: Store) -> None:
     old = append(store, "hello", idempotency_key="m-1")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         made = turns.accept(tx, sessions.ensure(tx, KEY), draft("hello", idempotency_key="m-1"), key="c")
     assert made.input == old

@@ -12,7 +12,7 @@ from builders import append, rows, soon, until
 from holdfast.clock import ManualClock
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import Unavailable
-from holdfast.log import Store, Threads, agenda, changes
+from holdfast.log import OWNER, Store, Threads, agenda, changes
 from holdfast.memory import Filter
 from holdfast.memory.cycles import EMBED, PROGRESS, UPDATE, UPDATED, MemoryCycles, Teller
 
@@ -49,7 +49,7 @@ class Round:
         await soon(runner.drain())
 
     def waiting(self, kind: str = UPDATE) -> list[agenda.Item]:
-        with self.desk.store.read() as tx:
+        with self.desk.store.read(OWNER) as tx:
             return agenda.listing(tx, kinds=[kind])
 
     def minutes(self, kind: str = UPDATE) -> list[float]:
@@ -232,7 +232,7 @@ async def test_pages_are_told_of_an_update_that_changed_something(round_: Round,
     await round_.drain()
     clock.advance(minutes=5)
     await round_.drain()
-    with round_.desk.store.read() as tx:
+    with round_.desk.store.read(OWNER) as tx:
         told = [change for change in changes.since(tx, 0) if change.type == UPDATED]
     assert [dict(change.payload or {}) for change in told] == [
         {"agentId": "main", "files": 1, "indexed": 1, "removed": 0, "chunks": 1, "problems": []}
@@ -244,7 +244,7 @@ def test_long_work_tells_how_far_it_is_but_not_at_every_step(sqlite_store: Store
     teller = Teller(sqlite_store, "main", now=lambda: next(times))
     for step in range(1, 5):
         teller.progress("memory-dir", step, 4)
-    with sqlite_store.read() as tx:
+    with sqlite_store.read(OWNER) as tx:
         told = [change.payload for change in changes.since(tx, 0) if change.type == PROGRESS]
     assert [payload["done"] for payload in told if payload] == [2, 4]
 

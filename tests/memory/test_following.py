@@ -8,7 +8,7 @@ from conftest_memory import Desk
 
 from builders import append
 from holdfast.clock import ManualClock
-from holdfast.log import EntryType, Store, entries
+from holdfast.log import OWNER, EntryType, Store, entries
 
 KEY = "agent:main:main"
 
@@ -42,7 +42,7 @@ def test_tool_traces_and_system_talk_are_not_recalled(desk: Desk) -> None:
 def test_a_deleted_entry_is_forgotten_and_a_corrected_one_is_found_by_its_new_words(desk: Desk) -> None:
     gone, wrong = say(desk, "The albatross left."), say(desk, "Call Mr Pemberton.")
     desk.memory.follow()
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         entries.delete(tx, gone)
         entries.correct(tx, wrong, "Call Mr Featherstonehaugh.")
     assert desk.ask("albatross").hits == []
@@ -95,7 +95,7 @@ def test_an_index_that_fell_behind_catches_up_and_equals_a_fresh_one(
         say(early, f"Item {number} of the inventory.")
         if number % 10 == 0:
             early.memory.follow()
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         page = entries.listing(tx, entries.EntryFilter(session_key=KEY), limit=5)
         for entry in page.entries:
             entries.delete(tx, entry.id)
@@ -110,10 +110,10 @@ def test_an_index_that_fell_behind_catches_up_and_equals_a_fresh_one(
 def test_a_change_feed_that_was_pruned_past_the_index_leads_to_a_new_build(desk: Desk) -> None:
     gone = say(desk, "The gazebo burned down.")
     desk.memory.follow()
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         entries.delete(tx, gone)
     for number in range(3):
         say(desk, f"filler {number}")
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         tx.conn.exec_driver_sql("DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes)")
     assert gone not in [hit.id for hit in desk.ask("gazebo").hits]

@@ -9,7 +9,7 @@ import pytest
 from conftest_memory import Desk
 
 from holdfast.clock import Millis
-from holdfast.log import EntryDraft, entries
+from holdfast.log import OWNER, EntryDraft, entries
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedders.base import Vectors
 from holdfast.memory.embedders.static import StaticEmbedder
@@ -49,7 +49,7 @@ RARE = "The quokka handshake needs a lock."
 
 def fill(desk: Desk, texts: list[str]) -> None:
     drafts = [EntryDraft(content=text, session_key="agent:main:main", role="user") for text in texts]
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         entries.load(tx, drafts)
     desk.memory.follow()
 
@@ -108,7 +108,7 @@ def test_among_a_hundred_thousand_entries_it_finds(
 
 def test_an_entry_written_a_moment_ago_is_found(desk: Desk) -> None:
     fill(desk, FILLER * 10)
-    with desk.store.write() as tx:
+    with desk.store.write(OWNER) as tx:
         entries.load(
             tx, [EntryDraft(content="The spare key is under the blue pot.", session_key="agent:main:main")]
         )

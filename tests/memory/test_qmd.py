@@ -19,7 +19,7 @@ from builders import KEY as KEY_MAIN
 from builders import append, session
 from holdfast.clock import ManualClock
 from holdfast.errors import InvalidInput
-from holdfast.log import entries, sqlite_url
+from holdfast.log import OWNER, entries, sqlite_url
 from holdfast.memory import Ask, Chat, Found
 from holdfast.memory.fallback import NOT_READY, Breaker, FallbackMemory
 from holdfast.memory.qmd import QmdFailed, QmdProgram, hits_from, query_document
@@ -331,7 +331,7 @@ class TestConversations:
     ) -> None:
         gone, wrong = said("The albatross left."), said("Call Pemberton.")
         bench.memory.update("main")
-        with bench.store.write() as tx:
+        with bench.store.write(OWNER) as tx:
             entries.delete(tx, gone)
             entries.correct(tx, wrong, "Call Featherstone.")
         bench.memory.update("main")

@@ -15,7 +15,7 @@ from holdfast.clock import Millis, parse_iso
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey, canonical_key
-from holdfast.log import Store, sessions
+from holdfast.log import SYSTEM, Store, sessions
 from holdfast.log.transcripts import SessionMeta, parse_sessions_json
 from holdfast.log.transfer import Arrival, Imported, import_lines, import_transcript
 from holdfast.text import clean_json
@@ -200,7 +200,7 @@ def _orphan(agent_id: str, id_: str) -> _Place:
 
 def _key_there(store: Store, id_: str) -> SessionKey | None:
     """The key under which the session was taken in before."""
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         found = sessions.get_many(tx, [id_])
     return SessionKey(found[0].key) if found else None
 

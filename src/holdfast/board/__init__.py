@@ -1,6 +1,6 @@
 """The board room: what the log is about. Spaces, topics and tasks, and who sees which of them.
 
-with store.read() as tx:
+with store.read(OWNER) as tx:
     view = resolve(tx, space_id="space-work")
     page = topics.listing(tx, view)
 """

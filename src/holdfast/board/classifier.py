@@ -27,11 +27,11 @@ from holdfast.board.semantic import semantic_text
 from holdfast.board.summaries import topic_name
 from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.board.tasks import Task
-from holdfast.board.visibility import View
+from holdfast.board.visibility import EVERYTHING, View
 from holdfast.board.words import surfaces, terms
 from holdfast.config.board import BoardConfig
 from holdfast.errors import HoldfastError
-from holdfast.log import Allowance, Classification, Entry, Pace, Store, Threads, Tx, agenda, entries
+from holdfast.log import SYSTEM, Allowance, Classification, Entry, Pace, Store, Threads, Tx, agenda, entries
 
 LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
@@ -98,11 +98,11 @@ class Classifier:
         self._allowance.take()
         key: str | None = job.item.payload.get("sessionKey")
         for _ in range(options.classifier.window if options.classifier.enabled else 0):
-            found = await self._threads(self._store.run, lambda tx: self._next(tx, key, options, job))
+            found = await self._threads(self._store.run, SYSTEM, lambda tx: self._next(tx, key, options, job))
             if found is None:
                 break
             await self._sort(found, options, job)
-        await self._threads(self._store.run, lambda tx: self._finish(tx, key, options, job))
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, key, options, job))
 
     async def _sort(self, found: Open, options: BoardConfig, job: agenda.Job) -> None:
         weighed = await self._threads(self._weigh, found)
@@ -116,7 +116,7 @@ class Classifier:
             else:
                 place(tx, found.exchange, outcome, options, attempt=max(1, job.item.attempts))
 
-        await self._threads(self._store.run, write)
+        await self._threads(self._store.run, SYSTEM, write)
         self._note(found.exchange, outcome)
 
     async def _judged(
@@ -216,7 +216,7 @@ class Classifier:
         retrieved: Sequence[str] = ()
         if self._candidates is not None:
             retrieved = self._candidates.topics(found.text, spaces=found.view.spaces, limit=8)
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             lookback = self._options().classifier.lookback
             history = before(tx, found.exchange.entries[0], limit=lookback)
             candidates = gather(
@@ -225,7 +225,7 @@ class Classifier:
             near = (
                 []
                 if found.current is None
-                else tasks.listing(tx, topic_id=found.current, limit=MAX_TASKS).tasks
+                else tasks.listing(tx, EVERYTHING, topic_id=found.current, limit=MAX_TASKS).tasks
             )
         texts = [terms(text) for entry in history if (text := semantic_text(entry))]
         verdict = heuristic.decide(

@@ -42,7 +42,7 @@ from holdfast.board.visibility import View
 from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
-from holdfast.log import Store, Tx
+from holdfast.log import SYSTEM, Store, Tx
 from holdfast.text import clip
 
 _log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Continuity:
 
     def build(self, ask: ContextAsk) -> Context:
         began = time.monotonic()
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             now = stamp(tx, ask.sight.session_key)
             kept = self._cache.get(ask, now)
             if kept is not None:

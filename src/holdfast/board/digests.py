@@ -20,7 +20,7 @@ from holdfast.board.summaries import cut, sentences
 from holdfast.board.words import is_filler, terms
 from holdfast.config.board import BoardConfig, Digests
 from holdfast.errors import HoldfastError
-from holdfast.log import Entry, EntryFilter, EntryType, Store, Threads, Tx, agenda, entries
+from holdfast.log import SYSTEM, Entry, EntryFilter, EntryType, Store, Threads, Tx, agenda, entries
 
 KIND: Final = "board.digest"
 MINUTE_MS: Final = 60_000
@@ -108,8 +108,10 @@ class Digester:
         for subject in chosen:
             found = await self._threads(self._texts, subject)
             text = await self._written(subject, found, options)
-            await self._threads(self._store.run, lambda tx, one=subject, new=text: _write(tx, one, new))
-        await self._threads(self._store.run, lambda tx: self._finish(tx, job, options))
+            await self._threads(
+                self._store.run, SYSTEM, lambda tx, one=subject, new=text: _write(tx, one, new)
+            )
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, job, options))
 
     async def _written(self, subject: Subject, found: Sequence[Entry], options: Digests) -> str | None:
         """The digest; None when there is too little to say."""
@@ -129,14 +131,14 @@ class Digester:
     def _chosen(self, options: Digests) -> list[Subject]:
         if not options.enabled:
             return []
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return due(subjects(tx), tx.now, options)[0]
 
     def _texts(self, subject: Subject) -> list[Entry]:
         where = (
             EntryFilter(topic_id=subject.id) if subject.kind == "topic" else EntryFilter(task_id=subject.id)
         )
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return entries.listing(tx, where, limit=TEXTS).entries[::-1]
 
     def _finish(self, tx: Tx, job: agenda.Job, options: Digests) -> None:

@@ -22,7 +22,7 @@ from holdfast.board.semantic import semantic_text
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
 from holdfast.config.board import BoardConfig
-from holdfast.log import Classification, Entry, EntryFilter, Store, Tx
+from holdfast.log import SYSTEM, Classification, Entry, EntryFilter, Store, Tx
 
 PAGE: Final = 200
 MAX_LOGS: Final = 5_000
@@ -88,7 +88,7 @@ class MemoryMap:
 
     def build(self, ask: MapAsk) -> dict[str, Any]:
         """Nodes and edges as JSON; given again while nothing was written since."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             now = stamp(tx, ask.sight.session_key)
             kept = self._cache.get(ask, now)
             if kept is not None:

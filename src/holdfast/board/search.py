@@ -29,7 +29,7 @@ from holdfast.board.visibility import View, seen_entries
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Classification, EntryType, Store, Tx
+from holdfast.log import SYSTEM, Classification, EntryType, Store, Tx
 
 MAX_QUESTION: Final = 1_000
 EXPANDED: Final = 500
@@ -101,7 +101,7 @@ class Search:
     def run(self, ask: SearchAsk) -> SearchFound:
         """What the board has on a question. An answer is given again while nothing was written since."""
         began = time.monotonic()
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             now = stamp(tx, ask.sight.session_key)
             kept = self._cache.get(ask, now)
             if kept is not None:
@@ -141,7 +141,7 @@ class Search:
             seq=now.seq,
         )
         recalled = self._recall.search(wanted)
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return self._read(tx, ask, view, session, recalled, question)
 
     def _read(

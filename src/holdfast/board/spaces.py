@@ -29,10 +29,13 @@ _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
+    """`shared` says that somebody else than the owner holds it: see `sharing`."""
+
     id: str
     name: str
     color: str | None = None
     default_visible: bool = True
+    shared: bool = False
     connectivity: Mapping[str, bool] = field(default_factory=dict)
     created_at: Millis
     updated_at: Millis

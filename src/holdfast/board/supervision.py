@@ -17,7 +17,7 @@ from holdfast.board.tables import supervised_runs as table
 from holdfast.clock import Millis
 from holdfast.config.board import BoardConfig, Supervision
 from holdfast.errors import NotFound
-from holdfast.log import Classification, EntryDraft, EntryType, Store, Threads, Tx, agenda, entries
+from holdfast.log import SYSTEM, Classification, EntryDraft, EntryType, Store, Threads, Tx, agenda, entries
 from holdfast.text import clean_json, clip
 
 KIND: Final = "board.supervise"
@@ -199,7 +199,7 @@ class Supervisor:
         return agenda.Kind(self.handle, limit=4)
 
     async def handle(self, job: agenda.Job) -> None:
-        await self._threads(self._store.run, lambda tx: self._check(tx, job))
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._check(tx, job))
 
     def _check(self, tx: Tx, job: agenda.Job) -> None:
         """One check: what was found, what is told, and the next check are one transaction."""

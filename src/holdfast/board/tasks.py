@@ -32,7 +32,7 @@ from holdfast.board.work import (
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Tx, changes
+from holdfast.log import FOR_OWNER, Audience, Reader, Tx, changes
 
 MAX_PER_TOPIC: Final = 2000
 
@@ -45,6 +45,7 @@ class Task:
     topic_id: str
     space_id: str
     title: str
+    audience: Audience = FOR_OWNER
     created_by: CreatedBy = CreatedBy.USER
     color: str | None = None
     description: str | None = None
@@ -75,7 +76,7 @@ class Page:
 
 _COLUMNS: Final = tuple(f.name for f in fields(Task) if f.name != "space_ids")
 _NAMES: Final = frozenset(_COLUMNS)
-_MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by"}
+_MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by", "audience"}
 
 
 def upsert(
@@ -85,6 +86,7 @@ def upsert(
     topic_id: str | None = None,
     id_: str | None = None,
     created_by: CreatedBy = CreatedBy.USER,
+    audience: Audience = FOR_OWNER,
     **values: Any,
 ) -> Upserted:
     """The task of this id, brought up to date; else a new one in the topic."""
@@ -105,6 +107,7 @@ def upsert(
         topic_id=topic_id,
         space_id=given.pop("space_id", owner),
         title=clean_title(title, "title"),
+        audience=audience,
         created_by=chosen(CreatedBy, created_by),
         created_at=tx.now,
         updated_at=tx.now,
@@ -118,8 +121,8 @@ def upsert(
     return Upserted(task, created=True)
 
 
-def get(tx: Tx, id_: str, view: View = EVERYTHING) -> Task:
-    """The task, unless it is not there or the view does not show it: both look the same."""
+def get(tx: Tx, id_: str, view: View) -> Task:
+    """The task, unless it is not there, may not be read or the view does not show it: all look the same."""
     task = next(iter(get_many(tx, [id_])), None)
     if task is None or not view.sees(task.space_ids):
         raise NotFound(f"no task {id_[:80]!r}", code="unknown_task")
@@ -132,7 +135,7 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Task]:
 
 def listing(
     tx: Tx,
-    view: View = EVERYTHING,
+    view: View,
     *,
     topic_id: str | None = None,
     status: TaskStatus | None = None,
@@ -141,7 +144,7 @@ def listing(
     offset: int = 0,
 ) -> Page:
     """Most recently changed first."""
-    query = sa.select(table).where(*view.tasks())
+    query = sa.select(table).where(*view.tasks(), *within_reach(tx.reader))
     if topic_id is not None:
         query = query.where(table.c.topic_id == topic_id)
     if status is not None:
@@ -158,7 +161,7 @@ def listing(
 
 def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Task:
     """Change fields of a task; in another topic it takes on that topic's space unless one is given."""
-    old = get(tx, id_)
+    old = get(tx, id_, EVERYTHING)
     new = _typed(clean_fields(values, _MUTABLE))
     if "title" in new:
         new["title"] = clean_title(new["title"], "title")
@@ -189,7 +192,7 @@ def set_digest(tx: Tx, id_: str, digest: str | None) -> Task:
 
 def delete(tx: Tx, id_: str) -> Task:
     """Remove a task. What was logged under it stays in the log."""
-    task = get(tx, id_)
+    task = get(tx, id_, EVERYTHING)
     _delete(tx, task)
     return task
 
@@ -218,6 +221,7 @@ def _delete(tx: Tx, task: Task) -> None:
         "topicId": task.topic_id,
         "spaceId": task.space_id,
         "spaceIds": sorted(task.space_ids),
+        "audience": task.audience,
     }
     changes.emit(tx, "task.deleted", task.id, payload)
 
@@ -256,6 +260,18 @@ def _typed(new: dict[str, Any]) -> dict[str, Any]:
     return new
 
 
+def may_read(reader: Reader, task: Task) -> bool:
+    """A task is nobody's words but a person's: who may read only some agents' sees none."""
+    return reader.may_read_of(task.audience, None)
+
+
+def within_reach(reader: Reader) -> list[sa.ColumnElement[bool]]:
+    """The same as conditions on the table."""
+    if reader.agents is not None:
+        return [sa.false()]
+    return [] if reader.audiences is None else [table.c.audience.in_(sorted(reader.audiences))]
+
+
 def _tasks(tx: Tx, query: sa.Select[Any]) -> list[Task]:
     rows = tx.conn.execute(query).mappings()
     return _with_spaces(tx, [[row[name] for name in _COLUMNS] for row in rows])
@@ -263,7 +279,8 @@ def _tasks(tx: Tx, query: sa.Select[Any]) -> list[Task]:
 
 def _with_spaces(tx: Tx, rows: Sequence[Sequence[Any]]) -> list[Task]:
     members = spaces_of_tasks(tx, (row[0] for row in rows))
-    return [_from_row(row, members.get(row[0], frozenset())) for row in rows]
+    found = [_from_row(row, members.get(row[0], frozenset())) for row in rows]
+    return [task for task in found if may_read(tx.reader, task)]
 
 
 def _from_row(row: Sequence[Any], space_ids: frozenset[str]) -> Task:

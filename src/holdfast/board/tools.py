@@ -24,7 +24,7 @@ from holdfast.board.visibility import View, narrowed
 from holdfast.board.work import Priority, TaskStatus
 from holdfast.clock import parse_iso
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import EntryDraft, EntryType, Tx, entries
+from holdfast.log import SYSTEM, EntryDraft, EntryType, Tx, entries
 from holdfast.text import clip
 
 MAX_NOTE: Final = 8_000
@@ -147,17 +147,17 @@ def call(board: Board, name: str, arguments: Mapping[str, Any], caller: Caller) 
         case ContextInput():
             return _context(board, given, caller)
         case TopicInput():
-            with board.store.read() as tx:
+            with board.store.read(SYSTEM) as tx:
                 return topic_form(topics.get(tx, given.id, _view(tx, caller)))
         case TaskInput():
-            with board.store.read() as tx:
+            with board.store.read(SYSTEM) as tx:
                 return task_form(tasks.get(tx, given.id, _view(tx, caller)))
         case LogInput():
             return _log(board, given, caller)
         case NoteInput():
-            return board.store.run(lambda tx: _note(tx, board, given, caller))
+            return board.store.run(SYSTEM, lambda tx: _note(tx, board, given, caller))
         case UpdateTaskInput():
-            return board.store.run(lambda tx: _update(tx, given, caller))
+            return board.store.run(SYSTEM, lambda tx: _update(tx, given, caller))
     raise AssertionError(name)
 
 
@@ -166,7 +166,7 @@ def _view(tx: Tx, caller: Caller) -> View:
 
 
 def _search(board: Board, given: SearchInput, caller: Caller) -> dict[str, Any]:
-    with board.store.read() as tx:
+    with board.store.read(SYSTEM) as tx:
         sight = caller.sight(tx, given.sessionKey)
     ask = SearchAsk(
         q=given.q,
@@ -185,7 +185,7 @@ def _search(board: Board, given: SearchInput, caller: Caller) -> dict[str, Any]:
 
 
 def _context(board: Board, given: ContextInput, caller: Caller) -> dict[str, Any]:
-    with board.store.read() as tx:
+    with board.store.read(SYSTEM) as tx:
         sight = caller.sight(tx, given.sessionKey)
     options = board.options()
     ask = ContextAsk(
@@ -201,7 +201,7 @@ def _context(board: Board, given: ContextInput, caller: Caller) -> dict[str, Any
 
 
 def _log(board: Board, given: LogInput, caller: Caller) -> dict[str, Any]:
-    with board.store.read() as tx:
+    with board.store.read(SYSTEM) as tx:
         entry = log_view.get(tx, given.id, _view(tx, caller))
     form = entry_form(entry, most=TEXT) | {"relatedLogId": entry.related_id}
     return form | ({"raw": clip(entry.raw or "", TEXT)} if given.includeRaw else {})

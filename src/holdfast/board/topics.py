@@ -42,18 +42,24 @@ from holdfast.board.work import (
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Tx, changes
+from holdfast.log import FOR_OWNER, Audience, Reader, Tx, changes
 
 MAX_REORDER: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic. A snooze that is over reads as `active`: it ends by itself, with nothing to run."""
+    """One topic. A snooze that is over reads as `active`: it ends by itself, with nothing to run.
+
+    `agent_id` is the agent whose conversation it was named after, if it was. Filing an entry under a topic
+    changes nobody's reading of either.
+    """
 
     id: str
     space_id: str
     name: str
+    audience: Audience = FOR_OWNER
+    agent_id: str | None = None
     created_by: CreatedBy = CreatedBy.USER
     sort_index: int = 0
     color: str | None = None
@@ -89,7 +95,7 @@ class Page:
 
 _COLUMNS: Final = tuple(f.name for f in fields(Topic))
 _NAMES: Final = frozenset(_COLUMNS)
-_MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by"}
+_MUTABLE: Final = _NAMES - {"id", "created_at", "updated_at", "created_by", "audience", "agent_id"}
 
 
 def upsert(
@@ -98,6 +104,8 @@ def upsert(
     *,
     id_: str | None = None,
     created_by: CreatedBy = CreatedBy.USER,
+    audience: Audience = FOR_OWNER,
+    agent_id: str | None = None,
     **values: Any,
 ) -> Upserted:
     """The topic of this id, or of this name in its space, brought up to date; made if there is none.
@@ -113,7 +121,17 @@ def upsert(
         if id_ is not None:
             changed["name"] = name
         return Upserted(update(tx, found.id, changed), created=False)
-    return Upserted(_create(tx, id_ or f"topic-{uuid7()}", name, created_by, values), created=True)
+    made = Topic(
+        id=check_id(id_ or f"topic-{uuid7()}"),
+        space_id="",
+        name=clean_title(name, "name"),
+        audience=audience,
+        agent_id=agent_id,
+        created_by=chosen(CreatedBy, created_by),
+        created_at=tx.now,
+        updated_at=tx.now,
+    )
+    return Upserted(_create(tx, made, values), created=True)
 
 
 def find(
@@ -125,25 +143,42 @@ def find(
     key = name_key(clean_title(name, "name"))
     where = sa.and_(table.c.space_id == owner_of(space_id, tags), table.c.name_key == key)
     row = tx.conn.execute(sa.select(table).where(where)).mappings().first()
-    return None if row is None else _topic(row, tx.now)
+    found = None if row is None else _topic(tx, row)
+    return found if found is not None and may_read(tx.reader, found) else None
 
 
-def get(tx: Tx, id_: str, view: View = EVERYTHING) -> Topic:
-    """The topic, unless it is not there or the view does not show it: both look the same."""
-    row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
-    topic = None if row is None else _topic(row, tx.now)
+def get(tx: Tx, id_: str, view: View) -> Topic:
+    """The topic, unless it is not there, may not be read or the view does not show it: all look the same."""
+    topic = next(iter(get_many(tx, [id_])), None)
     if topic is None or not view.sees(topic.space_ids):
         raise NotFound(f"no topic {id_[:80]!r}", code="unknown_topic")
     return topic
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Topic]:
-    return [_from_row(row, tx.now) for row in _BY_ID.rows(tx, ids=sorted(set(ids)))] if ids else []
+    """Those of these ids that are there and may be read."""
+    found = [_from_row(tx, row) for row in _BY_ID.rows(tx, ids=sorted(set(ids)))] if ids else []
+    return [topic for topic in found if may_read(tx.reader, topic)]
+
+
+def may_read(reader: Reader, topic: Topic) -> bool:
+    """Who may read only some agents' words sees the topics that were named after those."""
+    return reader.may_read_of(topic.audience, topic.agent_id)
+
+
+def within_reach(reader: Reader) -> list[sa.ColumnElement[bool]]:
+    """The same as conditions on the table."""
+    found: list[sa.ColumnElement[bool]] = []
+    if reader.audiences is not None:
+        found.append(table.c.audience.in_(sorted(reader.audiences)))
+    if reader.agents is not None:
+        found.append(table.c.agent_id.in_(sorted(reader.agents)))
+    return found
 
 
 def listing(
     tx: Tx,
-    view: View = EVERYTHING,
+    view: View,
     *,
     status: TopicStatus | None = None,
     limit: int = 100,
@@ -151,14 +186,18 @@ def listing(
     offset: int = 0,
 ) -> Page:
     """In the order that the user gave them; a new topic comes first."""
-    query = sa.select(table).where(*view.topics()).order_by(table.c.sort_index, table.c.id)
+    query = (
+        sa.select(table)
+        .where(*view.topics(), *within_reach(tx.reader))
+        .order_by(table.c.sort_index, table.c.id)
+    )
     if status is not None:
         query = query.where(_has_status(status, tx.now))
     if cursor is not None:
         query = query.where(cursor.before(table.c.sort_index, table.c.id))
     size = page_size(limit)
     query = query.limit(size + 1).offset(max(0, min(offset, MAX_OFFSET)))
-    found = [_topic(row, tx.now) for row in tx.conn.execute(query).mappings()]
+    found = [_topic(tx, row) for row in tx.conn.execute(query).mappings()]
     more = len(found) > size
     found = found[:size]
     return Page(found, Keyset(found[-1].sort_index, found[-1].id) if more else None)
@@ -166,7 +205,7 @@ def listing(
 
 def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Topic:
     """Change fields of a topic. New tags without a space move it to the first space that they name."""
-    old = get(tx, id_)
+    old = get(tx, id_, EVERYTHING)
     new = _with_status(old, _owned(old, clean_fields(values, _MUTABLE)), tx.now)
     if "name" in new:
         new["name"] = clean_title(new["name"], "name")
@@ -194,16 +233,17 @@ def set_digest(tx: Tx, id_: str, digest: str | None) -> Topic:
 
 def delete(tx: Tx, id_: str) -> Topic:
     """Remove a topic with its tasks. What was logged under it stays in the log."""
-    topic = get(tx, id_)
+    topic = get(tx, id_, EVERYTHING)
     tasks.delete_of_topic(tx, id_)
     tx.conn.execute(sa.delete(topic_spaces).where(topic_spaces.c.topic_id == id_))
     tx.conn.execute(sa.delete(table).where(table.c.id == id_))
-    payload = {"id": id_, "spaceId": topic.space_id, "spaceIds": sorted(topic.space_ids)}
+    payload: dict[str, Any] = {"id": id_, "spaceId": topic.space_id, "spaceIds": sorted(topic.space_ids)}
+    payload |= {"audience": topic.audience, "agentId": topic.agent_id}
     changes.emit(tx, "topic.deleted", id_, payload)
     return topic
 
 
-def reorder(tx: Tx, ids: Sequence[str], view: View = EVERYTHING) -> list[Topic]:
+def reorder(tx: Tx, ids: Sequence[str], view: View) -> list[Topic]:
     """Put these topics into this order, in the places that they hold among all others."""
     if not ids or len(ids) > MAX_REORDER or len(set(ids)) != len(ids):
         raise InvalidInput(f"expected 1 to {MAX_REORDER} different ids", code="bad_order")
@@ -220,16 +260,9 @@ def reorder(tx: Tx, ids: Sequence[str], view: View = EVERYTHING) -> list[Topic]:
     return [known[id_] for id_ in ids]
 
 
-def _create(tx: Tx, id_: str, name: str, created_by: CreatedBy, values: Mapping[str, Any]) -> Topic:
+def _create(tx: Tx, topic: Topic, values: Mapping[str, Any]) -> Topic:
     given = clean_fields({k: v for k, v in values.items() if v is not None}, _MUTABLE)
-    topic = Topic(
-        id=check_id(id_),
-        space_id=owner_of(given.pop("space_id", None), given.get("tags", ())),
-        name=clean_title(name, "name"),
-        created_by=chosen(CreatedBy, created_by),
-        created_at=tx.now,
-        updated_at=tx.now,
-    )
+    topic = replace(topic, space_id=owner_of(given.pop("space_id", None), given.get("tags", ())))
     given.setdefault("sort_index", _top(tx) - 1)
     topic = replace(topic, **_with_status(topic, given, tx.now))
     _make_spaces(tx, topic, explicit=values.get("space_id") is not None)
@@ -237,7 +270,7 @@ def _create(tx: Tx, id_: str, name: str, created_by: CreatedBy, values: Mapping[
     row = {name: getattr(topic, name) for name in _NAMES} | {"name_key": name_key(topic.name)}
     tx.conn.execute(sa.insert(table), row | {"tags": list(topic.tags)})
     _write_membership(tx, topic)
-    changes.emit(tx, "topic.upserted", id_)
+    changes.emit(tx, "topic.upserted", topic.id)
     return topic
 
 
@@ -307,19 +340,22 @@ def _rising(places: Sequence[int]) -> list[int]:
     return rising
 
 
-def _topic(row: Mapping[Any, Any], now: Millis) -> Topic:
-    return _from_row([row[name] for name in _COLUMNS], now)
+def _topic(tx: Tx, row: Mapping[Any, Any]) -> Topic:
+    return _from_row(tx, [row[name] for name in _COLUMNS])
 
 
-def _from_row(row: Sequence[Any], now: Millis) -> Topic:
+def _from_row(tx: Tx, row: Sequence[Any]) -> Topic:
+    """A digest is made from all agents' words: who may read only some of them is shown none."""
     values = dict(zip(_COLUMNS, row, strict=True))
+    if tx.reader.agents is not None:
+        values["digest"] = None
     values["created_by"] = CREATORS[values["created_by"]]
     values["priority"] = PRIORITIES[values["priority"]]
     values["status"] = _STATUSES[values["status"]]
     values["pinned"] = bool(values["pinned"])
     values["tags"] = tuple(plain(values["tags"]))
     until = values["snoozed_until"]
-    if values["status"] is TopicStatus.SNOOZED and until is not None and until <= now:
+    if values["status"] is TopicStatus.SNOOZED and until is not None and until <= tx.now:
         values |= {"status": TopicStatus.ACTIVE, "snoozed_until": None}
     return Topic(**values)
 

@@ -15,7 +15,7 @@ from holdfast.channels.connecting import Connected
 from holdfast.channels.following import Attempt, Following
 from holdfast.channels.marks import Streamed
 from holdfast.channels.speech import Speech, Step
-from holdfast.log import EntryFilter, Store, Threads, Tx, entries, outbox
+from holdfast.log import SYSTEM, EntryFilter, Store, Threads, Tx, entries, outbox
 from holdfast.text import clean_text
 
 
@@ -84,7 +84,7 @@ class Blocks(Following):
 
     def _left(self) -> tuple[Streamed, str | None]:
         """What was sent of this turn before, and the logged message that it is the beginning of, if any."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             stream = marks.get(tx, self._attempt.turn_id)
             said = stream.mark.said.strip()
             if not said:
@@ -95,7 +95,9 @@ class Blocks(Following):
 
     async def _post(self, steps: list[Step]) -> None:
         if steps and not self._stopped:
-            self._stopped = not await self._threads(self._store.run, lambda tx: self._posted(tx, steps))
+            self._stopped = not await self._threads(
+                self._store.run, SYSTEM, lambda tx: self._posted(tx, steps)
+            )
 
     def _posted(self, tx: Tx, steps: list[Step]) -> bool:
         if not self._runs(tx):

@@ -18,7 +18,7 @@ from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message, SendFailed
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.log import EntryFilter, Store, Threads, Tx, agenda, entries, outbox, turns
+from holdfast.log import SYSTEM, EntryFilter, Store, Threads, Tx, agenda, entries, outbox, turns
 from holdfast.log.outbox import Delivery, DeliveryStatus
 from holdfast.log.tables import outbox as table
 
@@ -71,10 +71,10 @@ class Deliverer:
                 await self._carry_out(job, order, connected)
         except HoldfastError as error:
             failure = error if isinstance(error, SendFailed) else SendFailed(error.message)
-            await self._threads(self._store.run, lambda tx: _failed(tx, job, id_, failure))
+            await self._threads(self._store.run, SYSTEM, lambda tx: _failed(tx, job, id_, failure))
 
     def _prepared(self, id_: str) -> tuple[Order | None, Connected]:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             delivery = outbox.get(tx, id_)
             surface = _surface(delivery)
             connected = self._connect(surface)
@@ -88,13 +88,15 @@ class Deliverer:
     async def _carry_out(self, job: agenda.Job, order: Order, connected: Connected) -> None:
         delivery = order.delivery
         if len(order.pieces) <= order.sent:
-            await self._threads(self._store.run, lambda tx: _done(tx, job, delivery.id, "nothing to send"))
+            await self._threads(
+                self._store.run, SYSTEM, lambda tx: _done(tx, job, delivery.id, "nothing to send")
+            )
             return
         for number in range(order.sent, len(order.pieces)):
             self._pace.take(connected.name, connected.config.outbound_per_minute)
             message_id = await _sent(order, number, connected)
             last = number == len(order.pieces) - 1
-            await self._threads(self._store.run, _noted(job, order, number, message_id, last))
+            await self._threads(self._store.run, SYSTEM, _noted(job, order, number, message_id, last))
 
 
 class Pace:

@@ -17,6 +17,7 @@ from holdfast.log import (
     NoteDraft,
     Tx,
     entries,
+    meet,
     notes,
 )
 from holdfast.text import clip
@@ -107,6 +108,7 @@ def _leave(tx: Tx, session_key: str, key: str, head: str, found: Sequence[Entry]
         NoteDraft(
             key=key,
             session_key=session_key,
+            audience=meet(entry.audience for entry in found),
             kind=KIND,
             text=text,
             trust=Trust.OUTSIDE.label,

@@ -14,7 +14,7 @@ from holdfast.channels.connecting import Connected
 from holdfast.channels.delivering import PREVIEW
 from holdfast.channels.following import Attempt, Following
 from holdfast.channels.marks import Streamed
-from holdfast.log import Store, Threads, Tx, outbox
+from holdfast.log import SYSTEM, Store, Threads, Tx, outbox
 from holdfast.log.outbox import DeliveryStatus
 from holdfast.log.tables import outbox as table
 from holdfast.text import clean_text
@@ -65,7 +65,7 @@ class Previews(Following):
         return "" if first is None else first.text
 
     async def _show(self, text: str, *, always: bool = False) -> None:
-        if await self._threads(self._store.run, lambda tx: self._posted(tx, text, always)):
+        if await self._threads(self._store.run, SYSTEM, lambda tx: self._posted(tx, text, always)):
             self._shown = text
 
     def _posted(self, tx: Tx, text: str, always: bool) -> bool:

@@ -22,7 +22,7 @@ from holdfast.config import Config
 from holdfast.config.channels import ChannelConfig
 from holdfast.context import ContextRoom, SpawnParams
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.log import Store, Threads, Tx, outbox, sessions
+from holdfast.log import SYSTEM, Store, Threads, Tx, outbox, sessions
 from holdfast.log.outbox import Parcel
 from holdfast.text import clip
 
@@ -76,11 +76,11 @@ class Receiver:
     async def receive(self, message: Inbound, *, may_own: bool = True) -> Received:
         """See to a message once, however often it is sent; `may_own`: who brings it may name the owner."""
         parts = self._parts
-        seen = await parts.threads(parts.store.run, lambda tx: self._seen(tx, message, may_own))
+        seen = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._seen(tx, message, may_own))
         if isinstance(seen, Received):
             return seen
         opened = await self._in_thread(seen)
-        asked = await parts.threads(parts.store.run, lambda tx: self._asked(tx, opened))
+        asked = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._asked(tx, opened))
         if isinstance(asked, _Asked):
             await self._fork(asked)
             accepted = await parts.accept(asked.ask)
@@ -88,7 +88,9 @@ class Receiver:
         else:
             run_id = asked.run_id
         verdict = opened.verdict
-        await parts.threads(parts.store.run, lambda tx: arrivals.record(tx, opened.message, verdict, run_id))
+        await parts.threads(
+            parts.store.run, SYSTEM, lambda tx: arrivals.record(tx, opened.message, verdict, run_id)
+        )
         return Received(verdict.state, verdict.reason, run_id)
 
     def _seen(self, tx: Tx, message: Inbound, may_own: bool) -> Received | _Admitted:

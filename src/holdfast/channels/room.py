@@ -28,7 +28,7 @@ from holdfast.config import Config
 from holdfast.context import ContextRoom
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Session, Store, Threads, Tx, outbox
+from holdfast.log import SYSTEM, Session, Store, Threads, Tx, outbox
 from holdfast.log.agenda import Runner
 from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
 
@@ -49,20 +49,20 @@ class Office:
     def listing(self) -> list[dict[str, Any]]:
         """Every channel in the config, by name."""
         found = sorted(self._config().channels.items())
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return [views.channel_json(tx, name, config, self.connections) for name, config in found]
 
     def deliveries(
         self, *, status: DeliveryStatus | None = None, target: str | None = None, limit: int = 100
     ) -> list[dict[str, Any]]:
         """The newest first."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             found = outbox.listing(tx, status=status, target=target, limit=limit)
             return [views.delivery_json(delivery) for delivery in found]
 
     def pairings(self, channel: str | None = None) -> list[dict[str, Any]]:
         """Who waits to be let in, and who was."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             waiting = pairing.listing(tx, channel=channel)
             approved = pairing.listing(tx, channel=channel, status=pairing.Status.APPROVED)
             return [views.pairing_json(pair) for pair in (*waiting, *approved)]
@@ -75,11 +75,11 @@ class Office:
             post(tx, Surface.parse(pair.surface), WELCOME, f"paired:{pair.id}")
             return views.pairing_json(pair)
 
-        return self._store.run(write)
+        return self._store.run(SYSTEM, write)
 
     def deny(self, code: str, *, channel: str | None = None) -> dict[str, Any]:
         return self._store.run(
-            lambda tx: views.pairing_json(pairing.decide(tx, code, approve=False, channel=channel))
+            SYSTEM, lambda tx: views.pairing_json(pairing.decide(tx, code, approve=False, channel=channel))
         )
 
     def send(self, target: str, text: str) -> dict[str, Any]:
@@ -89,6 +89,7 @@ class Office:
         if not text.strip():
             raise InvalidInput("there is nothing to say", hint="Give some text.")
         return self._store.run(
+            SYSTEM,
             lambda tx: views.delivery_json(post(tx, surface, text, f"by-hand:{uuid7()}")),
         )
 

@@ -16,7 +16,7 @@ from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message
 from holdfast.context import Trust
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.log import EntryFilter, EntryType, Store, Threads, Tx, entries, outbox
+from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, Tx, entries, outbox
 from holdfast.log.outbox import Parcel
 
 Action = Literal["send", "thread-create", "thread-reply", "read", "edit", "react"]
@@ -71,7 +71,9 @@ class MessageTool:
             case "edit" | "react":
                 return await self._touch(surface, given, key)
             case _:
-                return await self._threads(self._store.run, lambda tx: self._send(tx, surface, given, key))
+                return await self._threads(
+                    self._store.run, SYSTEM, lambda tx: self._send(tx, surface, given, key)
+                )
 
     def _send(self, tx: Tx, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
         connected = self._connect(surface)
@@ -88,7 +90,7 @@ class MessageTool:
         thread = await connected.channel.open_thread(surface, name, key, given.messageId)
         opened = surface.in_thread(thread)
         if given.text:
-            await self._threads(self._store.run, lambda tx: self._send(tx, opened, given, key))
+            await self._threads(self._store.run, SYSTEM, lambda tx: self._send(tx, opened, given, key))
         return _told({"status": "opened", "threadId": thread, "target": opened.address})
 
     async def _touch(self, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
@@ -106,7 +108,7 @@ class MessageTool:
     def _read(self, caller: Caller, surface: Surface, limit: int) -> ToolOutput:
         """What was said on a surface, as the log has it."""
         key = str(surface.key(caller.agent_id))
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             spoken = EntryFilter(session_key=key, types=frozenset({EntryType.CONVERSATION}))
             found = [e for e in entries.listing(tx, spoken, limit=limit * 4).entries if e.content.strip()]
         said = [e for e in found if e.role in ("user", "assistant")][:limit]

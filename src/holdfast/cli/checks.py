@@ -16,6 +16,7 @@ from holdfast.cli.findings import Finding, Level, Named, Patient
 from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
 from holdfast.cli.tool_checks import check_tools
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -98,7 +99,7 @@ def check_store(patient: Patient) -> Iterator[Finding]:
                 "warn", "there is no store yet", "It is made by `holdfast up`.", partial(_migrate, patient)
             )
             return
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             version = migrations.current(tx.conn)
         if version != migrations.HEAD:
             said = f"the store is at {version or 'no version'}, not {migrations.HEAD}"
@@ -123,7 +124,7 @@ def check_work(patient: Patient) -> Iterator[Finding]:
     with _store(patient) as store:
         if store is None:
             return
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             if migrations.current(tx.conn) != migrations.HEAD:
                 return
             running = agenda.listing(tx, statuses=[agenda.Status.RUNNING], limit=500)

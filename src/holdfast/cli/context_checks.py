@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
 from holdfast.errors import NotFound
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.context.lossless import Problem
@@ -29,7 +30,7 @@ def check_context(patient: Patient) -> Iterator[Finding]:
     with _store(patient) as store:
         if store is None:
             return
-        with store.read() as tx:
+        with store.read(OWNER) as tx:
             if migrations.current(tx.conn) != migrations.HEAD:
                 return
         broken, looked, all_of_them = _examined(store)
@@ -49,7 +50,7 @@ def _examined(store: Store) -> tuple[dict[str, list[Problem]], int, bool]:
     until = time.monotonic() + MOST_SECONDS
     broken: dict[str, list[Problem]] = {}
     looked = 0
-    with store.read() as tx:
+    with store.read(OWNER) as tx:
         found = sessions.listing(tx, status=None, limit=MOST_SESSIONS + 1)
         for session in found[:MOST_SESSIONS]:
             problems = check(tx, session.id)
@@ -73,7 +74,7 @@ def _repair(patient: Patient, session_id: str) -> None:
 
     with _store(patient) as store:
         if store is not None:
-            store.run(lambda tx: repair(tx, session_id))
+            store.run(OWNER, lambda tx: repair(tx, session_id))
 
 
 @contextmanager

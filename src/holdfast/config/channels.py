@@ -70,6 +70,10 @@ class ChannelConfig(Section):
     group_policy: Literal["allowlist", "open", "disabled"] = key("allowlist", "Which groups are answered.")
     allow_from: tuple[str, ...] = key((), 'Ids that may write; "*" for all.')
     owners: tuple[str, ...] = key((), "Ids of the owner, who may do what is for the owner alone.")
+    private: tuple[str, ...] = key(
+        (),
+        'Groups and channels that only the owner reads, by id; "*" for all.',
+    )
     groups: dict[str, FreeMap] = table(
         {}, 'Groups and channels that are answered, by id; "*" for all. `requireMention` may differ in each.'
     )
@@ -105,7 +109,11 @@ class ChannelConfig(Section):
     def _names_alone(cls, value: Any) -> Any:
         return {str(name): {} for name in value} if isinstance(value, list | tuple) else value
 
-    @field_validator("allow_from", "owners", "group_allow_from", mode="before")
+    def is_private(self, id_: str) -> bool:
+        """Whether the owner declared this group or channel to be read by nobody else."""
+        return id_ in self.private or ANYONE in self.private
+
+    @field_validator("allow_from", "owners", "group_allow_from", "private", mode="before")
     @classmethod
     def _numbers_are_ids(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):

@@ -98,6 +98,11 @@ class Config(Section):
         """Agents' settings as they were put together, with what from: a copy of a config takes them along."""
         return {}
 
+    def is_private(self, channel: str, id_: str) -> bool:
+        """Whether the owner declared a group or channel to be read by nobody else."""
+        known = self.channels.get(channel)
+        return known is not None and known.is_private(id_)
+
     def agent(self, agent_id: str) -> AgentEntry:
         """One agent's settings in full: its own over `agents.defaults`; put together once and shared."""
         kept = self._whole.get(agent_id)

@@ -35,7 +35,7 @@ from holdfast.context.tokens import PER_MESSAGE, Estimator
 from holdfast.context.transcript import message_of, whole_pairs
 from holdfast.context.workspace import FileReader, Workspace
 from holdfast.errors import Conflict, TooLarge
-from holdfast.log import Session, Store, Tx, entries
+from holdfast.log import SYSTEM, Session, Store, Tx, entries
 from holdfast.log.statements import Statement, among
 from holdfast.log.tables import entries as entry_table
 from holdfast.log.tables import turns as turn_table
@@ -75,7 +75,7 @@ class Assembly:
         self._blobs = blobs.Blobs()
 
     def prepare(self, request: BuildRequest, info: EngineInfo) -> Prepared:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             state = states.of(tx, request.session, info.id)
             estimator = calibration.get(tx, request.model.name).estimator
             opening = opening_of(tx, request.turn_id) if request.call else None
@@ -118,7 +118,7 @@ class Assembly:
         self, session: Session, info: EngineInfo, *, budget: int, model: str
     ) -> tuple[tuple[Message, ...], Estimator]:
         """The history of a session for a host that lays out its own prompts; a cut is kept like any other."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             state = states.of(tx, session, info.id)
             estimator = calibration.get(tx, model).estimator
             summary = self._history.summary(tx, state) if info.wants_messages else None
@@ -132,7 +132,7 @@ class Assembly:
         cut = state.cut if whole else _cut_before(found, start)
         if cut != state.cut or state.called_at is None:
             # Two calls at once for one session: either's cut will do.
-            with suppress(Conflict), self._store.write(ordered=False) as tx:
+            with suppress(Conflict), self._store.write(SYSTEM, ordered=False) as tx:
                 states.save(tx, state, cut=cut, called_at=tx.now)
         return (*first, *found[start:]), estimator
 
@@ -162,7 +162,7 @@ class Assembly:
             system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}"))
         built = self._laid_out(request, prepared, chosen, system, info)
         if request.record:
-            with self._store.write(ordered=False) as tx:
+            with self._store.write(SYSTEM, ordered=False) as tx:
                 built = self._record(tx, request, prepared, built, [part.text for part in system])
         return replace(built, notes=dict(result.notes))
 

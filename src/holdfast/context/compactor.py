@@ -21,6 +21,7 @@ from holdfast.context.summaries import MOST_PARTS, PART_TOKENS, Summariser, Summ
 from holdfast.context.tokens import message_tokens, raw_tokens
 from holdfast.errors import Conflict
 from holdfast.log import (
+    SYSTEM,
     Classification,
     EntryDraft,
     EntryType,
@@ -99,7 +100,7 @@ class Compactor:
         return self.summariser is None or self._failures.get(params.session_id, 0) >= PATIENCE
 
     def _read(self, params: CompactParams, settings: Compaction) -> Job | None:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             session = sessions.get(tx, params.session_id)
             state = states.of(tx, session, self._engine_id())
             whole = replace(state, cut=0)
@@ -144,7 +145,7 @@ class Compactor:
         if not result.compacted:
             return replace(result, reason="the summary is no shorter than what it would replace")
         try:
-            with self._store.write() as tx:
+            with self._store.write(SYSTEM) as tx:
                 entry_id = self._write(tx, params, job, summary, result)
         except Conflict:
             return CompactResult(
@@ -203,7 +204,7 @@ class Compactor:
         """Nothing was changed; that it failed is an event of its own."""
         self._failures[params.session_id] = self._failures.get(params.session_id, 0) + 1
         reason = f"the summary could not be had ({summary.fault}); history is kept as it was"
-        with self._store.write() as tx:
+        with self._store.write(SYSTEM) as tx:
             session = sessions.get(tx, params.session_id)
             payload = {"sessionKey": session.key, "agentId": session.agent_id, "fault": summary.fault}
             changes.emit(tx, "context.compaction_failed", session.id, payload)

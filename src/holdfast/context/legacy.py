@@ -16,7 +16,7 @@ from holdfast.context.engine import (
     SubagentEndedParams,
     delegate_compaction_to_runtime,
 )
-from holdfast.log import entries, sessions
+from holdfast.log import SYSTEM, entries, sessions
 
 
 class LegacyEngine(BaseEngine):
@@ -53,7 +53,7 @@ class LegacyEngine(BaseEngine):
             await self._context.threads(self._drop, params.child_session_id)
 
     def _fork(self, params: SpawnParams) -> None:
-        with self._context.store.write() as tx:
+        with self._context.store.write(SYSTEM) as tx:
             parent = states.of(tx, sessions.get(tx, params.parent_session_id), self._info.id)
             child = states.of(tx, sessions.get(tx, params.child_session_id), self._info.id)
             forked = states.save(
@@ -69,5 +69,5 @@ class LegacyEngine(BaseEngine):
             states.copy_forms(tx, parent, forked)
 
     def _drop(self, session_id: str) -> None:
-        with self._context.store.write(ordered=False) as tx:
+        with self._context.store.write(SYSTEM, ordered=False) as tx:
             states.drop(tx, session_id)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import InvalidInput
-from holdfast.log import Store
+from holdfast.log import SYSTEM, Store
 
 _PAGE_CHARS: Final = 12_000
 _MOST_CHARS: Final = 40_000
@@ -54,7 +54,7 @@ def call(store: Store, name: str, arguments: Mapping[str, Any], *, session_id: s
     if name not in INPUTS:
         raise InvalidInput(f"no context tool {name[:40]!r}", hint=f"There are {', '.join(INPUTS)}.")
     given = _checked(INPUTS[name], arguments)
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         recall = Recall(tx, session_id)
         match given:
             case ReadInput():

@@ -13,7 +13,7 @@ from holdfast.context import blobs
 from holdfast.context.tables import blobs as blob_table
 from holdfast.context.tables import manifests as table
 from holdfast.context.tables import states
-from holdfast.log import Store, Tx
+from holdfast.log import SYSTEM, Store, Tx
 
 BATCH: Final = 500
 ROUNDS: Final = 200
@@ -23,7 +23,7 @@ def prune(store: Store, days: int, *, rounds: int = ROUNDS) -> dict[str, int]:
     """Remove manifests older than so many days, then the texts that none is left to refer to."""
     removed = {"manifests": 0, "blobs": 0}
     for _ in range(rounds):
-        with store.write(ordered=False) as tx:
+        with store.write(SYSTEM, ordered=False) as tx:
             count = _old_manifests(tx, _oldest_day(tx, days))
         removed["manifests"] += count
         if count < BATCH:
@@ -48,14 +48,14 @@ def _old_manifests(tx: Tx, before: int) -> int:
 
 def _sweep(store: Store, days: int, rounds: int) -> int:
     """What is younger than the limit stays: a context may be in the making that refers to it."""
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         before = _oldest_day(tx, days)
         used = _used(tx)
         old = tx.conn.execute(sa.select(blob_table.c.hash).where(blob_table.c.created_at < before))
         gone = [row.hash for row in old if bytes.fromhex(row.hash) not in used]
     gone = gone[: rounds * BATCH]
     for start in range(0, len(gone), BATCH):
-        with store.write(ordered=False) as tx:
+        with store.write(SYSTEM, ordered=False) as tx:
             chunk = gone[start : start + BATCH]
             tx.conn.execute(sa.delete(blob_table).where(blob_table.c.hash.in_(chunk)))
     return len(gone)

@@ -47,7 +47,7 @@ from holdfast.context.workspace import FileReader, Workspace
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.home import Home
 from holdfast.keys import parse_key
-from holdfast.log import Session, Store, Threads, entries, sessions
+from holdfast.log import SYSTEM, Session, Store, Threads, entries, sessions
 
 log = logging.getLogger(__name__)
 
@@ -337,20 +337,20 @@ class ContextRoom:
                 log.error("engine %s failed to dispose", id_, exc_info=result)
 
     def stored(self, session: Session, number: int | None = None, call: int | None = None) -> manifest.Stored:
-        with self.store.read() as tx:
+        with self.store.read(SYSTEM) as tx:
             return manifest.load(tx, session.id, number, call)
 
     def replay(self, session: Session, number: int | None = None, call: int | None = None) -> Replay:
         """A stored context made again; its digest says whether every byte is the same."""
-        with self.store.read() as tx:
+        with self.store.read(SYSTEM) as tx:
             return replay(tx, manifest.load(tx, session.id, number, call))
 
     def _fresh(self, session: Session) -> Session:
-        with self.store.read() as tx:
+        with self.store.read(SYSTEM) as tx:
             return sessions.get(tx, session.id)
 
     def _learn(self, model: str, estimated: int, reported: int) -> None:
-        with self.store.write(ordered=False) as tx:
+        with self.store.write(SYSTEM, ordered=False) as tx:
             calibration.observe(tx, model, estimated_raw=estimated, reported=reported)
 
     def _write(self, session: Session, messages: Sequence[Message], key: str | None) -> int:
@@ -366,7 +366,7 @@ class ContextRoom:
             for index, message in enumerate(messages)
             if message.kind in ("user", "assistant", "tool_result")
         ]
-        with self.store.write() as tx:
+        with self.store.write(SYSTEM) as tx:
             return sum(done.created for done in entries.append_many(tx, drafts))
 
     def _agent(self, agent_id: str | None) -> str:

@@ -15,7 +15,7 @@ from holdfast.continuation import chains, notices
 from holdfast.continuation.chains import Chain
 from holdfast.continuation.parts import Compacted, Parts
 from holdfast.errors import HoldfastError
-from holdfast.log import Session, Turn, Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Session, Turn, Tx, agenda, sessions, turns
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Compacting:
             self._done(tx, session, job.item.id, error)
             job.settle(tx)
 
-        await self._parts.threads(self._parts.store.run, write)
+        await self._parts.threads(self._parts.store.run, SYSTEM, write)
 
     async def _tried(self, session: Session, window: int, used: int) -> str | None:
         """None if the history is smaller now; else why not."""
@@ -119,7 +119,7 @@ class Compacting:
         self._compacted(tx, now)
 
     def _session(self, session_id: str) -> Session:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return sessions.get(tx, session_id)
 
 

@@ -30,7 +30,7 @@ from holdfast.continuation.chains import Chain
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.record import Kind, Phase, Record, Status
 from holdfast.errors import Busy, HoldfastError, NotFound
-from holdfast.log import Session, Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Session, Tx, agenda, sessions, turns
 from holdfast.log.agenda import Postpone, Retry
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Dispatch:
             assert job.item.owner is not None
             job.settle(tx, None if due is None else Postpone(job.item.owner, due))
 
-        await self._parts.threads(self._parts.store.run, write)
+        await self._parts.threads(self._parts.store.run, SYSTEM, write)
 
     def look(self, tx: Tx, owner: str) -> int | None:
         """Do what is due for a session; when to look again, if ever."""

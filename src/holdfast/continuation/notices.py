@@ -14,7 +14,7 @@ from holdfast.continuation import records
 from holdfast.continuation.chains import Chain
 from holdfast.continuation.record import Kind, Record
 from holdfast.continuation.state import Noticed
-from holdfast.log import NoteDraft, Tx, notes
+from holdfast.log import Audience, NoteDraft, Tx, notes, sessions
 from holdfast.log.tables import notes as notes_table
 from holdfast.text import clip
 
@@ -31,11 +31,24 @@ MOST_SAMPLED: Final = 5
 _SHOWN: Final = 400
 
 
-def tell(tx: Tx, session_key: str, kind: str, key: str, text: str, *, trust: Trust = Trust.OPERATOR) -> None:
-    """A note for the session's next turn; a repeat with the same key is none."""
+def tell(
+    tx: Tx,
+    session_key: str,
+    kind: str,
+    key: str,
+    text: str,
+    *,
+    trust: Trust = Trust.OPERATOR,
+    audience: Audience | None = None,
+) -> None:
+    """A note for the session's next turn; a repeat with the same key is none.
+
+    Without an audience it is the runtime's word about the session itself, for those who hear that.
+    """
     draft = NoteDraft(
         key=key,
         session_key=session_key,
+        audience=audience or sessions.heard_in(tx, session_key),
         kind=kind,
         text=text,
         trust=trust.label,

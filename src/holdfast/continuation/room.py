@@ -24,7 +24,7 @@ from holdfast.continuation.spawning import Carry, SpawnQueue
 from holdfast.continuation.state import Cancel
 from holdfast.continuation.tools import ContinuationTools
 from holdfast.errors import HoldfastError
-from holdfast.log import Session, Store, Threads, Turn, Tx, sessions
+from holdfast.log import SYSTEM, Session, Store, Threads, Turn, Tx, sessions
 from holdfast.log.agenda import Runner
 from holdfast.text import clip
 
@@ -87,13 +87,13 @@ class Continuation:
 
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""
-        found = await self._parts.threads(self._parts.store.run, recovering.recover)
+        found = await self._parts.threads(self._parts.store.run, SYSTEM, recovering.recover)
         await self._parts.threads(self._sweep)
         return found
 
     async def upkeep(self) -> int:
         """Remove what ended long ago, and files that nothing needs any more; how many records went."""
-        gone = await self._parts.threads(self._parts.store.run, records.prune)
+        gone = await self._parts.threads(self._parts.store.run, SYSTEM, records.prune)
         await self._parts.threads(self._sweep)
         return len(gone)
 
@@ -114,7 +114,7 @@ class Continuation:
         """What is elected and has not ended, the next first."""
 
         def look() -> list[Record]:
-            with self._parts.store.read() as tx:
+            with self._parts.store.read(SYSTEM) as tx:
                 return records.listing(tx, owner=session_key, limit=limit)
 
         return [told(record) for record in await self._parts.threads(look)]
@@ -123,7 +123,7 @@ class Continuation:
         """One of them, ended or not."""
 
         def look() -> Record:
-            with self._parts.store.read() as tx:
+            with self._parts.store.read(SYSTEM) as tx:
                 return records.get(tx, record_id)
 
         return told(await self._parts.threads(look))
@@ -134,14 +134,14 @@ class Continuation:
         def write(tx: Tx) -> Record:
             return records.apply(tx, records.get(tx, record_id), Cancel(reason))
 
-        return told(await self._parts.threads(self._parts.store.run, write))
+        return told(await self._parts.threads(self._parts.store.run, SYSTEM, write))
 
     async def status_line(self, session_key: str) -> str:
         """One line for `/status`; empty if there is nothing to say."""
         return await self._parts.threads(self._status_line, session_key)
 
     def _status_line(self, session_key: str) -> str:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             session = sessions.active(tx, session_key)
             return "" if session is None else self.hook.status_line(tx, session)
 
@@ -154,7 +154,7 @@ class Continuation:
                 log.warning("the attachments of %s are still there: %s", id_, error.message)
 
     def _scrub(self, id_: str) -> None:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             record = records.find(tx, id_)
         over = self._parts.payloads.is_old(id_) if record is None else record.status.ended
         if not over:

@@ -12,7 +12,7 @@ from holdfast.continuation.parts import Parts, Spawned, SpawnOrder
 from holdfast.continuation.record import Phase
 from holdfast.continuation.state import Named
 from holdfast.errors import Busy, Conflict, HoldfastError, Unavailable
-from holdfast.log import Tx, agenda, sessions
+from holdfast.log import SYSTEM, Tx, agenda, sessions
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,9 @@ class SpawnQueue:
             log.warning("delegate %s was not spawned: %s", order.run_id, error.message)
             await self._ended(job, f"It could not be spawned: {error.message}", "error")
             return
-        await self.parts.threads(self.parts.store.run, lambda tx: self._spawned(tx, job, order, child))
+        await self.parts.threads(
+            self.parts.store.run, SYSTEM, lambda tx: self._spawned(tx, job, order, child)
+        )
 
     def _equipped(self, order: SpawnOrder) -> SpawnOrder:
         """With its files where the child will find them."""
@@ -79,7 +81,7 @@ class SpawnQueue:
 
     def _order(self, item: agenda.Item) -> SpawnOrder | None:
         """What is to be spawned; None if it was taken back meanwhile."""
-        with self.parts.store.read() as tx:
+        with self.parts.store.read(SYSTEM) as tx:
             record = records.find(tx, str(item.payload["recordId"]))
             if (
                 record is None
@@ -97,7 +99,7 @@ class SpawnQueue:
             delegating.returned(tx, self.parts, str(job.item.payload["recordId"]), text, status)
             job.settle(tx)
 
-        await self.parts.threads(self.parts.store.run, write)
+        await self.parts.threads(self.parts.store.run, SYSTEM, write)
 
     def _given_up(self, tx: Tx, item: agenda.Item) -> None:
         if item.status.ended:

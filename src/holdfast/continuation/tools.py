@@ -21,7 +21,7 @@ from holdfast.continuation.returns import ReturnOptions
 from holdfast.continuation.tokens import MAX_TARGETS, MAX_TASK
 from holdfast.errors import Forbidden
 from holdfast.keys import parse_key
-from holdfast.log import Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Tx, agenda, sessions, turns
 from holdfast.traces import here, is_traceparent
 
 MAX_REASON: Final = 1_024
@@ -189,7 +189,7 @@ class ContinuationTools:
             item = compacting.request(tx, session, turn, chain.pressure, given.reason)
             return {"status": "compaction_requested", "compactionRequestId": item.id, "contextUsage": usage}
 
-        return _answer(await self._parts.threads(self._parts.store.run, write))
+        return _answer(await self._parts.threads(self._parts.store.run, SYSTEM, write))
 
     async def _elect(self, caller: Caller, wish: Wish) -> Elected:
         self._require(caller)
@@ -197,7 +197,7 @@ class ContinuationTools:
         def write() -> Elected:
             if wish.attachments:
                 self._parts.payloads.write(wish.id, wish.attachments)
-            return self._parts.store.run(lambda tx: self._elected(tx, caller, wish))
+            return self._parts.store.run(SYSTEM, lambda tx: self._elected(tx, caller, wish))
 
         done = await self._parts.threads(write)
         if wish.attachments and (done.record is None or done.record.id != wish.id):

@@ -52,7 +52,7 @@ from holdfast.gateway.routes import (
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import TokenBook
 from holdfast.gateway.tracing import Traced
-from holdfast.log import changes
+from holdfast.log import SYSTEM, changes
 from holdfast.runtime import Holdfast
 from holdfast.services import Services
 
@@ -146,7 +146,7 @@ def _config_changed(gateway: Gateway) -> Callable[[Config], None]:
 
     def changed(config: Config) -> None:
         gateway.book.set_admin(_admin_tokens(gateway.hold, config))
-        with gateway.hold.store.write() as tx:
+        with gateway.hold.store.write(SYSTEM) as tx:
             changes.emit(tx, "config.updated", "config", {})
 
     return changed

@@ -25,7 +25,7 @@ from holdfast.gateway.context import Gateway
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Label, Text, Wire
 from holdfast.keys import MAX_KEY_LENGTH, canonical_agent_id, parse_key
-from holdfast.log import sessions, turns
+from holdfast.log import SYSTEM, sessions, turns
 from holdfast.services import Services
 
 MAX_RUN_SECONDS: Final = 48 * 3600
@@ -168,7 +168,7 @@ async def require_run(here: Gateway, caller: Principal, run_id: str) -> None:
     """`NotFound` for a run that is not there and for one that the caller may not see."""
 
     def look() -> bool:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return sees_session(caller, sessions.get(tx, turns.get(tx, run_id).session_id))
 
     unknown = NotFound(f"no run {run_id[:80]!r}", code="unknown_run")

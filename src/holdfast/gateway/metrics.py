@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.log import Tx, changes, entries
+from holdfast.log import SYSTEM, Tx, changes, entries
 from holdfast.log.tables import agenda, sessions
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _log(method: str, route: str, status: int, took: float) -> None:
 
 def exposition(gateway: Gateway) -> Response:
     metrics = gateway.metrics
-    with gateway.hold.store.read() as tx:
+    with gateway.hold.store.read(SYSTEM) as tx:
         metrics.head.set(entries.head(tx))
         metrics.changes.set(changes.bounds(tx)[1])
         _count_agenda(tx, metrics)

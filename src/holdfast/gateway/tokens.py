@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
 from holdfast.ids import uuid7
-from holdfast.log import Store, Tx
+from holdfast.log import SYSTEM, Store, Tx
 from holdfast.log.tables import Json, metadata
 
 SIGNAL: Final = "tokens"
@@ -229,7 +229,7 @@ class TokenBook:
 
     def _read(self) -> _Known:
         query = sa.select(table).where(table.c.revoked_at.is_(None)).limit(MAX_TOKENS)
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             found = {row["hash"]: _principal(row) for row in tx.conn.execute(query).mappings()}
         return _Known(found, {principal.id: principal for principal in found.values()})
 

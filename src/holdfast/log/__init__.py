@@ -1,12 +1,30 @@
 """The log room: what happened, and what is still due. Everything else in Holdfast is a view of it.
 
 store = open_store("sqlite:///holdfast.db")
-with store.write() as tx:
+with store.write(OWNER) as tx:
     session = sessions.ensure(tx, "agent:main:main")
     turns.accept(tx, session, EntryDraft(content="hello"), key="client-42")
 """
 
-from holdfast.log import agenda, changes, entries, ingest, leases, notes, outbox, sessions, turns
+from holdfast.log import agenda, changes, entries, ingest, leases, notes, outbox, sessions, surfaces, turns
+from holdfast.log.audience import (
+    FOR_ANYONE,
+    FOR_OWNER,
+    NOBODY,
+    OWNER,
+    SYSTEM,
+    Audience,
+    Reader,
+    covers,
+    for_group,
+    for_peer,
+    for_space,
+    heard_by,
+    meet,
+    of_key,
+    parse_audience,
+    space_of,
+)
 from holdfast.log.bridge import Bridge
 from holdfast.log.changes import Change
 from holdfast.log.check import check
@@ -25,7 +43,13 @@ from holdfast.log.threads import Threads, ringing, to_the_end
 from holdfast.log.turns import Outcome, Turn, TurnStatus
 
 __all__ = [
+    "FOR_ANYONE",
+    "FOR_OWNER",
+    "NOBODY",
+    "OWNER",
+    "SYSTEM",
     "Allowance",
+    "Audience",
     "Bridge",
     "Change",
     "Classification",
@@ -41,6 +65,7 @@ __all__ = [
     "Outcome",
     "Pace",
     "Ping",
+    "Reader",
     "Reset",
     "Retention",
     "Session",
@@ -56,17 +81,27 @@ __all__ = [
     "changes",
     "check",
     "copy",
+    "covers",
     "enter",
     "entries",
+    "for_group",
+    "for_peer",
+    "for_space",
+    "heard_by",
     "ingest",
     "leases",
+    "meet",
     "notes",
+    "of_key",
     "open_store",
     "outbox",
+    "parse_audience",
     "prune",
     "ringing",
     "sessions",
+    "space_of",
     "sqlite_url",
+    "surfaces",
     "this_process",
     "to_the_end",
     "turns",

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from holdfast import migrations
 from holdfast.errors import Unavailable
+from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
 
 _RULES: dict[str, str] = {
@@ -61,7 +62,7 @@ def check(store: Store, *, examples: int = 3) -> list[str]:
 
 
 def _problems(store: Store, examples: int) -> list[str]:
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         version = migrations.current(tx.conn)
         if version != migrations.HEAD:
             return [f"the schema is at {version}, not at {migrations.HEAD}: run `holdfast store migrate`"]

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from holdfast import migrations
 from holdfast.errors import Conflict
+from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
 
 _BATCH = 1_000
@@ -22,7 +23,7 @@ def copy(
     migrations.migrate(source)
     migrations.migrate(target)
     copied: dict[str, int] = {}
-    with source.read() as old, target.write() as new:
+    with source.read(SYSTEM) as old, target.write(SYSTEM) as new:
         from_tables, to_tables = _tables(old.conn), {t.name: t for t in _tables(new.conn)}
         for table in from_tables:
             _require_empty(new.conn, to_tables[table.name])

@@ -2,7 +2,8 @@
 
 What happened (`content`, `raw`) is kept for good: a correction keeps the text that it replaces, a deletion
 hides the entry at once and its text is erased only when the retention period is over. What an entry is
-about (topic, task, status, summary) is an annotation and may change.
+about (topic, task, status, summary) is an annotation and may change. Who may read it is its audience, set
+when it is written; every read here is held to the reader of its transaction.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import EntryId, SessionId, TurnId, entry_id
 from holdfast.log import changes
+from holdfast.log.audience import FOR_OWNER, Audience, Reader, covers, of_key
 from holdfast.log.statements import Insert, Row, Statement, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries as table
@@ -49,10 +51,15 @@ class Classification(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDraft:
-    """What a writer says of something that happened; ids and times are ours to add."""
+    """What a writer says of something that happened; ids and times are ours to add.
+
+    Without an audience it has the one that its session's key tells (`audience.of_key`). A `space_id` given
+    here is what the writer chose: it is kept as `given_space`, and no sorting moves the entry out of it.
+    """
 
     content: str
     type: EntryType = EntryType.CONVERSATION
+    audience: Audience | None = None
     role: str | None = None
     session_key: str | None = None
     session_id: SessionId | None = None
@@ -79,6 +86,7 @@ class Entry:
     position: int
     id: EntryId
     type: EntryType
+    audience: Audience = FOR_OWNER
     content: str
     status: Classification
     created_at: Millis
@@ -93,6 +101,7 @@ class Entry:
     summary: str | None = None
     raw: str | None = None
     space_id: str | None = None
+    given_space: str | None = None
     topic_id: str | None = None
     task_id: str | None = None
     related_id: str | None = None
@@ -168,7 +177,7 @@ def append(tx: Tx, draft: EntryDraft) -> Appended:
     row = _row(draft, tx.now)
     position = _INSERT.one(tx, row)
     if position is None:
-        return Appended(by_key(tx, row["idempotency_key"]), created=False)
+        return _repeated(tx, _by_keys(tx, [row["idempotency_key"]])[0])
     changes.emit(tx, "log.appended", row["id"])
     return Appended(_written(row, position), created=True)
 
@@ -190,9 +199,16 @@ def append_many(tx: Tx, drafts: Sequence[EntryDraft]) -> list[Appended]:
     return [
         Appended(_written(row, positions[row["id"]]), created=True)
         if row["id"] in positions
-        else Appended(known[row["idempotency_key"]], created=False)
+        else _repeated(tx, known[row["idempotency_key"]])
         for row in rows
     ]
+
+
+def _repeated(tx: Tx, entry: Entry) -> Appended:
+    """The entry that has the key already; a key must not open what its sender could not read."""
+    if not _may_read(tx.reader, entry):
+        raise Conflict("this idempotency key is in use", code="key_in_use", hint="Send another key.")
+    return Appended(entry, created=False)
 
 
 def _insert(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -205,23 +221,34 @@ def _insert(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def get(tx: Tx, id_: str) -> Entry:
+    """The entry; one that may not be read is as good as none."""
     row = _SELECT_ONE.first(tx, id=id_)
-    if row is None:
+    entry = None if row is None else _read(row)
+    if entry is None or not _may_read(tx.reader, entry):
         raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
-    return _read(row)
+    return entry
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Entry]:
-    """The entries of these ids that exist, hidden ones too, in log order."""
+    """The entries of these ids that exist and may be read, deleted ones too, in log order."""
     found: list[Entry] = []
     for start in range(0, len(ids), MAX_PAGE):
         chunk = list(ids[start : start + MAX_PAGE])
         found += map(_read, _SELECT_IDS.rows(tx, ids=chunk))
-    return sorted(found, key=lambda entry: entry.position)
+    return sorted(readable(tx.reader, found), key=lambda entry: entry.position)
+
+
+def readable(reader: Reader, found: Iterable[Entry]) -> Iterable[Entry]:
+    """Those that the reader may read."""
+    return found if reader.reads_all else (entry for entry in found if _may_read(reader, entry))
+
+
+def _may_read(reader: Reader, entry: Entry) -> bool:
+    return reader.may_read_of(entry.audience, entry.agent_id)
 
 
 def by_key(tx: Tx, idempotency_key: str) -> Entry:
-    found = _by_keys(tx, [idempotency_key])
+    found = list(readable(tx.reader, _by_keys(tx, [idempotency_key])))
     if not found:
         raise NotFound("no entry has this idempotency key", code="unknown_entry")
     return found[0]
@@ -242,7 +269,7 @@ def listing(
     if cursor is not None:
         before = sa.tuple_(table.c.created_at, table.c.position)
         light = light.where(before < sa.tuple_(cursor.created_at, cursor.position))
-    query = _newest_first([light.where(*_conditions(branch)) for branch in _branches(where)])
+    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(where)])
     rows = tx.conn.execute(query.limit(limit + 1).offset(max(0, offset))).mappings().all()
     found = [_entry(row) for row in rows[:limit]]
     more = len(rows) > limit
@@ -252,14 +279,14 @@ def listing(
 def refs(tx: Tx, where: EntryFilter, *, limit: int) -> list[Ref]:
     """As `listing`, but only which entries and in what state: for those who know most of them already."""
     light = sa.select(*_REF)
-    query = _newest_first([light.where(*_conditions(branch)) for branch in _branches(where)])
+    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(where)])
     rows = tx.conn.execute(query.limit(max(1, min(limit, MAX_PAGE))))
     return [Ref(row.id, row.topic_id, row.updated_at) for row in rows]
 
 
 def after(tx: Tx, position: int, *, limit: int = MAX_PAGE) -> list[Entry]:
     """Entries in log order from just behind `position`: how an index catches up."""
-    return [_read(row) for row in _AFTER.rows(tx, position=position, most=min(limit, MAX_PAGE))]
+    return _narrowed(tx, _AFTER, position=position, most=min(limit, MAX_PAGE))
 
 
 def transcript(
@@ -267,28 +294,29 @@ def transcript(
 ) -> list[Entry]:
     """The entries of one session in log order, a page at a time."""
     until = _END if before is None else before
-    rows = _TRANSCRIPT.rows(tx, session=session_id, position=after, until=until, most=limit)
-    return [_read(row) for row in rows]
+    return _narrowed(tx, _TRANSCRIPT, session=session_id, position=after, until=until, most=limit)
 
 
 def waiting(tx: Tx, session_key: str | None, *, limit: int) -> list[Entry]:
     """The oldest pending entries of a session, or of those without one, in log order."""
     if session_key is None:
-        return [_read(row) for row in _WAITING_ALONE.rows(tx, most=limit)]
-    return [_read(row) for row in _WAITING.rows(tx, session=session_key, most=limit)]
+        return _narrowed(tx, _WAITING_ALONE, most=limit)
+    return _narrowed(tx, _WAITING, session=session_key, most=limit)
 
 
 def preceding(tx: Tx, entry: Entry, *, limit: int) -> list[Entry]:
     """What was said in an entry's session before it, oldest first, without `raw`."""
-    rows = _PRECEDING.rows(
-        tx, session=entry.session_key, at=entry.created_at, position=entry.position, most=limit
-    )
-    return [_read(row, _LIGHT_NAMES) for row in reversed(rows)]
+    place = {"session": entry.session_key, "at": entry.created_at, "position": entry.position}
+    return _narrowed(tx, _PRECEDING, **place, most=limit)[::-1]
 
 
 def around(tx: Tx, entry: Entry, *, before: int, after: int) -> list[Entry]:
     """An entry with what came just before and after it in the same session, in log order."""
-    alike = table.c.session_key == entry.session_key, table.c.deleted_at.is_(None)
+    alike = (
+        table.c.session_key == entry.session_key,
+        table.c.deleted_at.is_(None),
+        *within_reach(tx.reader),
+    )
     place = sa.tuple_(table.c.created_at, table.c.position)
     here = sa.tuple_(entry.created_at, entry.position)
     order = (table.c.created_at, table.c.position)
@@ -375,8 +403,28 @@ def delete(tx: Tx, id_: str) -> Entry:
     entry = _visible(tx, id_)
     statement = sa.update(table).where(table.c.id == id_)
     tx.conn.execute(statement.values(deleted_at=tx.now, updated_at=tx.now))
-    changes.emit(tx, "log.deleted", id_, {"sessionKey": entry.session_key, "spaceId": entry.space_id})
+    told = {"sessionKey": entry.session_key, "spaceId": entry.space_id, "audience": entry.audience}
+    changes.emit(tx, "log.deleted", id_, told)
     return entry
+
+
+def widen(tx: Tx, id_: str, audience: Audience) -> Entry:
+    """Let more people read an entry, because somebody who may has said so; it is never narrowed again.
+
+    The only way by which an audience changes. Whoever calls this has asked who may, and writes the audit.
+    """
+    entry = _visible(tx, id_)
+    if entry.audience == audience:
+        return entry
+    if not covers(audience, entry.audience):
+        raise Conflict(
+            f"not everyone who may read the entry now is among {audience!r}",
+            code="audience_narrower",
+            hint="An audience is only ever widened.",
+        )
+    _UPDATE.run(tx, {"audience": audience, "updated_at": tx.now}, entry=id_)
+    changes.emit(tx, "log.patched", id_)
+    return replace(entry, audience=audience)
 
 
 def _visible(tx: Tx, id_: str) -> Entry:
@@ -402,9 +450,20 @@ def _newest_first(branches: Sequence[sa.Select[Any]]) -> Any:
     return sa.union_all(*branches).order_by(sa.desc("created_at"), sa.desc("position"))
 
 
-def _conditions(where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
+def within_reach(reader: Reader) -> list[sa.ColumnElement[bool]]:
+    """What a reader may read, as conditions on the table; none for one who may read all."""
+    found: list[sa.ColumnElement[bool]] = []
+    if reader.audiences is not None:
+        found.append(table.c.audience.in_(sorted(reader.audiences)))
+    if reader.agents is not None:
+        found.append(sa.func.coalesce(table.c.agent_id, "").in_(sorted(reader.agents)))
+    return found
+
+
+def _conditions(tx: Tx, where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
     """Only the narrowest condition is put so that an index fits: a planner may know no better."""
     yield table.c.deleted_at.is_(None)
+    yield from within_reach(tx.reader)
     leading = _leading(where)
     for name, column in _FILTERS.items():
         value = getattr(where, name)
@@ -420,6 +479,39 @@ def _conditions(where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
 
 def _leading(where: EntryFilter) -> str:
     return next((name for name in _FILTERS if getattr(where, name) is not None), "status")
+
+
+class _Narrowed:
+    """A prepared listing, and the same for readers who may not read all: compiled when first asked for."""
+
+    def __init__(self, select: sa.Select[Any], names: Sequence[str] | None = None) -> None:
+        self._select = select
+        self.names = names or tuple(table.c.keys())
+        self._forms: dict[tuple[bool, bool], Statement] = {}
+
+    def rows(self, tx: Tx, **given: Any) -> list[Row]:
+        reader = tx.reader
+        shape = (reader.audiences is not None, reader.agents is not None)
+        form = self._forms.get(shape)
+        if form is None:
+            form = self._forms[shape] = Statement(self._within(*shape))
+        if reader.audiences is not None:
+            given["audiences"] = sorted(reader.audiences)
+        if reader.agents is not None:
+            given["agents"] = sorted(reader.agents)
+        return form.rows(tx, **given)
+
+    def _within(self, by_audience: bool, by_agent: bool) -> sa.Select[Any]:
+        select = self._select
+        if by_audience:
+            select = select.where(among(table.c.audience, "audiences"))
+        if by_agent:
+            select = select.where(among(table.c.agent_id, "agents"))
+        return select
+
+
+def _narrowed(tx: Tx, listing: _Narrowed, **given: Any) -> list[Entry]:
+    return [_read(row, listing.names) for row in listing.rows(tx, **given)]
 
 
 _FILTERS: Final = {
@@ -445,8 +537,8 @@ _SELECT_IDS = Statement(_SELECT.where(among(table.c.id, "ids")).order_by(table.c
 _SELECT_KEYS = Statement(_SELECT.where(among(table.c.idempotency_key, "keys")))
 _BEHIND = _SELECT.where(table.c.position > sa.bindparam("position")).order_by(table.c.position)
 _BEHIND = _BEHIND.limit(sa.bindparam("most"))
-_AFTER = Statement(_BEHIND)
-_TRANSCRIPT = Statement(
+_AFTER = _Narrowed(_BEHIND)
+_TRANSCRIPT = _Narrowed(
     _BEHIND.where(
         table.c.session_id == sa.bindparam("session"),
         table.c.position < sa.bindparam("until"),
@@ -458,21 +550,19 @@ _PENDING = (
     .order_by(table.c.position)
     .limit(sa.bindparam("most"))
 )
-_WAITING = Statement(_PENDING.where(table.c.session_key == sa.bindparam("session")))
-_WAITING_ALONE = Statement(_PENDING.where(table.c.session_key.is_(None)))
-_PRECEDING = Statement(
-    _newest_first(
-        [
-            sa.select(*_LIGHT).where(
-                table.c.session_key == sa.bindparam("session"),
-                table.c.deleted_at.is_(None),
-                sa.tuple_(table.c.created_at, table.c.position)
-                < sa.tuple_(
-                    sa.bindparam("at", type_=sa.BigInteger), sa.bindparam("position", type_=sa.BigInteger)
-                ),
-            )
-        ]
-    ).limit(sa.bindparam("most"))
+_WAITING = _Narrowed(_PENDING.where(table.c.session_key == sa.bindparam("session")))
+_WAITING_ALONE = _Narrowed(_PENDING.where(table.c.session_key.is_(None)))
+_PRECEDING = _Narrowed(
+    sa.select(*_LIGHT)
+    .where(
+        table.c.session_key == sa.bindparam("session"),
+        table.c.deleted_at.is_(None),
+        sa.tuple_(table.c.created_at, table.c.position)
+        < sa.tuple_(sa.bindparam("at", type_=sa.BigInteger), sa.bindparam("position", type_=sa.BigInteger)),
+    )
+    .order_by(table.c.created_at.desc(), table.c.position.desc())
+    .limit(sa.bindparam("most")),
+    names=_LIGHT_NAMES,
 )
 _HEAD = Statement(sa.select(sa.func.max(table.c.position)))
 _UPDATE = Update(table, table.c.id == sa.bindparam("entry"))
@@ -494,6 +584,7 @@ def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
     return {
         "id": entry_id(),
         "type": draft.type.value,
+        "audience": draft.audience or of_key(draft.session_key),
         "role": draft.role,
         "session_key": _clean(draft.session_key),
         "session_id": draft.session_id,
@@ -504,6 +595,7 @@ def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
         "summary": _clean(draft.summary),
         "raw": _clean(draft.raw),
         "space_id": _clean(draft.space_id),
+        "given_space": _clean(draft.space_id),
         "topic_id": _clean(draft.topic_id),
         "task_id": _clean(draft.task_id),
         "related_id": _clean(draft.related_id),

@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.errors import HoldfastError
 from holdfast.log import changes
+from holdfast.log.audience import SYSTEM
 from holdfast.log.changes import Change
 from holdfast.log.store import Store
 from holdfast.log.threads import Threads, ringing
@@ -152,9 +153,9 @@ class Feed:
         return low > seq + 1
 
     def _bounds(self) -> tuple[int, int]:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return changes.bounds(tx)
 
     def _read(self, seq: int) -> list[Change]:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return changes.since(tx, seq, limit=BATCH)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.ids import note_id
+from holdfast.log.audience import Audience
 from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
 from holdfast.log.tables import notes as table
@@ -25,10 +26,14 @@ MAX_SHOWN: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteDraft:
-    """`key` makes a repeat harmless. `trust` is the label of a `Trust`; `source` says where it came from."""
+    """`key` makes a repeat harmless. `trust` is the label of a `Trust`; `source` says where it came from.
+
+    `audience` is who may read the text: of a session that others hear too, the note waits in vain.
+    """
 
     key: str
     session_key: str
+    audience: Audience
     kind: str
     text: str
     trust: str
@@ -41,6 +46,7 @@ class Note:
     id: str
     key: str
     session_key: str
+    audience: Audience
     kind: str
     text: str
     trust: str
@@ -64,6 +70,7 @@ def post(tx: Tx, draft: NoteDraft) -> Note:
         id=note_id(),
         key=key,
         session_key=clean_text(draft.session_key),
+        audience=draft.audience,
         kind=draft.kind,
         text=clean_text(draft.text)[:MAX_CHARS],
         trust=draft.trust,

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from holdfast.clock import DAY_MS
 from holdfast.log import changes as feed
 from holdfast.log import notes
+from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import agenda, changes, entries, entry_revisions, leases, outbox, sessions, turns
 
@@ -32,7 +33,7 @@ def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int
     removed: dict[str, int] = {}
     for name, step in _STEPS.items():
         for _ in range(rounds):
-            with store.write(ordered=step is _transcripts) as tx:
+            with store.write(SYSTEM, ordered=step is _transcripts) as tx:
                 count = step(tx, policy)
             removed[name] = removed.get(name, 0) + count
             if count == 0:

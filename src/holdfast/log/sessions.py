@@ -10,10 +10,11 @@ from typing import Any, Final, Literal
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
 from holdfast.ids import SessionId, session_id
 from holdfast.keys import canonical_key, parse_key
 from holdfast.log import changes
+from holdfast.log.audience import FOR_OWNER, Audience, Reader, covers, heard_by, of_key
 from holdfast.log.statements import Row, Statement, Update
 from holdfast.log.store import Tx
 from holdfast.log.tables import sessions as table
@@ -30,10 +31,15 @@ class SessionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One session. `last_external_at` is when someone outside last spoke: only that keeps it fresh."""
+    """One session. `last_external_at` is when someone outside last spoke: only that keeps it fresh.
+
+    `audience` is who hears what is said in it. `space_id` is the space that a person gave it, if one did.
+    """
 
     id: SessionId
     key: str
+    audience: Audience = FOR_OWNER
+    space_id: str | None = None
     status: SessionStatus
     created_at: Millis
     updated_at: Millis
@@ -57,6 +63,12 @@ class Session:
     archived_at: Millis | None = None
     archive_cause: str | None = None
 
+    @property
+    def reader(self) -> Reader:
+        """All who hear what is said in it: a turn of the session reads no more than each of them may."""
+        spaces: frozenset[str] = frozenset() if self.space_id is None else frozenset((self.space_id,))
+        return heard_by(self.audience, spaces)
+
 
 _NAMES = frozenset(f.name for f in fields(Session))
 _FIXED = frozenset(("id", "key", "status", "created_at", "revision", "turn_count"))
@@ -64,25 +76,56 @@ _FIXED = frozenset(("id", "key", "status", "created_at", "revision", "turn_count
 
 def ensure(tx: Tx, key: str, **known: Any) -> Session:
     """The active session of `key`, made if there is none; its kind is read from the key."""
-    found = active(tx, canonical_key(key))
-    return found if found is not None else _create(tx, canonical_key(key), known)
+    row = _ACTIVE.first(tx, key=canonical_key(key))
+    if row is None:
+        return _create(tx, canonical_key(key), known)
+    found = _read(row)
+    if not _may_read(tx.reader, found):
+        raise Forbidden(
+            f"session {key[:80]!r} is somebody else's",
+            code="session_forbidden",
+            hint="Use a key of your own.",
+        )
+    return found
+
+
+def heard_in(tx: Tx, key: str, *, otherwise: Audience | None = None) -> Audience:
+    """Who hears what is said under a key: as its session has it, else as told, else as the key tells.
+
+    A look-up of the runtime's, whoever reads: it tells nothing but who may read what is about to be written.
+    """
+    row = _HEARD.first(tx, key=key)
+    return Audience(row[0]) if row is not None else otherwise or of_key(key)
+
+
+def given_space(tx: Tx, key: str) -> str | None:
+    """The space that a person gave the session of a key, if one did."""
+    row = _HEARD.first(tx, key=key)
+    return None if row is None else row[1]
+
+
+def give_space(tx: Tx, session: Session, space_id: str | None) -> Session:
+    """Put a session into a space, because a person who may has said so; None takes it out again."""
+    return update(tx, session, space_id=space_id)
 
 
 def active(tx: Tx, key: str) -> Session | None:
     row = _ACTIVE.first(tx, key=key)
-    return None if row is None else _read(row)
+    found = None if row is None else _read(row)
+    return found if found is not None and _may_read(tx.reader, found) else None
 
 
 def get(tx: Tx, id_: str) -> Session:
     row = _BY_ID.first(tx, id=id_)
-    if row is None:
+    found = None if row is None else _read(row)
+    if found is None or not _may_read(tx.reader, found):
         raise NotFound(f"no session {id_[:80]!r}", code="unknown_session")
-    return _read(row)
+    return found
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Session]:
-    rows = tx.conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()
-    return [_session(row) for row in rows]
+    query = sa.select(table).where(table.c.id.in_(ids), *_within_reach(tx.reader))
+    return [_session(row) for row in tx.conn.execute(query).mappings()]
 
 
 def find(tx: Tx, key_or_id: str) -> Session:
@@ -90,7 +133,8 @@ def find(tx: Tx, key_or_id: str) -> Session:
     by_key = active(tx, key_or_id)
     if by_key is not None:
         return by_key
-    query = sa.select(table).where(table.c.key == key_or_id).order_by(table.c.created_at.desc())
+    own = table.c.key == key_or_id, *_within_reach(tx.reader)
+    query = sa.select(table).where(*own).order_by(table.c.created_at.desc())
     row = tx.conn.execute(query.limit(1)).mappings().first()
     return get(tx, key_or_id) if row is None else _session(row)
 
@@ -105,7 +149,7 @@ def listing(
     offset: int = 0,
 ) -> list[Session]:
     """Most recently used first."""
-    query = sa.select(table)
+    query = sa.select(table).where(*_within_reach(tx.reader))
     if status is not None:
         query = query.where(table.c.status == status)
     if agent_ids is not None:
@@ -119,7 +163,8 @@ def listing(
 
 def history(tx: Tx, key: str, *, limit: int = MAX_PAGE) -> list[Session]:
     """Every session that the key ever had, oldest first."""
-    query = sa.select(table).where(table.c.key == key).order_by(table.c.created_at, table.c.id)
+    own = table.c.key == key, *_within_reach(tx.reader)
+    query = sa.select(table).where(*own).order_by(table.c.created_at, table.c.id)
     return [_session(r) for r in tx.conn.execute(query.limit(limit)).mappings()]
 
 
@@ -139,14 +184,26 @@ def touch(tx: Tx, session: Session, *, external: bool) -> Session:
     return _apply(tx, session, values)
 
 
+def heard_now(tx: Tx, session: Session, audience: Audience) -> Session:
+    """The session as it is heard from now on. Where more people hear it than before, it begins anew: what was
+    said before them is not theirs."""
+    if session.audience == audience:
+        return session
+    if covers(session.audience, audience):
+        return update(tx, session, audience=audience)
+    fresh = reset(tx, session, cause="audience") if session.turn_count else session
+    return update(tx, fresh, audience=audience)
+
+
+_HANDED_ON = ("audience", "space_id", "agent_id", "chat_type", "channel", "label", "parent_key")
+
+
 def reset(tx: Tx, session: Session, *, cause: str) -> Session:
     """Archive a session and begin its successor under the same key."""
     _require_active(session)
     successor = session_id()
     _apply(tx, session, _archived(tx, cause) | {"successor_id": successor})
-    known = {
-        name: getattr(session, name) for name in ("agent_id", "chat_type", "channel", "label", "parent_key")
-    }
+    known = {name: getattr(session, name) for name in _HANDED_ON}
     return _create(tx, session.key, known, id_=successor)
 
 
@@ -185,6 +242,7 @@ def _create(tx: Tx, key: str, known: dict[str, Any], *, id_: SessionId | None = 
     if unknown:
         raise InvalidInput(f"not fields of a session: {sorted(unknown)}")
     values: dict[str, Any] = {
+        "audience": of_key(key),
         "agent_id": parsed.agent_id,
         "chat_type": parsed.chat_type,
         "channel": parsed.channel,
@@ -217,6 +275,19 @@ def _archived(tx: Tx, cause: str) -> dict[str, Any]:
     }
 
 
+def _may_read(reader: Reader, session: Session) -> bool:
+    return reader.may_read_of(session.audience, session.agent_id)
+
+
+def _within_reach(reader: Reader) -> list[sa.ColumnElement[bool]]:
+    found: list[sa.ColumnElement[bool]] = []
+    if reader.audiences is not None:
+        found.append(table.c.audience.in_(sorted(reader.audiences)))
+    if reader.agents is not None:
+        found.append(table.c.agent_id.in_(sorted(reader.agents)))
+    return found
+
+
 def _require_active(session: Session) -> None:
     if session.status is not SessionStatus.ACTIVE:
         raise Conflict(f"session {session.id} is archived already", code="session_archived")
@@ -235,6 +306,12 @@ def _session(row: Mapping[Any, Any]) -> Session:
 _COLUMN_NAMES = tuple(table.c.keys())
 _INSERT = Statement(sa.insert(table))
 _UPDATE = Update(table, table.c.id == sa.bindparam("session"), table.c.revision == sa.bindparam("expected"))
+_HEARD = Statement(
+    sa.select(table.c.audience, table.c.space_id)
+    .where(table.c.key == sa.bindparam("key"))
+    .order_by(table.c.status, table.c.created_at.desc())
+    .limit(1)
+)
 _BY_ID = Statement(sa.select(table).where(table.c.id == sa.bindparam("id")))
 _OWN = table.c.id == sa.bindparam("session")
 _COUNT_TURN = Statement(

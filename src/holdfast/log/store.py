@@ -22,6 +22,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.errors import Busy, InvalidInput, Unavailable
+from holdfast.log.audience import SYSTEM, Reader
 from holdfast.log.connections import Connections, Driver, begin, transaction
 from holdfast.log.signals import Signals
 
@@ -35,12 +36,14 @@ _RAW = 2
 
 
 class Tx:
-    """One transaction: its connection, the moment it stands for, and what to wake once it is committed."""
+    """One transaction: its connection, who reads in it, the moment it stands for, and what to wake once it is
+    committed."""
 
-    __slots__ = ("callbacks", "conn", "gathered", "now", "postgres", "wakes")
+    __slots__ = ("callbacks", "conn", "gathered", "now", "postgres", "reader", "wakes")
 
-    def __init__(self, conn: Connection, now: Millis, *, postgres: bool) -> None:
+    def __init__(self, conn: Connection, reader: Reader, now: Millis, *, postgres: bool) -> None:
         self.conn = conn
+        self.reader = reader
         self.now = now
         self.postgres = postgres
         self.wakes: set[str] = set()
@@ -63,6 +66,15 @@ class Tx:
     def driver(self, statement: str) -> Driver:
         """The driver's own connection, within this transaction: for the statements on the hot path."""
         return Driver(self.conn, statement)
+
+    @contextmanager
+    def reading_as(self, reader: Reader) -> Iterator[None]:
+        """Read as somebody else for a while, as where the runtime looks up what its caller only names."""
+        before, self.reader = self.reader, reader
+        try:
+            yield
+        finally:
+            self.reader = before
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -117,21 +129,21 @@ class Store:
         self._begin_ordered = _locked(_LOG_LOCK) if self.postgres else self._begin_write
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
-        """A read-only look at one consistent state."""
+    def read(self, reader: Reader) -> Iterator[Tx]:
+        """A read-only look at one consistent state, as far as `reader` may see it."""
         with _translated(), self._reading.one() as conn, transaction(conn, self._begin_read):
-            yield Tx(conn, self.clock.now(), postgres=self.postgres)
+            yield Tx(conn, reader, self.clock.now(), postgres=self.postgres)
 
     @contextmanager
-    def write(self, *, ordered: bool = True) -> Iterator[Tx]:
-        """One transaction, committed at the end of the block or not at all.
+    def write(self, reader: Reader, *, ordered: bool = True) -> Iterator[Tx]:
+        """One transaction, committed at the end of the block or not at all; what it reads, `reader` may see.
 
         `ordered=False` is for writes that add nothing to the log or the change feed (claims, renewals): on
         PostgreSQL they then do not queue behind those that do.
         """
         opening = self._begin_ordered if ordered else self._begin_write
         with self._exclusive(), _translated(), self._writing.one() as conn, transaction(conn, opening):
-            tx = Tx(conn, self.clock.now(), postgres=self.postgres)
+            tx = Tx(conn, reader, self.clock.now(), postgres=self.postgres)
             yield tx
             tx.write_gathered()
             if self.postgres and tx.wakes:
@@ -142,16 +154,22 @@ class Store:
         for name in tx.wakes:
             self.signals.notify(name)
 
-    def run(self, work: Callable[[Tx], T], *, ordered: bool = True) -> T:
+    def run(self, reader: Reader, work: Callable[[Tx], T], *, ordered: bool = True) -> T:
         """`work` in a transaction, repeated when the database broke it off to resolve a deadlock."""
         for attempt in range(_WRITE_ATTEMPTS):
             try:
-                with self.write(ordered=ordered) as tx:
+                with self.write(reader, ordered=ordered) as tx:
                     return work(tx)
             except Deadlock:
                 if attempt == _WRITE_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def schema(self) -> Iterator[Connection]:
+        """A reading connection, for a look at the schema alone."""
+        with self.read(SYSTEM) as tx:
+            yield tx.conn
 
     @contextmanager
     def migrating(self) -> Iterator[Connection]:
@@ -175,7 +193,7 @@ class Store:
 
     def probe(self) -> None:
         """Raise `Unavailable` unless the database answers."""
-        with self.read() as tx:
+        with self.read(SYSTEM) as tx:
             tx.conn.exec_driver_sql("SELECT 1")
 
     def close(self) -> None:

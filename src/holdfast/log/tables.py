@@ -17,6 +17,7 @@ entries = sa.Table(
     sa.Column("id", sa.Text, nullable=False, unique=True),
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("role", sa.Text),
+    sa.Column("audience", sa.Text, nullable=False, server_default="owner"),
     sa.Column("session_key", sa.Text),
     sa.Column("session_id", sa.Text),
     sa.Column("turn_id", sa.Text),
@@ -26,6 +27,7 @@ entries = sa.Table(
     sa.Column("summary", sa.Text),
     sa.Column("raw", sa.Text),
     sa.Column("space_id", sa.Text),
+    sa.Column("given_space", sa.Text),
     sa.Column("topic_id", sa.Text),
     sa.Column("task_id", sa.Text),
     sa.Column("related_id", sa.Text),
@@ -64,6 +66,8 @@ sessions = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, nullable=False),
+    sa.Column("audience", sa.Text, nullable=False, server_default="owner"),
+    sa.Column("space_id", sa.Text),
     sa.Column("agent_id", sa.Text),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("chat_type", sa.Text),
@@ -95,6 +99,7 @@ turns = sa.Table(
     sa.Column("key", sa.Text, nullable=False, unique=True),
     sa.Column("session_id", sa.Text, sa.ForeignKey("sessions.id"), nullable=False),
     sa.Column("session_key", sa.Text, nullable=False),
+    sa.Column("audience", sa.Text, nullable=False, server_default="owner"),
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("trigger", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
@@ -157,6 +162,7 @@ notes = sa.Table(
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, nullable=False, unique=True),
     sa.Column("session_key", sa.Text, nullable=False),
+    sa.Column("audience", sa.Text, nullable=False, server_default="owner"),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("trust", sa.Text, nullable=False),
@@ -174,4 +180,12 @@ leases = sa.Table(
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("until", sa.BigInteger, nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
+)
+
+exposed_surfaces = sa.Table(
+    "exposed_surfaces",
+    metadata,
+    sa.Column("surface", sa.Text, primary_key=True),
+    sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("exposed_at", sa.BigInteger, nullable=False),
 )

@@ -18,6 +18,7 @@ from holdfast.errors import Conflict, NotFound
 from holdfast.ids import SessionId, TurnId, turn_id
 from holdfast.keys import parse_key
 from holdfast.log import agenda, changes, entries, outbox, sessions
+from holdfast.log.audience import FOR_OWNER, Audience, Reader
 from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.sessions import Session
 from holdfast.log.statements import Row, Statement, Update, among
@@ -58,6 +59,7 @@ class Turn:
     trigger: str
     status: TurnStatus
     accepted_at: Millis
+    audience: Audience = FOR_OWNER
     attempt: int = 0
     agenda_id: str | None = None
     input_id: str | None = None
@@ -152,6 +154,7 @@ def accept(
         key=key,
         session_id=session.id,
         session_key=session.key,
+        audience=session.audience,
         number=sessions.next_turn_number(tx, session.id),
         trigger=trigger,
         status=TurnStatus.ACCEPTED,
@@ -185,6 +188,7 @@ def record(
         key=clean_text(key),
         session_id=session.id,
         session_key=session.key,
+        audience=session.audience,
         number=sessions.next_turn_number(tx, session.id),
         trigger=trigger,
         status=TurnStatus.RUNNING,
@@ -303,18 +307,25 @@ def kind_of(session_key: str) -> str:
 
 def get(tx: Tx, id_: str) -> Turn:
     row = _BY_ID.first(tx, id=id_)
-    if row is None:
+    turn = None if row is None else _read(row)
+    if turn is None or not _may_read(tx.reader, turn):
         raise NotFound(f"no turn {id_[:80]!r}", code="unknown_turn")
-    return _read(row)
+    return turn
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Turn]:
-    return [_read(row) for row in _BY_IDS.rows(tx, ids=ids)]
+    return [turn for row in _BY_IDS.rows(tx, ids=ids) if _may_read(tx.reader, turn := _read(row))]
 
 
 def by_key(tx: Tx, key: str) -> Turn | None:
     row = _BY_KEY.first(tx, key=clean_text(key))
-    return None if row is None else _read(row)
+    turn = None if row is None else _read(row)
+    return turn if turn is not None and _may_read(tx.reader, turn) else None
+
+
+def _may_read(reader: Reader, turn: Turn) -> bool:
+    """A turn is its session's: the agent in the session's key is whose it is."""
+    return reader.reads_all or reader.may_read_of(turn.audience, parse_key(turn.session_key).agent_id)
 
 
 def inputs_among(tx: Tx, session_id: str, entry_ids: Sequence[str]) -> frozenset[str]:
@@ -330,9 +341,10 @@ def inputs_among(tx: Tx, session_id: str, entry_ids: Sequence[str]) -> frozenset
 def by_number(tx: Tx, session_id: str, number: int) -> Turn:
     query = sa.select(table).where(table.c.session_id == session_id, table.c.number == number)
     row = tx.conn.execute(query).mappings().first()
-    if row is None:
+    turn = None if row is None else _turn(row)
+    if turn is None or not _may_read(tx.reader, turn):
         raise NotFound(f"the session has no turn {number}", code="unknown_turn")
-    return _turn(row)
+    return turn
 
 
 def listing(tx: Tx, session_id: str, *, before: int | None = None, limit: int = 50) -> list[Turn]:
@@ -341,7 +353,8 @@ def listing(tx: Tx, session_id: str, *, before: int | None = None, limit: int = 
     if before is not None:
         query = query.where(table.c.number < before)
     query = query.order_by(table.c.number.desc()).limit(max(1, min(limit, 500)))
-    return [_turn(row) for row in tx.conn.execute(query).mappings()]
+    found = [_turn(row) for row in tx.conn.execute(query).mappings()]
+    return [turn for turn in found if _may_read(tx.reader, turn)]
 
 
 def start(tx: Tx, turn: Turn) -> Turn:
@@ -429,6 +442,7 @@ def _merged(meta: Mapping[str, Any] | None, more: Mapping[str, Any] | None) -> d
 def _write_input(tx: Tx, session: Session, message: EntryDraft, id_: TurnId, key: str) -> Entry:
     draft = replace(
         message,
+        audience=session.audience,
         session_key=session.key,
         session_id=session.id,
         turn_id=id_,
@@ -438,7 +452,13 @@ def _write_input(tx: Tx, session: Session, message: EntryDraft, id_: TurnId, key
 
 
 def _of_turn(draft: EntryDraft, turn: Turn) -> EntryDraft:
-    return replace(draft, session_key=turn.session_key, session_id=turn.session_id, turn_id=turn.id)
+    return replace(
+        draft,
+        audience=turn.audience,
+        session_key=turn.session_key,
+        session_id=turn.session_id,
+        turn_id=turn.id,
+    )
 
 
 def _count_usage(tx: Tx, turn: Turn, outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from holdfast.clock import DAY_MS
 from holdfast.errors import Conflict
 from holdfast.log import sessions
+from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import sessions as table
 from holdfast.log.tables import turns
@@ -25,7 +26,7 @@ def archive_unused(store: Store, *, days: int | None, most: int) -> int:
     if days is None and most <= 0:
         return 0
     done = 0
-    with store.write() as tx:
+    with store.write(SYSTEM) as tx:
         for id_ in {*_aged(tx, days), *_above(tx, most)}:
             try:
                 sessions.archive(tx, sessions.get(tx, id_), cause=CAUSE)

@@ -12,7 +12,7 @@ import numpy as np
 
 from holdfast.errors import InvalidInput
 from holdfast.keys import parse_key
-from holdfast.log import Change, Entry, EntryType, Store, Tx, changes, entries
+from holdfast.log import SYSTEM, Change, Entry, EntryType, Store, Tx, changes, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.echoes import without_echoes
@@ -95,7 +95,7 @@ class LogFollower:
     def _catch_up(self, limit: int) -> Followed:
         """One at a time: two who follow at once would each take in and embed the same entries."""
         done = Followed()
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             low, high = changes.bounds(tx)
             head = entries.head(tx)
         self._begin_feed(low, high)
@@ -126,7 +126,7 @@ class LogFollower:
         """The feed no longer tells what changed since: hold every entry taken in so far against the log."""
         position = 0
         while position < self._index.position:
-            with self._store.read() as tx:
+            with self._store.read(SYSTEM) as tx:
                 batch = entries.after(tx, position, limit=_BATCH)
                 documents = self._documents(tx, batch)
             if not batch:
@@ -138,7 +138,7 @@ class LogFollower:
         """Hold the topics and tasks in the index against those of the board."""
         if self._places is None:
             return
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             present: dict[str, Document | None] = {d.id: d for d in self._places.all(tx)}
         view = self._index.view(Filter(sources=_PLACES))
         known = {d.id for d in view.documents(view.recent(view.count)) if d is not None}
@@ -156,7 +156,7 @@ class LogFollower:
         self._settle(fresh)
 
     def _take_new(self) -> int:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             batch = entries.after(tx, self._index.position, limit=_BATCH)
             documents = self._documents(tx, batch)
         if not batch:
@@ -165,7 +165,7 @@ class LogFollower:
         return len(batch)
 
     def _take_changes(self) -> int:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             batch = changes.since(tx, self._seq, limit=_BATCH)
             touched = _ids(batch, ("log.patched", "log.deleted"))
             documents = self._documents(tx, entries.get_many(tx, touched)) if touched else {}
@@ -194,7 +194,7 @@ class LogFollower:
         view = self._index.view(wanted)
         ids = [d.id for d in view.documents(view.recent(view.count)) if d is not None]
         for start in range(0, len(ids), _BATCH):
-            with self._store.read() as tx:
+            with self._store.read(SYSTEM) as tx:
                 batch = entries.get_many(tx, ids[start : start + _BATCH])
                 spaces = self._spaces_of(tx, batch)
             groups: dict[frozenset[str], list[str]] = {}

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from holdfast.clock import DAY_MS, Clock, SystemClock
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Entry, Store, entries
+from holdfast.log import SYSTEM, Entry, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
 from holdfast.memory.documents import Document, Filter
@@ -290,7 +290,7 @@ class Memory:
         known = self.index.get([entry_id]).get(entry_id)
         if known is None or known.agent != agent or self._store is None:
             raise NotFound(f"memory has no conversation {entry_id[:80]!r}", code="unknown_file")
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             entry = entries.get(tx, entry_id)
             around = entries.around(tx, entry, before=_AROUND, after=_AROUND)
         return "\n\n".join(_said(one) for one in around)

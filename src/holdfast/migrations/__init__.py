@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0010"
+HEAD = "0011"
 
 
 def current(conn: Connection) -> str | None:
@@ -26,8 +26,8 @@ def current(conn: Connection) -> str | None:
 
 def migrate(store: Store) -> bool:
     """Bring the database to `HEAD`; True if there was anything to do."""
-    with store.read() as tx:
-        if current(tx.conn) == HEAD:
+    with store.schema() as conn:
+        if current(conn) == HEAD:
             return False
     with store.migrating() as conn:
         found = current(conn)

@@ -39,7 +39,7 @@ from holdfast.continuation.orphans import ParentRun
 from holdfast.continuation.parts import Spawned as DelegateSpawned
 from holdfast.continuation.parts import SpawnOrder
 from holdfast.keys import parse_key
-from holdfast.log import Session, Tx
+from holdfast.log import SYSTEM, Session, Tx
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
@@ -185,7 +185,7 @@ class Agency:
             for hook in self.hooks:
                 hook.compacted(tx, session)
 
-        self._hold.store.run(write)
+        self._hold.store.run(SYSTEM, write)
 
     async def aclose(self) -> None:
         """End what still runs for agents, and give connections back."""
@@ -215,7 +215,7 @@ class Agency:
         return [hit for hit in reversed(once.values()) if hit.text.strip() not in ("", question.strip())]
 
     def _from_board(self, question: str, session_key: str) -> list[Hit]:
-        with self._hold.store.read() as tx:
+        with self._hold.store.read(SYSTEM) as tx:
             chat_type = Chat.of(session_key).chat_type
             if not sees_board(tx, session_key, owner=True, chat_type=chat_type):
                 return []

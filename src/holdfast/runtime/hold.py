@@ -27,7 +27,7 @@ class Holdfast:
     """One open home: the store and the rooms over it. Usable as it is from a Python program.
 
     with holdfast.open("~/.holdfast") as hold:
-        with hold.store.write() as tx:
+        with hold.store.write(SYSTEM) as tx:
             ...
     """
 

@@ -16,7 +16,7 @@ from heart_stage import HOME, HeartStage
 
 from holdfast.agents.cron import Wish
 from holdfast.errors import Busy, Conflict, NotFound
-from holdfast.log import SessionStatus, Store, Threads, agenda, changes, sessions
+from holdfast.log import OWNER, SessionStatus, Store, Threads, agenda, changes, sessions
 from holdfast.testing import Call, Say, broken
 
 CLI = {"kind": "cli", "owner": True}
@@ -43,7 +43,7 @@ def test_a_task_runs_when_it_is_due_afresh_each_time_and_its_delivery_is_a_state
             ]
             assert stage.session().last_external_at == fresh
             await stage.beat(hours=24)
-            with stage.store.read() as tx:
+            with stage.store.read(OWNER) as tx:
                 assert {s.status for s in sessions.history(tx, key)[:2]} == {SessionStatus.ARCHIVED}
                 assert "cron.upserted" in {change.type for change in changes.since(tx, 0)}
 

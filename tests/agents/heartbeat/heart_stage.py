@@ -21,7 +21,7 @@ from holdfast.agents.heartbeat.state import State
 from holdfast.agents.loop import Deliver
 from holdfast.clock import ManualClock
 from holdfast.config import Config
-from holdfast.log import Store, Threads, agenda, outbox
+from holdfast.log import OWNER, Store, Threads, agenda, outbox
 from holdfast.testing import Script
 
 HOME = Deliver(kind="chat", target="chat:42", payload={"room": "42", "replyTo": "m1"})
@@ -78,20 +78,20 @@ class HeartStage(Stage):
                 await asyncio.sleep(0.005)
 
     def state(self) -> State:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return states.get(tx, "main")
 
     def due(self, kind: str = "heartbeat") -> list[agenda.Item]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return agenda.listing(tx, kinds=[kind])
 
     def posted(self) -> list[tuple[str, dict[str, Any]]]:
         """What was sent, oldest first."""
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             found = outbox.listing(tx)
         return [(d.target, dict(d.payload)) for d in sorted(found, key=lambda d: d.id)]
 
     def _quiet(self) -> bool:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             found = agenda.listing(tx, kinds=["heartbeat", "turn", "cron", "cron.archive"])
             return not any(item.status is agenda.Status.RUNNING or item.due_at <= tx.now for item in found)

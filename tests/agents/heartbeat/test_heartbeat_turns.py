@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from builders import soon
 from holdfast.agents.heartbeat import beating
 from holdfast.agents.loop import Deliver, turn
-from holdfast.log import Store, Threads, agenda, changes, entries
+from holdfast.log import OWNER, Store, Threads, agenda, changes, entries
 from holdfast.testing import Call, Say, broken
 
 LONG = "The nightly build is broken since commit abc, and nobody has looked at it yet."
@@ -65,7 +65,7 @@ def test_an_acknowledged_heartbeat_leaves_nothing_behind_and_a_report_goes_where
             assert stage.state().day_tokens > 0
             (told,) = stage.heartbeats.statuses()
             assert (told["delivery"], told["lastStatus"], told["enabled"]) == ("pending", "reported", True)
-            with stage.store.read() as tx:
+            with stage.store.read(OWNER) as tx:
                 seen = {c.type for c in changes.since(tx, 0) if c.entity_id == "main"}
             assert "heartbeat.updated" in seen
 
@@ -229,7 +229,7 @@ def test_a_heartbeat_of_another_agents_session_is_refused(
             stage.heartbeats.schedule()
             await stage.beat(minutes=30)
             assert stage.server.requests == []
-            with stage.store.read() as tx:
+            with stage.store.read(OWNER) as tx:
                 assert entries.listing(tx, entries.EntryFilter(session_key=KEY)).entries == []
 
     asyncio.run(main())

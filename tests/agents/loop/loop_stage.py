@@ -23,7 +23,7 @@ from holdfast.config import Config
 from holdfast.context import ContextRoom, Trust
 from holdfast.context.debug import DebugOutputs
 from holdfast.home import Home
-from holdfast.log import Entry, EntryFilter, Session, Store, Threads, Turn, entries, sessions, turns
+from holdfast.log import OWNER, Entry, EntryFilter, Session, Store, Threads, Turn, entries, sessions, turns
 from holdfast.log.agenda import Runner
 from holdfast.testing import Script, ScriptedOpenAI
 
@@ -123,15 +123,15 @@ class Stage:
         return await soon(read())
 
     def session(self, key: str = KEY) -> Session:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return sessions.find(tx, key)
 
     def turns(self, key: str = KEY) -> list[Turn]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return turns.listing(tx, sessions.find(tx, key).id)[::-1]
 
     def log(self, key: str = KEY) -> list[Entry]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             found = entries.listing(tx, EntryFilter(session_key=key), limit=1000, raw=True).entries
         return sorted(found, key=lambda entry: entry.position)
 
@@ -180,7 +180,7 @@ class Stage:
                 session_key=caller.session.key,
                 turn_id=caller.turn_id,
             )
-            with self.store.write() as tx:
+            with self.store.write(OWNER) as tx:
                 id_ = requests.request(tx, request, lasts_ms=60_000).id
             return ToolOutput(text=str((await decision(self.store, self.parts.threads, id_)).status))
 

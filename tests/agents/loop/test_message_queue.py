@@ -19,7 +19,7 @@ from holdfast.agents.loop.queueing import LONGEST_WAIT, due_after, surplus
 from holdfast.agents.routing import Origin
 from holdfast.clock import ManualClock, Millis
 from holdfast.errors import Busy
-from holdfast.log import Store, Threads, TurnStatus, agenda, entries, turns
+from holdfast.log import OWNER, Store, Threads, TurnStatus, agenda, entries, turns
 from holdfast.log.turns import Outcome
 from holdfast.testing import Call, Say
 
@@ -231,7 +231,7 @@ def test_each_message_is_answered_once_or_refused_or_the_oldest_that_was_left_ou
     )
     line = Line(cap, drop)
     for number, (what, sender, named) in enumerate(steps):
-        with sqlite_store.write() as tx:
+        with sqlite_store.write(OWNER) as tx:
             if what == "run":
                 _take_next(tx, to, line)
                 continue
@@ -243,7 +243,7 @@ def test_each_message_is_answered_once_or_refused_or_the_oldest_that_was_left_ou
                 line.refused.append(word)
             else:
                 line.come(word, stage.runs.accept_in(tx, message).run_id)
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         held = [one.turn for one in turns.waiting(tx, to)]
         words = {entry.id: entry for t in held for entry in entries.get_many(tx, _ids(t))}
         assert sorted(e.content for e in words.values()) == sorted(word for word, _ in line.waiting)

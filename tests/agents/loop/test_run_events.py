@@ -18,7 +18,7 @@ from holdfast.agents.loop.runs import Runs
 from holdfast.agents.loop.watching import EndWatch
 from holdfast.clock import ManualClock
 from holdfast.errors import Unavailable
-from holdfast.log import Bridge, Store, Threads
+from holdfast.log import OWNER, Bridge, Store, Threads
 from holdfast.testing import Call, Calls, Say
 
 
@@ -86,7 +86,7 @@ def test_a_call_that_is_decided_at_once_is_told_as_asked_for_and_then_as_decided
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
     def decide() -> None:
-        with sqlite_store.write() as tx:
+        with sqlite_store.write(OWNER) as tx:
             for waiting in requests.listing(tx, status=ApprovalStatus.PENDING):
                 requests.approve(tx, waiting.id, by="someone quick")
 

@@ -13,7 +13,7 @@ from builders import soon, until
 from holdfast.agents.approvals import ApprovalRequest, ApprovalStatus, allowlist, requests
 from holdfast.agents.loop import Deliver
 from holdfast.agents.loop.approving import ApprovalHook
-from holdfast.log import Store, Threads, outbox, turns
+from holdfast.log import OWNER, Store, Threads, outbox, turns
 from holdfast.testing import Call, Say, Used
 
 
@@ -127,7 +127,7 @@ def test_a_new_session_stops_what_runs_and_waits_in_the_old_one_so_that_nobody_w
                 assert said.told == told
                 assert told in [entry.content for entry in stage.log() if entry.type == "system"]
                 reply = (await soon(stage.runs.wait(said.run_id))).reply
-                with store.read() as tx:
+                with store.read(OWNER) as tx:
                     sent = sorted(outbox.listing(tx), key=lambda parcel: parcel.id)
                 assert [parcel.payload["text"] for parcel in sent] == [told, "Here."]
             else:
@@ -165,7 +165,7 @@ def test_approvals_are_given_and_refused_by_command(
             reason="ask",
             session_key=session_key,
         )
-        with sqlite_store.write() as tx:
+        with sqlite_store.write(OWNER) as tx:
             return requests.request(tx, request, lasts_ms=60_000).id
 
     async def main() -> None:
@@ -184,7 +184,7 @@ def test_approvals_are_given_and_refused_by_command(
             assert "no approval" in await command(stage, f"/approve {third[-1]}")
             assert await command(stage, f"/deny {second[-8:]}") == "Denied: make all"
             assert await command(stage, "/approve always make *") == "Approved for good: make docs"
-            with sqlite_store.read() as tx:
+            with sqlite_store.read(OWNER) as tx:
                 states = {
                     a.id: (a.status, a.decided_by) for a in requests.get_many(tx, [first, second, third])
                 }
@@ -207,7 +207,7 @@ def test_nobody_is_asked_about_a_call_whose_turn_was_stopped(
             stage.hooks.append(ApprovalHook())
 
             def waiting() -> list[str]:
-                with sqlite_store.read() as tx:
+                with sqlite_store.read(OWNER) as tx:
                     return [a.command for a in requests.listing(tx, status=ApprovalStatus.PENDING)]
 
             first = await stage.runs.accept(ask("clean up"))
@@ -294,7 +294,7 @@ def test_a_command_is_a_run_that_can_be_waited_for_and_followed(
             assert (status.ok, status.reply) == (True, accepted.reply)
             events = await stage.events(accepted.run_id)
             assert events[-1].data["text"] == accepted.reply
-            with sqlite_store.read() as tx:
+            with sqlite_store.read(OWNER) as tx:
                 assert turns.get(tx, accepted.run_id).trigger == "command"
 
     asyncio.run(main())

@@ -13,7 +13,7 @@ from holdfast.agents.loop import Deliver
 from holdfast.agents.routing import Origin
 from holdfast.clock import ManualClock
 from holdfast.context import Image
-from holdfast.log import Store, Threads, agenda, entries, outbox, turns
+from holdfast.log import OWNER, Store, Threads, agenda, entries, outbox, turns
 from holdfast.log.transcripts import line_of_entry
 from holdfast.log.transcripts.lines import dump_line
 from holdfast.testing import Call, Say, Used
@@ -71,7 +71,7 @@ def test_the_reply_goes_to_its_surface_with_the_commit_and_a_silent_one_does_not
             assert (first.silent, second.silent) == (False, True)
             third = await stage.say("more", deliver=to)
             assert third.status == "failed"
-            with sqlite_store.read() as tx:
+            with sqlite_store.read(OWNER) as tx:
                 found = sorted(outbox.listing(tx), key=lambda d: d.id)
             assert [d.payload["text"] for d in found] == ["Here you are.", ""]
             assert found[0].payload["replyTo"] == "m1"
@@ -129,7 +129,7 @@ def test_lasting_notes_are_written_to_the_end_though_the_session_is_left(
             assert said.reply == "A new session has begun."
             stage.gate.set()
             assert (await stage.say("hello again")).reply == "Anew."
-            with sqlite_store.read() as tx:
+            with sqlite_store.read(OWNER) as tx:
                 ends = [(t.trigger, t.status) for t in turns.listing(tx, left.id)]
             assert ("flush", "committed") in ends
 
@@ -272,7 +272,7 @@ def test_a_turn_in_the_log_that_nobody_asked_for_here_is_run_by_its_own_terms(
 
             turn = accept(sqlite_store, "hello", key="foreign")
             assert (await soon(stage.runs.wait(turn.id))).reply == "Yes."
-            with sqlite_store.read() as tx:
+            with sqlite_store.read(OWNER) as tx:
                 assert agenda.get(tx, turn.agenda_id or "").status == "done"
                 assert turns.get(tx, turn.id).input_id is not None
                 assert entries.head(tx) == 2

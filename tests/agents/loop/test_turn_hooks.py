@@ -12,13 +12,21 @@ from builders import KEY
 from holdfast.agents.loop import Heard, TurnEnd, TurnHook
 from holdfast.agents.loop.asks import Terms
 from holdfast.context import Text
-from holdfast.log import NoteDraft, Session, Store, Threads, Turn, Tx, notes
+from holdfast.log import FOR_OWNER, OWNER, NoteDraft, Session, Store, Threads, Turn, Tx, notes
 from holdfast.testing import Call, Say, broken
 
 
 def post(stage: Stage, text: str, trust: str = "other_session") -> None:
-    with stage.store.write() as tx:
-        draft = NoteDraft(key=text, session_key=KEY, kind="return", text=text, trust=trust, source="child")
+    with stage.store.write(OWNER) as tx:
+        draft = NoteDraft(
+            key=text,
+            session_key=KEY,
+            audience=FOR_OWNER,
+            kind="return",
+            text=text,
+            trust=trust,
+            source="child",
+        )
         notes.post(tx, draft)
 
 
@@ -84,7 +92,7 @@ def test_a_note_that_comes_while_tools_run_is_shown_to_the_next_call(
             await stage.say("look around")
             assert "It came meanwhile." not in prompt(stage, 0)
             assert prompt(stage, 1).count("It came meanwhile.") == 1
-            with stage.store.read() as tx:
+            with stage.store.read(OWNER) as tx:
                 assert notes.waiting(tx, KEY) == []
 
     asyncio.run(main())

@@ -13,7 +13,7 @@ from loop_stage import Stage, ask, staged
 
 from builders import soon, until
 from holdfast.errors import Busy
-from holdfast.log import Store, Threads, agenda, turns
+from holdfast.log import OWNER, Store, Threads, agenda, turns
 from holdfast.testing import Call, Calls, Fail, Say, Stall, unauthorised
 
 
@@ -232,7 +232,7 @@ def test_what_is_said_after_a_cancellation_is_not_lost_with_the_turn_that_is_abo
         async with staged(sqlite_store, threads, tmp_path, [Call("wait"), Say("Then this.")]) as stage:
             first = await stage.runs.accept(ask("one"))
             await soon(stage.begun.wait())
-            with sqlite_store.write() as tx:  # as another process does it: the owner sees the mark later
+            with sqlite_store.write(OWNER) as tx:  # as another process does it: the owner sees the mark later
                 item = turns.get(tx, first.run_id).agenda_id
                 agenda.cancel(tx, str(item))
             said = await stage.runs.accept(ask("do this instead", mode=mode))

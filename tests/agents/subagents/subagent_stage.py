@@ -26,7 +26,19 @@ from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.context import ContextRoom
 from holdfast.home import Home
-from holdfast.log import Entry, EntryFilter, Session, Store, Threads, Turn, agenda, entries, sessions, turns
+from holdfast.log import (
+    OWNER,
+    Entry,
+    EntryFilter,
+    Session,
+    Store,
+    Threads,
+    Turn,
+    agenda,
+    entries,
+    sessions,
+    turns,
+)
 from holdfast.log.agenda import Runner
 from holdfast.testing import Call, Calls, Say, ScriptedOpenAI
 from holdfast.testing.script import Asked
@@ -134,15 +146,15 @@ class World:
         return self.subagents.children(key)[::-1]
 
     def session(self, key: str = KEY) -> Session:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return sessions.find(tx, key)
 
     def turns(self, key: str = KEY) -> list[Turn]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return turns.listing(tx, sessions.find(tx, key).id)[::-1]
 
     def log(self, key: str = KEY) -> list[Entry]:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return entries.listing(tx, EntryFilter(session_key=key), limit=500).entries[::-1]
 
     def returns(self, key: str = KEY) -> list[Turn]:
@@ -164,7 +176,7 @@ class World:
 
     def due(self, kind: str) -> list[int]:
         """When what waits of a kind falls due."""
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return [item.due_at for item in agenda.listing(tx, statuses=[agenda.Status.QUEUED], kinds=[kind])]
 
     def forward(self, ms: int) -> None:

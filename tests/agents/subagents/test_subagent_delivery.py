@@ -29,6 +29,7 @@ from holdfast.config import Config
 from holdfast.config.board import BoardConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import (
+    OWNER,
     Outcome,
     Store,
     Threads,
@@ -44,7 +45,7 @@ from holdfast.log import (
 
 CONFIG = Config()
 BOARD = BoardConfig.model_validate({"classifier": {"enabled": False}})
-OWNER = "here"
+WORKER = "here"
 
 
 class Lost(Exception):
@@ -62,7 +63,7 @@ class Life:
         self.runs = [self._child(n) for n in range(children)]
 
     def step(self, work: Callable[[Tx], object], *, lost: bool = False) -> None:
-        with suppress(Lost), self.store.write() as tx:
+        with suppress(Lost), self.store.write(OWNER) as tx:
             work(tx)
             if lost:
                 raise Lost
@@ -127,7 +128,7 @@ class Life:
         return {n: text.count(f"Subagent: ({run})") for n, run in enumerate(self.runs)}
 
     def child(self, number: int) -> Run:
-        with self.store.read() as tx:
+        with self.store.read(OWNER) as tx:
             return registry.get(tx, self.runs[number])
 
     def _begin_turn(self, job: agenda.Job, lost: bool) -> None:
@@ -149,7 +150,7 @@ class Life:
     def _end_turn(self, tx: Tx, job: agenda.Job, journal: Journal, fails: bool) -> None:
         terms = Terms(agent_id="main")
         if fails:
-            job.settle(tx, agenda.Fail(OWNER, "broken", final=True))
+            job.settle(tx, agenda.Fail(WORKER, "broken", final=True))
             ended = turns.end(tx, turns.get(tx, journal.turn.id), TurnStatus.FAILED, "broken")
             self.hook.failed(tx, TurnEnd(turn=ended, session=journal.session, terms=terms))
         else:
@@ -157,14 +158,14 @@ class Life:
             self.hook.committed(tx, TurnEnd(turn=done.turn, session=journal.session, terms=terms, said="ok"))
 
     def _claimed(self) -> agenda.Item | None:
-        with self.store.write(ordered=False) as tx:
+        with self.store.write(OWNER, ordered=False) as tx:
             kinds = {turns.KIND: 1, "subagent.wake": 1}
-            lanes = agenda.claim(tx, kinds, owner=OWNER, lease_ms=60_000, most=1)
+            lanes = agenda.claim(tx, kinds, owner=WORKER, lease_ms=60_000, most=1)
         return lanes[0] if lanes else None
 
     def _given_back(self) -> None:
         """What a dead process ran is queued again, as the runner does when it starts."""
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             for item in agenda.expire(tx, dead=lambda _: True):
                 if item.kind == turns.KIND:
                     finishing.cut_off(tx, item, (self.hook,), "main")
@@ -176,7 +177,7 @@ class Life:
 
     def _child(self, number: int) -> str:
         """A run as a spawn leaves it; its turn is moved by hand, so it is on no agenda."""
-        with self.store.write() as tx:
+        with self.store.write(OWNER) as tx:
             key = f"agent:main:subagent:{number}"
             session = sessions.ensure(tx, key, parent_key=KEY)
             sessions.ensure(tx, KEY)
@@ -305,7 +306,7 @@ def test_on_both_engines_the_result_the_note_and_the_waking_are_there_together_o
 
 def test_after_a_restart_what_is_over_is_told_and_nothing_is_begun_again(store: Store) -> None:
     life = Life(store, 3)
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         cut = turns.start(tx, turns.get(tx, life.child(0).run_id or ""))
         life.hook.begun(tx, cut, sessions.get(tx, cut.session_id), Terms(agent_id="main"))
         turns.end(tx, cut, TurnStatus.INTERRUPTED, "the process ended")
@@ -313,7 +314,7 @@ def test_after_a_restart_what_is_over_is_told_and_nothing_is_begun_again(store: 
         registry.save(tx, lost, run_id="turn-that-is-gone")
         never = registry.get(tx, life.runs[2])
         registry.save(tx, never, status=Status.PREPARING, owner="nowhere/1/1")
-    with store.write() as tx:
+    with store.write(OWNER) as tx:
         assert recover(tx) == 2
         assert recover(tx) == 0
     assert [life.child(n).outcome for n in range(3)] == ["interrupted", "unknown", None]
@@ -326,7 +327,7 @@ def test_after_a_restart_what_is_over_is_told_and_nothing_is_begun_again(store: 
 
 def test_a_run_that_someone_resumes_comes_back_once_more(sqlite_store: Store) -> None:
     life = Life(sqlite_store, 1)
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         cut = turns.start(tx, turns.get(tx, life.child(0).run_id or ""))
         session = sessions.get(tx, cut.session_id)
         life.hook.begun(tx, cut, session, Terms(agent_id="main"))
@@ -335,7 +336,7 @@ def test_a_run_that_someone_resumes_comes_back_once_more(sqlite_store: Store) ->
     while life.go_on():
         pass
     assert (life.child(0).outcome, life.arrived()[0]) == ("interrupted", 1)
-    with sqlite_store.write() as tx:
+    with sqlite_store.write(OWNER) as tx:
         again = turns.start(tx, turns.get(tx, cut.id))
         life.hook.begun(tx, again, session, Terms(agent_id="main"))
     assert (life.child(0).status, life.child(0).round) == ("running", 2)

@@ -15,7 +15,7 @@ from holdfast.agents.loop import Ask
 from holdfast.board import lineage, supervision
 from holdfast.context import ContextRoom, Rollback, SpawnParams
 from holdfast.errors import Unavailable
-from holdfast.log import Store, Threads, notes, outbox, sessions
+from holdfast.log import OWNER, Store, Threads, notes, outbox, sessions
 from holdfast.testing import Call, Fail, Say
 from holdfast.testing.script import Asked
 
@@ -62,7 +62,7 @@ def test_a_task_is_sent_off_at_once_and_its_result_comes_back_in_one_turn(play: 
         assert request.count("There are 12 boats.") == 1
         assert [turn.trigger for turn in world.turns()] == ["user", "subagent-return"]
         assert (run.outcome, run.announce, run.asks) == ("success", "delivered", 1)
-        with world.store.read() as tx:
+        with world.store.read(OWNER) as tx:
             sent = sorted(outbox.listing(tx), key=lambda parcel: parcel.id)
             assert [(p.target, p.payload["text"]) for p in sent] == [
                 ("chat:42", "Someone counts."),
@@ -182,7 +182,7 @@ def test_a_spawn_that_may_not_be_is_refused_by_name_and_leaves_nothing(play: Sta
         await world.say("two at once")
         assert "which is the most" in result(world, "two at once")
         assert len(world.children()) == 1
-        with world.store.read() as tx:
+        with world.store.read(OWNER) as tx:
             assert len(sessions.listing(tx, parent_key=KEY)) == 1
 
     play(work, agents=[{"id": "work"}], subagents={"maxChildrenPerAgent": 1})
@@ -254,7 +254,7 @@ def test_a_spawn_that_fails_half_way_is_taken_back_whole(
             assert world.session(run.child_key).status == "archived"
             assert world.log(run.child_key) == []
         assert world.returns() == []
-        with world.store.read() as tx:
+        with world.store.read(OWNER) as tx:
             assert notes.waiting(tx, KEY) == []
 
     play(work)
@@ -362,7 +362,7 @@ def test_a_thread_bound_child_is_answered_in_its_thread_or_speaks_there_itself(p
         await world.settled()
         await world.say("job two", deliver=TO)
         await world.settled(2)
-        with world.store.read() as tx:
+        with world.store.read(OWNER) as tx:
             sent = [(p.target, p.payload["text"]) for p in outbox.listing(tx) if p.payload["text"]]
         assert sorted(sent) == [
             (TO.target, "Gone."),
@@ -394,7 +394,7 @@ def test_a_requester_that_was_reset_is_reached_under_its_key_and_one_that_is_gon
         await world.until(lambda: bool(world.children()) and bool(world.children(other)))
         await world.until(lambda: all(world.children(key)[0].status == "running" for key in (KEY, other)))
         await world.say("/new")
-        with world.store.write() as tx:
+        with world.store.write(OWNER) as tx:
             sessions.archive(tx, sessions.find(tx, other), cause="test")
         world.gate.set()
         (run,) = await world.settled()

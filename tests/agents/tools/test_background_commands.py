@@ -18,7 +18,7 @@ from holdfast.agents.tools import Commands, Toolbox
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.agents.tools.said import Said
 from holdfast.context import ToolCall
-from holdfast.log import sessions
+from holdfast.log import OWNER, sessions
 
 CONFIG = {"security": "full", "backgroundMs": 30, "env": {"TOKEN": "very-secret-token"}}
 
@@ -85,7 +85,7 @@ def with_the_homes_own_commands(here: World) -> Commands:
     parts, processes = here.parts, here.hold.agency.processes
     here.toolbox = Toolbox(parts.threads, parts.store, parts.outputs())
     here.toolbox.register(ExecTool(parts.store, parts.threads, parts.home, processes).tool())
-    with here.hold.store.write() as tx:
+    with here.hold.store.write(OWNER) as tx:
         sessions.next_turn_number(tx, sessions.ensure(tx, KEY).id)
     return processes
 
@@ -163,11 +163,11 @@ def test_a_session_that_is_ended_or_stopped_in_another_process_takes_its_command
     here: World, how: str
 ) -> None:
     here.configure(tools={"exec": {"security": "full"}})
-    with here.hold.store.write() as tx:
+    with here.hold.store.write(OWNER) as tx:
         session = sessions.ensure(tx, KEY)
     id_ = begun(here, "sleep 60")
     elsewhere = ProcessHook(Commands())
-    with here.hold.store.write() as tx:
+    with here.hold.store.write(OWNER) as tx:
         if how == "stop":
             elsewhere.stopped(tx, session)
         else:

@@ -18,6 +18,7 @@ from holdfast.agents.sandbox import Bubblewrap
 from holdfast.agents.tools import Caller, Commands, Toolbox
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.context import ToolCall, ToolResult
+from holdfast.log import OWNER
 
 SANDBOX = pytest.mark.skipif(
     Bubblewrap().missing() is not None, reason=f"no bubblewrap: {Bubblewrap().missing()}"
@@ -30,7 +31,7 @@ def exec_config(here: World, exec_: dict[str, Any], **tools: Any) -> None:
 
 
 def pending(here: World) -> list[Approval]:
-    with here.hold.store.read() as tx:
+    with here.hold.store.read(OWNER) as tx:
         return requests.listing(tx, status=ApprovalStatus.PENDING)
 
 
@@ -39,7 +40,7 @@ async def asked(here: World, command: str, answer: str, caller: Caller | None = 
     calls = [ToolCall("c1", "exec", {"command": command})]
     running = asyncio.create_task(here.toolbox.run_all(caller or here.caller(), calls, here.events.append))
     await until(lambda: bool(pending(here)))
-    with here.hold.store.write() as tx:
+    with here.hold.store.write(OWNER) as tx:
         decide = requests.approve if answer == "approve" else requests.deny
         decide(tx, pending_id(tx), by="ann")
     return (await soon(running))[0]
@@ -50,7 +51,7 @@ def pending_id(tx: Any) -> str:
 
 
 def events_of(here: World) -> list[str]:
-    with here.hold.store.read() as tx:
+    with here.hold.store.read(OWNER) as tx:
         return [record.event for record in reversed(audit.listing(tx))]
 
 
@@ -155,7 +156,7 @@ def test_a_script_that_changes_before_it_was_approved_does_not_run(
         await until(lambda: bool(pending(here)))
         script.write_text(harm)
         script.chmod(0o755)
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(OWNER) as tx:
             requests.approve(tx, pending_id(tx), by="ann")
         return (await soon(running))[0]
 
@@ -175,7 +176,7 @@ def test_a_file_that_a_command_only_reads_may_grow_while_it_waits(here: World) -
         running = asyncio.create_task(here.toolbox.run_all(here.caller(), calls))
         await until(lambda: bool(pending(here)))
         (here.workspace / "log").write_text("one\ntwo\n")
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(OWNER) as tx:
             requests.approve(tx, pending_id(tx), by="ann")
         return (await soon(running))[0]
 

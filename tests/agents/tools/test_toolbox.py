@@ -18,6 +18,7 @@ from holdfast.agents.tools import Caller, Effect, Tool, ToolOutput
 from holdfast.agents.tools.arguments import MALFORMED
 from holdfast.context import Image, ToolCall, Trust
 from holdfast.errors import Conflict, NotFound
+from holdfast.log import OWNER
 
 INTERFACES = """
 memory_search memory_get memory_write sessions_list sessions_history sessions_send session_status
@@ -59,7 +60,7 @@ def test_policy_says_what_is_offered_and_refuses_the_rest_with_its_reason(here: 
     (here.workspace / "a").write_text("x")
     assert "tools.deny names it" in here.refused("file_delete", {"path": "a", "password": "hunter22secret"})
     assert (here.workspace / "a").exists()
-    with here.hold.store.read() as tx:
+    with here.hold.store.read(OWNER) as tx:
         record = audit.listing(tx)[0]
     assert (record.event, record.tool, record.rule) == ("block", "file_delete", "deny")
     assert "hunter22secret" not in record.command

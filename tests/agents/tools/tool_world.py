@@ -18,7 +18,7 @@ from holdfast.agents.tools.fetching import Fetcher
 from holdfast.clock import Clock, ManualClock
 from holdfast.config import Config, parse_config
 from holdfast.context import ToolCall, ToolResult
-from holdfast.log import Session, sessions, sqlite_url
+from holdfast.log import OWNER, Session, sessions, sqlite_url
 from holdfast.memory.scope import Chat
 from holdfast.runtime import Holdfast, open_home
 
@@ -54,7 +54,7 @@ class World:
         self.config = parse_config(json.dumps(data))
 
     def session(self, key: str = KEY, **known: Any) -> Session:
-        with self.hold.store.write() as tx:
+        with self.hold.store.write(OWNER) as tx:
             return sessions.ensure(tx, key, **known)
 
     def caller(

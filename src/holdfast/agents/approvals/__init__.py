@@ -1,6 +1,6 @@
 """Durable approvals of tool calls: asked for, decided by a person, used once, accounted for.
 
-with store.write() as tx:
+with store.write(OWNER) as tx:
     admission = admit(tx, ExecCall(agent_id="main", command="make", workspace=folder), settings)
 """
 

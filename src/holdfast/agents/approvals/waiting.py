@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.agents.approvals import requests
 from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus
-from holdfast.log import Store, Threads, Waiter, ringing
+from holdfast.log import SYSTEM, Store, Threads, Waiter, ringing
 
 LONGEST_SECONDS: Final = 60.0
 
@@ -29,10 +29,10 @@ async def decision(store: Store, threads: Threads, id_: str, *, waiter: Waiter |
 
 def _look(store: Store, id_: str) -> tuple[Approval, float]:
     """The approval and the seconds it has left; one that has none is marked on the way."""
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         approval, now = requests.get(tx, id_), tx.now
     if approval.status is ApprovalStatus.PENDING and approval.expires_at <= now:
-        with store.write() as tx:
+        with store.write(SYSTEM) as tx:
             requests.expire(tx)
             approval = requests.get(tx, id_)
     return approval, max(0.001, (approval.expires_at - now) / 1000)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.config.agents import Thinking
 from holdfast.errors import InvalidInput
-from holdfast.log import Session, sessions
+from holdfast.log import SYSTEM, Session, sessions
 
 _LEVELS: tuple[str, ...] = get_args(Thinking)
 _BACK = frozenset(("default", "auto", "reset"))
@@ -62,7 +62,7 @@ async def think(context: CommandContext, args: str) -> Reply:
 
 
 def _set(context: CommandContext, name: str, value: str | None) -> Session:
-    with context.parts.store.write() as tx:
+    with context.parts.store.write(SYSTEM) as tx:
         session = sessions.get(tx, context.session.id)
         kept: dict[str, Any] = {**(session.meta or {}), name: value}
         meta = {key: held for key, held in kept.items() if held is not None}

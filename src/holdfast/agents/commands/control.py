@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import TurnStatus, Tx, turns
+from holdfast.log import SYSTEM, TurnStatus, Tx, turns
 
 _SHORTEST: Final = 4  # less than that is a number in a list, or a slip
 Decide = Callable[[Tx, Approval], Approval]
@@ -57,7 +57,7 @@ async def deny(context: CommandContext, args: str) -> Reply:
 
 
 def _decided(context: CommandContext, id_: str, decide: Decide) -> Approval:
-    with context.parts.store.write() as tx:
+    with context.parts.store.write(SYSTEM) as tx:
         return decide(tx, _waiting(tx, context, id_))
 
 
@@ -91,7 +91,7 @@ def _not_there(tx: Tx, context: CommandContext, id_: str) -> Approval:
 
 
 def _interrupted(context: CommandContext, args: str) -> str:
-    with context.parts.store.read() as tx:
+    with context.parts.store.read(SYSTEM) as tx:
         found = turns.listing(tx, context.session.id, limit=200)
     cut = [t for t in found if t.status is TurnStatus.INTERRUPTED and args in ("", str(t.number), t.id)]
     if not cut:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.agents.models.types import ModelFailure, ModelRef
 from holdfast.errors import Conflict, NotFound
-from holdfast.log import Session, Turn, agenda, sessions, turns
+from holdfast.log import SYSTEM, Session, Turn, agenda, sessions, turns
 
 DEFAULT_WINDOW: Final = 128_000
 
@@ -78,7 +78,7 @@ async def usage(context: CommandContext, args: str) -> Reply:
 
 
 def _more_lines(context: CommandContext, session: Session) -> list[str]:
-    with context.parts.store.read() as tx:
+    with context.parts.store.read(SYSTEM) as tx:
         told = [hook.status_line(tx, session) for hook in context.parts.hooks]
     return [line for line in told if line]
 
@@ -132,7 +132,7 @@ def window_of(context: CommandContext, ref: ModelRef) -> int | None:
 
 
 def _standing(context: CommandContext) -> tuple[Session, Turn | None, int]:
-    with context.parts.store.read() as tx:
+    with context.parts.store.read(SYSTEM) as tx:
         session = sessions.get(tx, context.session.id)
         recent = [t for t in turns.listing(tx, session.id, limit=20) if t.trigger != "command"]
         return (
@@ -143,7 +143,7 @@ def _standing(context: CommandContext) -> tuple[Session, Turn | None, int]:
 
 
 def _turns_of(context: CommandContext) -> list[Turn]:
-    with context.parts.store.read() as tx:
+    with context.parts.store.read(SYSTEM) as tx:
         found = turns.listing(tx, context.session.id, limit=500)
         return [turn for turn in found if turn.usage]
 

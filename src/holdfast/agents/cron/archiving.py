@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.agents.cron.firing import TRIGGER, Parts
-from holdfast.log import Session, SessionStatus, Tx, agenda, sessions
+from holdfast.log import SYSTEM, Session, SessionStatus, Tx, agenda, sessions
 
 KIND: Final = "cron.archive"
 
@@ -25,7 +25,7 @@ class Archiver:
         return agenda.Kind(self.handle, limit=1)
 
     async def handle(self, job: agenda.Job) -> None:
-        await self._parts.threads(self._parts.store.run, lambda tx: self._archive(tx, job))
+        await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: self._archive(tx, job))
 
     def _archive(self, tx: Tx, job: agenda.Job) -> None:
         """A session that someone talks in is theirs and stays."""

@@ -15,7 +15,7 @@ from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.config import Config
 from holdfast.context import Trust
 from holdfast.errors import HoldfastError
-from holdfast.log import Store, Threads, Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Store, Threads, Tx, agenda, sessions, turns
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Firer:
         return agenda.Kind(self.handle, limit=2)
 
     async def handle(self, job: agenda.Job) -> None:
-        await self._parts.threads(self._parts.store.run, lambda tx: self._fire(tx, job))
+        await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: self._fire(tx, job))
 
     def _fire(self, tx: Tx, job: agenda.Job) -> None:
         task = tasks.find(tx, str(job.item.payload["taskId"]), lock=True)

@@ -19,7 +19,7 @@ from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import DAY_MS
 from holdfast.errors import Unavailable
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 from holdfast.log.agenda import Item, Runner
 
 FINISHED_MS: Final = 7 * DAY_MS
@@ -54,7 +54,7 @@ class Standing:
 
     def schedule(self) -> int:
         """At start-up and after each change of the config: how many tasks have a next run."""
-        return self._parts.store.run(self._planned)
+        return self._parts.store.run(SYSTEM, self._planned)
 
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> Received:
         """A webhook's call; see `Webhooks.receive`."""
@@ -66,14 +66,14 @@ class Standing:
         def write(tx: Tx) -> dict[str, Any]:
             return views.task_json(tx, asking.make(tx, self._parts.config(), wish, created_by))
 
-        return self._parts.store.run(write)
+        return self._parts.store.run(SYSTEM, write)
 
     def change(self, id_: str, sent: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
         def write(tx: Tx) -> dict[str, Any]:
             task = tasks.get(tx, id_, lock=True)
             return views.task_json(tx, asking.change(tx, self._parts.config(), task, sent, revision))
 
-        return self._parts.store.run(write)
+        return self._parts.store.run(SYSTEM, write)
 
     def remove(self, id_: str) -> Task:
         def write(tx: Tx) -> Task:
@@ -81,20 +81,20 @@ class Standing:
             tasks.remove(tx, task)
             return task
 
-        return self._parts.store.run(write)
+        return self._parts.store.run(SYSTEM, write)
 
     def run_now(self, id_: str) -> Item:
         """A run at once; `NotFound` for a task that is not there."""
-        return self._parts.store.run(lambda tx: tasks.run_now(tx, tasks.get(tx, id_, lock=True)))
+        return self._parts.store.run(SYSTEM, lambda tx: tasks.run_now(tx, tasks.get(tx, id_, lock=True)))
 
     def get(self, id_: str) -> dict[str, Any]:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return views.task_json(tx, tasks.get(tx, id_))
 
     def listing(
         self, *, agent_ids: frozenset[str] | None = None, limit: int = 100, offset: int = 0
     ) -> list[dict[str, Any]]:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             found = tasks.listing(tx, agent_ids=agent_ids, limit=limit, offset=offset)
             return views.tasks_json(tx, found)
 

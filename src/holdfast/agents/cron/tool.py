@@ -14,7 +14,7 @@ from holdfast.agents.cron.tasks import Task, Where
 from holdfast.agents.cron.views import task_json
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 
 _MOST_LISTED = 50
 
@@ -55,7 +55,7 @@ class CronTool:
 
     async def run(self, caller: Caller, given: CronInput, _: str) -> ToolOutput:
         act = {"create": self._create, "list": self._list, "remove": self._remove}[given.action]
-        body = await self._parts.threads(self._parts.store.run, lambda tx: act(tx, caller, given))
+        body = await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: act(tx, caller, given))
         return ToolOutput(text=json.dumps(body, ensure_ascii=False))
 
     def _create(self, tx: Tx, caller: Caller, given: CronInput) -> dict[str, Any]:

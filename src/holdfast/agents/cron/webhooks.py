@@ -21,7 +21,7 @@ from holdfast.clock import DAY_MS
 from holdfast.config.parts import HooksConfig, Webhook
 from holdfast.context import Text, Trust
 from holdfast.errors import Busy, ConfigError, InvalidInput, TooLarge
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Webhooks:
         call = self._verified(name, hook, headers, body)
         assert hook is not None
         text = _event(headers) + templates.rendered(hook.template, _parsed(body))
-        return self._parts.store.run(lambda tx: self._taken(tx, name, hook, call, text))
+        return self._parts.store.run(SYSTEM, lambda tx: self._taken(tx, name, hook, call, text))
 
     def _verified(self, name: str, hook: Webhook | None, headers: Mapping[str, str], body: bytes) -> Call:
         """As much work for a webhook that is not there as for a bad signature."""

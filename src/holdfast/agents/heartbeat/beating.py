@@ -19,7 +19,7 @@ from holdfast.agents.loop.finishing import ASK
 from holdfast.config import AgentSettings
 from holdfast.context import Occasion
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Turn, Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Turn, Tx, agenda, sessions, turns
 from holdfast.traces import here
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Beater:
         return agenda.Kind(self.handle, limit=2)
 
     async def handle(self, job: agenda.Job) -> None:
-        await self._parts.threads(self._parts.store.run, lambda tx: self._beat(tx, job))
+        await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: self._beat(tx, job))
 
     def _beat(self, tx: Tx, job: agenda.Job) -> None:
         agent_id = str(job.item.payload["agentId"])

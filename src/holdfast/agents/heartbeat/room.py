@@ -10,7 +10,7 @@ from holdfast.agents.heartbeat.beating import Beater
 from holdfast.agents.heartbeat.hook import HeartbeatHook
 from holdfast.agents.heartbeat.parts import Parts
 from holdfast.agents.tools.types import Tool
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 from holdfast.log.agenda import Item, Runner
 
 
@@ -30,21 +30,21 @@ class Heartbeats:
 
     def schedule(self) -> int:
         """At start-up and after each change of the config: how many heartbeats wait."""
-        return self._parts.store.run(lambda tx: due.reconcile(tx, self._parts.config()))
+        return self._parts.store.run(SYSTEM, lambda tx: due.reconcile(tx, self._parts.config()))
 
     def boot(self) -> list[str]:
         """At start-up, once: the turns on BOOT.md."""
-        return self._parts.store.run(lambda tx: booting.boot(tx, self._parts))
+        return self._parts.store.run(SYSTEM, lambda tx: booting.boot(tx, self._parts))
 
     def now(self, agent_id: str) -> Item:
         """A heartbeat at once, whatever the hour and the budget; `NotFound` for an unknown agent."""
         settings = self._parts.config().agent(agent_id).heartbeat
-        return self._parts.store.run(lambda tx: due.at_once(tx, agent_id, settings))
+        return self._parts.store.run(SYSTEM, lambda tx: due.at_once(tx, agent_id, settings))
 
     def statuses(self, agent_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """How the heartbeats of these agents stand; of all, unless some are named."""
         ids = [agent.id for agent in self._parts.config().agent_list] if agent_ids is None else agent_ids
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return status.statuses(tx, self._parts, ids)
 
     def look(self, tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.parts import Parts
 from holdfast.context import AfterTurn, Occasion, flush_plan, mark_flushed
 from holdfast.errors import HoldfastError
-from holdfast.log import Session, Turn, agenda, sessions
+from holdfast.log import SYSTEM, Session, Turn, agenda, sessions
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class AfterWork:
             log.exception("the work after turn %s failed", turn.id)
 
     def _schedule(self, turn: Turn, terms: Terms, verdict: AfterTurn, flush: bool) -> None:
-        with self._parts.store.write() as tx:
+        with self._parts.store.write(SYSTEM) as tx:
             session = sessions.get(tx, turn.session_id)
             if flush:
                 mark_flushed(tx, session)
@@ -91,5 +91,5 @@ class AfterWork:
         log.info("compaction of %s: %s (%s)", session.key, result.outcome, result.reason)
 
     def _session(self, session_id: str) -> Session:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return sessions.get(tx, session_id)

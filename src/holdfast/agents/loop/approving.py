@@ -12,7 +12,7 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.tools.types import Caller
 from holdfast.clock import iso
-from holdfast.log import Session, Tx, ringing
+from holdfast.log import SYSTEM, Session, Tx, ringing
 
 
 class ApprovalHook(TurnHook):
@@ -86,7 +86,7 @@ class ApprovalNews:
 
     def _own(self) -> list[Approval]:
         """Those of the turn among the newest, oldest first, and those that were told before."""
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             newest = requests.listing(tx, agent_ids=self._agent)
             own = [one for one in reversed(newest) if one.turn_id == self._turn_id]
             seen = {one.id for one in own}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.agents.models.types import Usage
 from holdfast.errors import NotFound
-from holdfast.log import Store, Threads, sessions, turns
+from holdfast.log import SYSTEM, Store, Threads, sessions, turns
 
 
 class Costs:
@@ -18,10 +18,10 @@ class Costs:
         return await self._threads(self._agent_of, session_id)
 
     async def spent(self, session_id: str, usage: Usage) -> None:
-        await self._threads(self._store.run, lambda tx: turns.charge(tx, session_id, usage.json()))
+        await self._threads(self._store.run, SYSTEM, lambda tx: turns.charge(tx, session_id, usage.json()))
 
     def _agent_of(self, session_id: str) -> str | None:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             try:
                 return sessions.get(tx, session_id).agent_id
             except NotFound:

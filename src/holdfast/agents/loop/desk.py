@@ -17,6 +17,7 @@ from holdfast.agents.skills import Invocation, invoked
 from holdfast.errors import HoldfastError
 from holdfast.ids import uuid7
 from holdfast.log import (
+    SYSTEM,
     Classification,
     EntryDraft,
     EntryType,
@@ -91,7 +92,7 @@ class Desk:
     def _enter_command(self, ask: Ask, to: Address, key: str) -> tuple[Session, Left, Accepted | None]:
         """Only `/new` and `/reset` make a session fresh; the others are about it as it stands."""
         config = self._parts.config()
-        with self._parts.store.write() as tx:
+        with self._parts.store.write(SYSTEM) as tx:
             turn = turns.by_key(tx, key)
             if turn is not None:
                 return sessions.get(tx, turn.session_id), Left(), self._answered(tx, turn.id, created=False)
@@ -108,7 +109,7 @@ class Desk:
         answer = _command_entry(
             reply.text, "assistant", session.agent_id, {**source, "data": dict(reply.data)}
         )
-        with self._parts.store.write() as tx:
+        with self._parts.store.write(SYSTEM) as tx:
             done = turns.record(tx, session, typed, Outcome(entries=[answer]), key=key, trigger="command")
             if not done.duplicate:
                 finishing.deliver_reply(tx, done.turn, terms_of(ask, to))

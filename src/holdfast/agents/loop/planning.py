@@ -25,7 +25,7 @@ from holdfast.config.agents import Thinking
 from holdfast.context import BuildRequest, Message, ModelFacts, Occasion, Text, ToolSpec, Trust, UserMessage
 from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
-from holdfast.log import Session, Turn, Tx, entries
+from holdfast.log import SYSTEM, Session, Turn, Tx, entries
 from holdfast.memory.scope import Chat
 
 log = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ async def _continuity(
 
     def build() -> str:
         chat_type = Chat.of(session.key, session.chat_type).chat_type
-        with parts.store.read() as tx:
+        with parts.store.read(SYSTEM) as tx:
             if not sees_board(tx, session.key, owner=terms.owner, chat_type=chat_type):
                 return ""
             question = _question(tx, turn, terms)

@@ -18,7 +18,7 @@ from holdfast.agents.tools.events import ToolEvent
 from holdfast.agents.tools.types import Caller, Effect
 from holdfast.context import Message, ToolCall, ToolResult
 from holdfast.errors import NotFound
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 
 Write: TypeAlias = Callable[[Tx], list[Message]]
 
@@ -102,7 +102,7 @@ class Rounds:
 
     async def _write(self, work: Write) -> list[Message]:
         def write() -> list[Message]:
-            said = self.parts.store.run(work)
+            said = self.parts.store.run(SYSTEM, work)
             self.teller.write_steps()
             return said
 

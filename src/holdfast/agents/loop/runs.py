@@ -22,7 +22,7 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.status import RunStatus, status_of
 from holdfast.agents.loop.turn import TurnLoop
 from holdfast.agents.loop.watching import EndWatch
-from holdfast.log import Session, Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Session, Tx, agenda, sessions, turns
 from holdfast.log.agenda import Runner
 
 GRACE_SECONDS: Final = 2.0
@@ -95,7 +95,7 @@ class Runs:
             after = end(tx, session)
             return after, leave(tx, session, self.parts.hooks, self.parts.config().default_agent_id)
 
-        after, left = await self.parts.threads(self.parts.store.run, write)
+        after, left = await self.parts.threads(self.parts.store.run, SYSTEM, write)
         await self.stop_items(left.stop, "a new session was begun")
         return after
 
@@ -129,7 +129,7 @@ class Runs:
         """Stop what runs in a session, what waits there, and what it set going in the background."""
         items = await self.parts.threads(self._live_items, session.key)
         await self.stop_items([item.id for item in items], "stopped")
-        others = await self.parts.threads(self.parts.store.run, partial(self._stop_others, session))
+        others = await self.parts.threads(self.parts.store.run, SYSTEM, partial(self._stop_others, session))
         return some((Ended(len(items), "turn"), *others))
 
     def _stop_others(self, session: Session, tx: Tx) -> list[Ended]:
@@ -171,7 +171,7 @@ class Runs:
 
     def _take_in(self, ask: Ask, to: Address) -> Taken:
         config = self.parts.config()
-        return self.parts.store.run(lambda tx: take_in(tx, ask, to, config, self.parts.hooks))
+        return self.parts.store.run(SYSTEM, lambda tx: take_in(tx, ask, to, config, self.parts.hooks))
 
     async def _stop_item(self, item_id: str, reason: str) -> None:
         """Through the runner, which stops a handler that is here; else by a mark that its owner will see."""
@@ -186,25 +186,25 @@ class Runs:
             self._watch.look()
 
     def _mark_cancelled(self, item_id: str, reason: str) -> None:
-        with self.parts.store.write() as tx:
+        with self.parts.store.write(SYSTEM) as tx:
             item = agenda.cancel(tx, item_id, reason=reason)
             if item.status is agenda.Status.CANCELLED:
                 self.loop.cut_off(tx, item)
 
     def _resume(self, run_id: str) -> None:
-        with self.parts.store.write() as tx:
+        with self.parts.store.write(SYSTEM) as tx:
             turns.resume(tx, turns.get(tx, run_id))
 
     def _live_items(self, session_key: str) -> list[agenda.Item]:
-        with self.parts.store.read() as tx:
+        with self.parts.store.read(SYSTEM) as tx:
             return agenda.listing(tx, kinds=turns.KINDS, lane=session_key)
 
     def _turn(self, run_id: str) -> turns.Turn:
-        with self.parts.store.read() as tx:
+        with self.parts.store.read(SYSTEM) as tx:
             return turns.get(tx, run_id)
 
     def _status(self, run_id: str) -> RunStatus:
-        with self.parts.store.read() as tx:
+        with self.parts.store.read(SYSTEM) as tx:
             return status_of(tx, run_id)
 
 

@@ -24,7 +24,7 @@ from holdfast.agents.loop.telling import Teller
 from holdfast.agents.models.types import ModelReply
 from holdfast.context import Message, Occasion, Text, Trust, UserMessage, is_silent
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.log import Turn, Tx, agenda, to_the_end, turns
+from holdfast.log import SYSTEM, Turn, Tx, agenda, to_the_end, turns
 from holdfast.log.turns import Committed
 from holdfast.traces import context_of
 
@@ -139,7 +139,7 @@ class _Attempt:
             journal.listen(tx)
             return journal
 
-        return self._parts.store.run(write)
+        return self._parts.store.run(SYSTEM, write)
 
     async def _work(self, settled: Plan, journal: Journal, teller: Teller) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
@@ -190,7 +190,7 @@ class _Attempt:
                 self._tell_hooks(tx, journal, calling, done, signals)
             return done
 
-        return self._parts.store.run(write)
+        return self._parts.store.run(SYSTEM, write)
 
     def _tell_hooks(
         self, tx: Tx, journal: Journal, calling: Calling, done: Committed, signals: Mapping[str, Any]
@@ -215,7 +215,7 @@ class _Attempt:
                 self._tell_failed(tx, journal, ended)
             return ended
 
-        if await self._parts.threads(self._parts.store.run, write) is None:
+        if await self._parts.threads(self._parts.store.run, SYSTEM, write) is None:
             return  # it was committed or cancelled just before; that end is the one to be told
         log.warning("turn %s failed: %s", journal.turn.id, error.message)
         teller.step("turn.end", status="failed", error=error.message, code=error.code)
@@ -243,7 +243,7 @@ class _Attempt:
             self._tell_failed(tx, journal, finishing.stop(tx, journal, self._job))
 
         try:
-            self._parts.store.run(write)
+            self._parts.store.run(SYSTEM, write)
         except HoldfastError as error:
             log.info("turn %s had ended before it was cancelled: %s", journal.turn.id, error.message)
             return False

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.agents.loop.status import RunStatus, status_of, status_of_turn
 from holdfast.errors import HoldfastError
-from holdfast.log import Store, Threads, changes, ringing, turns
+from holdfast.log import SYSTEM, Store, Threads, changes, ringing, turns
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +80,11 @@ class EndWatch:
             future.set_result(status)
 
     def _status(self, run_id: str) -> RunStatus:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return status_of(tx, run_id)
 
     def _ended_among(self, ids: list[str]) -> list[RunStatus]:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             found = [status_of_turn(tx, turn) for turn in turns.get_many(tx, ids) if turn.status.ended]
             return [status for status in found if status.ended]
 

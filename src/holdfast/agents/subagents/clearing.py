@@ -9,7 +9,7 @@ from holdfast.agents.subagents import ending, registry
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.subagents.spawning import Parts, abandon
 from holdfast.context import SubagentEndedParams
-from holdfast.log import SessionStatus, TurnStatus, Tx, agenda, sessions
+from holdfast.log import SYSTEM, SessionStatus, TurnStatus, Tx, agenda, sessions
 from holdfast.log.agenda import PostponeJob
 
 Cancel = Callable[[str, str], Awaitable[Any]]
@@ -29,12 +29,12 @@ class Stopper:
         return agenda.Kind(self.handle, limit=4)
 
     async def handle(self, job: agenda.Job) -> None:
-        run = await self._parts.threads(self._parts.store.run, lambda tx: _marked(tx, job))
+        run = await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: _marked(tx, job))
         if run is None:
             return
         if run.run_id is not None:
             await self._cancel(run.run_id, run.stop_reason or "stopped")
-        await self._parts.threads(self._parts.store.run, lambda tx: _over(tx, job, run.id))
+        await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: _over(tx, job, run.id))
 
 
 class Sweeper:
@@ -58,7 +58,7 @@ class Sweeper:
             return
         if at > parts.store.clock.now():
             raise PostponeJob(at, "kept for a while")
-        if await parts.threads(parts.store.run, lambda tx: _archived(tx, run)):
+        if await parts.threads(parts.store.run, SYSTEM, lambda tx: _archived(tx, run)):
             await self._tell(run, "deleted" if run.cleanup == "delete" else "swept")
 
     def archive_at(self, run: Run) -> int | None:
@@ -71,7 +71,7 @@ class Sweeper:
         return None if run.mode == "session" or not minutes else int(run.ended_at) + minutes * MINUTE_MS
 
     def _found(self, id_: str) -> Run:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return registry.get(tx, id_)
 
     async def _tell(self, run: Run, reason: Literal["completed", "deleted", "swept"]) -> None:

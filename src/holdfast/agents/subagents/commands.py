@@ -8,7 +8,7 @@ from holdfast.agents.subagents.registry import Run
 from holdfast.agents.subagents.spawning import Parts
 from holdfast.agents.subagents.tools import joined, matching, row, stop
 from holdfast.errors import Conflict, InvalidInput
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 from holdfast.text import clip
 
 USAGE = "[list | stop <name or all> | info <name> | send <name> <message>]"
@@ -29,15 +29,15 @@ class SubagentCommands:
             case "list":
                 return await self._parts.threads(self._list, key)
             case "stop" | "kill" if name:
-                return await self._parts.threads(run, lambda tx: _stop(tx, key, name))
+                return await self._parts.threads(run, SYSTEM, lambda tx: _stop(tx, key, name))
             case "info" | "log" if name:
-                return await self._parts.threads(run, lambda tx: _info(tx, key, name))
+                return await self._parts.threads(run, SYSTEM, lambda tx: _info(tx, key, name))
             case "send" | "steer" if name:
-                return await self._parts.threads(run, lambda tx: _send(tx, key, name))
+                return await self._parts.threads(run, SYSTEM, lambda tx: _send(tx, key, name))
         raise InvalidInput(f"/subagents {clip(args, 60)} is not understood", hint=f"/subagents {USAGE}")
 
     def _list(self, key: str) -> Reply:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             runs, now = registry.children(tx, key, limit=20), tx.now
         lines = [f"{n}. {_line(run, now)}" for n, run in enumerate(runs, 1)]
         data = {"subagents": [row(run, now) for run in runs]}

@@ -10,7 +10,7 @@ from holdfast.agents.subagents import due, registry, returning, words
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
 from holdfast.board import supervision
 from holdfast.context import Trust, is_silent
-from holdfast.log import EntryFilter, NoteDraft, Turn, TurnStatus, Tx, entries, notes, turns
+from holdfast.log import EntryFilter, NoteDraft, Turn, TurnStatus, Tx, entries, notes, sessions, turns
 
 KIND: Final = "subagent"
 RETURN: Final = "subagent-return"
@@ -95,6 +95,7 @@ def leave_note(tx: Tx, run: Run, text: str) -> None:
         NoteDraft(
             key=run.note_key,
             session_key=run.requester_key,
+            audience=sessions.heard_in(tx, run.child_key),
             kind=KIND,
             text=text,
             trust=Trust.OTHER_SESSION.label,

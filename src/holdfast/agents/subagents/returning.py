@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from holdfast.agents.subagents import due, registry
 from holdfast.agents.subagents.registry import Run
-from holdfast.log import Store, Threads, Tx, agenda
+from holdfast.log import SYSTEM, Store, Threads, Tx, agenda
 
 Returned = Callable[[Tx, Run], None]
 """Takes a run's return in, in the transaction that ends the errand; a repeat must change nothing."""
@@ -24,7 +24,7 @@ class Returner:
         return agenda.Kind(self._handle, limit=4)
 
     async def _handle(self, job: agenda.Job) -> None:
-        await self._threads(self._store.run, lambda tx: self._bring(tx, job))
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._bring(tx, job))
 
     def _bring(self, tx: Tx, job: agenda.Job) -> None:
         self._returned(tx, registry.get(tx, str(job.item.payload["id"])))

@@ -19,7 +19,7 @@ from holdfast.agents.subagents.tools import SubagentTools
 from holdfast.agents.subagents.waking import Waker
 from holdfast.agents.tools.types import Tool
 from holdfast.board import supervision
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 from holdfast.log.agenda import Runner
 
 
@@ -76,9 +76,9 @@ class Subagents:
             supervision.recover(tx, self._parts.config().board.supervision)
             return ended
 
-        return self._parts.store.run(write)
+        return self._parts.store.run(SYSTEM, write)
 
     def children(self, session_key: str, *, live: bool | None = None) -> list[Run]:
         """What a session delegated, newest first."""
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return registry.children(tx, session_key, live=live)

@@ -25,7 +25,7 @@ from holdfast.context import ContextRoom, SpawnParams, Trust, UserMessage, draft
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import AgentId, uuid7
 from holdfast.keys import SubagentKey, parse_key
-from holdfast.log import Session, Store, Threads, Turn, Tx, sessions, this_process, to_the_end, turns
+from holdfast.log import SYSTEM, Session, Store, Threads, Turn, Tx, sessions, this_process, to_the_end, turns
 from holdfast.traces import here
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,9 @@ class Spawner:
         """A child on its way; the same key again finds the one that it made. Its turn continues a trace."""
         parts = self._parts
         wish = given.wish(caller.agent_id)
-        run = await parts.threads(parts.store.run, lambda tx: self._reserve(tx, caller, given, wish, key))
+        run = await parts.threads(
+            parts.store.run, SYSTEM, lambda tx: self._reserve(tx, caller, given, wish, key)
+        )
         if run.status is not Status.PREPARING:
             return run
         return await self._carried_out(run, caller, wish, traceparent)
@@ -70,7 +72,9 @@ class Spawner:
         """Another task for a child whose session is still there, with a return of its own."""
         parts = self._parts
         trace = here()
-        return await parts.threads(parts.store.run, lambda tx: self._further(tx, run, text, caller, trace))
+        return await parts.threads(
+            parts.store.run, SYSTEM, lambda tx: self._further(tx, run, text, caller, trace)
+        )
 
     async def _carried_out(self, run: Run, caller: Caller, wish: Wish, traceparent: str | None) -> Run:
         rollback: Callable[[], Awaitable[None]] | None = None
@@ -79,7 +83,7 @@ class Spawner:
             rollback = await self._parts.context().prepare_subagent_spawn(_params(run, caller, wish))
             binding = await self._binding(run, caller) if wish.thread else None
             launched = await self._parts.threads(
-                self._parts.store.run, lambda tx: self._launch(tx, run.id, binding, traceparent)
+                self._parts.store.run, SYSTEM, lambda tx: self._launch(tx, run.id, binding, traceparent)
             )
             return launched
         finally:
@@ -89,7 +93,7 @@ class Spawner:
     async def _taken_back(self, run: Run, rollback: Callable[[], Awaitable[None]] | None) -> None:
         """Undo what was prepared, unless the run was launched after all while we were told to stop."""
         undone = await self._parts.threads(
-            self._parts.store.run, lambda tx: abandon(tx, run.id, "it could not be begun")
+            self._parts.store.run, SYSTEM, lambda tx: abandon(tx, run.id, "it could not be begun")
         )
         if undone and rollback is not None:
             try:

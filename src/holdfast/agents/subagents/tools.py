@@ -16,7 +16,7 @@ from holdfast.clock import iso
 from holdfast.context import Trust, UserMessage, draft_of
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import TurnStatus, Tx, turns
+from holdfast.log import SYSTEM, TurnStatus, Tx, turns
 from holdfast.text import clip
 from holdfast.traces import here
 
@@ -63,14 +63,16 @@ class SubagentTools:
             raise InvalidInput("which subagent?", hint="Name it in target; see action list.")
         target = given.target
         if given.action == "stop":
-            stopped = await threads(store.run, lambda tx: stop(tx, caller.session.key, target, KILLED))
+            stopped = await threads(
+                store.run, SYSTEM, lambda tx: stop(tx, caller.session.key, target, KILLED)
+            )
             return _answer({"stopping": [run.child_key for run in stopped]})
         if not (given.message or "").strip():
             raise InvalidInput("nothing to send", hint="Put it into message.")
         return _answer(await self._send(caller, target, given.message or ""))
 
     def listed(self, requester_key: str) -> dict[str, Any]:
-        with self._parts.store.read() as tx:
+        with self._parts.store.read(SYSTEM) as tx:
             return {"subagents": [row(run, tx.now) for run in registry.children(tx, requester_key, limit=50)]}
 
     async def _send(self, caller: Caller, target: str, text: str) -> dict[str, Any]:
@@ -78,7 +80,7 @@ class SubagentTools:
             found = matching(tx, caller.session.key, target)
             return found[0], joined(tx, found[0], text)
 
-        run, reached = await self._parts.threads(self._parts.store.run, steer)
+        run, reached = await self._parts.threads(self._parts.store.run, SYSTEM, steer)
         if reached:
             return {"status": "joined", "runId": run.run_id, "childSessionKey": run.child_key}
         fresh = await self._spawner.further(run, text, caller)

@@ -11,7 +11,7 @@ from holdfast.agents.subagents.registry import Announce, Run
 from holdfast.context import Trust
 from holdfast.errors import NotFound
 from holdfast.keys import parse_key
-from holdfast.log import Session, Store, Threads, Tx, agenda, sessions
+from holdfast.log import SYSTEM, Session, Store, Threads, Tx, agenda, sessions
 
 Accept = Callable[[Tx, Ask], Accepted]
 
@@ -28,7 +28,7 @@ class Waker:
         return agenda.Kind(self.handle, limit=4)
 
     async def handle(self, job: agenda.Job) -> None:
-        await self._threads(self._store.run, lambda tx: self._wake(tx, job))
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._wake(tx, job))
 
     def _wake(self, tx: Tx, job: agenda.Job) -> None:
         """What was found, the turn for it and the end of this look are one transaction."""

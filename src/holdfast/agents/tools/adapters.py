@@ -20,7 +20,7 @@ from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
 from holdfast.errors import Forbidden, InvalidInput, TooLarge
-from holdfast.log import Store, Threads
+from holdfast.log import SYSTEM, Store, Threads
 from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
 
@@ -52,7 +52,7 @@ def _who(caller: Caller) -> board_tools.Caller:
 
 
 def _seen(board: Board, caller: Caller) -> Board:
-    with board.store.read() as tx:
+    with board.store.read(SYSTEM) as tx:
         key, chat_type = caller.session.key, caller.chat.chat_type
         if not sees_board(tx, key, owner=caller.owner, chat_type=chat_type):
             raise Forbidden(

@@ -27,7 +27,7 @@ from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.config.tools import Exec
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.home import Home
-from holdfast.log import Store, Threads, ringing, sessions
+from holdfast.log import SYSTEM, Store, Threads, ringing, sessions
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class ExecTool:
 
         def judged() -> Admission:
             call = plan.call.looked_at()
-            return self._store.run(lambda tx: admit(tx, call, plan.settings))
+            return self._store.run(SYSTEM, lambda tx: admit(tx, call, plan.settings))
 
         admission = await self._threads(judged)
         found = admission.decision
@@ -224,7 +224,7 @@ class ExecTool:
 
     def _redeemed(self, plan: _Plan, id_: str) -> None:
         call = plan.call.looked_at()
-        self._store.run(lambda tx: redeem(tx, call, id_))
+        self._store.run(SYSTEM, lambda tx: redeem(tx, call, id_))
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
         access = caller.settings.sandbox.workspace_access if plan.place.sandboxed else "rw"
@@ -268,7 +268,7 @@ class ExecTool:
                 return False
             looked = time.monotonic()
             try:
-                with self._store.read() as tx:
+                with self._store.read(SYSTEM) as tx:
                     now = sessions.get(tx, command.session_id)
             except HoldfastError:
                 return False

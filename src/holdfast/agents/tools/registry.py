@@ -23,7 +23,7 @@ from holdfast.agents.tools.settings import situation_of, tools_of
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.context import ToolCall, ToolResult, ToolSpec, Trust, neutralise
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
-from holdfast.log import Store, Threads
+from holdfast.log import SYSTEM, Store, Threads
 from holdfast.logs import Redact, redactor
 from holdfast.text import clean_text, clip
 
@@ -193,7 +193,7 @@ class Toolbox:
     def _account(self, caller: Caller, call: ToolCall, layer: str, reason: str) -> None:
         text = _plain(_text(call), self._redact)
         what = audit.Call(agent_id=caller.agent_id, tool=call.name, text=text, session_key=caller.session.key)
-        self._store.run(lambda tx: audit.record(tx, "block", what, rule=layer, reason=reason))
+        self._store.run(SYSTEM, lambda tx: audit.record(tx, "block", what, rule=layer, reason=reason))
 
     def _unknown(self, caller: Caller, name: str) -> NotFound:
         """Near matches among what the caller may use: what it may not is not told of."""

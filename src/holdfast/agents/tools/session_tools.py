@@ -13,7 +13,18 @@ from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.clock import iso
 from holdfast.context import Trust
 from holdfast.errors import Conflict, InvalidInput
-from holdfast.log import Cursor, Entry, EntryFilter, EntryType, Session, Store, Threads, entries, sessions
+from holdfast.log import (
+    SYSTEM,
+    Cursor,
+    Entry,
+    EntryFilter,
+    EntryType,
+    Session,
+    Store,
+    Threads,
+    entries,
+    sessions,
+)
 from holdfast.text import clip
 
 _TEXT: Final = 2_000
@@ -83,7 +94,7 @@ class SessionTools:
 
     async def list(self, caller: Caller, given: ListInput, _: str) -> ToolOutput:
         def look() -> list[dict[str, Any]]:
-            with self._store.read() as tx:
+            with self._store.read(SYSTEM) as tx:
                 return [_row(s) for s in sight.visible(tx, caller, limit=given.limit, offset=given.offset)]
 
         return _answer({"sessions": await self._threads(look)})
@@ -94,7 +105,7 @@ class SessionTools:
     def _history(self, caller: Caller, given: HistoryInput) -> dict[str, Any]:
         cursor = None if given.cursor is None else Cursor.parse(given.cursor)
         kinds = {EntryType.CONVERSATION} | ({EntryType.ACTION} if given.includeTools else set())
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             session = sight.found(tx, caller, given.sessionKey)
             where = EntryFilter(session_key=session.key, types=frozenset(kinds))
             page = entries.listing(tx, where, limit=given.limit, cursor=cursor)
@@ -103,7 +114,7 @@ class SessionTools:
 
     async def status(self, caller: Caller, given: StatusInput, _: str) -> ToolOutput:
         def look() -> dict[str, Any]:
-            with self._store.read() as tx:
+            with self._store.read(SYSTEM) as tx:
                 return _status(sight.found(tx, caller, given.sessionKey), tx.now, caller)
 
         return _answer(await self._threads(look))
@@ -112,7 +123,7 @@ class SessionTools:
         assert self._courier is not None
 
         def look() -> Session:
-            with self._store.read() as tx:
+            with self._store.read(SYSTEM) as tx:
                 return sight.found(tx, caller, given.sessionKey)
 
         other = await self._threads(look)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.chat.line import About, Decision, Target, Told, described, named, who
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.agents.approvals import Approval
@@ -69,7 +70,7 @@ class Here:
         """The model that was chosen for a session with `/model`."""
         from holdfast.log import sessions
 
-        with self._hold.store.read() as tx:
+        with self._hold.store.read(OWNER) as tx:
             session = sessions.active(tx, key)
         chosen: Any = None if session is None else (session.meta or {}).get("model")
         return chosen if isinstance(chosen, str) else None
@@ -77,20 +78,20 @@ class Here:
     def _live(self, session_key: str) -> list[str]:
         from holdfast.log import agenda, turns
 
-        with self._hold.store.read() as tx:
+        with self._hold.store.read(OWNER) as tx:
             items = agenda.listing(tx, kinds=turns.KINDS, lane=session_key)
         return [str(item.payload["turnId"]) for item in items]
 
     def _approval(self, id_: str) -> Approval:
         from holdfast.agents.approvals import requests
 
-        with self._hold.store.read() as tx:
+        with self._hold.store.read(OWNER) as tx:
             return requests.get(tx, id_)
 
     def _decide(self, id_: str, decision: Decision) -> Approval:
         from holdfast.agents.approvals import allow_always, requests
 
-        with self._hold.store.write() as tx:
+        with self._hold.store.write(OWNER) as tx:
             if decision == "allow":
                 return allow_always(tx, id_, by=who())
             return (requests.approve if decision == "approve" else requests.deny)(tx, id_, by=who())

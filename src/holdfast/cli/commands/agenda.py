@@ -6,6 +6,7 @@ import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table, when
+from holdfast.log import OWNER
 
 
 @click.group(cls=Group)
@@ -25,7 +26,7 @@ def list_(app: App, ended_too: bool, kind: str | None, limit: int, as_json: bool
     from holdfast.log import agenda as room
 
     wanted = list(room.Status) if ended_too else [room.Status.QUEUED, room.Status.RUNNING]
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = room.listing(tx, statuses=wanted, kinds=None if kind is None else [kind], limit=limit)
     if as_json:
         rows = [

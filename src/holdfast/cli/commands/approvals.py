@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table, when
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.agents.approvals import AllowedCommand, Approval
@@ -32,7 +33,7 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
     """What waits for a decision, newest first."""
     from holdfast.agents.approvals import ApprovalStatus, allowlist, requests
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         if patterns:
             in_force = [p for p in allowlist.listing(tx, agent_id) if _counts(hold.settings, p)]
             _print_patterns(in_force, as_json)
@@ -59,7 +60,7 @@ def approve(app: App, id_: str, as_json: bool) -> None:
     """Let one call run, once."""
     from holdfast.agents.approvals import requests
 
-    with app.open() as hold, hold.store.write() as tx:
+    with app.open() as hold, hold.store.write(OWNER) as tx:
         done = requests.approve(tx, id_, by=_me())
     _told(done, as_json)
 
@@ -72,7 +73,7 @@ def deny(app: App, id_: str, as_json: bool) -> None:
     """Refuse one call."""
     from holdfast.agents.approvals import requests
 
-    with app.open() as hold, hold.store.write() as tx:
+    with app.open() as hold, hold.store.write(OWNER) as tx:
         done = requests.deny(tx, id_, by=_me())
     _told(done, as_json)
 
@@ -97,7 +98,7 @@ def allow(
     """
     from holdfast.agents.approvals import allow_always, allowlist
 
-    with app.open() as hold, hold.store.write() as tx:
+    with app.open() as hold, hold.store.write(OWNER) as tx:
         if what.startswith(PREFIX):
             _told(allow_always(tx, what, pattern=pattern, by=_me()), as_json)
             return
@@ -123,7 +124,7 @@ def audit(app: App, agent_id: str | None, before: int | None, limit: int, as_jso
     from holdfast.agents.approvals import audit as account
     from holdfast.clock import iso
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = account.listing(
             tx, agent_ids=None if agent_id is None else frozenset((agent_id,)), before=before, limit=limit
         )

@@ -10,6 +10,7 @@ import click
 from holdfast.cli.commands.sessions import find_session
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_json, print_table
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.context import Manifest, Section, Stored
@@ -43,7 +44,7 @@ def show(app: App, key: str, turn: int | None, raw: bool, as_json: bool) -> None
     """
     from holdfast.context import load_manifest, manifest_json, replay, wire
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         stored = load_manifest(tx, find_session(tx, key).id, turn)
         found = replay(tx, stored) if raw else None
     if as_json:
@@ -70,7 +71,7 @@ def diff_(app: App, before: int, after: int, key: str, as_json: bool) -> None:
 
     from holdfast.context import diff
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = diff(tx, _stored(tx, key, before), _stored(tx, key, after))
     if as_json:
         print_json(asdict(found))
@@ -95,7 +96,7 @@ def replay_(ctx: click.Context, app: App, turn: int, key: str, as_json: bool) ->
     """Make the context of a turn again and compare it byte by byte; exit 1 if it differs."""
     from holdfast.context import replay
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = replay(tx, _stored(tx, key, turn))
     body = {
         "turn": turn,

@@ -12,6 +12,7 @@ import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table, when
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.log import Session, Tx
@@ -37,7 +38,7 @@ def list_(app: App, status: str, agent_id: str | None, limit: int, offset: int, 
     from holdfast.log import SessionStatus
     from holdfast.log import sessions as room
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = room.listing(
             tx,
             status=None if status == "all" else SessionStatus(status),
@@ -64,7 +65,7 @@ def show(app: App, key: str, limit: int, as_json: bool) -> None:
     from holdfast.gateway.wire import entry_json, session_json, turn_json
     from holdfast.log import EntryFilter, entries, turns
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = find_session(tx, key)
         last = entries.listing(tx, EntryFilter(session_id=found.id), limit=limit).entries[::-1]
         recent = turns.listing(tx, found.id, limit=limit)[::-1]
@@ -122,7 +123,7 @@ def export(app: App, key: str, output: Path | None, form: str, force: bool) -> N
     from holdfast.log.transfer import export_markdown, export_transcript
 
     with app.open() as hold:
-        with hold.store.read() as tx:
+        with hold.store.read(OWNER) as tx:
             found = find_session(tx, key)
         with destination(output, force=force) as out:
             write: Callable[..., int] = export_transcript if form == "jsonl" else export_markdown
@@ -211,7 +212,7 @@ def _end(app: App, key: str, as_json: bool, *, successor: bool) -> None:
     from holdfast.gateway.wire import session_json
 
     with app.open() as hold:
-        with hold.store.read() as tx:
+        with hold.store.read(OWNER) as tx:
             found = find_session(tx, key)
         end = hold.runs.reset if successor else hold.runs.archive
         now = asyncio.run(end(lambda tx: find_session(tx, found.id)))

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_fields, print_json, size
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.runtime import Holdfast
@@ -49,7 +50,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
     from holdfast.gateway.tokens import listing
     from holdfast.log.stats import stats
 
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         figures = stats(tx)
         live = [token for token in listing(tx) if token.revoked_at is None]
         waiting = len(requests.listing(tx, status=requests.ApprovalStatus.PENDING, limit=requests.MAX_PAGE))
@@ -78,7 +79,7 @@ def _estimates(hold: Holdfast) -> dict[str, Any]:
     """By model, how far the estimates of tokens were off what the provider reported."""
     from holdfast.context import calibration
 
-    with hold.store.read() as tx:
+    with hold.store.read(OWNER) as tx:
         found = calibration.listing(tx, limit=10)
     return {name: {"error": round(one.error, 4), "samples": one.samples} for name, one in found.items()}
 

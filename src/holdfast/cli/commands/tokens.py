@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.groups import App, Command, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table, when
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.gateway.tokens import Token
@@ -65,7 +66,7 @@ def add(
     from holdfast.gateway.tokens import add as make
 
     lasts = None if expires is None else _duration(expires)
-    with app.open() as hold, hold.store.write(ordered=False) as tx:
+    with app.open() as hold, hold.store.write(OWNER, ordered=False) as tx:
         made, text = make(
             tx,
             name,
@@ -88,7 +89,7 @@ def list_(app: App, as_json: bool) -> None:
     """The tokens that were made, without their texts."""
     from holdfast.gateway.tokens import listing
 
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = listing(tx)
         now = tx.now
     if as_json:
@@ -110,7 +111,7 @@ def revoke(app: App, name: str, as_json: bool) -> None:
     """End a token at once, by its name or id."""
     from holdfast.gateway.tokens import revoke as end
 
-    with app.open() as hold, hold.store.write(ordered=False) as tx:
+    with app.open() as hold, hold.store.write(OWNER, ordered=False) as tx:
         ended = end(tx, name)
     if as_json:
         print_json(_as_json(ended))

@@ -11,6 +11,7 @@ import click
 
 from holdfast.cli.commands.sessions import destination, find_session
 from holdfast.cli.groups import App, Command, pass_app
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.log import Session, Tx
@@ -30,7 +31,7 @@ def trajectory(app: App, key: str, output: Path | None, force: bool) -> None:
     Example:
       holdfast export-trajectory --session-key agent:main:main -o run.jsonl
     """
-    with app.open() as hold, hold.store.read() as tx:
+    with app.open() as hold, hold.store.read(OWNER) as tx:
         found = find_session(tx, key)
         with destination(output, force=force) as out:
             for row in _records(tx, found):

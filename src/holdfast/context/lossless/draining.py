@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.context.engine import CompactOutcome, ContextEngine
 from holdfast.context.lossless.engine import LosslessEngine
 from holdfast.errors import NotFound
-from holdfast.log import SessionStatus, Store, Threads, agenda, sessions
+from holdfast.log import SYSTEM, SessionStatus, Store, Threads, agenda, sessions
 
 
 def compaction_kind(
@@ -22,7 +22,7 @@ def compaction_kind(
     a session whose slot has changed meanwhile, or that has ended, owes nothing any more."""
 
     def active(session_id: str) -> sessions.Session | None:
-        with store.read() as tx:
+        with store.read(SYSTEM) as tx:
             try:
                 found = sessions.get(tx, session_id)
             except NotFound:

@@ -36,7 +36,7 @@ from holdfast.context.lossless.sweep import Report, Sweeper
 from holdfast.context.lossless.writing import Writer
 from holdfast.context.messages import Message, SummaryMessage
 from holdfast.context.transcript import whole_pairs
-from holdfast.log import Tx, changes, sessions
+from holdfast.log import SYSTEM, Tx, changes, sessions
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ class LosslessEngine(BaseEngine):
             await self._context.threads(self._drop, params.child_session_id)
 
     def _view(self, params: AssembleParams) -> View:
-        with self._context.store.read() as tx:
+        with self._context.store.read(SYSTEM) as tx:
             known = self._projection(tx, params.session_id)
             read = self._reader.newest(tx, known, budget=params.token_budget * 2, skip=params.skip)
             found = self._reader.summaries(tx, known.summaries)
@@ -203,11 +203,11 @@ class LosslessEngine(BaseEngine):
         return projections.of(tx, session_id, retain_depth=self._settings.retain_depth)
 
     def _debt(self, session_id: str) -> Debt | None:
-        with self._context.store.read() as tx:
+        with self._context.store.read(SYSTEM) as tx:
             return debts.find(tx, session_id)
 
     def _owe(self, session_id: str, budget: int, used: int) -> None:
-        with self._context.store.write() as tx:
+        with self._context.store.write(SYSTEM) as tx:
             debts.enqueue(
                 tx, debts.owe(tx, session_id, "threshold", token_budget=budget, current_tokens=used)
             )
@@ -215,7 +215,7 @@ class LosslessEngine(BaseEngine):
     def _settle(self, session_id: str, order: Order, report: Report, *, over: bool = False) -> Debt | None:
         """Write how a sweep ended: nothing owed, or what is left and when it is tried again."""
         left = left_of(report, has_model=self._writer.has_model)
-        with self._context.store.write() as tx:
+        with self._context.store.write(SYSTEM) as tx:
             known = debts.find(tx, session_id)
             if left == "repair" and known is not None and known.attempts >= _MOST_REPAIRS:
                 left = None
@@ -245,11 +245,11 @@ class LosslessEngine(BaseEngine):
         return debt is not None and debt.attempts >= self._settings.patience
 
     def _fork(self, parent_id: str, child_id: str) -> None:
-        with self._context.store.write() as tx:
+        with self._context.store.write(SYSTEM) as tx:
             projections.fork(tx, parent_id, child_id, retain_depth=self._settings.retain_depth)
 
     def _drop(self, session_id: str) -> None:
-        with self._context.store.write(ordered=False) as tx:
+        with self._context.store.write(SYSTEM, ordered=False) as tx:
             projections.drop(tx, session_id)
 
     @asynccontextmanager

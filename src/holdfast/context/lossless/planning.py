@@ -15,7 +15,7 @@ from holdfast.context.lossless.settings import Settings
 from holdfast.context.lossless.writing import Source, Writer
 from holdfast.context.messages import Message
 from holdfast.context.transcript import in_turn_order
-from holdfast.log import Store, Tx
+from holdfast.log import SYSTEM, Store, Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Planner:
 
     def measure(self, order: Order) -> int:
         """Tokens of the projection, counted no further than twice the budget."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             return self._tokens(tx, self._projection(tx, order.session_id), order)
 
     def _tokens(self, tx: Tx, known: Projection, order: Order) -> int:
@@ -87,7 +87,7 @@ class Planner:
 
     def leaf(self, order: Order) -> LeafJob | None:
         """The oldest run of entries that is not fresh, about one chunk of it."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             known = self._projection(tx, order.session_id)
             if order.target is not None and self._tokens(tx, known, order) <= order.target:
                 return None
@@ -123,7 +123,7 @@ class Planner:
         return None
 
     def condense(self, order: Order) -> CondenseJob | None:
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             known = self._projection(tx, order.session_id)
             limit = order.target or int(order.budget * self._settings.threshold)
             over = order.urgent and self._tokens(tx, known, order) > limit
@@ -138,7 +138,7 @@ class Planner:
         """The oldest extract that the projection shows, if there is a model to write it anew."""
         if not self._writer.has_model:
             return None
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             known = self._projection(tx, order.session_id)
             for item, node in self._reader.summaries(tx, known.summaries):
                 if node.extractive:

@@ -20,7 +20,7 @@ from holdfast.context.lossless.settings import Settings
 from holdfast.context.lossless.writing import Writer, Written
 from holdfast.context.tokens import message_tokens
 from holdfast.errors import Conflict
-from holdfast.log import Store, Threads, Tx, changes, sessions
+from holdfast.log import SYSTEM, Store, Threads, Tx, changes, sessions
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class Sweeper:
 
     def _commit(self, order: Order, job: Job, written: Written, *, first: bool) -> Node | None:
         """The summary, its links and the projection, in one transaction; None if it would save nothing."""
-        with self._store.write() as tx:
+        with self._store.write(SYSTEM) as tx:
             node = self._node(tx, order, job, written)
             if node.tokens >= job.source.tokens:
                 return None

@@ -19,6 +19,7 @@ from holdfast.gateway.contract import Answer, Iso, OkOut
 from holdfast.gateway.pages import MAX_NUMBER, MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.log import SYSTEM
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -79,7 +80,7 @@ async def add(here: Here, caller: Caller, body: AllowIn) -> Response:
     _require_agent(here, caller, body.agent_id)
 
     def write() -> AllowedCommand:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             return allowlist.allow(tx, body.agent_id, body.pattern, by=f"token:{caller.name}")
 
     return json_response(_allowed_json(await here.hold.threads(write)), 201)
@@ -96,7 +97,7 @@ async def remove(
     _require_agent(here, caller, agent_id)
 
     def write() -> None:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             allowlist.disallow(tx, agent_id, pattern, by=f"token:{caller.name}")
 
     await here.hold.threads(write)
@@ -112,7 +113,7 @@ async def trail(
     before = None if cursor is None else number(cursor, 0, most=MAX_NUMBER)
 
     def read() -> list[audit.Record]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             agents = seen_agents(caller, agent_id)
             return audit.listing(tx, agent_ids=agents, before=before, limit=most + 1)
 
@@ -123,7 +124,7 @@ async def trail(
 def _in_force(here: Gateway, agents: frozenset[str] | None) -> list[AllowedCommand]:
     config = here.hold.settings
     ids = [agent.id for agent in config.agent_list if agents is None or agent.id in agents]
-    with here.hold.store.read() as tx:
+    with here.hold.store.read(SYSTEM) as tx:
         return [
             row for id_ in ids for row in allowlist.in_force(tx, id_, exec_settings(config, id_).allowlist)
         ]

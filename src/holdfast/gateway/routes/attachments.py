@@ -24,7 +24,7 @@ from holdfast.gateway.multipart import Part, boundary_of, parts
 from holdfast.gateway.scope import outside, own_view, shows
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import Tx, entries
+from holdfast.log import SYSTEM, Tx, entries
 
 router = APIRouter(tags=["attachments"], route_class=StrictRoute)
 
@@ -86,7 +86,7 @@ async def get(here: Here, caller: Caller, id_: AttachmentPath) -> Response:
     """The file itself, to be saved; a picture may be shown."""
 
     def read() -> tuple[Attachment, Iterator[bytes]]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             found = _seen(tx, caller, id_)
         return found, files(here).read(found.sha256)
 
@@ -99,7 +99,7 @@ async def delete(here: Here, caller: Caller, id_: AttachmentPath) -> Response:
     """Forget an attachment; its content goes with the last one that has it."""
 
     def write() -> None:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             _seen(tx, caller, id_)
             gone, last = attachments.delete(tx, id_)
             if last:
@@ -131,7 +131,7 @@ def _keep(
             raise TooLarge(f"a file has at most {limits.max_bytes} bytes", hint="Make it smaller.")
     for part in found:
         _checked(body, part, limits.max_bytes)
-    with here.hold.store.write() as tx:
+    with here.hold.store.write(SYSTEM) as tx:
         _require_place(tx, caller, space_id, log_id)
         made = []
         for part in found:

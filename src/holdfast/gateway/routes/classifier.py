@@ -16,7 +16,7 @@ from holdfast.gateway.contract import Answer, EntryOut, Iso
 from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Placed, own_view, seen_entry
 from holdfast.gateway.wire import Id, Wire, entry_json, json_response
-from holdfast.log import Classification, Cursor, EntryFilter, entries
+from holdfast.log import SYSTEM, Classification, Cursor, EntryFilter, entries
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)
 
@@ -81,7 +81,7 @@ async def pending(
     start = None if cursor is None else Cursor.parse(cursor)
 
     def read() -> entries.Page:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return log_view.listing(tx, ask.view(tx, caller), where, limit=limit, cursor=start)
 
     found = await here.hold.threads(read)
@@ -94,7 +94,7 @@ async def remembered(here: Here, caller: Caller, ask: Placed, session_key: Sessi
     options = here.hold.settings.board.routing_memory
 
     def read() -> list[routing.Routed]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             found = routing.recall(tx, session_key, options, ask.view(tx, caller))
             return [one.seen_by(caller.agents) for one in found]
 
@@ -107,7 +107,7 @@ async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
     options = here.hold.settings.board.routing_memory
 
     def write() -> list[routing.Routed]:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             topic = topics.get(tx, body.topic_id, own_view(caller))
             item = routing.Routed(int(tx.now), topic.id, topic.name, body.anchor, body.task_id)
             routing.remember(tx, body.session_key, item, options)
@@ -122,7 +122,7 @@ async def replay(here: Here, caller: Caller, body: ReplayIn) -> Response:
     """Sort a session again from an entry on."""
 
     def write() -> int:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             seen_entry(tx, caller, body.anchor_log_id)
             return decisions.replay(tx, body.anchor_log_id, here.hold.settings.board.classifier)
 
@@ -136,7 +136,7 @@ async def explain(
     """Why an entry lies where it lies."""
 
     def read() -> decisions.Made:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             seen_entry(tx, caller, id_)
             return decisions.explain(tx, id_)
 

@@ -16,7 +16,7 @@ from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.routes.engine import room_of
 from holdfast.gateway.wire import json_response
-from holdfast.log import sessions
+from holdfast.log import SYSTEM, sessions
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
@@ -41,7 +41,7 @@ async def turn_context(
     """The manifest of a turn's last model call (or of `call`) and its exact payload."""
 
     def read() -> Replay:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             session = sessions.find(tx, key)
         if not sees_session(caller, session):
             raise NotFound(f"no session {key[:80]!r}", code="unknown_session")

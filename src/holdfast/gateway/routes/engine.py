@@ -29,7 +29,7 @@ from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import Id, Text, Wire, json_response
-from holdfast.log import Session, sessions
+from holdfast.log import SYSTEM, Session, sessions
 
 router = APIRouter(tags=["engine"], prefix="/api/engine", route_class=StrictRoute)
 
@@ -314,11 +314,11 @@ async def _session(here: Gateway, caller: Principal, key: str, *, create: bool =
     """The session of a key, if the caller may see it; made only within what the caller may see."""
 
     def find() -> Session:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             known = sessions.active(tx, key)
             if known is not None or not create:
                 return _visible(caller, known if known is not None else sessions.find(tx, key), key)
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             return _visible(caller, sessions.ensure(tx, key), key)
 
     return await here.hold.threads(find)

@@ -19,7 +19,17 @@ from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Placed, own_view, require_places, seen_entry, shows
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import LogIn, LogPatch, dumps, entry_json, json_response
-from holdfast.log import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType, entries, ingest
+from holdfast.log import (
+    SYSTEM,
+    Classification,
+    Cursor,
+    Entry,
+    EntryDraft,
+    EntryFilter,
+    EntryType,
+    entries,
+    ingest,
+)
 
 router = APIRouter(tags=["log"], route_class=StrictRoute)
 
@@ -34,7 +44,7 @@ async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = 
     require_write(caller, draft)
 
     def write() -> entries.Appended:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             require_places(tx, caller, [draft])
             done = entries.append(tx, prepare(tx, draft, here.hold.settings.board))
             if not done.created:
@@ -68,7 +78,7 @@ async def ingest_batch(
     drafts = _batch(here, caller, batch, key)
 
     def write() -> str:
-        with here.hold.store.write(ordered=False) as tx:
+        with here.hold.store.write(SYSTEM, ordered=False) as tx:
             require_places(tx, caller, drafts)
             return ingest.accept(tx, drafts).id
 
@@ -106,7 +116,7 @@ async def listing(
     start = None if cursor is None else Cursor.parse(cursor)
 
     def read() -> entries.Page:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             view = ask.view(tx, caller)
             return log_view.listing(
                 tx, view, where, limit=limit, cursor=start, offset=offset, raw=include_raw
@@ -127,7 +137,7 @@ async def get(
     """One entry."""
 
     def read() -> Entry:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return seen_entry(tx, caller, id_, ask.view(tx, caller))
 
     return json_response(entry_json(await here.hold.threads(read), raw=include_raw))
@@ -140,7 +150,7 @@ async def patch(here: Here, caller: Caller, id_: EntryPath, body: LogPatch) -> R
     places = {name: annotations[name] for name in _PLACES & annotations.keys()}
 
     def write() -> Entry:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             entry = seen_entry(tx, caller, id_)
             if places:
                 require_places(tx, caller, [EntryDraft(content="", **places)])
@@ -156,7 +166,7 @@ async def delete(here: Here, caller: Caller, id_: EntryPath) -> Response:
     """Hide an entry from every view at once; its text is erased after the retention period."""
 
     def write() -> Entry:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             seen_entry(tx, caller, id_)
             return entries.delete(tx, id_)
 

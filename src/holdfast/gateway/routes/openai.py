@@ -38,7 +38,17 @@ from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import dumps, json_response
 from holdfast.ids import AgentId, uuid7
 from holdfast.keys import MAX_KEY_LENGTH, DirectKey
-from holdfast.log import Classification, EntryDraft, Session, SessionStatus, Tx, entries, sessions, turns
+from holdfast.log import (
+    SYSTEM,
+    Classification,
+    EntryDraft,
+    Session,
+    SessionStatus,
+    Tx,
+    entries,
+    sessions,
+    turns,
+)
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +158,7 @@ async def _accept_after(here: Gateway, caller: Principal, ask: Ask, before: list
             entries.append_many(tx, [_remembered(message, session) for message in before])
         return here.hold.runs.accept_in(tx, ask)
 
-    accepted = await here.hold.threads(here.hold.store.run, write)
+    accepted = await here.hold.threads(here.hold.store.run, SYSTEM, write)
     if not accepted.created:
         await require_own(here, caller, accepted.run_id)
     return accepted
@@ -274,7 +284,7 @@ async def _put_away(here: Gateway, asked: _Asked) -> None:
             sessions.archive(tx, session, cause="answered")
 
     try:
-        await here.hold.threads(here.hold.store.run, archive)
+        await here.hold.threads(here.hold.store.run, SYSTEM, archive)
     except HoldfastError as error:
         log.warning("session %s was not put away: %s", asked.accepted.session_key, error.message)
 

@@ -15,7 +15,7 @@ from holdfast.gateway.contract import LineOut, SessionOut, TurnOut
 from holdfast.gateway.pages import MAX_NUMBER, MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import entry_json, json_response, session_json, turn_json
-from holdfast.log import Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
+from holdfast.log import SYSTEM, Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
@@ -41,7 +41,7 @@ async def listing(
         agents = frozenset((agent_id,)) if agents is None else agents & {agent_id}
 
     def read() -> list[Session]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return sessions.listing(
                 tx,
                 status=None if status == "all" else SessionStatus(status),
@@ -69,7 +69,7 @@ async def turn_list(
     end = before if cursor is None else number(cursor, 0, most=2**31 - 1)
 
     def read() -> tuple[Session, list[Turn]]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             session = seen_session(tx, caller, key)
             return session, turns.listing(tx, session.id, before=end, limit=most + 1)
 
@@ -86,7 +86,7 @@ async def transcript(
     most, start = min(limit, MAX_PAGE), number(cursor, after)
 
     def read() -> list[Entry]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return entries.transcript(tx, seen_session(tx, caller, key).id, after=start, limit=most + 1)
 
     rows = await here.hold.threads(read)
@@ -113,7 +113,7 @@ async def get(here: Here, caller: Caller, key: str) -> Response:
     """One session, by its key or its id."""
 
     def read() -> Session:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return seen_session(tx, caller, key)
 
     return json_response(session_json(await here.hold.threads(read)))

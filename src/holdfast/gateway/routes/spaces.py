@@ -15,6 +15,7 @@ from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Asked, Placed, require_spaces
 from holdfast.gateway.wire import json_response
+from holdfast.log import SYSTEM
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -31,7 +32,7 @@ async def listing(
     most = min(limit, spaces.MAX_SPACES)
 
     def read() -> list[Space]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             ids = ask.view(tx, caller).spaces
             return spaces.listing(tx, ids=ids, after=cursor or "", limit=most + 1)
 
@@ -51,7 +52,7 @@ async def upsert(here: Here, caller: Caller, body: SpaceIn) -> Response:
     require_spaces(caller, [spaces.id_of(body.name, body.id)])
 
     def write() -> spaces.Upserted:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             return spaces.upsert(
                 tx, body.name, id_=body.id, color=body.color, default_visible=body.default_visible
             )
@@ -65,7 +66,7 @@ async def allowed(here: Here, caller: Caller, ask: Asked) -> Response:
     """The spaces that are within sight of a space, given by its id or told by a session."""
 
     def read() -> View:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return ask.view(tx, caller)
 
     view = await here.hold.threads(read)
@@ -87,7 +88,7 @@ async def connect(
     require_spaces(caller, body.connectivity)
 
     def write() -> Space:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             return spaces.connect(tx, id_, body.connectivity, default_visible=body.default_visible)
 
     return json_response(space_json(await here.hold.threads(write), caller))

@@ -16,7 +16,7 @@ from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked, own_view, require_spaces
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import Tx
+from holdfast.log import SYSTEM, Tx
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -38,7 +38,7 @@ async def listing(
     start = None if cursor is None else Keyset.parse(cursor)
 
     def read() -> tasks.Page:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             view = ask.view(tx, caller)
             return tasks.listing(
                 tx, view, topic_id=topic_id, status=status, limit=limit, cursor=start, offset=offset
@@ -60,7 +60,7 @@ async def upsert(here: Here, caller: Caller, body: TaskIn) -> Response:
     title, topic_id = values.pop("title"), values.pop("topic_id", None)
 
     def write() -> tasks.Upserted:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             if body.id is not None and tasks.get_many(tx, [body.id]):
                 tasks.get(tx, body.id, own_view(caller))
             _require_places(tx, caller, topic_id, values.get("space_id"))
@@ -77,7 +77,7 @@ async def get(here: Here, caller: Caller, ask: Asked, id_: TaskPath) -> Response
     """One task."""
 
     def read() -> Task:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return tasks.get(tx, id_, ask.view(tx, caller))
 
     return json_response(task_json(await here.hold.threads(read)))
@@ -89,7 +89,7 @@ async def patch(here: Here, caller: Caller, id_: TaskPath, body: TaskPatch) -> R
     values = body.fields()
 
     def write() -> Task:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             tasks.get(tx, id_, own_view(caller))
             _require_places(tx, caller, values.get("topic_id"), values.get("space_id"))
             return tasks.update(tx, id_, values)
@@ -102,7 +102,7 @@ async def delete(here: Here, caller: Caller, id_: TaskPath) -> Response:
     """Remove a task; what was logged under it stays in the log."""
 
     def write() -> None:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             tasks.get(tx, id_, own_view(caller))
             tasks.delete(tx, id_)
 
@@ -115,7 +115,7 @@ async def metrics(here: Here, caller: Unlimited) -> Response:
     """The board in figures."""
 
     def read() -> dict[str, Any]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return stats.figures(tx)
 
     return json_response(await here.hold.threads(read))

@@ -19,7 +19,7 @@ from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.routes.sessions import seen_session
 from holdfast.gateway.wire import json_response
-from holdfast.log import Cursor, Entry, EntryFilter, Session, entries
+from holdfast.log import SYSTEM, Cursor, Entry, EntryFilter, Session, entries
 from holdfast.text import clip
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
@@ -77,7 +77,7 @@ async def listing(
     most = min(limit, MAX_STRETCH)
 
     def read() -> tuple[list[RecordedCall], Cursor | None]:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             where = EntryFilter(session_id=seen_session(tx, caller, key).id)
             found = entries.listing(tx, where, limit=most, cursor=before, raw=True)
             stretch = found.entries if found.next is None else _whole(found.entries)
@@ -101,7 +101,7 @@ async def output(
     """A page of a tool's long output, kept for the session that made it."""
 
     def read() -> Page:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             session = seen_session(tx, caller, key)
         outputs = Outputs(here.hold.home, here.hold.clock)
         return outputs.page(_agent(session), session.id, id_, start=start, offset=offset, most=chars)

@@ -17,7 +17,7 @@ from holdfast.gateway.contract import DeletedOut, FullEntryOut
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked, Placed, own_view, require_spaces
 from holdfast.gateway.wire import entry_json, json_response
-from holdfast.log import Cursor, EntryFilter, entries
+from holdfast.log import SYSTEM, Cursor, EntryFilter, entries
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -39,7 +39,7 @@ async def listing(
     start = None if cursor is None else Keyset.parse(cursor)
 
     def read() -> topics.Page:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             view = ask.view(tx, caller)
             return topics.listing(tx, view, status=status, limit=limit, cursor=start, offset=offset)
 
@@ -59,7 +59,7 @@ async def upsert(here: Here, caller: Caller, body: TopicIn) -> Response:
     name = values.pop("name")
 
     def write() -> topics.Upserted:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             if body.id is None:
                 tags = values.get("tags", ())
                 require_spaces(caller, membership(owner_of(body.space_id, tags), tags))
@@ -79,7 +79,7 @@ async def reorder(here: Here, caller: Caller, body: OrderIn) -> Response:
     """Put topics into this order; those that are not named keep their places."""
 
     def write() -> list[Topic]:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             return topics.reorder(tx, body.ordered_ids, own_view(caller))
 
     return json_response([topic_json(topic) for topic in await here.hold.threads(write)])
@@ -90,7 +90,7 @@ async def get(here: Here, caller: Caller, ask: Asked, id_: TopicPath) -> Respons
     """One topic."""
 
     def read() -> Topic:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             return topics.get(tx, id_, ask.view(tx, caller))
 
     return json_response(topic_json(await here.hold.threads(read)))
@@ -101,7 +101,7 @@ async def patch(here: Here, caller: Caller, id_: TopicPath, body: TopicPatch) ->
     """Change a topic. New tags without a space move it to the first space that they name."""
 
     def write() -> Topic:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             old = topics.get(tx, id_, own_view(caller))
             new = topics.update(tx, id_, body.fields())
             require_spaces(caller, new.space_ids - old.space_ids)
@@ -115,7 +115,7 @@ async def delete(here: Here, caller: Caller, id_: TopicPath) -> Response:
     """Remove a topic and its tasks; what was logged under it stays in the log."""
 
     def write() -> None:
-        with here.hold.store.write() as tx:
+        with here.hold.store.write(SYSTEM) as tx:
             topics.get(tx, id_, own_view(caller))
             topics.delete(tx, id_)
 
@@ -139,7 +139,7 @@ async def thread(
     where = EntryFilter(topic_id=id_, agent_ids=caller.agents)
 
     def read() -> entries.Page:
-        with here.hold.store.read() as tx:
+        with here.hold.store.read(SYSTEM) as tx:
             view = ask.view(tx, caller)
             topics.get(tx, id_, view)
             return log_view.listing(

@@ -15,7 +15,7 @@ from holdfast.gateway.rpc.peer import Peer
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, entry_json, session_json
 from holdfast.keys import MAX_KEY_LENGTH
-from holdfast.log import Entry, EntryFilter, EntryType, Session, SessionStatus, Tx, entries, sessions
+from holdfast.log import SYSTEM, Entry, EntryFilter, EntryType, Session, SessionStatus, Tx, entries, sessions
 
 methods = Methods()
 
@@ -68,7 +68,7 @@ async def listing(peer: Peer, sent: ListIn) -> dict[str, Any]:
     status = None if sent.status == "all" else SessionStatus(sent.status)
 
     def read() -> list[Session]:
-        with peer.here.hold.store.read() as tx:
+        with peer.here.hold.store.read(SYSTEM) as tx:
             return sessions.listing(
                 tx, status=status, agent_ids=agents, limit=sent.limit + 1, offset=sent.offset
             )
@@ -81,7 +81,7 @@ async def listing(peer: Peer, sent: ListIn) -> dict[str, Any]:
 @methods.add("sessions.get", SessionIn)
 async def get(peer: Peer, sent: SessionIn) -> dict[str, Any]:
     def read() -> Session:
-        with peer.here.hold.store.read() as tx:
+        with peer.here.hold.store.read(SYSTEM) as tx:
             return _session(tx, peer.caller, sent.session_key)
 
     return session_json(await peer.here.hold.threads(read))
@@ -99,7 +99,7 @@ async def history(peer: Peer, sent: HistoryIn) -> dict[str, Any]:
     """What was said and done in a session, in order; `next` goes on with it as `after`."""
 
     def read() -> list[Entry]:
-        with peer.here.hold.store.read() as tx:
+        with peer.here.hold.store.read(SYSTEM) as tx:
             session = _session(tx, peer.caller, sent.session_key)
             return entries.transcript(tx, session.id, after=sent.after, limit=sent.limit + 1)
 
@@ -119,7 +119,7 @@ async def chat_history(peer: Peer, sent: ChatHistoryIn) -> dict[str, Any]:
     """The newest of what was said in a session, oldest first: a page to begin a chat with."""
 
     def read() -> tuple[Session, list[Entry]]:
-        with peer.here.hold.store.read() as tx:
+        with peer.here.hold.store.read(SYSTEM) as tx:
             session = _session(tx, peer.caller, sent.session_key)
             spoken = EntryFilter(session_id=session.id, types=frozenset({EntryType.CONVERSATION}))
             return session, entries.listing(tx, spoken, limit=sent.limit).entries
@@ -141,7 +141,7 @@ async def chat_abort(peer: Peer, sent: AbortIn) -> dict[str, Any]:
     named = str(sent.session_key)
 
     def read() -> Session:
-        with peer.here.hold.store.read() as tx:
+        with peer.here.hold.store.read(SYSTEM) as tx:
             return _session(tx, peer.caller, named)
 
     ended = await runs.stop_session(await peer.here.hold.threads(read))

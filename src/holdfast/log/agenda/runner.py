@@ -24,6 +24,7 @@ from holdfast.log.agenda.state import (
     Retry,
     Status,
 )
+from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
 from holdfast.log.threads import Threads, ringing, to_the_end
 
@@ -165,7 +166,7 @@ class Runner:
 
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
         """Cancel an item; if it runs here its handler is stopped now, elsewhere at the next renewal."""
-        item = await self._threads(self._store.run, lambda tx: self._cancel(tx, id_, reason))
+        item = await self._threads(self._store.run, SYSTEM, lambda tx: self._cancel(tx, id_, reason))
         if id_ not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
             async with self._dispatching:
                 pass  # what was claimed just now has its job after this
@@ -261,7 +262,7 @@ class Runner:
         room = [kind for kind, places in free.items() if places > 0]
         if most <= 0 or not room:
             return [], None
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             soonest = agenda.next_due(tx, room)
             if soonest is None or soonest > tx.now:
                 return [], soonest
@@ -270,7 +271,7 @@ class Runner:
             claimed = agenda.claim(tx, free, owner=self.owner, lease_ms=self._lease_ms, most=most)
             return claimed, agenda.next_due(tx, room, after=tx.now)
 
-        return self._store.run(take, ordered=False)
+        return self._store.run(SYSTEM, take, ordered=False)
 
     async def _run(self, job: Job, before: asyncio.Task[None] | None = None) -> None:
         kind = self._kinds[job.item.kind]
@@ -305,7 +306,7 @@ class Runner:
             if isinstance(event, Expire | Fail) and kind.on_interrupt is not None:
                 kind.on_interrupt(tx, agenda.get(tx, job.item.id))
 
-        self._store.run(write)
+        self._store.run(SYSTEM, write)
 
     def _cancel(self, tx: Tx, id_: str, reason: str) -> Item:
         item = agenda.cancel(tx, id_, reason=reason)
@@ -325,7 +326,7 @@ class Runner:
                     kind.on_interrupt(tx, item)
             return back
 
-        return self._store.run(write)
+        return self._store.run(SYSTEM, write)
 
     @contextlib.asynccontextmanager
     async def _leases_kept(self) -> AsyncIterator[None]:
@@ -356,7 +357,7 @@ class Runner:
         def write(tx: Tx) -> list[Item]:
             return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms)
 
-        held = {item.id: item for item in await self._threads(self._store.run, write, ordered=False)}
+        held = {item.id: item for item in await self._threads(self._store.run, SYSTEM, write, ordered=False)}
         for id_, (job, task) in jobs.items():
             if id_ in held:
                 job.became(held[id_])

@@ -16,6 +16,7 @@ from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey, canonical_key, parse_key
 from holdfast.log import entries, sessions
+from holdfast.log.audience import SYSTEM
 from holdfast.log.entries import Entry, EntryDraft
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.store import Store, Tx
@@ -123,7 +124,7 @@ def import_lines(
         if dry_run or not (missing or ended or there is None):
             added += len(missing)
             continue
-        with store.write() as tx:
+        with store.write(SYSTEM) as tx:
             if there is None:
                 there = _make(tx, arrival, batch)
             added += _write(tx, there.id, missing, ended)
@@ -197,7 +198,7 @@ def _usable_id(*candidates: str | None) -> SessionId:
 
 
 def _session_there(store: Store, arrival: Arrival) -> Session | None:
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         found = sessions.get_many(tx, [arrival.session_id])
     if found and found[0].key != arrival.key:
         raise Conflict(
@@ -225,14 +226,14 @@ def _known(store: Store, batch: Iterable[EntryDraft]) -> dict[str | None, str | 
     """Which of these are in the log already, with their `raw`."""
     query = sa.select(table.c.idempotency_key, table.c.raw)
     keys = [draft.idempotency_key for draft in batch]
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         rows = tx.conn.execute(query.where(table.c.idempotency_key.in_(keys)))
         return {row.idempotency_key: row.raw for row in rows}
 
 
 def _message_ids(store: Store, session_id: str) -> set[str]:
     query = sa.select(table.c.source["messageId"].as_string()).where(table.c.session_id == session_id)
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         return {id_ for id_ in tx.conn.execute(query).scalars() if id_}
 
 
@@ -281,7 +282,7 @@ def _open_end(tx: Tx, session_id: str) -> Entry | None:
 
 
 def _bring_up_to_date(store: Store, session_id: str, arrival: Arrival, met: _Met) -> None:
-    with store.write() as tx:
+    with store.write(SYSTEM) as tx:
         session = sessions.get(tx, session_id)
         values: dict[str, Any] = {} if session.turn_count else dict(arrival.known)
         values["updated_at"] = max(session.updated_at, met.last_at, values.get("updated_at") or 0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import IO, Final
 
 from holdfast.log import entries, sessions
+from holdfast.log.audience import SYSTEM
 from holdfast.log.entries import Entry
 from holdfast.log.sessions import Session
 from holdfast.log.store import Store, Tx
@@ -29,7 +30,7 @@ PAGE: Final = 250
 
 def export_transcript(store: Store, session: Session | str, out: IO[bytes], *, cwd: str = "") -> int:
     """Write a session as OpenClaw's JSONL; returns the number of lines."""
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         found = sessions.find(tx, session) if isinstance(session, str) else session
         return write_transcript(session_lines(tx, found, cwd=cwd), out)
 
@@ -37,7 +38,7 @@ def export_transcript(store: Store, session: Session | str, out: IO[bytes], *, c
 def export_markdown(store: Store, session: Session | str, out: IO[bytes]) -> int:
     """Write who said what in a session, to be read by people; returns the number of messages."""
     count = 0
-    with store.read() as tx:
+    with store.read(SYSTEM) as tx:
         found = sessions.find(tx, session) if isinstance(session, str) else session
         for part in markdown_parts(session_lines(tx, found)):
             out.write((b"\n" if count else b"") + part.encode())

@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.clock import DAY_MS, Clock
 from holdfast.config.memory import TranscriptIndexing
-from holdfast.log import Session, Store, Tx, changes, entries, sessions
+from holdfast.log import SYSTEM, Session, Store, Tx, changes, entries, sessions
 from holdfast.log.transfer import export_markdown
 
 SESSIONS: Final = "sessions"
@@ -40,7 +40,7 @@ class SessionExports:
         """Write what has grown by enough, or is quiet by now; returns how many files changed."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         known, seq = self._read_notes()
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             kept = {s.id: s for s in self._kept(tx, rules)} if rules.enabled else {}
             touched, seq = self._touched(tx, seq)
             due = [s for s in kept.values() if self._is_due(tx, s, known.get(s.id), touched, rules)]
@@ -90,7 +90,7 @@ class SessionExports:
 
     def _write(self, session: Session) -> _Exported:
         """The file appears whole or not at all."""
-        with self._store.read() as tx:
+        with self._store.read(SYSTEM) as tx:
             head = entries.head(tx)
         draft = self._folder / f".{session.id}.draft"
         with draft.open("wb") as out:
