@@ -9,6 +9,7 @@ from holdfast.channels.inbound import Inbound
 from holdfast.clock import iso
 from holdfast.context import Trust
 from holdfast.log import (
+    Audience,
     Classification,
     Entry,
     EntryDraft,
@@ -32,7 +33,7 @@ BEFORE: Final = "Said in this group since the agent was last spoken to, and not 
 ABOVE: Final = "Said in the channel before this thread began:"
 
 
-def keep(tx: Tx, message: Inbound, session_key: str, agent_id: str) -> Entry:
+def keep(tx: Tx, message: Inbound, session_key: str, agent_id: str, heard: Audience) -> Entry:
     """A message that is not answered, in the log for people and for what comes later; in no transcript."""
     source = {
         "channel": message.surface.channel,
@@ -44,6 +45,7 @@ def keep(tx: Tx, message: Inbound, session_key: str, agent_id: str) -> Entry:
     }
     draft = EntryDraft(
         content=message.text,
+        audience=heard,
         role="user",
         agent_id="user",
         agent_label=message.speaker,

@@ -12,7 +12,7 @@ from holdfast.agents.loop.addressing import Address, address
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
-from holdfast.channels import arrivals, bindings, history, marks, pairing
+from holdfast.channels import arrivals, bindings, hearing, history, marks, pairing
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import Connections
 from holdfast.channels.inbound import Inbound, Standing, Verdict, is_named, judge
@@ -20,9 +20,23 @@ from holdfast.channels.pairing import Pairing
 from holdfast.channels.transport import SendFailed
 from holdfast.config import Config
 from holdfast.config.channels import ChannelConfig
-from holdfast.context import ContextRoom, SpawnParams
+from holdfast.context import ContextRoom, SpawnParams, Trust
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.log import SYSTEM, Store, Threads, Tx, outbox, sessions
+from holdfast.ids import AgentId
+from holdfast.keys import MainKey
+from holdfast.log import (
+    FOR_OWNER,
+    SYSTEM,
+    Audience,
+    NoteDraft,
+    Store,
+    Threads,
+    Tx,
+    notes,
+    outbox,
+    sessions,
+    surfaces,
+)
 from holdfast.log.outbox import Parcel
 from holdfast.text import clip
 
@@ -31,6 +45,13 @@ log = logging.getLogger(__name__)
 HELLO: Final = (
     "Hello. I do not know you yet, so I cannot answer. Give this code to my owner: {code} "
     "(it holds for {minutes} minutes)."
+)
+
+
+EXPOSED: Final = (
+    "Somebody else ({who}) wrote on {surface}, which was declared private. From now on it is treated as a "
+    "group: nothing private is shown or remembered there, and what was said before stays the owner's. If only "
+    "the owner reads it after all, they can say so again with: holdfast channels private {channel} {id}"
 )
 
 
@@ -59,6 +80,7 @@ class _Admitted:
     rules: ChannelConfig
     verdict: Verdict
     owner: bool
+    heard: Audience
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +127,8 @@ class Receiver:
         arrivals.check_pace(tx, surface.channel, rules.inbound_per_minute)
         person = pairing.find(tx, surface.channel, message.sender)
         owner = may_own and _is_owner(message, rules, person)
-        to = address(self._ask(message, owner), self._parts.config())
+        heard = self._heard(tx, message, rules, owner)
+        to = address(self._ask(message, owner, heard), self._parts.config())
         who = Standing(
             owner=owner,
             paired=person is not None and person.status is pairing.Status.APPROVED,
@@ -114,13 +137,41 @@ class Receiver:
         )
         verdict = judge(message, rules, who)
         if verdict.state == "answered":
-            return _Admitted(message, rules, verdict, owner)
+            return _Admitted(message, rules, verdict, owner, heard)
         if verdict.state == "kept":
-            history.keep(tx, message, to.session_key, to.agent_id)
+            history.keep(tx, message, to.session_key, to.agent_id, heard)
         elif verdict.state == "pairing":
             _offer_code(tx, message, rules)
         arrivals.record(tx, message, verdict, None)
         return Received(verdict.state, verdict.reason)
+
+    def _heard(self, tx: Tx, message: Inbound, rules: ChannelConfig, owner: bool) -> Audience:
+        """Who hears the surface. One that was private is so no longer once somebody else writes there."""
+        surface = message.surface
+        known = owner or (message.bot and message.sender in rules.allow_from)
+        if not surface.direct and not known:
+            fresh = surfaces.expose(tx, hearing.group_of(surface), message.sender)
+            if fresh and rules.is_private(surface.peer):
+                self._tell_exposed(tx, message)
+        return hearing.heard_on(tx, surface, rules, owner=owner)
+
+    def _tell_exposed(self, tx: Tx, message: Inbound) -> None:
+        """Ask the owner about a surface that others turned out to read."""
+        surface = message.surface
+        key = str(MainKey(AgentId(self._parts.config().default_agent_id)))
+        text = EXPOSED.format(
+            surface=surface.address, who=clip(message.speaker, 80), id=surface.peer, channel=surface.channel
+        )
+        draft = NoteDraft(
+            key=f"exposed:{hearing.group_of(surface)}:{tx.now}",
+            session_key=key,
+            audience=FOR_OWNER,
+            kind="surface-exposed",
+            text=text,
+            trust=Trust.OPERATOR.label,
+            source=f"channel/{surface.channel}",
+        )
+        notes.post(tx, draft)
 
     def _is_addressed(self, tx: Tx, message: Inbound, to: Address, owner: bool) -> bool:
         """By name, as an answer to the agent, as the owner's command, or in a thread that the agent is in."""
@@ -156,7 +207,7 @@ class Receiver:
     def _asked(self, tx: Tx, admitted: _Admitted) -> _Asked | Run:
         """The message as an ask, with what was said before it; or as a further task of a child."""
         message, rules = admitted.message, admitted.rules
-        ask = self._ask(message, admitted.owner)
+        ask = self._ask(message, admitted.owner, admitted.heard)
         bound = bindings.bound(tx, message.surface)
         run = None if bound is None else registry.newest_of_child(tx, bound)
         if bound is not None and run is not None:
@@ -196,13 +247,16 @@ class Receiver:
         parent = message.surface.parent
         if parent is None:
             return None
-        session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
+        session = sessions.ensure(
+            tx, to.session_key, audience=admitted.heard, agent_id=to.agent_id, channel=to.channel
+        )
         if session.turn_count:
             return None
-        above = replace(self._ask(replace(message, surface=parent), admitted.owner), agent_id=to.agent_id)
+        said_above = self._ask(replace(message, surface=parent), admitted.owner, admitted.heard)
+        above = replace(said_above, agent_id=to.agent_id)
         key = address(above, self._parts.config()).session_key
         source = sessions.active(tx, key) if rules.inherit_parent else None
-        if source is not None:
+        if source is not None and source.audience == session.audience:
             return SpawnParams(
                 parent_session_id=source.id,
                 parent_session_key=source.key,
@@ -213,7 +267,7 @@ class Receiver:
         history.give_parent(tx, message, session.key, session.id, key, rules.initial_history_limit)
         return None
 
-    def _ask(self, message: Inbound, owner: bool) -> Ask:
+    def _ask(self, message: Inbound, owner: bool, heard: Audience) -> Ask:
         surface = message.surface
         source: dict[str, Any] = {"surface": surface.address, "messageId": message.message_id}
         return Ask(
@@ -224,7 +278,8 @@ class Receiver:
             sender=f"{surface.channel}:{message.sender}",
             sender_label=clip(message.speaker, 120),
             owner=owner,
-            deliver=surface.deliver(owner=True if owner else None),
+            heard=heard,
+            deliver=surface.deliver(heard, owner=True if owner else None),
             key=message.key,
         )
 

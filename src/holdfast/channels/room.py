@@ -11,7 +11,7 @@ from holdfast.agents.cron import signing
 from holdfast.agents.loop import Deliver, Runs
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools.types import Tool
-from holdfast.channels import arrivals, bindings, marks, pairing, views
+from holdfast.channels import arrivals, bindings, hearing, marks, pairing, views
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import Adapter, Connected, Connections
 from holdfast.channels.delivering import Deliverer
@@ -28,7 +28,7 @@ from holdfast.config import Config
 from holdfast.context import ContextRoom
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import SYSTEM, Session, Store, Threads, Tx, outbox
+from holdfast.log import SYSTEM, Audience, Session, Store, Threads, Tx, outbox
 from holdfast.log.agenda import Runner
 from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
 
@@ -100,6 +100,15 @@ class Office:
         tolerance = 0 if found is None else found.tolerance_seconds * 1000
         signing.verified(secret, headers, body, self._store.clock.now(), tolerance)
 
+    def heard_at(self, tx: Tx, target: str) -> Audience | None:
+        """Who hears an address; None for what is no surface of a channel that there is."""
+        try:
+            surface = Surface.parse(target)
+            rules = self.connections.settings(surface.channel, surface.account)
+        except (InvalidInput, NotFound):
+            return None
+        return hearing.heard_at(tx, surface, rules)
+
     def prune(self, tx: Tx, before: int) -> int:
         """Forget what is over."""
         gone = arrivals.prune(tx) + pairing.prune(tx) + bindings.prune(tx, before)
@@ -137,7 +146,7 @@ class Channels(Office):
         self.hook = ChannelHook(self._streams, self.connections.of)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        return (MessageTool(self._store, self._threads, self.connections.of).tool(),)
+        return (MessageTool(self._store, self._threads, self.connections.of, self.heard_at).tool(),)
 
     def register(self, runner: Runner) -> None:
         """Have this runner carry out deliveries, and follow replies while they are written."""
@@ -159,10 +168,11 @@ class Channels(Office):
     async def open_thread(self, session: Session, to: Deliver | None, name: str) -> Deliver:
         """A thread where a session is spoken to, for a child of it."""
         connected, surface = self._place(session, to)
+        heard = session.audience if to is None else to.heard
         if not connected.channel.abilities.threads or surface.thread is not None or surface.direct:
             raise _no_thread()
         thread = await connected.channel.open_thread(surface, name[:100], f"thread:{uuid7()}")
-        return surface.in_thread(thread).deliver()
+        return surface.in_thread(thread).deliver(heard)
 
     def bind(self, tx: Tx, run: Run) -> None:
         """Give a child the surface that was opened for it."""

@@ -12,6 +12,7 @@ from holdfast.config.session import PeerKind
 from holdfast.errors import InvalidInput
 from holdfast.ids import AgentId
 from holdfast.keys import ChannelKey, DirectKey, GroupKey, ParsedKey, parse_key
+from holdfast.log import Audience
 
 KINDS: Final = get_args(PeerKind)
 MAX_ADDRESS: Final = 480
@@ -100,10 +101,10 @@ class Surface:
     def origin(self, *, guild_id: str | None = None, team_id: str | None = None) -> Origin:
         return Origin(self.channel, self.account, self.kind, self.peer, guild_id, team_id)
 
-    def deliver(self, **payload: Any) -> Deliver:
+    def deliver(self, heard: Audience | None = None, **payload: Any) -> Deliver:
         """How words reach it: a parcel of the outbox, whose kind is the channel."""
         given = {name: value for name, value in payload.items() if value is not None}
-        return Deliver(kind=self.channel, target=self.address, payload=given)
+        return Deliver(kind=self.channel, target=self.address, payload=given, heard=heard)
 
 
 def _refused(text: str) -> InvalidInput:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from holdfast.agents.heartbeat.surfaces import HeardAt
 from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
 from holdfast.channels import history
 from holdfast.channels.connecting import Connected
@@ -16,7 +17,7 @@ from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message
 from holdfast.context import Trust
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, Tx, entries, outbox
+from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, Tx, entries, heard_by, outbox
 from holdfast.log.outbox import Parcel
 
 Action = Literal["send", "thread-create", "thread-reply", "read", "edit", "react"]
@@ -50,10 +51,13 @@ class MessageInput(BaseModel):
 class MessageTool:
     """A spawned session has no chat of its own to fall back on: it must say where."""
 
-    def __init__(self, store: Store, threads: Threads, connect: Callable[[Surface], Connected]) -> None:
+    def __init__(
+        self, store: Store, threads: Threads, connect: Callable[[Surface], Connected], heard_at: HeardAt
+    ) -> None:
         self._store = store
         self._threads = threads
         self._connect = connect
+        self._heard_at = heard_at
 
     def tool(self) -> Tool[MessageInput]:
         return Tool(
@@ -62,6 +66,8 @@ class MessageTool:
 
     async def _run(self, caller: Caller, given: MessageInput, call_id: str) -> ToolOutput:
         surface = target_of(caller, given)
+        if given.action != "read":
+            await self._threads(self._require_theirs, caller, surface)
         key = f"message:{caller.turn_id}:{call_id}"
         match given.action:
             case "read":
@@ -74,6 +80,19 @@ class MessageTool:
                 return await self._threads(
                     self._store.run, SYSTEM, lambda tx: self._send(tx, surface, given, key)
                 )
+
+    def _require_theirs(self, caller: Caller, surface: Surface) -> None:
+        """What the owner did not ask for goes only to those who may read all that stood in its prompt."""
+        if caller.owner_sent:
+            return
+        with self._store.read(SYSTEM) as tx:
+            heard = self._heard_at(tx, surface.address)
+        if heard is None or not heard_by(heard).may_read(caller.session.audience):
+            raise Forbidden(
+                f"not everyone at {surface.address} may read what this turn was given",
+                code="not_theirs",
+                hint="The owner can have it sent there by asking for it.",
+            )
 
     def _send(self, tx: Tx, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
         connected = self._connect(surface)
@@ -108,7 +127,7 @@ class MessageTool:
     def _read(self, caller: Caller, surface: Surface, limit: int) -> ToolOutput:
         """What was said on a surface, as the log has it."""
         key = str(surface.key(caller.agent_id))
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(caller.reader) as tx:
             spoken = EntryFilter(session_key=key, types=frozenset({EntryType.CONVERSATION}))
             found = [e for e in entries.listing(tx, spoken, limit=limit * 4).entries if e.content.strip()]
         said = [e for e in found if e.role in ("user", "assistant")][:limit]
@@ -133,7 +152,9 @@ def target_of(caller: Caller, given: MessageInput) -> Surface:
         surface = surface.in_thread(given.threadId)
     if given.action == "thread-reply" and surface.thread is None:
         raise InvalidInput("which thread?", hint="Give threadId, or a target with a thread.")
-    if not caller.owner and (own is None or replace(surface, thread=None) != replace(own, thread=None)):
+    if not (caller.owner and caller.alone) and (
+        own is None or replace(surface, thread=None) != replace(own, thread=None)
+    ):
         raise Forbidden("only for the owner are other chats reached", code="owner_only")
     return surface
 

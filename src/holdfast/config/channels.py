@@ -41,6 +41,16 @@ class BlockChunks(Section):
     edit_ms: Ms = key(1000, "Shortest time between two edits of a preview.", ge=50)
 
 
+class Guests(Section):
+    """What those who are not the owner get of an agent there, besides talk."""
+
+    identity: Flag = key(False, "Whether it speaks as itself: with SOUL.md, IDENTITY.md and TOOLS.md.")
+    skills: Flag = key(False, "Whether it may use its skills for them.")
+    folder: Flag = key(
+        False, "Whether they get a folder for files and commands, of that chat alone and in a sandbox."
+    )
+
+
 class ChannelConfig(Section):
     """One channel."""
 
@@ -74,6 +84,8 @@ class ChannelConfig(Section):
         (),
         'Groups and channels that only the owner reads, by id; "*" for all.',
     )
+    guests: Guests = part("What those who are not the owner get of an agent, besides talk.")
+    guests_in: dict[str, Guests] = table({}, "The same for single chats, by the id of the person or group.")
     groups: dict[str, FreeMap] = table(
         {}, 'Groups and channels that are answered, by id; "*" for all. `requireMention` may differ in each.'
     )
@@ -108,6 +120,11 @@ class ChannelConfig(Section):
     @classmethod
     def _names_alone(cls, value: Any) -> Any:
         return {str(name): {} for name in value} if isinstance(value, list | tuple) else value
+
+    def guests_of(self, id_: str) -> Guests:
+        """What is open in one chat: as it says itself, else as the channel does."""
+        own = self.guests_in.get(id_)
+        return self.guests if own is None else overlay(self.guests, own)
 
     def is_private(self, id_: str) -> bool:
         """Whether the owner declared this group or channel to be read by nobody else."""

@@ -56,10 +56,11 @@ from holdfast.context.room import AfterTurn, ContextRoom
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
 from holdfast.context.transcript import draft_of, message_of
-from holdfast.context.workspace import AgentIdentity, Occasion, SessionKind, Workspace, kind_of
+from holdfast.context.workspace import OPENABLE, AgentIdentity, Occasion, SessionKind, Workspace, kind_of
 
 __all__ = [
     "NO_REPLY",
+    "OPENABLE",
     "AfterTurn",
     "AfterTurnParams",
     "AgentIdentity",

@@ -9,6 +9,7 @@ from holdfast.context.manifest import Place, Section
 from holdfast.context.messages import Message, SummaryMessage, Trust, text_digest
 from holdfast.context.request import Text
 from holdfast.context.tokens import Estimator
+from holdfast.log import FOR_ANYONE, Audience, meet
 
 
 def sections_of(
@@ -21,21 +22,26 @@ def sections_of(
     carrier: Iterable[Section],
     tail: Sequence[Message],
     has_input: bool,
+    heard: Audience,
 ) -> tuple[Section, ...]:
-    """Every part of a context, in the order in which the model reads it."""
+    """Every part of a context, in the order in which the model reads it.
+
+    Messages that are no entries were made in the session itself: who hears it (`heard`) may read them.
+    """
     found: list[Section] = []
     if tools is not None:
-        spec = Text("tools", tools, Trust.OPERATOR, "tools")
+        spec = Text("tools", tools, Trust.OPERATOR, "tools", FOR_ANYONE)
         found.append(section(spec, "tools", estimate, count=tool_count))
     found += [section(part, "system", estimate) for part in system]
-    found += _grouped("summary", "summary", [m for m in head if isinstance(m, SummaryMessage)], estimate)
+    summaries = [m for m in head if isinstance(m, SummaryMessage)]
+    found += _grouped("summary", "summary", summaries, estimate, heard)
     spoken = [m for m in head if not isinstance(m, SummaryMessage)]
-    found += _grouped("history", "history", spoken, estimate)
+    found += _grouped("history", "history", spoken, estimate, heard)
     found += carrier
     if has_input:
-        found += _grouped("input", "input", tail[:1], estimate)
+        found += _grouped("input", "input", tail[:1], estimate, heard)
         tail = tail[1:]
-    return (*found, *_grouped("this turn", "pending", tail, estimate))
+    return (*found, *_grouped("this turn", "pending", tail, estimate, heard))
 
 
 def section(part: Text, place: Place, estimate: Estimator, count: int = 1) -> Section:
@@ -47,12 +53,15 @@ def section(part: Text, place: Place, estimate: Estimator, count: int = 1) -> Se
         chars=len(part.text),
         tokens=estimate.text(part.text),
         stable=place in ("tools", "system"),
+        audience=part.audience,
         hash=text_digest(part.text),
         count=count,
     )
 
 
-def _grouped(name: str, place: Place, messages: Sequence[Message], estimate: Estimator) -> list[Section]:
+def _grouped(
+    name: str, place: Place, messages: Sequence[Message], estimate: Estimator, heard: Audience
+) -> list[Section]:
     """One section for a run of messages; its trust is that of the least trusted among them."""
     if not messages:
         return []
@@ -66,6 +75,7 @@ def _grouped(name: str, place: Place, messages: Sequence[Message], estimate: Est
             chars=sum(len(m.text) for m in messages),
             tokens=estimate.messages(messages),
             stable=place in ("summary", "history"),
+            audience=meet(heard if m.mark is None else m.mark.audience for m in messages),
             count=len(messages),
             **values,
         )

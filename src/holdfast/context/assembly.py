@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.context import blobs, calibration, manifest, pruning, states
+from holdfast.context import blobs, calibration, law, manifest, pruning, states
 from holdfast.context.account import section, sections_of
 from holdfast.context.compaction import fit
 from holdfast.context.engine import AssembleParams, AssembleResult, EngineInfo
@@ -75,7 +75,7 @@ class Assembly:
         self._blobs = blobs.Blobs()
 
     def prepare(self, request: BuildRequest, info: EngineInfo) -> Prepared:
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(request.session.reader) as tx:
             state = states.of(tx, request.session, info.id)
             estimator = calibration.get(tx, request.model.name).estimator
             opening = opening_of(tx, request.turn_id) if request.call else None
@@ -159,7 +159,8 @@ class Assembly:
         system = [part for part in prepared.stable.system if part.text]
         addition = result.system_prompt_addition
         if addition and prepared.opening is None:
-            system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}"))
+            heard = request.session.audience
+            system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}", heard))
         built = self._laid_out(request, prepared, chosen, system, info)
         if request.record:
             with self._store.write(SYSTEM, ordered=False) as tx:
@@ -243,7 +244,9 @@ class Assembly:
             carrier=parts,
             tail=tail,
             has_input=prepared.input is not None,
+            heard=request.session.audience,
         )
+        law.check(request.session, sections)
         full = needs_compaction(request.settings.compaction, used=used, window=window)
         return Built(
             messages=messages,

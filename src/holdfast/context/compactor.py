@@ -174,6 +174,7 @@ class Compactor:
         }
         draft = EntryDraft(
             content=summary.text,
+            audience=session.audience,
             type=EntryType.SYSTEM,
             role="system",
             session_key=session.key,

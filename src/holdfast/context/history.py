@@ -24,22 +24,26 @@ MOST_MESSAGES: Final = 20_000
 _END: Final = (1 << 63) - 1
 
 
+Key = tuple[str, int, str, str]
+Place = tuple[int, str, int, str]
+
+
 class MessageCache:
-    """Messages by what determines them (entry, revision, form); bounded by the characters they hold."""
+    """Messages by what determines them (entry, revision, form, audience); bounded by their characters."""
 
     def __init__(self, most_chars: int = 32_000_000) -> None:
         self._most = most_chars
         self._chars = 0
-        self._known: OrderedDict[tuple[str, int, str], Message | None] = OrderedDict()
+        self._known: OrderedDict[Key, Message | None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[str, int, str]) -> Message | None:
+    def get(self, key: Key) -> Message | None:
         return self._known[key]
 
-    def __contains__(self, key: tuple[str, int, str]) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return key in self._known
 
-    def put(self, key: tuple[str, int, str], message: Message | None) -> None:
+    def put(self, key: Key, message: Message | None) -> None:
         with self._lock:
             if key in self._known:
                 return
@@ -116,11 +120,13 @@ class History:
                 return
             before = rows[0][0]
 
-    def _messages(
-        self, tx: Tx, rows: Sequence[tuple[int, str, int]], shown: Mapping[str, str]
-    ) -> Iterator[Message]:
-        """Messages of these places in order; only what the cache lacks is read."""
-        keys = [(id_, revision, shown.get(id_, forms.WHOLE)) for _, id_, revision in rows]
+    def _messages(self, tx: Tx, rows: Sequence[Place], shown: Mapping[str, str]) -> Iterator[Message]:
+        """Messages of these places in order that may be read; only what the cache lacks is read."""
+        keys = [
+            (id_, revision, shown.get(id_, forms.WHOLE), audience)
+            for _, id_, revision, audience in rows
+            if tx.reader.may_read(audience)
+        ]
         kept = {key: self._cache.get(key) for key in keys if key in self._cache}
         lacking = [key[0] for key in keys if key not in kept]
         fresh = {str(e.id): e for e in entries.get_many(tx, lacking)} if lacking else {}
@@ -129,7 +135,7 @@ class History:
             if message is not None:
                 yield message
 
-    def _built(self, entry: Entry | None, key: tuple[str, int, str]) -> Message | None:
+    def _built(self, entry: Entry | None, key: Key) -> Message | None:
         message = None if entry is None else message_of(entry, key[2])
         self._cache.put(key, message)
         return message
@@ -158,9 +164,7 @@ def _at_revision(tx: Tx, entry: Entry, revision: int) -> Entry:
     return replace(shown, revision=revision, content=before[revision])
 
 
-def _places(
-    tx: Tx, state: State, *, before: int | None = None, after: int | None = None
-) -> list[tuple[int, str, int]]:
+def _places(tx: Tx, state: State, *, before: int | None = None, after: int | None = None) -> list[Place]:
     """Position, id and revision of a page of the projection, in order: the last page before a place, or
     the first after one."""
     own = _page(tx, state.session_id, state, before, after, None)
@@ -173,7 +177,7 @@ def _places(
 
 def _page(
     tx: Tx, session_id: str, state: State, before: int | None, after: int | None, until: int | None
-) -> list[tuple[int, str, int]]:
+) -> list[Place]:
     low = state.shown_from - 1 if after is None else after
     high = min(_END if before is None else before - 1, _END if until is None else until)
     query = _LAST if after is None else _FIRST
@@ -182,7 +186,7 @@ def _page(
 
 
 _SHOWN = (
-    sa.select(table.c.position, table.c.id, table.c.revision)
+    sa.select(table.c.position, table.c.id, table.c.revision, table.c.audience)
     .where(
         table.c.session_id == sa.bindparam("session"),
         table.c.position > sa.bindparam("low"),

@@ -18,7 +18,9 @@ from holdfast.context.pressure import Pressure
 from holdfast.context.request import BuildRequest, Text
 from holdfast.context.states import State
 from holdfast.context.workspace import (
+    FOR_ALL,
     OCCASIONAL,
+    OPENABLE,
     Fitted,
     Occasion,
     SessionKind,
@@ -28,6 +30,7 @@ from holdfast.context.workspace import (
     names_for,
     trust_of,
 )
+from holdfast.log import FOR_ANYONE, FOR_OWNER
 from holdfast.text import clean_text
 
 _CHARS_PER_TOKEN = 3
@@ -47,16 +50,16 @@ def stable_parts(
     request: BuildRequest, state: State, workspace: Workspace, pinned: Mapping[str, str] | None, now: Millis
 ) -> Stable:
     """Instructions, workspace files and the daily notes as they were when the session began."""
-    kind = kind_of(request.session.key)
+    kind = kind_of(request.session.key, request.session.audience)
     files, limited = _files(request, state, workspace, kind)
     daily = pinned if pinned is not None else _daily(request, workspace, kind, now)
     system = [_instruction(text) for text in request.instructions]
-    system += [_file_text(f) for f in files if f.text and f.name not in OCCASIONAL]
+    system += [_file_text(f, request) for f in files if f.text and f.name not in OCCASIONAL]
     shown = {} if request.occasion is Occasion.HEARTBEAT_LIGHT else daily
     system += [
         Text(name, _noted(name, text), Trust.MODEL, f"workspace/{name}") for name, text in shown.items()
     ]
-    occasional = tuple(_file_text(f) for f in files if f.text and f.name in OCCASIONAL)
+    occasional = tuple(_file_text(f, request) for f in files if f.text and f.name in OCCASIONAL)
     warnings = [f.warning for f in files if f.warning is not None]
     return Stable(tuple(system), occasional, daily, (*warnings, *limited))
 
@@ -69,7 +72,11 @@ def carrier(
     facts = [f"Now: {when:%A %Y-%m-%d %H:%M} ({when.tzname()})", f"Context: {pressure}"]
     if left_out:
         facts.append("Earlier messages are left out here until they are summarised; the log has them.")
-    parts = (*stable.occasional, Text("now", "\n".join(facts)), *map(_volatile, request.volatile))
+    parts = (
+        *stable.occasional,
+        Text("now", "\n".join(facts), audience=FOR_ANYONE),
+        *map(_volatile, request.volatile),
+    )
     body = "\n\n".join(part.text for part in parts if part.text)
     return CarrierMessage(text=f"<holdfast:now>\n{body}\n</holdfast:now>"), parts
 
@@ -86,11 +93,14 @@ def _files(
         first_session=state.first_session,
         subagent_persona=request.subagent_persona,
     )
+    alone = request.session.audience == FOR_OWNER
+    if not alone:
+        names = tuple(name for name in names if name in (*FOR_ALL, *request.opened_files))
     files = workspace.files(
         names,
         per_file=request.settings.bootstrap_max_chars,
         total=min(total, most),
-        extra=request.extra_files,
+        extra=request.extra_files if alone else (),
     )
     if most >= total or sum(f.chars for f in files) <= most:
         return files, []
@@ -110,13 +120,19 @@ def _instruction(text: Text) -> Text:
     body = clean_text(text.text)
     if text.trust is not Trust.OPERATOR:
         body = fence(body, text.trust, source)
-    return Text(text.name, body, text.trust, source)
+    return Text(text.name, body, text.trust, source, text.audience)
 
 
-def _file_text(file: Fitted) -> Text:
+def _file_text(file: Fitted, request: BuildRequest) -> Text:
+    """A file of the workspace is the owner's, but for the instructions and what the owner opened here."""
     trust, source = trust_of(file.name), f"workspace/{file.name}"
     body = file.text if trust is Trust.OPERATOR else fence(file.text, trust, source)
-    return Text(file.name, f"# {file.name}\n\n{body}", trust, source)
+    audience = FOR_OWNER
+    if file.name in FOR_ALL:
+        audience = FOR_ANYONE
+    elif file.name in request.opened_files and file.name in OPENABLE:
+        audience = request.session.audience
+    return Text(file.name, f"# {file.name}\n\n{body}", trust, source, audience)
 
 
 def _noted(name: str, text: str) -> str:
@@ -128,4 +144,4 @@ def _volatile(text: Text) -> Text:
     body = clean_text(text.text)
     if body and text.trust is not Trust.OPERATOR:
         body = fence(body, text.trust, source)
-    return Text(text.name, body, text.trust, source)
+    return Text(text.name, body, text.trust, source, text.audience)

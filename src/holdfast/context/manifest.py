@@ -16,7 +16,7 @@ from holdfast.context.blobs import Blobs
 from holdfast.context.messages import CarrierMessage, Message, SystemMessage, digest, encode
 from holdfast.context.tables import manifests as table
 from holdfast.errors import NotFound
-from holdfast.log import Tx
+from holdfast.log import FOR_OWNER, Audience, Tx
 from holdfast.log.statements import Insert
 from holdfast.text import clean_json
 
@@ -28,7 +28,10 @@ JOINT: Final = "\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of a context. `stable` parts stand before the carrier and are meant to repeat."""
+    """One part of a context. `stable` parts stand before the carrier and are meant to repeat.
+
+    `audience` is who may read it: of a run of messages, who may read all of them.
+    """
 
     name: str
     place: Place
@@ -37,6 +40,7 @@ class Section:
     chars: int
     tokens: int
     stable: bool
+    audience: Audience = FOR_OWNER
     hash: str | None = None
     count: int = 1
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from holdfast.errors import InvalidInput
+from holdfast.log import FOR_OWNER, Audience
 
 
 class Trust(IntEnum):
@@ -47,6 +48,7 @@ class Mark:
     digest: str
     tokens: int
     turn_id: str | None = None
+    audience: Audience = FOR_OWNER
 
     @property
     def ref(self) -> str:

@@ -31,7 +31,7 @@ def opening_of(tx: Tx, turn_id: str) -> Opening | None:
     contents = blobs.get_many(tx, [*stored.system, stored.carrier])
     named = [s for s in stored.manifest.sections if s.place == "system"]
     system = tuple(
-        Text(section.name, contents[hash_], Trust.parse(section.trust), section.source)
+        Text(section.name, contents[hash_], Trust.parse(section.trust), section.source, section.audience)
         for section, hash_ in zip(named, stored.system, strict=True)
     )
     carrier = decode(contents[stored.carrier])

@@ -15,7 +15,7 @@ from holdfast.context.manifest import Manifest
 from holdfast.context.messages import Message, Trust
 from holdfast.context.pressure import Pressure
 from holdfast.context.workspace import Occasion
-from holdfast.log import Session
+from holdfast.log import FOR_OWNER, Audience, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,17 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A named piece of text with its trust: stable instructions, or something for the carrier."""
+    """A named piece of text with its trust: stable instructions, or something for the carrier.
+
+    Whoever makes it says who may read it; what is not said is the owner's alone, and stands in no other
+    prompt.
+    """
 
     name: str
     text: str
     trust: Trust = Trust.OPERATOR
     source: str = ""
+    audience: Audience = FOR_OWNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,8 @@ class ModelFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
     """One model call of a turn. `input_id` is the entry of the user's words; `input` stands in for it where
-    there is none (a heartbeat); `pending` is what this turn has said and done so far, not yet in the log."""
+    there is none (a heartbeat); `pending` is what this turn has said and done so far, not yet in the log.
+    `opened_files` are those that the owner opened to a session that others hear too."""
 
     session: Session
     turn_id: str
@@ -63,6 +69,7 @@ class BuildRequest:
     input: Message | None = None
     pending: Sequence[Message] = ()
     extra_files: Sequence[str] = ()
+    opened_files: Sequence[str] = ()
     subagent_persona: bool = False
     citations_mode: str = "auto"
     daily_logs: DailyLogs = field(default_factory=DailyLogs)

@@ -358,6 +358,7 @@ class ContextRoom:
         drafts = [
             replace(
                 draft_of(message),
+                audience=session.audience,
                 session_key=session.key,
                 session_id=session.id,
                 agent_id="user" if message.kind == "user" else session.agent_id,

@@ -55,7 +55,7 @@ def marked(message: Message, entry: Entry, form: str) -> Message:
     """Note on a message which entry it is, its digest and its tokens, so that none is worked out twice."""
     tokens = message_tokens(message)
     digest = text_digest(encode(message))
-    mark = Mark(entry.id, entry.revision, form, entry.position, digest, tokens, entry.turn_id)
+    mark = Mark(entry.id, entry.revision, form, entry.position, digest, tokens, entry.turn_id, entry.audience)
     object.__setattr__(message, "mark", mark)
     return message
 

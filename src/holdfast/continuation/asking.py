@@ -15,7 +15,7 @@ from holdfast.log import Session, Turn, TurnStatus, Tx, agenda, turns
 
 WORK: Final = "continuation"
 DELEGATE: Final = "delegate"
-_NOT_KEPT: Final = ("prompt", "systemPrompt", "timeoutSeconds", "occasion")
+_NOT_KEPT: Final = ("prompt", "systemPrompt", "timeoutSeconds", "occasion", "ownerSent")
 _CLOSED: Final = frozenset(("flush", "evacuation"))
 
 
@@ -103,4 +103,5 @@ def _ask(
         trigger=trigger,
         trust=Trust.OPERATOR,
         commands=False,
+        limited_to=terms.limited_to,
     )

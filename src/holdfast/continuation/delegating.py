@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Trust
@@ -21,7 +21,7 @@ from holdfast.continuation.state import (
 )
 from holdfast.errors import Busy, Conflict, HoldfastError, Unavailable
 from holdfast.ids import uuid7
-from holdfast.log import Session, Tx, sessions
+from holdfast.log import Audience, Session, Tx, sessions
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,9 @@ def returned(
 
 def _route(tx: Tx, parts: Parts, record: Record, said: str, status: str) -> None:
     settings = parts.settings(record.agent_id)
-    found = targets.resolve(tx, record.owner, record.election, settings, child=record.child_session_key)
+    audience = sessions.heard_in(tx, record.child_session_key or record.owner)
+    resolved = targets.resolve(tx, record.owner, record.election, settings, child=record.child_session_key)
+    found = targets.readable(tx, resolved, audience)
     if found.withheld is not None:
         key = f"continuation-withheld:{record.id}"
         notices.warn(tx, record.owner, key, f"Not everyone named got a delegate's return: {found.withheld}.")
@@ -121,7 +123,7 @@ def _route(tx: Tx, parts: Parts, record: Record, said: str, status: str) -> None
         many = {"queue.recipients": len(found.keys)}
         with tracing.span("continuation.queue.fanout", many, parent=told) as fan:
             for index, key in enumerate(found.keys):
-                _deliver(tx, parts, record, said, index, key, fan)
+                _deliver(tx, parts, record, _Return(said, audience), index, key, fan)
 
 
 def _queued(record: Record, settings: Continuation) -> str | None:
@@ -131,12 +133,23 @@ def _queued(record: Record, settings: Continuation) -> str | None:
     return tracing.mark("continuation.queue.enqueue", {"signal.kind": "return"}, parent=record.traceparent)
 
 
-def _deliver(tx: Tx, parts: Parts, record: Record, said: str, index: int, key: str, fan: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """What a delegate brought back, and who may read it."""
+
+    said: str
+    audience: Audience
+
+
+def _deliver(
+    tx: Tx, parts: Parts, record: Record, back: _Return, index: int, key: str, fan: str | None
+) -> None:
     """One recipient's note, and a turn for it that goes on with the trace."""
     facts = {"recipient.index": index, "recipient.self": key == record.owner}
     own = tracing.mark("continuation.queue.deliver", facts, parent=fan, links=[fan])
     note = f"continuation-return:{record.id}:{index}:{key}"
-    notices.tell(tx, key, notices.RETURN, note, said, trust=Trust.OTHER_SESSION)
+    words = back.said
+    notices.tell(tx, key, notices.RETURN, note, words, trust=Trust.OTHER_SESSION, audience=back.audience)
     if record.election.mode != "silent":
         _wake(tx, parts, record, key, own)
 

@@ -68,7 +68,8 @@ class ContinuationHook(TurnHook):
             return ()
         chain = chains.peek(tx, session)
         line = "" if chain is None or chain.count == 0 else f"\n{chain_line(chain, settings)}"
-        return (Text("continuation", TAUGHT + line, source="holdfast/continuation"),)
+        told = TAUGHT + line
+        return (Text("continuation", told, source="holdfast/continuation", audience=session.audience),)
 
     def heard(self, text: str, terms: Terms) -> Heard:
         """Take a token out of the last words. Where nobody may elect, it is only text."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.config.autonomy import Continuation
 from holdfast.continuation.record import Election
-from holdfast.log import Tx, sessions
+from holdfast.log import Audience, Tx, heard_by, sessions
 
 MAX_RECIPIENTS: Final = 200
 MAX_DEPTH: Final = 16
@@ -50,6 +50,15 @@ def resolve(
     known = tuple(key for key in election.targets if key == owner or sessions.active(tx, key) is not None)
     missing = len(election.targets) - len(known)
     return Resolved(known or (owner,), f"{missing} of the named sessions do not exist" if missing else None)
+
+
+def readable(tx: Tx, found: Resolved, audience: Audience) -> Resolved:
+    """Without those whose hearers may not all read what comes back."""
+    keys = tuple(key for key in found.keys if heard_by(sessions.heard_in(tx, key)).may_read(audience))
+    if len(keys) == len(found.keys):
+        return found
+    told = "in some of the sessions others listen who may not read it"
+    return Resolved(keys, told if found.withheld is None else f"{found.withheld}; {told}")
 
 
 def lineage(tx: Tx, owner: str) -> tuple[str, ...]:

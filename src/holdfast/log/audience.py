@@ -96,6 +96,25 @@ def group_of(key: GroupKey | ChannelKey | ChannelBucketKey) -> str:
     return "*"
 
 
+@dataclass(frozen=True, slots=True)
+class SurfaceName:
+    """The surface that an audience is heard on."""
+
+    channel: str
+    account: str | None
+    id: str
+
+
+def surface_of(audience: str) -> SurfaceName | None:
+    """The guest's chat or the group that an audience names; None for one that is no surface's."""
+    kind, _, rest = audience.partition(":")
+    parts = rest.split(":", 2)
+    if kind not in ("peer", "group") or len(parts) != 3:
+        return None
+    channel, account = (one.replace("%3A", ":").replace("%25", "%") for one in parts[:2])
+    return SurfaceName(channel, account or None, parts[2])
+
+
 def _parsed(key: str | None) -> ParsedKey | None:
     if not key:
         return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.agents.cron import tasks
 from holdfast.agents.cron.tasks import Task
-from holdfast.agents.heartbeat.surfaces import place
+from holdfast.agents.heartbeat.surfaces import HeardAt, nobody_knows, place
 from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.config import Config
 from holdfast.context import Trust
@@ -33,6 +33,7 @@ class Parts:
     threads: Threads
     config: Callable[[], Config]
     patch: Callable[[dict[str, Any]], object] | None = None
+    heard_at: HeardAt = nobody_knows
 
 
 class Firer:
@@ -92,7 +93,10 @@ class Firer:
             timeout_seconds=task.timeout_seconds,
             sender=made_by.get("sender"),
             owner=made_by.get("owner", True) is True,
-            deliver=place(tx, task.deliver, spoken_in, task.agent_id),
+            deliver=place(tx, task.deliver, spoken_in, task.agent_id, self._parts.heard_at),
+            heard=tasks.heard(task),
+            owner_sent=tasks.by_hand(task),
+            limited_to=made_by.get("limitedTo"),
             trigger=TRIGGER,
             trust=Trust.USER,
             mode="queue",

@@ -14,7 +14,7 @@ from holdfast.agents.cron.tables import standing_tasks as table
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Tx, agenda, changes
+from holdfast.log import Audience, Tx, agenda, changes
 from holdfast.text import clean_text
 
 KIND: Final = "cron"
@@ -61,6 +61,18 @@ class Task:
 
 
 _NAMES = tuple(f.name for f in fields(Task))
+
+
+def heard(task: Task) -> Audience | None:
+    """Who hears the task's own session: those who heard where an agent made it."""
+    made = task.created_by.get("audience")
+    return Audience(str(made)) if made is not None and task.session == "isolated" else None
+
+
+def by_hand(task: Task) -> bool:
+    """Whether the owner made the task, and so chose where it speaks; not an agent of theirs."""
+    made_by = task.created_by
+    return made_by.get("kind") != "agent" and made_by.get("owner", True) is True
 
 
 def add(tx: Tx, *, name: str, agent_id: str, schedule: Schedule, prompt: str, **more: Any) -> Task:

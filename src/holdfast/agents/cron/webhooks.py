@@ -21,7 +21,7 @@ from holdfast.clock import DAY_MS
 from holdfast.config.parts import HooksConfig, Webhook
 from holdfast.context import Text, Trust
 from holdfast.errors import Busy, ConfigError, InvalidInput, TooLarge
-from holdfast.log import SYSTEM, Tx
+from holdfast.log import FOR_ANYONE, SYSTEM, Tx
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ class Webhooks:
         key = own if hook.session == "isolated" else session_key(hook.session, agent_id)
         source = {"channel": "webhook", "hook": name}
         source |= {} if call.delivery_id is None else {"deliveryId": call.delivery_id}
+        to = place(tx, hook.deliver, key, agent_id, self._parts.heard_at)
         return Ask(
             text=text or "(an empty body)",
             session_key=key,
@@ -102,7 +103,8 @@ class Webhooks:
             sender=f"{TRIGGER}:{name}",
             sender_label=name,
             owner=hook.owner,
-            deliver=place(tx, hook.deliver, key, agent_id),
+            deliver=to,
+            heard=None if key != own or to is None else to.heard,
             trigger=TRIGGER,
             trust=Trust.OUTSIDE,
             mode="queue",
@@ -119,7 +121,8 @@ def instructions(turn_key: str, hooks: HooksConfig) -> tuple[Text, ...]:
     hook = hooks.webhooks.get(name)
     wanted = "Judge what it means for your work." if hook is None or not hook.prompt else hook.prompt
     told = f"The webhook {name!r} was called; the message is what it sent, data from outside."
-    return (Text("hook", f"{told}\nWhat to do: {wanted}", source=f"hooks/{name}"),)
+    said = f"{told}\nWhat to do: {wanted}"
+    return (Text("hook", said, source=f"hooks/{name}", audience=FOR_ANYONE),)
 
 
 def _event(headers: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -10,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from holdfast.agents.heartbeat.tables import last_surfaces as table
 from holdfast.agents.loop.asks import Deliver, Terms
 from holdfast.keys import MainKey, parse_key
-from holdfast.log import Session, Turn, Tx
+from holdfast.log import FOR_OWNER, Audience, Session, Turn, Tx
 
 LAST: Final = "last"
 NONE: Final = "none"
@@ -28,7 +30,7 @@ def note(tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         "session_key": session.key,
         "agent_id": terms.agent_id,
         "direct": session.chat_type == "direct",
-        "deliver": {"kind": to.kind, "target": to.target, "payload": payload},
+        "deliver": replace(to, payload=payload).json(),
         "at": tx.now,
     }
     insert = postgresql.insert(table) if tx.postgres else sqlite.insert(table)
@@ -36,22 +38,38 @@ def note(tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
     tx.conn.execute(insert.values(values).on_conflict_do_update(index_elements=["session_key"], set_=changed))
 
 
-def place(tx: Tx, target: str, session_key: str, agent_id: str) -> Deliver | None:
+HeardAt = Callable[[Tx, str], Audience | None]
+"""Who hears an address of a channel; None where that is not known."""
+
+
+def nobody_knows(_: Tx, __: str) -> Audience | None:
+    """Who hears a place, where no channels are."""
+    return None
+
+
+def place(
+    tx: Tx, target: str, session_key: str, agent_id: str, heard_at: HeardAt = nobody_knows
+) -> Deliver | None:
     """Where a target leads: `last`, `none`, or a channel with a place in it, as in `discord:42`."""
     if target == NONE:
         return None
     if target == LAST:
         return _last(tx, session_key, agent_id)
     kind, _, to = target.partition(":")
-    return Deliver(kind=kind, target=target, payload={"to": to} if to else {})
+    payload = {"to": to} if to else {}
+    return Deliver(kind=kind, target=target, payload=payload, heard=heard_at(tx, target))
 
 
 def _last(tx: Tx, session_key: str, agent_id: str) -> Deliver | None:
     """The session's own surface. The main session has none where direct chats have sessions of their own:
     then it is the owner's newest direct chat with the agent."""
-    own = sa.select(table.c.deliver).where(table.c.session_key == session_key)
-    found = tx.conn.execute(own).scalar()
+    kept = sa.select(table.c.deliver, table.c.direct)
+    found = tx.conn.execute(kept.where(table.c.session_key == session_key)).first()
     if found is None and isinstance(parse_key(session_key), MainKey):
-        newest = sa.select(table.c.deliver).where(table.c.agent_id == agent_id, table.c.direct.is_(True))
-        found = tx.conn.execute(newest.order_by(table.c.at.desc()).limit(1)).scalar()
-    return None if found is None else Deliver(**found)
+        newest = kept.where(table.c.agent_id == agent_id, table.c.direct.is_(True))
+        found = tx.conn.execute(newest.order_by(table.c.at.desc()).limit(1)).first()
+    if found is None:
+        return None
+    # Only the owner leaves a trace here, so that a direct chat of which nothing more is known is theirs.
+    heard = {"heard": FOR_OWNER} if found.direct else {}
+    return Deliver(**(heard | found.deliver))

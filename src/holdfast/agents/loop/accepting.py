@@ -18,6 +18,7 @@ from holdfast.agents.loop.finishing import ASK
 from holdfast.agents.loop.hooks import TurnHook
 from holdfast.agents.loop.parting import Left, leave
 from holdfast.board.ingest import prepare
+from holdfast.board.sharing import heard_under_key
 from holdfast.config import Config
 from holdfast.config.runtime import Queue
 from holdfast.context import UserMessage, draft_of
@@ -91,7 +92,7 @@ class Came:
 
 def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnHook] = ()) -> Came:
     """The session for a message; one from outside may find it stale, and the owner's command begin anew."""
-    session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
+    session = entered_session(tx, ask, to, config)
     if not ask.external:
         return Came(Entered(session, ask.text))
     zone = config.agent(to.agent_id).user_timezone
@@ -101,6 +102,13 @@ def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
     by_hand = entered.reset in _BY_HAND and entered.session.id != session.id
     left = leave(tx, session, hooks, config.default_agent_id) if by_hand else None
     return Came(entered if heard else replace(entered, text=ask.text), left)
+
+
+def entered_session(tx: Tx, ask: Ask, to: Address, config: Config) -> Session:
+    """The session of an address, as it is heard now: where more people hear it than before, a new one."""
+    heard = ask.heard or heard_under_key(tx, to.session_key, config.is_private)
+    session = sessions.ensure(tx, to.session_key, audience=heard, agent_id=to.agent_id, channel=to.channel)
+    return sessions.heard_now(tx, session, heard)
 
 
 def terms_of(ask: Ask, to: Address) -> Terms:
@@ -117,6 +125,8 @@ def terms_of(ask: Ask, to: Address) -> Terms:
         tools=ask.tools,
         must_call=ask.must_call,
         form=ask.form,
+        owner_sent=ask.owner_sent or (ask.external and ask.owner),
+        limited_to=ask.limited_to,
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.keys import (
     canonical_key,
     parse_key,
 )
+from holdfast.log import FOR_OWNER
 
 _MODES: dict[str, Mode] = {"steer": "steer", "collect": "collect", "interrupt": "interrupt"}
 
@@ -42,8 +43,19 @@ def address(ask: Ask, config: Config) -> Address:
         return Address(agent, key, parse_key(key).channel or channel)
     agent = named or _routed(origin, config)
     config.agent(agent)
-    made = MainKey(AgentId(agent)) if origin is None else _key(agent, origin, config.session, ask.thread_id)
+    if origin is None:
+        return Address(agent, str(MainKey(AgentId(agent))), channel)
+    made = _key(agent, origin, config.session, ask.thread_id, alone=_is_alone(ask, origin, config))
     return Address(agent, str(made), channel)
+
+
+def _is_alone(ask: Ask, origin: Origin, config: Config) -> bool:
+    """Whether nobody but the owner hears what is said there: only then may it share the main session."""
+    if ask.heard is not None:
+        return ask.heard == FOR_OWNER
+    if origin.peer_kind == "dm" or origin.peer_id is None:
+        return ask.owner
+    return config.is_private(origin.channel, origin.peer_id)
 
 
 def queue_mode(ask: Ask, config: Config, channel: str | None) -> Mode:
@@ -60,26 +72,31 @@ def _routed(origin: Origin | None, config: Config) -> str:
     return route(origin, config.bindings, config.agent_list).agent_id
 
 
-def _key(agent: str, origin: Origin, config: SessionConfig, thread: str | None) -> ParsedKey:
+def _key(agent: str, origin: Origin, config: SessionConfig, thread: str | None, *, alone: bool) -> ParsedKey:
     id_ = AgentId(agent)
     if origin.peer_id is None or origin.peer_kind is None:
         return MainKey(id_, thread)
     if origin.peer_kind == "dm":
-        return _direct(id_, origin, config, thread)
-    if origin.peer_kind == "group" and config.group_scope == "main":
+        return _direct(id_, origin, config, thread, alone=alone)
+    if origin.peer_kind == "group" and config.group_scope == "main" and alone:
         return MainKey(id_, thread)
     if origin.peer_kind == "group":
         return GroupKey(id_, origin.channel, origin.peer_id, thread)
     return ChannelKey(id_, origin.channel, origin.peer_id, thread)
 
 
-def _direct(agent: AgentId, origin: Origin, config: SessionConfig, thread: str | None) -> ParsedKey:
-    """One person's chats share a session as widely as `dmScope` says; linked ids count as one person."""
+def _direct(
+    agent: AgentId, origin: Origin, config: SessionConfig, thread: str | None, *, alone: bool
+) -> ParsedKey:
+    """One person's chats share a session as widely as `dmScope` says; linked ids count as one person.
+
+    The main session is the owner's: nobody else's chat is ever a part of it.
+    """
     assert origin.peer_id is not None
     spoken = f"{origin.channel}:{origin.peer_id}"
     person = next((name for name, ids in config.identity_links.items() if spoken in ids), None)
     match config.dm_scope:
-        case "main":
+        case "main" if alone:
             return MainKey(agent, thread)
         case "per-peer":
             return DirectKey(agent, None, person or origin.peer_id, thread=thread)

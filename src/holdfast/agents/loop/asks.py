@@ -11,6 +11,7 @@ from holdfast.clock import Millis
 from holdfast.config.agents import Thinking
 from holdfast.context import Image, Occasion, ToolSpec, Trust
 from holdfast.errors import InvalidInput, TooLarge
+from holdfast.log import Audience
 
 MAX_TEXT: Final = 1_000_000
 MAX_IMAGES: Final = 16
@@ -21,11 +22,19 @@ Mode = Literal["queue", "collect", "steer", "interrupt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver:
-    """Where the reply goes besides the log: a parcel for a surface, posted with the commit."""
+    """Where the reply goes besides the log: a parcel for a surface, posted with the commit.
+
+    `heard` is who hears it there, where that is known; if not, only what the owner sends goes there.
+    """
 
     kind: str
     target: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    heard: Audience | None = None
+
+    def json(self) -> dict[str, Any]:
+        kept: dict[str, Any] = {"kind": self.kind, "target": self.target, "payload": dict(self.payload)}
+        return kept if self.heard is None else kept | {"heard": self.heard}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,9 @@ class Ask:
     `mode` says what becomes of it while a turn runs; unset: as `messages.queue` has it. `source` is kept with
     the entry. Anything but `trigger="user"` comes from within: it keeps no session fresh and is no command.
     `tools` are run by whoever asks: a call of one ends the turn and is handed over. One of `must_call` has to
-    be called; `form` is what the reply has to be.
+    be called; `form` is what the reply has to be. `heard` is who hears the surface that it comes from, where
+    that is known better than from the session's key. `owner_sent` says that the owner chose by hand where the
+    reply goes; `limited_to` are the agents whose words the asker may read at most.
     """
 
     text: str
@@ -74,6 +85,9 @@ class Ask:
     tools: tuple[ToolSpec, ...] = ()
     must_call: tuple[str, ...] = ()
     form: Form | None = None
+    heard: Audience | None = None
+    owner_sent: bool = False
+    limited_to: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:
@@ -142,6 +156,8 @@ class Terms:
     tools: tuple[ToolSpec, ...] = ()
     must_call: tuple[str, ...] = ()
     form: Form | None = None
+    owner_sent: bool = False
+    limited_to: tuple[str, ...] | None = None
 
     @property
     def lent(self) -> frozenset[str]:
@@ -161,10 +177,11 @@ class Terms:
         }
         kept = {name: value for name, value in kept.items() if value is not None}
         kept |= {} if self.owner else {"owner": False}
+        kept |= {"ownerSent": True} if self.owner_sent else {}
+        kept |= {} if self.limited_to is None else {"limitedTo": list(self.limited_to)}
         kept |= {} if self.occasion is Occasion.MESSAGE else {"occasion": self.occasion.value}
         if self.deliver is not None:
-            to = self.deliver
-            kept["deliver"] = {"kind": to.kind, "target": to.target, "payload": dict(to.payload)}
+            kept["deliver"] = self.deliver.json()
         if self.tools:
             kept["tools"] = [
                 {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
@@ -193,4 +210,6 @@ class Terms:
             tools=tuple(ToolSpec(**tool) for tool in kept.get("tools") or ()),
             must_call=tuple(kept.get("mustCall") or ()),
             form=Form(**form) if (form := kept.get("form")) is not None else None,
+            owner_sent=kept.get("ownerSent") is True,
+            limited_to=None if (to_agents := kept.get("limitedTo")) is None else tuple(to_agents),
         )

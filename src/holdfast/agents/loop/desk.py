@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.agents.commands import Called, CommandContext, Commands, Control, PassOn, Reply, use_skill
 from holdfast.agents.loop import finishing
-from holdfast.agents.loop.accepting import come_in, terms_of
+from holdfast.agents.loop.accepting import come_in, entered_session, terms_of
 from holdfast.agents.loop.addressing import Address
 from holdfast.agents.loop.asks import Accepted, Ask
 from holdfast.agents.loop.parting import Left
@@ -99,7 +99,7 @@ class Desk:
             if reset_command(ask.text) is not None:
                 came = come_in(tx, ask, to, config, self._parts.hooks)
                 return came.entered.session, came.left or Left(), None
-            session = sessions.ensure(tx, to.session_key, agent_id=to.agent_id, channel=to.channel)
+            session = entered_session(tx, ask, to, config)
             return session, Left(), None
 
     def _record(self, ask: Ask, to: Address, session: Session, key: str, reply: Reply, name: str) -> Accepted:

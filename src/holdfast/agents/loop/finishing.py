@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.asks import Deliver, Terms
 from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.hooks import TurnEnd, TurnHook
 from holdfast.agents.loop.journal import Journal
@@ -23,6 +24,7 @@ from holdfast.log import (
     Tx,
     agenda,
     entries,
+    heard_by,
     outbox,
     sessions,
     turns,
@@ -32,6 +34,11 @@ from holdfast.log.turns import Committed
 if TYPE_CHECKING:
     from holdfast.agents.models.retrying import Attempt
 
+log = logging.getLogger(__name__)
+
+NOT_THEIRS: Final = (
+    "not everyone there may read what this turn was given. The owner can send it there by asking for it."
+)
 ASK: Final = "ask"
 FLUSH: Final = "flush"
 _MOST_ATTEMPTS: Final = 20
@@ -138,6 +145,7 @@ def note(tx: Tx, turn: Turn, text: str, source: Mapping[str, Any]) -> None:
         content=text,
         type=EntryType.SYSTEM,
         role="system",
+        audience=turn.audience,
         session_key=turn.session_key,
         session_id=turn.session_id,
         turn_id=turn.id,
@@ -188,9 +196,19 @@ def deliver_reply(tx: Tx, turn: Turn, terms: Terms) -> None:
         _post(tx, turn, terms, {"text": text, "finish": (turn.meta or {}).get("finish")})
 
 
+def may_speak_at(to: Deliver, turn: Turn, terms: Terms) -> bool:
+    """Whether a turn's words may go there: what the owner asks for goes where they say. What anybody or
+    anything else began speaks only to those who may read all that stood in its prompt."""
+    return terms.owner_sent or (to.heard is not None and heard_by(to.heard).may_read(turn.audience))
+
+
 def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any], *, key: str | None = None) -> None:
     to = terms.deliver
     assert to is not None
+    if not may_speak_at(to, turn, terms):
+        log.warning("what turn %s said is not for those who hear %s", turn.id, to.target)
+        note(tx, turn, f"Not delivered to {to.target}: {NOT_THEIRS}", {"event": "delivery.withheld"})
+        return
     payload = {**to.payload, **body, "turnId": turn.id, "sessionKey": turn.session_key}
     named = key or f"reply:{turn.id}"
     outbox.post(tx, outbox.Parcel(key=named, kind=to.kind, target=to.target, payload=payload))

@@ -7,6 +7,7 @@ written. So a crash leaves either a result, or a note that the call was begun.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -42,6 +43,8 @@ from holdfast.log import (
     turns,
 )
 from holdfast.log.turns import Committed, Outcome
+
+log = logging.getLogger(__name__)
 
 MOST_OWN: Final = entries.MAX_PAGE
 _MOST_THINKING: Final = 64_000
@@ -171,8 +174,12 @@ class Journal:
         self.messages += [m for entry in found if (m := message_of(entry)) is not None]
 
     def _told(self, tx: Tx) -> list[Entry]:
+        """What others left for the session; a note that not all who hear it may read is taken unread."""
         waiting = [] if self.deaf else notes.waiting(tx, self.session.key)
-        drafts = [self._own(note_draft(note)) for note in waiting]
+        told = [note for note in waiting if self.session.reader.may_read(note.audience)]
+        if len(told) < len(waiting):
+            log.warning("%s notes for %s are not its to read", len(waiting) - len(told), self.session.key)
+        drafts = [self._own(note_draft(note)) for note in told]
         written = turns.add(tx, self.turn, drafts)[1] if drafts else []
         notes.take(tx, [note.id for note in waiting], self.turn.id)
         return written
@@ -186,6 +193,7 @@ class Journal:
         self.written += 1
         return replace(
             draft,
+            audience=self.turn.audience,
             session_key=self.session.key,
             session_id=self.session.id,
             turn_id=self.turn.id,

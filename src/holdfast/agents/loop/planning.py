@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from holdfast.agents import guests
 from holdfast.agents.loop import words
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.forming import demanded
@@ -25,7 +26,7 @@ from holdfast.config.agents import Thinking
 from holdfast.context import BuildRequest, Message, ModelFacts, Occasion, Text, ToolSpec, Trust, UserMessage
 from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
-from holdfast.log import SYSTEM, Session, Turn, Tx, entries
+from holdfast.log import FOR_ANYONE, FOR_OWNER, SYSTEM, Session, Turn, Tx, entries
 from holdfast.memory.scope import Chat
 
 log = logging.getLogger(__name__)
@@ -84,13 +85,18 @@ class Plan:
             occasion=self.terms.occasion,
             tools=tools,
             instructions=self.instructions,
-            volatile=(*self.volatile, Text("model", f"Model: {about.ref}", source="holdfast/model")),
+            volatile=(*self.volatile, _model(about)),
             input_id=self.turn.input_id,
             input=self.prompt,
             pending=pending,
+            opened_files=guests.opened_files(self.config, self.session.audience),
             citations_mode=self.memory.citations,
             daily_logs=self.memory.daily_logs,
         )
+
+
+def _model(about: ModelAbout) -> Text:
+    return Text("model", f"Model: {about.ref}", source="holdfast/model", audience=FOR_ANYONE)
 
 
 def window_of(settings: AgentSettings, about: ModelAbout) -> int:
@@ -115,6 +121,8 @@ def caller_of(config: Config, session: Session, terms: Terms, workspace: Path, a
         window=window_of(settings, about),
         images=about.images,
         owner=terms.owner,
+        owner_sent=terms.owner_sent,
+        limited_to=terms.limited_to,
         sender=terms.sender,
         channel=terms.channel or session.channel,
         subagent=child,
@@ -151,25 +159,27 @@ class Planner:
             timeout_seconds=float(timeout),
             memory=config.memory_for(terms.agent_id),
             instructions=instructions,
-            volatile=(*demanded(terms), *told),
+            volatile=(*(replace(text, audience=session.audience) for text in demanded(terms)), *told),
         )
 
     def _instructions(
         self, config: Config, settings: AgentEntry, terms: Terms, session: Session
     ) -> tuple[Text, ...]:
         """Stable from turn to turn: nothing here depends on the clock, the question or the model."""
-        facts = [
-            f"Agent: {terms.agent_id}" + (f" ({settings.name})" if settings.name else ""),
-            f"Session: {session.key}",
-            f"Workspace: {self._parts.workspace(terms.agent_id)}",
+        heard = session.audience
+        name = f"Agent: {terms.agent_id}" + (f" ({settings.name})" if settings.name else "")
+        facts = [name, f"Session: {session.key}"]
+        facts += [f"Workspace: {self._parts.workspace(terms.agent_id)}"] if heard == FOR_OWNER else []
+        facts += [f"Channel: {session.channel}"] if session.channel else []
+        found = [
+            Text("base", words.BASE, audience=FOR_ANYONE),
+            Text("runtime", "\n".join(facts), audience=heard),
         ]
-        if session.channel:
-            facts.append(f"Channel: {session.channel}")
-        found = [Text("base", words.BASE), Text("runtime", "\n".join(facts))]
         if terms.system_prompt:
-            found.append(Text("occasion", terms.system_prompt))
-        listed = "" if terms.occasion is Occasion.FLUSH else self._skills(config, terms.agent_id)
-        return (*found, *([Text("skills", listed, source="skills")] if listed else []))
+            found.append(Text("occasion", terms.system_prompt, audience=heard))
+        skilled = terms.occasion is not Occasion.FLUSH and guests.open_to(config, heard).skills
+        listed = self._skills(config, terms.agent_id) if skilled else ""
+        return (*found, *([Text("skills", listed, source="skills", audience=heard)] if listed else []))
 
     def _skills(self, config: Config, agent_id: str) -> str:
         """Made anew when a skill or the config changed, and now and then for what the machine offers them."""
@@ -223,7 +233,8 @@ async def _continuity(
     except (HoldfastError, TimeoutError, OSError) as error:
         log.warning("the continuity block is left out of turn %s: %s", turn.id, error)
         return ()
-    return (Text("continuity", block, Trust.OTHER_SESSION, "board/continuity"),) if block else ()
+    told = Text("continuity", block, Trust.OTHER_SESSION, "board/continuity", session.audience)
+    return (told,) if block else ()
 
 
 def _question(tx: Tx, turn: Turn, terms: Terms) -> str:

@@ -40,10 +40,10 @@ class SubagentHook(TurnHook):
         if run is not None:
             deepest = self._config().agent(terms.agent_id).subagents.max_spawn_depth
             brief = words.child_brief(run, may_spawn=run.depth < deepest)
-            found.append(Text("subagent", brief, source="holdfast/subagent"))
+            found.append(_word("subagent", brief, session))
         if turn.trigger == ending.RETURN:
             said = words.go_on(to_parent=run is not None and run.live)
-            found.append(Text("subagent-return", said, source="holdfast/subagent"))
+            found.append(_word("subagent-return", said, session))
         return found
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
@@ -138,6 +138,11 @@ def _said(tx: Tx, end: TurnEnd) -> str:
     if end.said or end.turn.reply_id is None:
         return end.said
     return entries.get(tx, end.turn.reply_id).content
+
+
+def _word(name: str, text: str, session: Session) -> Text:
+    """The runtime's word about a session, for those who hear it."""
+    return Text(name, text, source="holdfast/subagent", audience=session.audience)
 
 
 def _is_child(session: Session) -> bool:

@@ -122,6 +122,8 @@ class Spawner:
         child = sessions.ensure(
             tx,
             str(SubagentKey(AgentId(wish.agent_id), id_)),
+            audience=caller.session.audience,
+            space_id=caller.session.space_id,
             agent_id=wish.agent_id,
             chat_type=caller.session.chat_type,
             channel=caller.channel,
@@ -332,6 +334,7 @@ def origin_of(turn: Turn | None, caller: Caller) -> Terms:
         owner=caller.owner,
         channel=caller.channel,
         deliver=asked.deliver,
+        limited_to=asked.limited_to,
     )
 
 

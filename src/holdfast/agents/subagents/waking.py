@@ -54,7 +54,7 @@ class Waker:
 
     def _ask_alone(self, tx: Tx, session: Session, run: Run) -> None:
         """A turn for one result, which is its input; asked for again, it stands in the log already."""
-        if run.asks:
+        if run.asks or not session.reader.may_read(sessions.heard_in(tx, run.child_key)):
             self._ask(tx, session, [run], words.RETURNED, Trust.OPERATOR)
         else:
             self._ask(tx, session, [run], run.announcement or "", Trust.OTHER_SESSION)
@@ -77,6 +77,7 @@ class Waker:
             source={"channel": ending.KIND, "subagents": [run.id for run in runs]},
             key=f"{ending.RETURN}:{first.id}:{first.round}:{first.asks + 1}",
             commands=False,
+            limited_to=origin.limited_to,
         )
         try:
             accepted = self._accept(tx, ask)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from holdfast.agents.tools.events import Progress, nobody_follows
 from holdfast.config import AgentSettings, Config
 from holdfast.context import Image, ToolSpec, Trust
-from holdfast.log import Session
+from holdfast.log import FOR_OWNER, Reader, Session
 from holdfast.memory.scope import Chat
 
 Input = TypeVar("Input", bound=BaseModel)
@@ -32,7 +32,7 @@ class Effect(StrEnum):
 class Caller:
     """In whose name a tool runs: the turn, its session and agent, and the rules that hold for them now.
 
-    `images` says whether the model can look at pictures.
+    `images` says whether the model can look at pictures, `owner_sent` that the owner began the turn.
     """
 
     config: Config
@@ -47,12 +47,25 @@ class Caller:
     window: int = 128_000
     images: bool = False
     owner: bool = True
+    owner_sent: bool = False
+    limited_to: tuple[str, ...] | None = None
     sender: str | None = None
     channel: str | None = None
     subagent: bool = False
     depth: int = 0
     progress: Progress = field(default=nobody_follows, repr=False)
     cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+    @property
+    def reader(self) -> Reader:
+        """What its tools may read: what everyone who hears the session may, and who asked for the turn."""
+        asked = None if self.limited_to is None else frozenset(self.limited_to)
+        return self.session.reader.within(Reader(self.session.key, None, asked))
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody but the owner hears what is said here."""
+        return self.session.audience == FOR_OWNER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ from holdfast.context.workspace.daily import daily_path, local_time, startup_pat
 from holdfast.context.workspace.files import FileReader, FileText
 from holdfast.context.workspace.identity import AgentIdentity, frontmatter, identity_of
 from holdfast.context.workspace.rules import (
+    FOR_ALL,
     OCCASIONAL,
+    OPENABLE,
     ORDER,
     REQUIRED,
     Occasion,
@@ -25,7 +27,9 @@ from holdfast.context.workspace.rules import (
 )
 
 __all__ = [
+    "FOR_ALL",
     "OCCASIONAL",
+    "OPENABLE",
     "ORDER",
     "REQUIRED",
     "AgentIdentity",

@@ -18,6 +18,7 @@ from holdfast.keys import (
     SubagentKey,
     parse_key,
 )
+from holdfast.log import FOR_OWNER
 
 ORDER: Final = (
     "IDENTITY.md",
@@ -33,6 +34,9 @@ ORDER: Final = (
 REQUIRED: Final = frozenset({"AGENTS.md", "TOOLS.md"})
 # Given for one occasion only, so they ride in the carrier and leave the stable prefix alone.
 OCCASIONAL: Final = frozenset({"HEARTBEAT.md", "BOOTSTRAP.md", "BOOT.md"})
+# Instructions, which every chat is answered by; and what the owner may open to chats that others are in.
+FOR_ALL: Final = frozenset({"AGENTS.md"})
+OPENABLE: Final = frozenset({"IDENTITY.md", "SOUL.md", "TOOLS.md"})
 _PERSONA: Final = frozenset({"IDENTITY.md", "SOUL.md", "USER.md"})
 _ALWAYS: Final = frozenset({"AGENTS.md", "TOOLS.md"})
 
@@ -53,8 +57,19 @@ class Occasion(StrEnum):
     FLUSH = "flush"
 
 
-def kind_of(session_key: str) -> SessionKind:
-    """The kind of session that a key names; what is not known to be private counts as shared or other."""
+def kind_of(session_key: str, audience: str) -> SessionKind:
+    """The kind of a session, by its key and by who hears it.
+
+    A direct chat with somebody else than the owner is as shared as a group; a group that only the owner reads
+    is as private as a direct chat.
+    """
+    kind = _kind(session_key)
+    if audience == FOR_OWNER:
+        return SessionKind.PRIVATE if kind is SessionKind.SHARED else kind
+    return SessionKind.SHARED if kind in (SessionKind.MAIN, SessionKind.PRIVATE) else kind
+
+
+def _kind(session_key: str) -> SessionKind:
     match parse_key(session_key):
         case SubagentKey():
             return SessionKind.SUBAGENT
