@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,18 +13,11 @@ from pydantic import BaseModel
 from holdfast.agents.tools.events import Progress, nobody_follows
 from holdfast.config import AgentSettings, Config
 from holdfast.context import Image, ToolSpec, Trust
+from holdfast.effects import Effect
 from holdfast.log import Session
 from holdfast.memory.scope import Chat
 
 Input = TypeVar("Input", bound=BaseModel)
-
-
-class Effect(StrEnum):
-    """What a call may change; calls of one reply run side by side only if none of them changes anything."""
-
-    NONE = "none"
-    OWN = "own"
-    WORLD = "world"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +64,14 @@ class Tool(Generic[Input]):
     """One tool. The docstring of `input` is its description, its fields are the schema.
 
     `repeatable` says that running it again after a crash does no harm; others are never repeated unasked.
+    Neither it nor `effect` has a default: who adds a tool says what it does.
     """
 
     name: str
     input: type[Input]
     run: Callable[[Caller, Input, str], Awaitable[ToolOutput]] = field(repr=False)
-    effect: Effect = Effect.NONE
-    repeatable: bool = False
+    effect: Effect
+    repeatable: bool
     offered: Callable[[Caller], bool] = field(default=lambda _: True, repr=False)
 
     @property
