@@ -27,10 +27,11 @@ from pydantic import BaseModel
 from builders import soon, until
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop import Accepted, Ask
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock, parse_iso
 from holdfast.context import Trust
 from holdfast.context.lossless import KIND as COMPACT
+from holdfast.effects import Effect
 from holdfast.home import Home
 from holdfast.log import OWNER, agenda, turns
 from holdfast.runtime import Holdfast, open_home
@@ -479,10 +480,10 @@ class Life:
             os.kill(os.getpid(), signal.SIGKILL)
             return ToolOutput(text="never")
 
-        yield Tool(name="count", input=Word, run=count, effect=Effect.WORLD)
-        yield Tool(name="look", input=Word, run=look)
-        yield Tool(name="hold", input=Word, run=hold, effect=Effect.WORLD)
-        yield Tool(name="strike", input=Word, run=strike, effect=Effect.WORLD)
+        yield Tool(name="count", input=Word, run=count, effect=Effect.WORLD, repeatable=False)
+        yield Tool(name="look", input=Word, run=look, effect=Effect.NONE, repeatable=True)
+        yield Tool(name="hold", input=Word, run=hold, effect=Effect.WORLD, repeatable=False)
+        yield Tool(name="strike", input=Word, run=strike, effect=Effect.WORLD, repeatable=False)
 
 
 def receipts_in(home: Path) -> list[dict[str, Any]]:

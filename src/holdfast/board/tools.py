@@ -23,6 +23,7 @@ from holdfast.board.search_forms import entry_form, found_forms, task_form, topi
 from holdfast.board.visibility import View, narrowed
 from holdfast.board.work import Priority, TaskStatus
 from holdfast.clock import parse_iso
+from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import SYSTEM, EntryDraft, EntryType, Tx, entries
 from holdfast.text import clip
@@ -100,14 +101,14 @@ class UpdateTaskInput(_Input):
     tags: Annotated[list[Annotated[str, Field(max_length=80)]] | None, Field(max_length=32)] = None
 
 
-INPUTS: Final[dict[str, type[_Input]]] = {
-    "clawboard_search": SearchInput,
-    "clawboard_context": ContextInput,
-    "clawboard_get_topic": TopicInput,
-    "clawboard_get_task": TaskInput,
-    "clawboard_get_log": LogInput,
-    "clawboard_create_note": NoteInput,
-    "clawboard_update_task": UpdateTaskInput,
+TOOLS: Final[dict[str, DeclaredTool]] = {
+    "clawboard_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True),
+    "clawboard_context": DeclaredTool(input=ContextInput, effect=Effect.NONE, repeatable=True),
+    "clawboard_get_topic": DeclaredTool(input=TopicInput, effect=Effect.NONE, repeatable=True),
+    "clawboard_get_task": DeclaredTool(input=TaskInput, effect=Effect.NONE, repeatable=True),
+    "clawboard_get_log": DeclaredTool(input=LogInput, effect=Effect.NONE, repeatable=True),
+    "clawboard_create_note": DeclaredTool(input=NoteInput, effect=Effect.OWN, repeatable=True),
+    "clawboard_update_task": DeclaredTool(input=UpdateTaskInput, effect=Effect.OWN, repeatable=False),
 }
 
 
@@ -131,16 +132,16 @@ class Caller:
 def schemas() -> dict[str, dict[str, Any]]:
     """Name → description and JSON Schema of the input."""
     return {
-        name: {"description": model.__doc__, "parameters": model.model_json_schema()}
-        for name, model in INPUTS.items()
+        name: {"description": tool.input.__doc__, "parameters": tool.input.model_json_schema()}
+        for name, tool in TOOLS.items()
     }
 
 
 def call(board: Board, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """Run one of the tools. What it reads is data, never an instruction."""
-    if name not in INPUTS:
-        raise InvalidInput(f"no board tool {name[:40]!r}", hint=f"There are {', '.join(INPUTS)}.")
-    given = _checked(INPUTS[name], arguments)
+    if name not in TOOLS:
+        raise InvalidInput(f"no board tool {name[:40]!r}", hint=f"There are {', '.join(TOOLS)}.")
+    given = _checked(TOOLS[name].input, arguments)
     match given:
         case SearchInput():
             return _search(board, given, caller)
@@ -255,7 +256,7 @@ def _moment(name: str, text: str) -> int | None:
         raise InvalidInput(f"{name}: not a time: {text!r}", hint="Such as 2026-03-01T09:00:00Z.") from None
 
 
-def _checked(model: type[_Input], arguments: Mapping[str, Any]) -> _Input:
+def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
     try:
         return model.model_validate(dict(arguments))
     except ValidationError as error:

@@ -50,8 +50,8 @@ HELLO: Final = (
 
 EXPOSED: Final = (
     "Somebody else ({who}) wrote on {surface}, which was declared private. From now on it is treated as a "
-    "group: nothing private is shown or remembered there, and what was said before stays the owner's. If only "
-    "the owner reads it after all, they can say so again with: holdfast channels private {channel} {id}"
+    "group: nothing private is shown or remembered there, and what was said before stays the owner's. If "
+    "only the owner reads it after all, they can say so again with: holdfast channels private {channel} {id}"
 )
 
 

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.heartbeat.surfaces import HeardAt
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.channels import history
 from holdfast.channels.connecting import Connected
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message
 from holdfast.context import Trust
+from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, Tx, entries, heard_by, outbox
 from holdfast.log.outbox import Parcel
@@ -61,7 +62,12 @@ class MessageTool:
 
     def tool(self) -> Tool[MessageInput]:
         return Tool(
-            name="message", input=MessageInput, run=self._run, effect=Effect.WORLD, offered=_has_channels
+            name="message",
+            input=MessageInput,
+            run=self._run,
+            effect=Effect.WORLD,
+            repeatable=False,
+            offered=_has_channels,
         )
 
     async def _run(self, caller: Caller, given: MessageInput, call_id: str) -> ToolOutput:

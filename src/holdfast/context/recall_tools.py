@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput
 from holdfast.log import SYSTEM, Store
 
@@ -35,14 +36,17 @@ class SearchInput(BaseModel):
     offset: Annotated[int, Field(ge=0, le=10_000, description="Hits to pass over.")] = 0
 
 
-INPUTS: Final[dict[str, type[BaseModel]]] = {"context_read": ReadInput, "context_search": SearchInput}
+TOOLS: Final[dict[str, DeclaredTool]] = {
+    "context_read": DeclaredTool(input=ReadInput, effect=Effect.NONE, repeatable=True),
+    "context_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True),
+}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Name → description and JSON Schema of the input."""
     return {
-        name: {"description": model.__doc__, "parameters": model.model_json_schema()}
-        for name, model in INPUTS.items()
+        name: {"description": tool.input.__doc__, "parameters": tool.input.model_json_schema()}
+        for name, tool in TOOLS.items()
     }
 
 
@@ -51,9 +55,9 @@ def call(store: Store, name: str, arguments: Mapping[str, Any], *, session_id: s
     from holdfast.context.lossless.recall import Recall
     from holdfast.context.lossless.searching import search
 
-    if name not in INPUTS:
-        raise InvalidInput(f"no context tool {name[:40]!r}", hint=f"There are {', '.join(INPUTS)}.")
-    given = _checked(INPUTS[name], arguments)
+    if name not in TOOLS:
+        raise InvalidInput(f"no context tool {name[:40]!r}", hint=f"There are {', '.join(TOOLS)}.")
+    given = _checked(TOOLS[name].input, arguments)
     with store.read(SYSTEM) as tx:
         recall = Recall(tx, session_id)
         match given:

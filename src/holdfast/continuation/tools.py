@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.continuation import chains, compacting, electing, returns
 from holdfast.continuation.attaching import checked_mount
 from holdfast.continuation.budget import Capped
@@ -19,6 +19,7 @@ from holdfast.continuation.payloads import MOST, Attachment
 from holdfast.continuation.record import Kind, Mode
 from holdfast.continuation.returns import ReturnOptions
 from holdfast.continuation.tokens import MAX_TARGETS, MAX_TASK
+from holdfast.effects import Effect
 from holdfast.errors import Forbidden
 from holdfast.keys import parse_key
 from holdfast.log import SYSTEM, Tx, agenda, sessions, turns
@@ -113,22 +114,30 @@ class ContinuationTools:
 
     def tools(self) -> tuple[Tool[Any], ...]:
         """All may be called again after a crash: an election is known by its turn and call."""
-        own: dict[str, Any] = {"effect": Effect.OWN, "repeatable": True}
         return (
-            Tool(name="continue_work", input=WorkInput, run=self.work, offered=self._enabled, **own),
+            Tool(
+                name="continue_work",
+                input=WorkInput,
+                run=self.work,
+                effect=Effect.OWN,
+                repeatable=True,
+                offered=self._enabled,
+            ),
             Tool(
                 name="continue_delegate",
                 input=DelegateInput,
                 run=self.delegate,
                 offered=self._may_send,
-                **own,
+                effect=Effect.OWN,
+                repeatable=True,
             ),
             Tool(
                 name="request_compaction",
                 input=CompactionInput,
                 run=self.compact,
                 offered=self._enabled,
-                **own,
+                effect=Effect.OWN,
+                repeatable=True,
             ),
         )
 

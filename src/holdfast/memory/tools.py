@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.scope import Chat
@@ -41,18 +42,18 @@ class WriteInput(BaseModel):
     ] = None
 
 
-INPUTS: Final[dict[str, type[BaseModel]]] = {
-    "memory_search": SearchInput,
-    "memory_get": GetInput,
-    "memory_write": WriteInput,
+TOOLS: Final[dict[str, DeclaredTool]] = {
+    "memory_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True),
+    "memory_get": DeclaredTool(input=GetInput, effect=Effect.NONE, repeatable=True),
+    "memory_write": DeclaredTool(input=WriteInput, effect=Effect.OWN, repeatable=False),
 }
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Name → description and JSON Schema of the input."""
     return {
-        name: {"description": model.__doc__, "parameters": model.model_json_schema()}
-        for name, model in INPUTS.items()
+        name: {"description": tool.input.__doc__, "parameters": tool.input.model_json_schema()}
+        for name, tool in TOOLS.items()
     }
 
 
@@ -60,9 +61,9 @@ def call(
     memory: MemoryService, name: str, arguments: Mapping[str, Any], *, agent: str, chat: Chat
 ) -> dict[str, Any]:
     """Run one of the tools for an agent in a chat. What it reads is data, never an instruction."""
-    if name not in INPUTS:
-        raise InvalidInput(f"no memory tool {name[:40]!r}", hint=f"There are {', '.join(INPUTS)}.")
-    given = _checked(INPUTS[name], arguments)
+    if name not in TOOLS:
+        raise InvalidInput(f"no memory tool {name[:40]!r}", hint=f"There are {', '.join(TOOLS)}.")
+    given = _checked(TOOLS[name].input, arguments)
     match given:
         case SearchInput():
             ask = Ask(given.query, agent, chat, given.maxResults, given.minScore)

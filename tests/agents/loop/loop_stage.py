@@ -17,11 +17,12 @@ from holdfast.agents.models.failover import Models
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.registry import Toolbox
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.board.context_room import Board
 from holdfast.config import Config
 from holdfast.context import ContextRoom, Trust
 from holdfast.context.debug import DebugOutputs
+from holdfast.effects import Effect
 from holdfast.home import Home
 from holdfast.log import OWNER, Entry, EntryFilter, Session, Store, Threads, Turn, entries, sessions, turns
 from holdfast.log.agenda import Runner
@@ -188,13 +189,13 @@ class Stage:
             raise RuntimeError("a fault")
 
         return [
-            Tool(name="look", input=Word, run=look),
-            Tool(name="fetch", input=Word, run=fetch),
-            Tool(name="broken", input=Word, run=broken),
-            Tool(name="act", input=Word, run=act, effect=Effect.WORLD),
-            Tool(name="wait", input=Word, run=wait, effect=Effect.WORLD),
-            Tool(name="asking", input=Word, run=asking, effect=Effect.WORLD),
-            Tool(name="finish", input=Word, run=finish, effect=Effect.OWN),
+            Tool(name="look", input=Word, run=look, effect=Effect.NONE, repeatable=True),
+            Tool(name="fetch", input=Word, run=fetch, effect=Effect.NONE, repeatable=True),
+            Tool(name="broken", input=Word, run=broken, effect=Effect.NONE, repeatable=True),
+            Tool(name="act", input=Word, run=act, effect=Effect.WORLD, repeatable=False),
+            Tool(name="wait", input=Word, run=wait, effect=Effect.WORLD, repeatable=False),
+            Tool(name="asking", input=Word, run=asking, effect=Effect.WORLD, repeatable=False),
+            Tool(name="finish", input=Word, run=finish, effect=Effect.OWN, repeatable=False),
         ]
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from loop_stage import Stage, Word
 
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.effects import Effect
 from holdfast.log import Store, Threads
 
 
@@ -32,8 +33,8 @@ def tools(home: Path) -> list[Tool[Word]]:
         return ToolOutput(text=f"marked {given.word}")
 
     return [
-        Tool(name="strike", input=Word, run=strike, effect=Effect.WORLD),
-        Tool(name="mark", input=Word, run=mark, effect=Effect.WORLD),
+        Tool(name="strike", input=Word, run=strike, effect=Effect.WORLD, repeatable=False),
+        Tool(name="mark", input=Word, run=mark, effect=Effect.WORLD, repeatable=False),
     ]
 
 

@@ -21,10 +21,11 @@ from holdfast.agents.subagents.asking import SpawnInput
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.registry import Toolbox
 from holdfast.agents.tools.session_tools import SessionTools
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.context import ContextRoom
+from holdfast.effects import Effect
 from holdfast.home import Home
 from holdfast.log import (
     OWNER,
@@ -80,7 +81,9 @@ class World:
         self.subagents = Subagents(self.parts)
         self.toolbox = Toolbox(threads, store, Outputs(place, store.clock))
         self.toolbox.register_all([*self.subagents.tools(), *SessionTools(store, threads).tools()])
-        self.toolbox.register(Tool(name="hold", input=Nothing, run=self._hold, effect=Effect.OWN))
+        self.toolbox.register(
+            Tool(name="hold", input=Nothing, run=self._hold, effect=Effect.OWN, repeatable=False)
+        )
         self.runs = Runs(
             LoopParts(
                 store=store,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
@@ -13,11 +14,12 @@ from tool_world import World
 
 from builders import append, soon
 from holdfast.agents.approvals import audit
+from holdfast.agents.loop.rounds import needs_note
 from holdfast.agents.models import INVALID_ARGUMENTS
 from holdfast.agents.tools import Caller, Effect, Tool, ToolOutput
 from holdfast.agents.tools.arguments import MALFORMED
 from holdfast.context import Image, ToolCall, Trust
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.log import OWNER
 
 INTERFACES = """
@@ -39,7 +41,7 @@ def tool(name: str = "probe", *, effect: Effect = Effect.NONE, run: Any = None, 
     async def says(_caller: Caller, given: Probe, _id: str) -> ToolOutput:
         return ToolOutput(text=given.text)
 
-    return Tool(name=name, input=Probe, run=run or says, effect=effect, **fields)
+    return Tool(name=name, input=Probe, run=run or says, effect=effect, **{"repeatable": False, **fields})
 
 
 def test_every_tool_of_the_interface_is_offered_with_a_description_and_a_closed_schema(here: World) -> None:
@@ -311,3 +313,48 @@ def test_a_skill_that_the_prompt_leaves_out_can_still_be_read_when_a_person_call
     assert "quiet" not in here.parts.skills.prompt("main").text
     assert "quiet" in [command.skill for command in here.parts.skills.commands("main")]
     assert "Speak softly." in here.ok("skill_read", {"name": "quiet"})
+
+
+def test_a_tool_that_does_not_say_what_it_does_is_not_registered(here: World) -> None:
+    async def says(_caller: Caller, given: Probe, _id: str) -> ToolOutput:
+        return ToolOutput(text=given.text)
+
+    untyped: Any = Tool
+    told: dict[str, Any] = {"name": "probe", "input": Probe, "run": says}
+    for missing in ({}, {"effect": Effect.NONE}, {"repeatable": True}):
+        with pytest.raises(TypeError):
+            untyped(**told, **missing)
+    for wrong in (
+        {"effect": "none", "repeatable": True},
+        {"effect": None, "repeatable": True},
+        {"effect": Effect.NONE, "repeatable": 1},
+        {"effect": Effect.NONE, "repeatable": None},
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            here.toolbox.register(untyped(**told, **wrong))
+        assert refused.value.code == "tool_undeclared"
+    undeclared: Any = SimpleNamespace(**told)
+    with pytest.raises(InvalidInput, match="probe does not say what it does"):
+        here.toolbox.register(undeclared)
+    assert "probe" not in here.toolbox
+
+
+def test_what_is_not_known_to_be_harmless_runs_alone_and_is_never_repeated_unasked(here: World) -> None:
+    here.toolbox.register(tool("looks", repeatable=True))
+    here.toolbox.register(tool("looks_once"))
+    assert not needs_note("looks", here.toolbox)
+    assert needs_note("looks_once", here.toolbox)
+    assert needs_note("no_such_tool", here.toolbox)
+    assert here.toolbox._effect(ToolCall("c1", "no_such_tool", {})) is Effect.WORLD
+
+
+def test_tools_that_write_say_so_and_only_reading_ones_run_side_by_side(here: World) -> None:
+    harmless = {name for name in here.toolbox.names if here.toolbox.get(name).effect is Effect.NONE}
+    assert harmless == {
+        *("memory_search", "memory_get", "context_read", "context_search", "skill_read", "file_read"),
+        *("clawboard_search", "clawboard_context"),
+        *("clawboard_get_topic", "clawboard_get_task", "clawboard_get_log"),
+        *("sessions_list", "sessions_history", "session_status", "web_fetch", "web_search"),
+    }
+    again = {name for name in here.toolbox.names if here.toolbox.get(name).repeatable}
+    assert again == harmless | {"clawboard_create_note"}

@@ -12,7 +12,8 @@ from holdfast.agents.cron.asking import Wish
 from holdfast.agents.cron.firing import Parts
 from holdfast.agents.cron.tasks import Task, Where
 from holdfast.agents.cron.views import task_json
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.effects import Effect
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import SYSTEM, Tx
 
@@ -51,7 +52,14 @@ class CronTool:
         self._parts = parts
 
     def tool(self) -> Tool[CronInput]:
-        return Tool(name="cron_create", input=CronInput, run=self.run, effect=Effect.OWN, offered=_offered)
+        return Tool(
+            name="cron_create",
+            input=CronInput,
+            run=self.run,
+            effect=Effect.OWN,
+            repeatable=False,
+            offered=_offered,
+        )
 
     async def run(self, caller: Caller, given: CronInput, _: str) -> ToolOutput:
         act = {"create": self._create, "list": self._list, "remove": self._remove}[given.action]

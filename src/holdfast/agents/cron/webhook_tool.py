@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.cron.firing import Parts
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.config.parts import Webhook
+from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
 
 MOST: Final = 50
@@ -49,7 +50,12 @@ class WebhookTool:
 
     def tool(self) -> Tool[WebhookInput]:
         return Tool(
-            name="webhook_create", input=WebhookInput, run=self.run, effect=Effect.OWN, offered=self._offered
+            name="webhook_create",
+            input=WebhookInput,
+            run=self.run,
+            effect=Effect.OWN,
+            repeatable=False,
+            offered=self._offered,
         )
 
     async def run(self, caller: Caller, given: WebhookInput, _: str) -> ToolOutput:

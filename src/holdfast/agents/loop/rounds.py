@@ -15,7 +15,7 @@ from holdfast.agents.loop.parts import Parts, Toolset
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.models.types import ModelReply
 from holdfast.agents.tools.events import ToolEvent
-from holdfast.agents.tools.types import Caller, Effect
+from holdfast.agents.tools.types import Caller
 from holdfast.context import Message, ToolCall, ToolResult
 from holdfast.errors import NotFound
 from holdfast.log import SYSTEM, Tx
@@ -135,12 +135,11 @@ def batched(calls: Sequence[ToolCall], tools: Toolset) -> list[Batch]:
 
 
 def needs_note(name: str, tools: Toolset) -> bool:
-    """Whether a call must never be repeated unasked: it changes something, and twice is not once."""
+    """Whether a call must never be repeated unasked: twice is not once, or nobody knows what it does."""
     try:
-        tool = tools.get(name)
+        return not tools.get(name).repeatable
     except NotFound:
-        return False
-    return tool.effect is not Effect.NONE and not tool.repeatable
+        return True
 
 
 def _none_run(calls: Sequence[ToolCall], why: str) -> list[ToolResult]:

@@ -11,9 +11,10 @@ from holdfast.agents.subagents import due, ending, registry, words
 from holdfast.agents.subagents.asking import SpawnInput, SubagentsInput
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.subagents.spawning import Parts, Spawner
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import iso
 from holdfast.context import Trust, UserMessage, draft_of
+from holdfast.effects import Effect
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import SYSTEM, TurnStatus, Tx, turns
@@ -33,9 +34,20 @@ class SubagentTools:
         """Neither is repeated unasked after a crash: a child would be sent off twice."""
         return (
             Tool(
-                name="sessions_spawn", input=SpawnInput, run=self.spawn, effect=Effect.OWN, offered=_may_spawn
+                name="sessions_spawn",
+                input=SpawnInput,
+                run=self.spawn,
+                effect=Effect.OWN,
+                repeatable=False,
+                offered=_may_spawn,
             ),
-            Tool(name="subagents", input=SubagentsInput, run=self.look_after, effect=Effect.OWN),
+            Tool(
+                name="subagents",
+                input=SubagentsInput,
+                run=self.look_after,
+                effect=Effect.OWN,
+                repeatable=False,
+            ),
         )
 
     async def spawn(self, caller: Caller, given: SpawnInput, _: str) -> ToolOutput:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.tools.events import OnEvent, ToolEvent
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.effects import Effect
 
 if TYPE_CHECKING:
     from holdfast.agents.tools.builtin import Parts, builtin_toolbox, builtin_tools

@@ -15,17 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.agents.opening import opened
 from holdfast.agents.skills import Skill, SkillRoom, Tier
 from holdfast.agents.tools.board_reach import sees_board
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
+from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import Forbidden, InvalidInput, TooLarge
 from holdfast.log import SYSTEM, Store, Threads
 from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
 
-_WRITING: Final = frozenset(("memory_write", "clawboard_create_note", "clawboard_update_task"))
-_AGAIN: Final = frozenset(("clawboard_create_note",))
 _MOST_SKILL_FILE: Final = 1024**2
 
 Call = Callable[[Caller, Mapping[str, Any]], Mapping[str, Any]]
@@ -37,14 +36,14 @@ def memory_adapters(memory: Callable[[], MemoryService], threads: Threads) -> li
             memory(), name, given, agent=caller.agent_id, chat=caller.chat
         )
 
-    return [_adapter(name, model, call(name), threads) for name, model in memory_tools.INPUTS.items()]
+    return [_adapter(name, tool, call(name), threads) for name, tool in memory_tools.TOOLS.items()]
 
 
 def board_adapters(board: Callable[[], Board], threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
         return lambda caller, given: board_tools.call(_seen(board(), caller), name, given, _who(caller))
 
-    return [_adapter(name, model, call(name), threads) for name, model in board_tools.INPUTS.items()]
+    return [_adapter(name, tool, call(name), threads) for name, tool in board_tools.TOOLS.items()]
 
 
 def _who(caller: Caller) -> board_tools.Caller:
@@ -67,7 +66,7 @@ def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
         return lambda caller, given: recall_tools.call(store, name, given, session_id=caller.session.id)
 
-    return [_adapter(name, model, call(name), threads) for name, model in recall_tools.INPUTS.items()]
+    return [_adapter(name, tool, call(name), threads) for name, tool in recall_tools.TOOLS.items()]
 
 
 class SkillInput(BaseModel):
@@ -85,7 +84,7 @@ def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
     async def run(caller: Caller, given: SkillInput, _: str) -> ToolOutput:
         return await threads(_skill, skills, caller, given)
 
-    return Tool(name="skill_read", input=SkillInput, run=run, repeatable=True)
+    return Tool(name="skill_read", input=SkillInput, run=run, effect=Effect.NONE, repeatable=True)
 
 
 def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
@@ -110,19 +109,13 @@ def _from(skill: Skill, caller: Caller) -> tuple[Path, tuple[str, ...]]:
     return caller.workspace, skill.folder.relative_to(caller.workspace).parts
 
 
-def _adapter(name: str, model: type[BaseModel], call: Call, threads: Threads) -> Tool[Any]:
-    writes = name in _WRITING
+def _adapter(name: str, tool: DeclaredTool, call: Call, threads: Threads) -> Tool[Any]:
+    trust = Trust.OTHER_SESSION if tool.effect is Effect.NONE else Trust.TOOL
 
     async def run(caller: Caller, given: BaseModel, _: str) -> ToolOutput:
         sent = given.model_dump(by_alias=True, exclude_unset=True)
         found = await threads(call, caller, sent)
         text = json.dumps(found, ensure_ascii=False, default=str)
-        return ToolOutput(text=text, trust=Trust.TOOL if writes else Trust.OTHER_SESSION)
+        return ToolOutput(text=text, trust=trust)
 
-    return Tool(
-        name=name,
-        input=model,
-        run=run,
-        effect=Effect.OWN if writes else Effect.NONE,
-        repeatable=not writes or name in _AGAIN,
-    )
+    return Tool(name=name, input=tool.input, run=run, effect=tool.effect, repeatable=tool.repeatable)

@@ -23,8 +23,9 @@ from holdfast.agents.tools.commands import STOPS, Command, Commands
 from holdfast.agents.tools.events import AskedApproval
 from holdfast.agents.tools.reach import Spot, reach_of, sandboxes
 from holdfast.agents.tools.settings import sandboxed, situation_of
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.config.tools import Exec
+from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.home import Home
 from holdfast.log import SYSTEM, Store, Threads, ringing, sessions
@@ -108,7 +109,7 @@ class ExecTool:
         self._skill_env = skill_env
 
     def tool(self) -> Tool[ExecInput]:
-        return Tool(name="exec", input=ExecInput, run=self.run, effect=Effect.WORLD)
+        return Tool(name="exec", input=ExecInput, run=self.run, effect=Effect.WORLD, repeatable=False)
 
     async def run(self, caller: Caller, given: ExecInput, _: str) -> ToolOutput:
         asked = given.kill or given.poll or given.log

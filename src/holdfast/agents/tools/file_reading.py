@@ -20,6 +20,7 @@ from holdfast.agents.tools.reach import Spot, reach_of
 from holdfast.agents.tools.settings import tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import Image, Trust
+from holdfast.effects import Effect
 from holdfast.errors import InvalidInput, TooLarge
 from holdfast.home import Home
 from holdfast.log import Threads
@@ -53,7 +54,7 @@ class FileReading:
         self._outputs = outputs
 
     def tool(self) -> Tool[ReadInput]:
-        return Tool(name="file_read", input=ReadInput, run=self.run, repeatable=True)
+        return Tool(name="file_read", input=ReadInput, run=self.run, effect=Effect.NONE, repeatable=True)
 
     async def run(self, caller: Caller, given: ReadInput, _: str) -> ToolOutput:
         return await self._threads(self._read, caller, given)

@@ -20,9 +20,10 @@ from holdfast.agents.tools.caps import Cut, cap_of, shortened
 from holdfast.agents.tools.events import AskedApproval, OnEvent, ToolEvent, nobody_listens
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.settings import situation_of, tools_of
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import ToolCall, ToolResult, ToolSpec, Trust, neutralise
-from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
+from holdfast.effects import Effect
+from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound
 from holdfast.log import SYSTEM, Store, Threads
 from holdfast.logs import Redact, redactor
 from holdfast.text import clean_text, clip
@@ -53,7 +54,8 @@ class Toolbox:
         self._histories: OrderedDict[str, loops.History] = OrderedDict()
 
     def register(self, tool: Tool[Any]) -> None:
-        """Add a tool; a name that is taken is a `Conflict`."""
+        """Add a tool; one whose name is taken or that does not say what it does is refused."""
+        _require_declared(tool)
         if tool.name in self._tools:
             raise Conflict(f"there is a tool {tool.name} already", code="tool_taken")
         self._specs[tool.name] = tool.spec
@@ -186,7 +188,7 @@ class Toolbox:
                 code="tool_refused",
                 hint="Do without it; only the operator can change this.",
             )
-        if not tool.offered(caller):
+        if not tool.is_there(caller):
             raise Forbidden(f"{call.name} is not available in this session", code="tool_unavailable")
         return tool
 
@@ -205,7 +207,7 @@ class Toolbox:
     def _offered_names(self, caller: Caller, policy: Policy | None) -> tuple[str, ...]:
         policy = policy or policy_of(caller.config, caller.agent_id)
         may = self._allowed(policy, situation_of(caller))
-        return tuple(name for name in may if self._tools[name].offered(caller))
+        return tuple(name for name in may if self._tools[name].is_there(caller))
 
     def _allowed(self, policy: Policy, situation: Situation) -> tuple[str, ...]:
         """What policy allows in a situation; weighed again only when the policy or the tools changed."""
@@ -245,8 +247,9 @@ class Toolbox:
             return None
 
     def _effect(self, call: ToolCall) -> Effect:
+        """Of what is not known, the worst is assumed."""
         tool = self._tools.get(call.name)
-        return Effect.NONE if tool is None else tool.effect
+        return Effect.WORLD if tool is None else tool.effect
 
     def _history(self, turn_id: str) -> loops.History:
         history = self._histories.setdefault(turn_id, loops.History())
@@ -254,6 +257,17 @@ class Toolbox:
         while len(self._histories) > MOST_TURNS:
             self._histories.popitem(last=False)
         return history
+
+
+def _require_declared(tool: Tool[Any]) -> None:
+    """A plugin may be untyped, so that what the types say is looked at once more."""
+    effect, repeatable = getattr(tool, "effect", None), getattr(tool, "repeatable", None)
+    if not isinstance(effect, Effect) or not isinstance(repeatable, bool):
+        raise InvalidInput(
+            f"the tool {getattr(tool, 'name', tool)!s:.80} does not say what it does",
+            code="tool_undeclared",
+            hint="Give effect=Effect.NONE, OWN or WORLD, and repeatable=True or False.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

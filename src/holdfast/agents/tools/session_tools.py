@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.tools import sight
-from holdfast.agents.tools.types import Caller, Effect, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import iso
 from holdfast.context import Trust
+from holdfast.effects import Effect
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.log import (
     SYSTEM,
@@ -84,12 +85,28 @@ class SessionTools:
 
     def tools(self) -> tuple[Tool[Any], ...]:
         found: list[Tool[Any]] = [
-            Tool(name="sessions_list", input=ListInput, run=self.list, repeatable=True),
-            Tool(name="sessions_history", input=HistoryInput, run=self.history, repeatable=True),
-            Tool(name="session_status", input=StatusInput, run=self.status, repeatable=True),
+            Tool(name="sessions_list", input=ListInput, run=self.list, effect=Effect.NONE, repeatable=True),
+            Tool(
+                name="sessions_history",
+                input=HistoryInput,
+                run=self.history,
+                effect=Effect.NONE,
+                repeatable=True,
+            ),
+            Tool(
+                name="session_status", input=StatusInput, run=self.status, effect=Effect.NONE, repeatable=True
+            ),
         ]
         if self._courier is not None:
-            found.append(Tool(name="sessions_send", input=SendInput, run=self.send, effect=Effect.WORLD))
+            found.append(
+                Tool(
+                    name="sessions_send",
+                    input=SendInput,
+                    run=self.send,
+                    effect=Effect.WORLD,
+                    repeatable=False,
+                )
+            )
         return tuple(found)
 
     async def list(self, caller: Caller, given: ListInput, _: str) -> ToolOutput:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,18 +13,11 @@ from pydantic import BaseModel
 from holdfast.agents.tools.events import Progress, nobody_follows
 from holdfast.config import AgentSettings, Config
 from holdfast.context import Image, ToolSpec, Trust
+from holdfast.effects import Effect
 from holdfast.log import FOR_OWNER, Reader, Session
 from holdfast.memory.scope import Chat
 
 Input = TypeVar("Input", bound=BaseModel)
-
-
-class Effect(StrEnum):
-    """What a call may change; calls of one reply run side by side only if none of them changes anything."""
-
-    NONE = "none"
-    OWN = "own"
-    WORLD = "world"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,19 +72,35 @@ class ToolOutput:
     ends_turn: bool = False
 
 
+def always(_: Caller) -> bool:
+    return True
+
+
+def never(_: Caller) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(Generic[Input]):
     """One tool. The docstring of `input` is its description, its fields are the schema.
 
     `repeatable` says that running it again after a crash does no harm; others are never repeated unasked.
+    Neither it nor `effect` has a default: who adds a tool says what it does. Where others than the owner hear
+    the session, only tools that say so (`for_others`) are there: they read as `Caller.reader` and reach nothing
+    that is not that chat's.
     """
 
     name: str
     input: type[Input]
     run: Callable[[Caller, Input, str], Awaitable[ToolOutput]] = field(repr=False)
-    effect: Effect = Effect.NONE
-    repeatable: bool = False
-    offered: Callable[[Caller], bool] = field(default=lambda _: True, repr=False)
+    effect: Effect
+    repeatable: bool
+    offered: Callable[[Caller], bool] = field(default=always, repr=False)
+    for_others: Callable[[Caller], bool] = field(default=never, repr=False)
+
+    def is_there(self, caller: Caller) -> bool:
+        """Whether the tool makes sense for the caller now, and is theirs to use."""
+        return self.offered(caller) and (caller.alone or self.for_others(caller))
 
     @property
     def spec(self) -> ToolSpec:

@@ -12,6 +12,7 @@ from holdfast.agents.tools.readable import readable
 from holdfast.agents.tools.settings import tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import Trust
+from holdfast.effects import Effect
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.log import Threads
 
@@ -38,6 +39,7 @@ class WebFetch:
             name="web_fetch",
             input=FetchInput,
             run=self.run,
+            effect=Effect.NONE,
             repeatable=True,
             offered=lambda caller: tools_of(caller).web.fetch.enabled,
         )

@@ -15,6 +15,7 @@ from holdfast.agents.tools.settings import tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.config.tools import WebSearch as Settings
 from holdfast.context import Trust
+from holdfast.effects import Effect
 from holdfast.errors import Unavailable
 from holdfast.text import clip
 
@@ -50,6 +51,7 @@ class WebSearch:
             name="web_search",
             input=SearchInput,
             run=self.run,
+            effect=Effect.NONE,
             repeatable=True,
             offered=lambda caller: _usable(tools_of(caller).web.search),
         )
