@@ -102,13 +102,21 @@ class UpdateTaskInput(_Input):
 
 
 TOOLS: Final[dict[str, DeclaredTool]] = {
-    "clawboard_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True),
-    "clawboard_context": DeclaredTool(input=ContextInput, effect=Effect.NONE, repeatable=True),
-    "clawboard_get_topic": DeclaredTool(input=TopicInput, effect=Effect.NONE, repeatable=True),
-    "clawboard_get_task": DeclaredTool(input=TaskInput, effect=Effect.NONE, repeatable=True),
-    "clawboard_get_log": DeclaredTool(input=LogInput, effect=Effect.NONE, repeatable=True),
-    "clawboard_create_note": DeclaredTool(input=NoteInput, effect=Effect.OWN, repeatable=True),
-    "clawboard_update_task": DeclaredTool(input=UpdateTaskInput, effect=Effect.OWN, repeatable=False),
+    "clawboard_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True, for_others=True),
+    "clawboard_context": DeclaredTool(
+        input=ContextInput, effect=Effect.NONE, repeatable=True, for_others=True
+    ),
+    "clawboard_get_topic": DeclaredTool(
+        input=TopicInput, effect=Effect.NONE, repeatable=True, for_others=True
+    ),
+    "clawboard_get_task": DeclaredTool(input=TaskInput, effect=Effect.NONE, repeatable=True, for_others=True),
+    "clawboard_get_log": DeclaredTool(input=LogInput, effect=Effect.NONE, repeatable=True, for_others=True),
+    "clawboard_create_note": DeclaredTool(
+        input=NoteInput, effect=Effect.OWN, repeatable=True, for_others=True
+    ),
+    "clawboard_update_task": DeclaredTool(
+        input=UpdateTaskInput, effect=Effect.OWN, repeatable=False, for_others=True
+    ),
 }
 
 

@@ -78,7 +78,8 @@ class Office:
         return self._store.run(SYSTEM, write)
 
     def deny(self, code: str, *, channel: str | None = None) -> dict[str, Any]:
-        return self._store.run(SYSTEM,
+        return self._store.run(
+            SYSTEM,
             lambda tx: views.pairing_json(pairing.decide(tx, code, approve=False, channel=channel)),
         )
 
@@ -88,7 +89,8 @@ class Office:
         self.connections.settings(surface.channel, surface.account)
         if not text.strip():
             raise InvalidInput("there is nothing to say", hint="Give some text.")
-        return self._store.run(SYSTEM,
+        return self._store.run(
+            SYSTEM,
             lambda tx: views.delivery_json(post(tx, surface, text, f"by-hand:{uuid7()}")),
         )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.heartbeat.surfaces import HeardAt
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.channels import history
 from holdfast.channels.connecting import Connected
 from holdfast.channels.surface import Surface
@@ -67,6 +67,7 @@ class MessageTool:
             run=self._run,
             effect=Effect.WORLD,
             repeatable=False,
+            for_others=always,
             offered=_has_channels,
         )
 

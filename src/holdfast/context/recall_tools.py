@@ -37,8 +37,8 @@ class SearchInput(BaseModel):
 
 
 TOOLS: Final[dict[str, DeclaredTool]] = {
-    "context_read": DeclaredTool(input=ReadInput, effect=Effect.NONE, repeatable=True),
-    "context_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True),
+    "context_read": DeclaredTool(input=ReadInput, effect=Effect.NONE, repeatable=True, for_others=True),
+    "context_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True, for_others=True),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.continuation import chains, compacting, electing, returns
 from holdfast.continuation.attaching import checked_mount
 from holdfast.continuation.budget import Capped
@@ -121,6 +121,7 @@ class ContinuationTools:
                 run=self.work,
                 effect=Effect.OWN,
                 repeatable=True,
+                for_others=always,
                 offered=self._enabled,
             ),
             Tool(
@@ -130,6 +131,7 @@ class ContinuationTools:
                 offered=self._may_send,
                 effect=Effect.OWN,
                 repeatable=True,
+                for_others=always,
             ),
             Tool(
                 name="request_compaction",
@@ -138,6 +140,7 @@ class ContinuationTools:
                 offered=self._enabled,
                 effect=Effect.OWN,
                 repeatable=True,
+                for_others=always,
             ),
         )
 

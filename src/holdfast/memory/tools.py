@@ -43,8 +43,8 @@ class WriteInput(BaseModel):
 
 
 TOOLS: Final[dict[str, DeclaredTool]] = {
-    "memory_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True),
-    "memory_get": DeclaredTool(input=GetInput, effect=Effect.NONE, repeatable=True),
+    "memory_search": DeclaredTool(input=SearchInput, effect=Effect.NONE, repeatable=True, for_others=True),
+    "memory_get": DeclaredTool(input=GetInput, effect=Effect.NONE, repeatable=True, for_others=True),
     "memory_write": DeclaredTool(input=WriteInput, effect=Effect.OWN, repeatable=False),
 }
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from holdfast.agents.cron import tasks
 from holdfast.agents.cron.tasks import Task
-from holdfast.agents.heartbeat.surfaces import HeardAt, nobody_knows, place
-from holdfast.agents.loop.asks import Accepted, Ask
+from holdfast.agents.heartbeat.surfaces import LAST, HeardAt, nobody_knows, place
+from holdfast.agents.loop.asks import Accepted, Ask, Deliver
 from holdfast.config import Config
 from holdfast.context import Trust
 from holdfast.errors import HoldfastError
@@ -93,7 +93,7 @@ class Firer:
             timeout_seconds=task.timeout_seconds,
             sender=made_by.get("sender"),
             owner=made_by.get("owner", True) is True,
-            deliver=place(tx, task.deliver, spoken_in, task.agent_id, self._parts.heard_at),
+            deliver=self._place(tx, task, spoken_in),
             heard=tasks.heard(task),
             owner_sent=tasks.by_hand(task),
             limited_to=made_by.get("limitedTo"),
@@ -104,6 +104,13 @@ class Firer:
             key=f"{TRIGGER}:{job.item.id}",
             commands=False,
         )
+
+    def _place(self, tx: Tx, task: Task, spoken_in: str) -> Deliver | None:
+        """Where the task speaks; one that was made in a chat that others hear, in that chat."""
+        own = task.created_by.get("deliver")
+        if task.deliver == LAST and own is not None:
+            return Deliver(**own)
+        return place(tx, task.deliver, spoken_in, task.agent_id, self._parts.heard_at)
 
     def _go_on(self, tx: Tx, job: agenda.Job, task: Task, **values: Any) -> None:
         """On to the next time; a task that has none is over."""

@@ -12,10 +12,13 @@ from holdfast.agents.cron.asking import Wish
 from holdfast.agents.cron.firing import Parts
 from holdfast.agents.cron.tasks import Task, Where
 from holdfast.agents.cron.views import task_json
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.heartbeat.surfaces import LAST, NONE
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.effects import Effect
-from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import SYSTEM, Tx
+from holdfast.errors import Forbidden, InvalidInput, NotFound
+from holdfast.log import SYSTEM, Tx, heard_by, turns
 
 _MOST_LISTED = 50
 
@@ -58,6 +61,7 @@ class CronTool:
             run=self.run,
             effect=Effect.OWN,
             repeatable=False,
+            for_others=always,
             offered=_offered,
         )
 
@@ -69,9 +73,27 @@ class CronTool:
     def _create(self, tx: Tx, caller: Caller, given: CronInput) -> dict[str, Any]:
         if given.prompt is None:
             raise InvalidInput("a standing task needs a prompt", hint="Say what is to be done when it runs.")
+        self._require_own(tx, caller, given)
         sent = given.model_dump(exclude={"action", "id", "name"})
         wish = Wish(**sent, name=given.name or "", agent_id=caller.agent_id)
-        return task_json(tx, asking.make(tx, self._parts.config(), wish, _made_by(caller)))
+        return task_json(tx, asking.make(tx, self._parts.config(), wish, _made_by(tx, caller)))
+
+    def _require_own(self, tx: Tx, caller: Caller, given: CronInput) -> None:
+        """A task speaks where it was asked for. Nobody but the owner has tasks in the main session, and elsewhere
+        than to the owner only the owner sends one, by hand."""
+        if not caller.alone and given.session == "main":
+            raise Forbidden(
+                "the main session is the owner's", code="owner_only", hint="Use session isolated."
+            )
+        if given.deliver in (LAST, NONE):
+            return
+        heard = self._parts.heard_at(tx, given.deliver) if caller.alone and caller.owner else None
+        if heard is None or not heard_by(heard).may_read(caller.session.audience):
+            raise Forbidden(
+                f"not everyone at {given.deliver[:80]!r} may read what the task will be given",
+                code="not_theirs",
+                hint="Use deliver last. The owner can make such a task with `holdfast cron add`.",
+            )
 
     def _list(self, tx: Tx, caller: Caller, given: CronInput) -> dict[str, Any]:
         found = tasks.listing(tx, agent_ids=frozenset((caller.agent_id,)), limit=_MOST_LISTED)
@@ -89,18 +111,25 @@ def _offered(caller: Caller) -> bool:
     return caller.config.cron.enabled and not caller.subagent
 
 
-def _made_by(caller: Caller) -> dict[str, Any]:
-    """With these rights it runs: a task is never more than who asked for it."""
+def _made_by(tx: Tx, caller: Caller) -> dict[str, Any]:
+    """With these rights it runs: a task is never more than who asked for it, and is heard by no more."""
+    found = turns.get_many(tx, [caller.turn_id]) if caller.turn_id else []
+    asked = Terms.read((found[0].meta or {}).get(ASK) or {}, caller.agent_id) if found else None
+    to = None if asked is None or asked.deliver is None else asked.deliver.json()
     return {
         "kind": "agent",
         "sessionKey": caller.session.key,
         "turnId": caller.turn_id,
         "sender": caller.sender,
-        "owner": caller.owner,
+        "owner": caller.owner and caller.alone,
+        "audience": caller.session.audience,
+        "deliver": None if caller.alone else to,
+        "limitedTo": None if caller.limited_to is None else list(caller.limited_to),
     }
 
 
 def _sees(caller: Caller, task: Task) -> bool:
-    """The owner sees all of the agent's tasks, others their own."""
-    made_by = task.created_by
-    return caller.owner or (made_by.get("owner") is False and made_by.get("sender") == caller.sender)
+    """The owner, alone with the agent, sees all of its tasks; a chat that others hear sees its own."""
+    if caller.alone:
+        return caller.owner
+    return task.created_by.get("audience") == caller.session.audience

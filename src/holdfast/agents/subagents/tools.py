@@ -11,7 +11,7 @@ from holdfast.agents.subagents import due, ending, registry, words
 from holdfast.agents.subagents.asking import SpawnInput, SubagentsInput
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.subagents.spawning import Parts, Spawner
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.clock import iso
 from holdfast.context import Trust, UserMessage, draft_of
 from holdfast.effects import Effect
@@ -39,6 +39,7 @@ class SubagentTools:
                 run=self.spawn,
                 effect=Effect.OWN,
                 repeatable=False,
+                for_others=always,
                 offered=_may_spawn,
             ),
             Tool(
@@ -47,6 +48,7 @@ class SubagentTools:
                 run=self.look_after,
                 effect=Effect.OWN,
                 repeatable=False,
+                for_others=always,
             ),
         )
 

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.agents.opening import opened
 from holdfast.agents.skills import Skill, SkillRoom, Tier
 from holdfast.agents.tools.board_reach import sees_board
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.settings import has_skills
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always, never
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
@@ -84,7 +85,14 @@ def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
     async def run(caller: Caller, given: SkillInput, _: str) -> ToolOutput:
         return await threads(_skill, skills, caller, given)
 
-    return Tool(name="skill_read", input=SkillInput, run=run, effect=Effect.NONE, repeatable=True)
+    return Tool(
+        name="skill_read",
+        input=SkillInput,
+        run=run,
+        effect=Effect.NONE,
+        repeatable=True,
+        for_others=has_skills,
+    )
 
 
 def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
@@ -118,4 +126,11 @@ def _adapter(name: str, tool: DeclaredTool, call: Call, threads: Threads) -> Too
         text = json.dumps(found, ensure_ascii=False, default=str)
         return ToolOutput(text=text, trust=trust)
 
-    return Tool(name=name, input=tool.input, run=run, effect=tool.effect, repeatable=tool.repeatable)
+    return Tool(
+        name=name,
+        input=tool.input,
+        run=run,
+        effect=tool.effect,
+        repeatable=tool.repeatable,
+        for_others=always if tool.for_others else never,
+    )

@@ -22,7 +22,7 @@ from holdfast.agents.tools.command_files import CommandFiles
 from holdfast.agents.tools.commands import STOPS, Command, Commands
 from holdfast.agents.tools.events import AskedApproval
 from holdfast.agents.tools.reach import Spot, reach_of, sandboxes
-from holdfast.agents.tools.settings import sandboxed, situation_of
+from holdfast.agents.tools.settings import has_folder, sandbox_of, sandboxed, situation_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.config.tools import Exec
 from holdfast.effects import Effect
@@ -109,7 +109,14 @@ class ExecTool:
         self._skill_env = skill_env
 
     def tool(self) -> Tool[ExecInput]:
-        return Tool(name="exec", input=ExecInput, run=self.run, effect=Effect.WORLD, repeatable=False)
+        return Tool(
+            name="exec",
+            input=ExecInput,
+            run=self.run,
+            effect=Effect.WORLD,
+            repeatable=False,
+            for_others=has_folder,
+        )
 
     async def run(self, caller: Caller, given: ExecInput, _: str) -> ToolOutput:
         asked = given.kill or given.poll or given.log
@@ -139,7 +146,7 @@ class ExecTool:
         settings = exec_settings(caller.config, caller.agent_id)
         elevated = self._elevated(caller, given)
         place = place_of(
-            caller.settings.sandbox,
+            sandbox_of(caller),
             sandboxes(self._home),
             agent_id=caller.agent_id,
             session_key=caller.session.key,
@@ -158,11 +165,17 @@ class ExecTool:
             elevated=elevated,
             private=self._home.path,
         )
-        network = caller.settings.sandbox.network or place.backend.name == "docker"
-        env = {name: secret.reveal(os.environ) for name, secret in settings.env.items()}
-        env = self._skill_env(caller.agent_id) | env
+        network = sandbox_of(caller).network or place.backend.name == "docker"
+        env = self._env(caller, settings)
         limits = _within(limits_of(settings), given.timeoutSeconds)
         return _Plan(call, place, settings, cwd, caller.workspace.absolute(), env, limits, network)
+
+    def _env(self, caller: Caller, settings: Exec) -> dict[str, str]:
+        """What the config adds to the environment: the owner's secrets, which are nobody else's to use."""
+        if not caller.alone:
+            return {}
+        own = {name: secret.reveal(os.environ) for name, secret in settings.env.items()}
+        return self._skill_env(caller.agent_id) | own
 
     def _where(self, caller: Caller, cwd: str | None, place: Place) -> tuple[Path, Path, str]:
         """The folder that bounds what is judged, the one to run in, and its name where it runs."""
@@ -179,6 +192,8 @@ class ExecTool:
         """Asked for where there is no sandbox, there is nothing to leave."""
         if not given.elevated or not sandboxed(caller):
             return False
+        if not caller.alone:
+            raise Forbidden("others hear this chat: nothing leaves its sandbox", code="not_elevated")
         found = decide("exec", policy_of(caller.config, caller.agent_id), situation_of(caller, elevated=True))
         if not found.allowed:
             raise Forbidden(f"this command may not leave the sandbox: {found.reason}", code="not_elevated")
@@ -228,7 +243,7 @@ class ExecTool:
         self._store.run(SYSTEM, lambda tx: redeem(tx, call, id_))
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
-        access = caller.settings.sandbox.workspace_access if plan.place.sandboxed else "rw"
+        access = sandbox_of(caller).workspace_access if plan.place.sandboxed else "rw"
         job = plan.job(shell, access)
 
         def work(command: Command) -> Outcome:

@@ -17,7 +17,7 @@ from holdfast.agents.tools.caps import cap_of
 from holdfast.agents.tools.outputs import PREFIX, Outputs
 from holdfast.agents.tools.paging import page_of
 from holdfast.agents.tools.reach import Spot, reach_of
-from holdfast.agents.tools.settings import tools_of
+from holdfast.agents.tools.settings import has_folder, tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import Image, Trust
 from holdfast.effects import Effect
@@ -54,7 +54,14 @@ class FileReading:
         self._outputs = outputs
 
     def tool(self) -> Tool[ReadInput]:
-        return Tool(name="file_read", input=ReadInput, run=self.run, effect=Effect.NONE, repeatable=True)
+        return Tool(
+            name="file_read",
+            input=ReadInput,
+            run=self.run,
+            effect=Effect.NONE,
+            repeatable=True,
+            for_others=has_folder,
+        )
 
     async def run(self, caller: Caller, given: ReadInput, _: str) -> ToolOutput:
         return await self._threads(self._read, caller, given)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.agents import opening
 from holdfast.agents.tools.editing import replaced
 from holdfast.agents.tools.reach import Spot, reach_of
+from holdfast.agents.tools.settings import has_folder
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput, TooLarge
@@ -54,9 +55,30 @@ class FileWriting:
 
     def tools(self) -> tuple[Tool[Any], ...]:
         return (
-            Tool(name="file_write", input=WriteInput, run=self.write, effect=Effect.OWN, repeatable=False),
-            Tool(name="file_edit", input=EditInput, run=self.edit, effect=Effect.OWN, repeatable=False),
-            Tool(name="file_delete", input=DeleteInput, run=self.delete, effect=Effect.OWN, repeatable=False),
+            Tool(
+                name="file_write",
+                input=WriteInput,
+                run=self.write,
+                effect=Effect.OWN,
+                repeatable=False,
+                for_others=has_folder,
+            ),
+            Tool(
+                name="file_edit",
+                input=EditInput,
+                run=self.edit,
+                effect=Effect.OWN,
+                repeatable=False,
+                for_others=has_folder,
+            ),
+            Tool(
+                name="file_delete",
+                input=DeleteInput,
+                run=self.delete,
+                effect=Effect.OWN,
+                repeatable=False,
+                for_others=has_folder,
+            ),
         )
 
     async def write(self, caller: Caller, given: WriteInput, _: str) -> ToolOutput:

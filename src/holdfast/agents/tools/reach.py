@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.agents.sandbox import SCRATCH, WORKSPACE, scope_name
-from holdfast.agents.tools.settings import sandboxed, tools_of
+from holdfast.agents.tools.settings import sandbox_of, sandboxed, tools_of
 from holdfast.agents.tools.types import Caller
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.home import Home
@@ -101,7 +101,7 @@ def reach_of(caller: Caller, home: Home) -> Reach:
     if not sandboxed(caller):
         everywhere = not tools_of(caller).fs.workspace_only
         return Reach((Root(folder, str(folder)),), home.path, folder, everywhere)
-    access = caller.settings.sandbox.workspace_access
+    access = sandbox_of(caller).workspace_access
     scratch = Root(_scratch(caller, home), SCRATCH)
     if access == "none":
         return Reach((scratch,), home.path, folder)
@@ -114,7 +114,7 @@ def sandboxes(home: Home) -> Path:
 
 
 def _scratch(caller: Caller, home: Home) -> Path:
-    settings = caller.settings.sandbox
+    settings = sandbox_of(caller)
     name = scope_name(settings, agent_id=caller.agent_id, session_key=caller.session.key)
     folder = sandboxes(home) / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

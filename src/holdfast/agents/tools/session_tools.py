@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.tools import sight
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.clock import iso
 from holdfast.context import Trust
 from holdfast.effects import Effect
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import Conflict, Forbidden, InvalidInput
 from holdfast.log import (
-    SYSTEM,
     Cursor,
     Entry,
     EntryFilter,
@@ -85,16 +84,29 @@ class SessionTools:
 
     def tools(self) -> tuple[Tool[Any], ...]:
         found: list[Tool[Any]] = [
-            Tool(name="sessions_list", input=ListInput, run=self.list, effect=Effect.NONE, repeatable=True),
+            Tool(
+                name="sessions_list",
+                input=ListInput,
+                run=self.list,
+                effect=Effect.NONE,
+                repeatable=True,
+                for_others=always,
+            ),
             Tool(
                 name="sessions_history",
                 input=HistoryInput,
                 run=self.history,
                 effect=Effect.NONE,
                 repeatable=True,
+                for_others=always,
             ),
             Tool(
-                name="session_status", input=StatusInput, run=self.status, effect=Effect.NONE, repeatable=True
+                name="session_status",
+                input=StatusInput,
+                run=self.status,
+                effect=Effect.NONE,
+                repeatable=True,
+                for_others=always,
             ),
         ]
         if self._courier is not None:
@@ -105,13 +117,14 @@ class SessionTools:
                     run=self.send,
                     effect=Effect.WORLD,
                     repeatable=False,
+                    for_others=always,
                 )
             )
         return tuple(found)
 
     async def list(self, caller: Caller, given: ListInput, _: str) -> ToolOutput:
         def look() -> list[dict[str, Any]]:
-            with self._store.read(SYSTEM) as tx:
+            with self._store.read(caller.reader) as tx:
                 return [_row(s) for s in sight.visible(tx, caller, limit=given.limit, offset=given.offset)]
 
         return _answer({"sessions": await self._threads(look)})
@@ -122,7 +135,7 @@ class SessionTools:
     def _history(self, caller: Caller, given: HistoryInput) -> dict[str, Any]:
         cursor = None if given.cursor is None else Cursor.parse(given.cursor)
         kinds = {EntryType.CONVERSATION} | ({EntryType.ACTION} if given.includeTools else set())
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(caller.reader) as tx:
             session = sight.found(tx, caller, given.sessionKey)
             where = EntryFilter(session_key=session.key, types=frozenset(kinds))
             page = entries.listing(tx, where, limit=given.limit, cursor=cursor)
@@ -131,7 +144,7 @@ class SessionTools:
 
     async def status(self, caller: Caller, given: StatusInput, _: str) -> ToolOutput:
         def look() -> dict[str, Any]:
-            with self._store.read(SYSTEM) as tx:
+            with self._store.read(caller.reader) as tx:
                 return _status(sight.found(tx, caller, given.sessionKey), tx.now, caller)
 
         return _answer(await self._threads(look))
@@ -140,7 +153,7 @@ class SessionTools:
         assert self._courier is not None
 
         def look() -> Session:
-            with self._store.read(SYSTEM) as tx:
+            with self._store.read(caller.reader) as tx:
                 return sight.found(tx, caller, given.sessionKey)
 
         other = await self._threads(look)
@@ -148,6 +161,12 @@ class SessionTools:
             raise InvalidInput("this is your own session", hint="Name another; see sessions_list.")
         if other.status is not sessions.SessionStatus.ACTIVE:
             raise Conflict(f"session {other.key} has ended", code="session_archived")
+        if not (caller.owner_sent or other.reader.may_read(caller.session.audience)):
+            raise Forbidden(
+                f"not everyone who hears {other.key} may read what this turn was given",
+                code="not_theirs",
+                hint="The owner can have it sent there by asking for it.",
+            )
         run_id = await self._courier.send(caller.session, other.key, given.message)
         return _answer({"ok": True, "runId": run_id, "sessionKey": other.key}, Trust.TOOL)
 

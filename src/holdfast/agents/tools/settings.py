@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from holdfast.agents.guests import open_to
 from holdfast.agents.policy import Situation
 from holdfast.agents.sandbox import is_sandboxed
 from holdfast.agents.tools.types import Caller
 from holdfast.config import ToolsConfig
+from holdfast.config.agents import Sandbox
 from holdfast.config.section import overlay
 
 
@@ -15,8 +17,26 @@ def tools_of(caller: Caller) -> ToolsConfig:
     return caller.config.tools if own is None else overlay(caller.config.tools, own)
 
 
+def sandbox_of(caller: Caller) -> Sandbox:
+    """The sandbox of the caller's session. Where others than the owner hear it, there is always one, which has
+    a folder of that session and nothing else."""
+    own = caller.settings.sandbox
+    if caller.alone:
+        return own
+    return own.model_copy(update={"mode": "all", "scope": "session", "workspace_access": "none"})
+
+
 def sandboxed(caller: Caller) -> bool:
-    return is_sandboxed(caller.settings.sandbox, caller.session.key)
+    return is_sandboxed(sandbox_of(caller), caller.session.key)
+
+
+def has_folder(caller: Caller) -> bool:
+    """Whether the owner gave those who hear the session a folder of their own."""
+    return open_to(caller.config, caller.session.audience).folder
+
+
+def has_skills(caller: Caller) -> bool:
+    return open_to(caller.config, caller.session.audience).skills
 
 
 def situation_of(caller: Caller, *, elevated: bool = False) -> Situation:

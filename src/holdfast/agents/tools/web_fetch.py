@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.agents.tools.fetching import Bounds, Fetched, Fetcher
 from holdfast.agents.tools.readable import readable
 from holdfast.agents.tools.settings import tools_of
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.context import Trust
 from holdfast.effects import Effect
 from holdfast.errors import HoldfastError, InvalidInput
@@ -41,6 +41,7 @@ class WebFetch:
             run=self.run,
             effect=Effect.NONE,
             repeatable=True,
+            for_others=always,
             offered=lambda caller: tools_of(caller).web.fetch.enabled,
         )
 

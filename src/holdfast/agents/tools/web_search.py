@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.tools.settings import tools_of
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.config.tools import WebSearch as Settings
 from holdfast.context import Trust
 from holdfast.effects import Effect
@@ -53,6 +53,7 @@ class WebSearch:
             run=self.run,
             effect=Effect.NONE,
             repeatable=True,
+            for_others=always,
             offered=lambda caller: _usable(tools_of(caller).web.search),
         )
 
