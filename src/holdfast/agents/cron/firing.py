@@ -96,7 +96,7 @@ class Firer:
             deliver=self._place(tx, task, spoken_in),
             heard=tasks.heard(task),
             owner_sent=tasks.by_hand(task),
-            limited_to=made_by.get("limitedTo"),
+            limited_to=None if (agents := made_by.get("limitedTo")) is None else tuple(agents),
             trigger=TRIGGER,
             trust=Trust.USER,
             mode="queue",

@@ -79,8 +79,8 @@ class CronTool:
         return task_json(tx, asking.make(tx, self._parts.config(), wish, _made_by(tx, caller)))
 
     def _require_own(self, tx: Tx, caller: Caller, given: CronInput) -> None:
-        """A task speaks where it was asked for. Nobody but the owner has tasks in the main session, and elsewhere
-        than to the owner only the owner sends one, by hand."""
+        """A task speaks where it was asked for. Nobody but the owner has tasks in the main session, and only
+        the owner sends one elsewhere than to themselves, by hand."""
         if not caller.alone and given.session == "main":
             raise Forbidden(
                 "the main session is the owner's", code="owner_only", hint="Use session isolated."

@@ -115,7 +115,7 @@ def caller_of(config: Config, session: Session, terms: Terms, workspace: Path, a
         session=session,
         turn_id="",
         workspace=workspace,
-        chat=Chat.of(session.key, session.chat_type),
+        chat=chat_of(session),
         provider=about.ref.provider,
         model=about.ref.model,
         window=window_of(settings, about),
@@ -128,6 +128,13 @@ def caller_of(config: Config, session: Session, terms: Terms, workspace: Path, a
         subagent=child,
         depth=int((session.meta or {}).get("depth", 1 if child else 0)),
     )
+
+
+def chat_of(session: Session) -> Chat:
+    """The chat as memory's rules know it: one that only the owner reads is as private as a direct one."""
+    chat = Chat.of(session.key, session.chat_type)
+    shared = chat.chat_type in ("group", "channel", "room")
+    return replace(chat, chat_type="direct") if shared and session.audience == FOR_OWNER else chat
 
 
 class Planner:

@@ -18,8 +18,8 @@ def tools_of(caller: Caller) -> ToolsConfig:
 
 
 def sandbox_of(caller: Caller) -> Sandbox:
-    """The sandbox of the caller's session. Where others than the owner hear it, there is always one, which has
-    a folder of that session and nothing else."""
+    """The sandbox of the caller's session. Where others than the owner hear it, there is always one, with a
+    folder of that session and nothing else."""
     own = caller.settings.sandbox
     if caller.alone:
         return own

@@ -14,7 +14,7 @@ ANY: Final = "*"
 
 def family_only(caller: Caller) -> bool:
     """Where others read along, and for a subagent, other conversations are none of its business."""
-    return caller.subagent or not (caller.owner and caller.chat.private)
+    return caller.subagent or not (caller.owner and caller.alone)
 
 
 def agents_seen(caller: Caller) -> frozenset[str] | None:

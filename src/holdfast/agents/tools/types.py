@@ -86,8 +86,8 @@ class Tool(Generic[Input]):
 
     `repeatable` says that running it again after a crash does no harm; others are never repeated unasked.
     Neither it nor `effect` has a default: who adds a tool says what it does. Where others than the owner hear
-    the session, only tools that say so (`for_others`) are there: they read as `Caller.reader` and reach nothing
-    that is not that chat's.
+    the session, only tools that say so (`for_others`) are there: they read as `Caller.reader` and reach
+    nothing that is not that chat's.
     """
 
     name: str
