@@ -332,6 +332,7 @@ def write_config(home: Path, engine: str, first: str, second: str) -> None:
                 "channel": {"mode": "daily", "atHour": 15},
             },
         },
+        "channels": {"discord": {"private": ["*"]}, "slack": {"private": ["*"]}},
         "tools": {"allow": ["count", "look", "hold", "strike", "exec"]},
         "agenda": {"leaseSeconds": 36_000},
         "plugins": {"slots": {"contextEngine": engine}},

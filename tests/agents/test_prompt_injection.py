@@ -31,7 +31,7 @@ from holdfast.board import spaces, topics
 from holdfast.clock import ManualClock, parse_iso
 from holdfast.context import Trust, fence, neutralise
 from holdfast.home import Home
-from holdfast.log import OWNER, EntryDraft, EntryFilter, NoteDraft, entries, notes, sessions
+from holdfast.log import FOR_OWNER, OWNER, EntryDraft, EntryFilter, NoteDraft, entries, notes, sessions
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
@@ -318,6 +318,7 @@ def _post_note(made: House, key: str, text: str) -> None:
     draft = NoteDraft(
         key=f"note-{key}",
         session_key=key,
+        audience=FOR_OWNER,
         kind="child",
         text=text,
         trust="other_session",

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from builders import session
+from holdfast.agents.heartbeat.surfaces import nobody_knows
 from holdfast.agents.tools.types import Caller
-from holdfast.channels import Surface
+from holdfast.channels import Surface, hearing
 from holdfast.channels.connecting import Connections
 from holdfast.channels.tool import MessageInput, MessageTool, target_of
 from holdfast.config import Config
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.keys import parse_key
-from holdfast.log import OWNER, EntryDraft, Store, Threads, entries, outbox
+from holdfast.log import OWNER, Audience, EntryDraft, Store, Threads, Tx, entries, outbox
 from holdfast.memory.scope import Chat
 
 CONFIG = Config.model_validate({"channels": {"pier": {"url": "http://127.0.0.1:9/x"}}})
@@ -62,8 +63,8 @@ def test_the_same_call_again_posts_once_and_what_was_said_is_read(
     sqlite_store: Store, threads: Threads
 ) -> None:
     connections = Connections(lambda: CONFIG, sqlite_store.clock)
-    tool = MessageTool(sqlite_store, threads, connections.of).tool()
-    there = caller(sqlite_store, HERE)
+    tool = MessageTool(sqlite_store, threads, connections.of, nobody_knows).tool()
+    there = caller(sqlite_store, HERE, owner_sent=True)
     say = MessageInput(target="pier:dm:ada", text="The boats are in.")
 
     async def work() -> str:
@@ -81,3 +82,26 @@ def test_the_same_call_again_posts_once_and_what_was_said_is_read(
         asked = MessageInput(action=wrong, text="x", messageId="m1")  # type: ignore[arg-type]
         with pytest.raises(InvalidInput):
             asyncio.run(tool.run(there, asked, "call-3"))  # type: ignore[arg-type]
+
+
+def test_what_the_owner_did_not_ask_for_goes_only_to_those_who_may_read_it(
+    sqlite_store: Store, threads: Threads
+) -> None:
+    config = Config.model_validate(
+        {"channels": {"pier": {"url": "http://127.0.0.1:9/x", "owners": ["me"], "private": ["desk"]}}}
+    )
+    connections = Connections(lambda: config, sqlite_store.clock)
+
+    def heard_at(tx: Tx, target: str) -> Audience | None:
+        surface = Surface.parse(target)
+        return hearing.heard_at(tx, surface, connections.settings(surface.channel))
+
+    tool = MessageTool(sqlite_store, threads, connections.of, heard_at).tool()
+    alone = caller(sqlite_store, "agent:main:main")
+    for theirs in ("pier:dm:me", "pier:channel:desk"):
+        asyncio.run(tool.run(alone, MessageInput(target=theirs, text="The boats are in."), theirs))
+    for others in ("pier:dm:ada", "pier:channel:c1"):
+        with pytest.raises(Forbidden, match="not everyone"):
+            asyncio.run(tool.run(alone, MessageInput(target=others, text="The boats are in."), others))
+    with sqlite_store.read(OWNER) as tx:
+        assert sorted(parcel.target for parcel in outbox.listing(tx)) == ["pier:channel:desk", "pier:dm:me"]

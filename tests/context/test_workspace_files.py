@@ -21,6 +21,7 @@ from holdfast.context.workspace import (
 )
 from holdfast.context.workspace.budget import cut, fit
 from holdfast.context.workspace.files import MOST_BYTES, FileText
+from holdfast.log import FOR_OWNER, for_group, for_peer
 
 ALL = ["IDENTITY.md", "SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md", "MEMORY.md"]
 
@@ -51,14 +52,17 @@ def test_each_kind_of_session_gets_its_files_in_order() -> None:
     assert names_for(SessionKind.SUBAGENT, subagent_persona=True) == tuple(ALL[:-1])
 
 
-def test_the_kind_is_read_from_the_key() -> None:
-    assert kind_of("agent:main:main") is SessionKind.MAIN
-    assert kind_of("agent:main:telegram:dm:42") is SessionKind.PRIVATE
-    assert kind_of("agent:main:discord:channel:42") is SessionKind.SHARED
-    assert kind_of("agent:main:slack:group:42") is SessionKind.SHARED
-    assert kind_of("agent:main:subagent:0198") is SessionKind.SUBAGENT
-    assert kind_of("agent:main:cron:job:run:1") is SessionKind.OTHER
-    assert kind_of("clawboard:topic:t1") is SessionKind.OTHER
+def test_the_kind_is_read_from_the_key_and_from_who_hears_it() -> None:
+    guest, group = for_peer("telegram", None, "42"), for_group("discord", None, "42")
+    assert kind_of("agent:main:main", FOR_OWNER) is SessionKind.MAIN
+    assert kind_of("agent:main:telegram:dm:42", FOR_OWNER) is SessionKind.PRIVATE
+    assert kind_of("agent:main:telegram:dm:42", guest) is SessionKind.SHARED
+    assert kind_of("agent:main:discord:channel:42", group) is SessionKind.SHARED
+    assert kind_of("agent:main:discord:channel:42", FOR_OWNER) is SessionKind.PRIVATE
+    assert kind_of("agent:main:slack:group:42", group) is SessionKind.SHARED
+    assert kind_of("agent:main:subagent:0198", FOR_OWNER) is SessionKind.SUBAGENT
+    assert kind_of("agent:main:cron:job:run:1", FOR_OWNER) is SessionKind.OTHER
+    assert kind_of("clawboard:topic:t1", FOR_OWNER) is SessionKind.OTHER
 
 
 def test_an_edit_is_seen_at_the_next_read_even_if_size_and_time_are_the_same(place: Workspace) -> None:

@@ -116,6 +116,7 @@ class Model(RuleBasedStateMachine):
         self.before: dict[str, Record] = {}
         self.chains: dict[str, str] = {}
         self.may_reset = True
+        self.left = False
         self.longest = 4
         with self.store.write(OWNER) as tx:
             sessions.ensure(tx, KEY)
@@ -246,7 +247,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def reset(self) -> None:
         self.play.say("/new")
-        self.may_reset = True
+        self.may_reset = self.left = True
 
     @rule(
         change=st.sampled_from(
@@ -292,9 +293,9 @@ class Model(RuleBasedStateMachine):
             if was.status.ended:
                 assert now[id_].status is was.status
             if was.status is Status.RUNNING and now[id_].status is Status.CANCELLED:
-                assert now[id_].failure == "cancelled"
+                assert now[id_].failure == ("the session was reset" if self.left else "cancelled")
             assert not now[id_].notice_pending
-        self.before = now
+        self.before, self.left = now, False
 
     @invariant()
     def the_caps_hold_and_only_outsiders_begin_a_chain(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from continuation_play import KEY, OTHER, Play, home_config
+from continuation_play import KEY, Play, home_config
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -24,6 +24,8 @@ from holdfast.services import Services
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+PRIVATE = "agent:main:discord:dm:42"
 
 
 @pytest.fixture
@@ -87,9 +89,12 @@ def test_a_delegate_is_dispatched_under_its_election_and_each_delivery_is_linked
     play: Play, spans: InMemorySpanExporter
 ) -> None:
     with play.store.write(OWNER) as tx:
-        sessions.ensure(tx, OTHER)
+        sessions.ensure(tx, PRIVATE)
     play.turn(
-        ("continue_delegate", {"task": "a secret task", "targetSessionKeys": [KEY, OTHER], "delaySeconds": 9})
+        (
+            "continue_delegate",
+            {"task": "a secret task", "targetSessionKeys": [KEY, PRIVATE], "delaySeconds": 9},
+        )
     )
     play.later(9)
     [order] = play.nursery.orders
@@ -142,7 +147,7 @@ class Chain:
             return Say("Enough for now.")
         if last["role"] == "tool":
             return Say("More later. CONTINUE_WORK:5")
-        fan = {"task": "berth one", "mode": "silent", "targetSessionKeys": [KEY, OTHER]}
+        fan = {"task": "berth one", "mode": "silent", "targetSessionKeys": [KEY, PRIVATE]}
         own = {"task": "berth two", "mode": "silent-wake"}
         return Calls(Call("continue_delegate", fan), Call("continue_delegate", own))
 
@@ -159,7 +164,7 @@ def test_turns_and_delegates_of_a_chain_are_one_tree(
             (tmp_path / "holdfast.json").write_text(home_config(server.url, crossSessionTargeting="enabled"))
             with open_home(tmp_path, clock=clock) as hold:
                 with hold.store.write(OWNER) as tx:
-                    sessions.ensure(tx, OTHER)
+                    sessions.ensure(tx, PRIVATE)
                 async with Services(hold).running():
                     await hold.runs.accept(Ask(text="go", session_key=KEY))
                     await until(lambda: len(named(spans, "holdfast.turn")) == 4)

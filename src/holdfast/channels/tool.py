@@ -159,9 +159,7 @@ def target_of(caller: Caller, given: MessageInput) -> Surface:
         surface = surface.in_thread(given.threadId)
     if given.action == "thread-reply" and surface.thread is None:
         raise InvalidInput("which thread?", hint="Give threadId, or a target with a thread.")
-    if not (caller.owner and caller.alone) and (
-        own is None or replace(surface, thread=None) != replace(own, thread=None)
-    ):
+    if not caller.owner and (own is None or replace(surface, thread=None) != replace(own, thread=None)):
         raise Forbidden("only for the owner are other chats reached", code="owner_only")
     return surface
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from builders import soon
 from holdfast.agents.heartbeat import beating
 from holdfast.agents.loop import Deliver, turn
-from holdfast.log import OWNER, Store, Threads, agenda, changes, entries
+from holdfast.log import OWNER, Store, Threads, agenda, changes, entries, for_peer
 from holdfast.testing import Call, Say, broken
 
 LONG = "The nightly build is broken since commit abc, and nobody has looked at it yet."
@@ -81,9 +81,12 @@ def test_what_the_main_session_has_to_say_reaches_the_owners_newest_direct_chat_
         ) as stage:
             stage.checklist("look")
             mine = Deliver(kind="chat", target="chat:me")
-            stranger = Deliver(kind="chat", target="chat:stranger")
+            guest = for_peer("chat", None, "you")
+            stranger = Deliver(kind="chat", target="chat:stranger", heard=guest)
             await stage.say("hello", session_key="agent:main:chat:dm:me", deliver=mine)
-            await stage.say("x", session_key="agent:main:chat:dm:you", deliver=stranger, owner=False)
+            await stage.say(
+                "x", session_key="agent:main:chat:dm:you", deliver=stranger, owner=False, heard=guest
+            )
             await stage.say("x", session_key="agent:main:chat:group:g", deliver=stranger)
             stage.heartbeats.schedule()
             await stage.beat(minutes=30)

@@ -9,7 +9,7 @@ from tool_world import World
 
 from builders import KEY, append
 from holdfast.context import Trust
-from holdfast.log import EntryType
+from holdfast.log import EntryType, for_group
 
 DM = "agent:main:discord:dm:7"
 GROUP = "agent:main:discord:group:9"
@@ -51,7 +51,7 @@ def test_an_agent_sees_its_own_sessions_and_other_agents_only_where_both_are_all
 
 def test_where_others_read_along_only_the_family_is_seen(here: World) -> None:
     say(here, DM, "a private word")
-    here.session(CHILD, parent_key=GROUP)
+    here.session(CHILD, parent_key=GROUP, audience=for_group("discord", None, "9"))
     for caller in (here.caller(GROUP), here.caller(DM, owner=False)):
         assert KEY not in keys(here, caller)
         assert "no session" in here.refused("sessions_history", {"sessionKey": KEY}, caller)

@@ -112,7 +112,8 @@ def _caller(context: CommandContext) -> Caller:
     own = (context.session.meta or {}).get("model")
     about = parts.models.about(parts.models.choice(settings, own)[0])
     workspace = parts.workspace(context.to.agent_id)
-    return caller_of(config, context.session, terms_of(context.ask, context.to), workspace, about)
+    terms = terms_of(context.ask, context.to, context.session.audience)
+    return caller_of(config, context.session, terms, workspace, about)
 
 
 def about_commands(commands: Commands) -> tuple[Command, ...]:

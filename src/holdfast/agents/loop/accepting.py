@@ -25,6 +25,7 @@ from holdfast.context import UserMessage, draft_of
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7
 from holdfast.log import (
+    Audience,
     Entered,
     Entry,
     EntryDraft,
@@ -69,7 +70,8 @@ def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
         return Taken(known)
     named = replace(draft, idempotency_key=draft.idempotency_key or _said(key))
     mode = queue_mode(ask, config, to.channel) if ask.external else (ask.mode or "queue")
-    coming = _Coming(ask, entered, named, key, terms_of(ask, to), mode, config.messages.queue)
+    terms = terms_of(ask, to, entered.session.audience)
+    coming = _Coming(ask, entered, named, key, terms, mode, config.messages.queue)
     taken = _placed(tx, coming, hooks, config.default_agent_id)
     return taken if came.left is None else _told(tx, taken, came.left, coming.terms)
 
@@ -111,7 +113,13 @@ def entered_session(tx: Tx, ask: Ask, to: Address, config: Config) -> Session:
     return sessions.heard_now(tx, session, heard)
 
 
-def terms_of(ask: Ask, to: Address) -> Terms:
+def terms_of(ask: Ask, to: Address, heard: Audience) -> Terms:
+    """Where the owner has a session's replies sent without a word on who hears them there, it is those who
+    hear the session: so what follows from the turn may speak there too."""
+    owner_sent = ask.owner_sent or (ask.external and ask.owner)
+    deliver = ask.deliver
+    if owner_sent and deliver is not None and deliver.heard is None:
+        deliver = replace(deliver, heard=heard)
     return Terms(
         agent_id=to.agent_id,
         model=ask.model,
@@ -121,11 +129,11 @@ def terms_of(ask: Ask, to: Address) -> Terms:
         channel=to.channel,
         occasion=ask.occasion,
         timeout_seconds=ask.timeout_seconds,
-        deliver=ask.deliver,
+        deliver=deliver,
         tools=ask.tools,
         must_call=ask.must_call,
         form=ask.form,
-        owner_sent=ask.owner_sent or (ask.external and ask.owner),
+        owner_sent=owner_sent,
         limited_to=ask.limited_to,
     )
 

@@ -112,7 +112,7 @@ class Desk:
         with self._parts.store.write(SYSTEM) as tx:
             done = turns.record(tx, session, typed, Outcome(entries=[answer]), key=key, trigger="command")
             if not done.duplicate:
-                finishing.deliver_reply(tx, done.turn, terms_of(ask, to))
+                finishing.deliver_reply(tx, done.turn, terms_of(ask, to, session.audience))
             return self._answered(tx, done.turn.id, created=not done.duplicate)
 
     def _answered(self, tx: Tx, run_id: str, *, created: bool) -> Accepted:

@@ -104,7 +104,9 @@ class Spawner:
     async def _binding(self, run: Run, caller: Caller) -> Deliver:
         assert self._parts.open_thread is not None
         origin = Terms.read(run.origin, run.requester_agent)
-        return await self._parts.open_thread(caller.session, origin.deliver, run.name)
+        opened = await self._parts.open_thread(caller.session, origin.deliver, run.name)
+        above = None if origin.deliver is None else origin.deliver.heard
+        return replace(opened, heard=opened.heard or above or caller.session.audience)
 
     def _reserve(self, tx: Tx, caller: Caller, given: SpawnInput, wish: Wish, key: str | None) -> Run:
         """Check everything, and take a place with the child's session; nothing runs yet."""
@@ -162,7 +164,7 @@ class Spawner:
             depth=depth,
             live_children=registry.live_count(tx, caller.session.key),
             sandboxed=sandboxed(caller),
-            target_sandboxed=target is not None and is_sandboxed(target, probe),
+            target_sandboxed=not caller.alone or (target is not None and is_sandboxed(target, probe)),
             threads=self._parts.open_thread is not None,
         )
 
@@ -196,7 +198,7 @@ class Spawner:
             raise Conflict("the turn that asked for it has ended", code="spawn_stopped")
         request = None if asker is None else asker.input_id
         scope = lineage.link_spawn(tx, run.requester_key, run.child_key, request_id=request)
-        bound = None if binding is None else _plain(binding)
+        bound = None if binding is None else binding.json()
         run = registry.save(tx, run, binding=bound)
         self._parts.bind(tx, run)
         return self._begun(tx, run, traceparent, None if scope is None else scope.topic_id)
@@ -366,7 +368,3 @@ def _params(run: Run, caller: Caller, wish: Wish) -> SpawnParams:
 def _turn(tx: Tx, id_: str | None) -> Turn | None:
     found = turns.get_many(tx, [id_]) if id_ else []
     return found[0] if found else None
-
-
-def _plain(to: Deliver) -> dict[str, Any]:
-    return {"kind": to.kind, "target": to.target, "payload": dict(to.payload)}
