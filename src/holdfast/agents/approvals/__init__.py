@@ -6,7 +6,7 @@ with store.write() as tx:
 
 from holdfast.agents.approvals import allowlist, audit, requests
 from holdfast.agents.approvals.allowlist import AllowedCommand
-from holdfast.agents.approvals.gate import Admission, ExecCall, admit, allow_always, redeem
+from holdfast.agents.approvals.gate import Admission, ExecCall, admit, admit_write, allow_always, redeem
 from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalRequest, ApprovalStatus
 from holdfast.agents.approvals.waiting import decision
 
@@ -19,6 +19,7 @@ __all__ = [
     "ApprovalStatus",
     "ExecCall",
     "admit",
+    "admit_write",
     "allow_always",
     "allowlist",
     "audit",

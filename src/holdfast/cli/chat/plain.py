@@ -131,6 +131,7 @@ def approval_lines(approval: Told) -> list[str]:
         f"{approval['tool']} asks to run:",
         *(f"    {line}" for line in command),
         f"  ({exact(str(approval['reason']))})",
+        *([f"  (only once: {exact(str(once))})"] if (once := approval.get("whyNotAlways")) else []),
     ]
 
 
