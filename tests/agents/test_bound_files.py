@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.agents.approvals.bound_files import BoundFiles, Place, look
+from holdfast.agents.approvals import bound_files
+from holdfast.agents.approvals.bound_files import BoundFiles, Place, changed, look
 from holdfast.agents.policy import follow, runs_nothing
 from holdfast.agents.policy.protected_files import protected
 
@@ -233,3 +234,20 @@ def test_a_setting_that_is_not_known_to_be_harmless_is_not(name: str, value: str
 @given(st.lists(st.sampled_from([".git", "a", "hooks", "config", ".GIT", "b"]), min_size=1, max_size=4))
 def test_all_below_a_protected_folder_is_protected(steps: list[str]) -> None:
     assert (protected(steps) is not None) == any(step.lower() == ".git" for step in steps)
+
+
+def test_a_large_workspace_is_bound_by_folders_and_every_change_in_it_is_noticed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        (place.workspace / f"d{number}").mkdir()
+        (place.workspace / f"d{number}" / f"{number}.py").write_text("")
+        (place.workspace / "sub" / f"{number}.py").write_text("")
+    every = look("make", place)
+    assert "d3/3.py" in every.digests
+    for most, name in ((20, "sub/*"), (13, "sub/*"), (5, "sub/**")):
+        monkeypatch.setattr(bound_files, "MOST_NAMES", most)
+        before = look("make", place).digests
+        assert {"Makefile", name} <= before.keys()
+        (place.workspace / "sub" / "5.py").write_text(f"changed {most}")
+        assert changed(before, look("make", place).digests) == [name]

@@ -12,7 +12,7 @@ import pytest
 from tool_world import World
 
 from builders import soon, until
-from holdfast.agents.approvals import allow_always, requests
+from holdfast.agents.approvals import allow_always, audit, requests
 from holdfast.agents.approvals.requests import Approval, ApprovalStatus
 from holdfast.context import ToolCall, ToolResult
 
@@ -125,6 +125,11 @@ def test_a_file_that_changes_while_its_approval_waits_is_not_run(
     assert not ran(here)
     assert said.is_error
     assert file in said.text
+    assert any(file in event.text for event in here.events if event.kind == "progress")
+    with here.hold.store.read() as tx:
+        (newest, *_) = audit.listing(tx)
+    assert newest.event == "block"
+    assert file in newest.reason
 
 
 def test_a_file_that_appears_while_its_approval_waits_is_not_run(here: World) -> None:
@@ -317,6 +322,10 @@ def test_a_person_reads_what_would_be_written(here: World) -> None:
     assert ".envrc" in shown[0].command
     assert "export A=1" in shown[0].command
     assert shown[0].tool == "file_write"
+
+
+def test_more_than_a_person_can_read_is_not_asked_for(here: World) -> None:
+    assert "too many" in here.refused("file_write", {"path": ".envrc", "content": "x" * 70_000})
 
 
 def test_where_every_command_may_run_a_protected_file_may_be_written(here: World) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Final
 from holdfast.agents.approvals.repositories import below, repositories
 from holdfast.agents.policy import Reads, ShellCall, follow, runs_nothing, would_read
 
-MOST_FILES: Final = 1_000
+MOST_FILES: Final = 2_000
+MOST_NAMES: Final = 250
 MOST_BYTES: Final = 32 * 1024**2
 MOST_OF_A_GLOB: Final = 64
 MOST_OF_ONE: Final = 4 * 1024**2
@@ -82,6 +83,11 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
+def present(files: Mapping[str, str]) -> list[str]:
+    """Those that are there: what is looked for and absent is bound too, but no news to anyone."""
+    return sorted(name for name, state in files.items() if state != ABSENT)
+
+
 def named(names: Sequence[str]) -> str:
     """For people: the first few."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -102,12 +108,13 @@ def look(command: str, place: Place) -> BoundFiles:
     if found.tree or found.doubts:
         found.take_tree()
     why = found.doubts[0] if found.doubts else ""
-    return BoundFiles(dict(sorted(found.files.items())), found.driven, why)
+    return BoundFiles(found.digests(), found.driven, why)
 
 
 class _Look:
     def __init__(self, place: Place) -> None:
         self.files: dict[str, str] = {}
+        self.others: dict[str, str] = {}
         self.doubts: list[str] = []
         self.driven = self.tree = False
         self._place = place
@@ -142,7 +149,16 @@ class _Look:
                 much = f"more than {MOST_FILES} files" if count > MOST_FILES else "too much"
                 self.doubts.append(f"it can run any file of the workspace, and there are {much} to look at")
                 return
-            self._bind(path, state_of(path))
+            self.others[self._name(path)] = state_of(path)
+
+    def digests(self) -> dict[str, str]:
+        """What is run by name as it is; all else of the tree in so few names that they can be kept."""
+        others = {name: state for name, state in self.others.items() if name not in self.files}
+        for group in (lambda name: name, _folder_of, _top_of):
+            grouped = _grouped(others, group)
+            if len(grouped) <= MOST_NAMES:
+                break
+        return dict(sorted((self.files | grouped).items()))
 
     def _folders(self, call: ShellCall) -> Iterator[Path]:
         for folder in call.folders:
@@ -205,8 +221,11 @@ class _Look:
     def _bind(self, path: Path, state: str) -> None:
         if not state or self._is_private(path):
             return
+        self.files[self._name(path)] = state
+
+    def _name(self, path: Path) -> str:
         root = self._place.workspace
-        self.files[str(path.relative_to(root)) if below(path, root) else str(path)] = state
+        return str(path.relative_to(root)) if below(path, root) else str(path)
 
     def _is_private(self, path: Path) -> bool:
         private = self._place.private
@@ -232,6 +251,23 @@ def state_of(path: Path) -> str:
         return ""
     except (OSError, ValueError):
         return "unreadable"
+
+
+def _grouped(files: Mapping[str, str], group: Callable[[str], str]) -> dict[str, str]:
+    """One digest for all files of a group; a group of one by that name keeps its own."""
+    groups: dict[str, dict[str, str]] = {}
+    for name, state in files.items():
+        groups.setdefault(group(name), {})[name] = state
+    return {name: held[name] if name in held else digest_of(held)[:32] for name, held in groups.items()}
+
+
+def _folder_of(name: str) -> str:
+    return os.path.join(os.path.dirname(name), "*")
+
+
+def _top_of(name: str) -> str:
+    steps = name.split("/")
+    return f"{steps[0]}/**" if len(steps) > 1 else "*"
 
 
 def _walked(place: Place) -> Iterator[tuple[Path, os.stat_result]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.approvals import allowlist, audit, requests
-from holdfast.agents.approvals.bound_files import BoundFiles, Place, changed, digest_of, look, named
+from holdfast.agents.approvals.bound_files import BoundFiles, Place, changed, digest_of, look, named, present
 from holdfast.agents.approvals.requests import Approval, ApprovalRequest
 from holdfast.agents.policy import (
     ExecDecision,
@@ -132,7 +132,7 @@ def _why_not_held(tx: Tx, call: ExecCall) -> str | None:
     if any(each.digest == bound.digest for each in shown):
         return None
     if not shown:
-        return f"nobody was shown what it runs: {named(list(bound.digests))}"
+        return f"nobody was shown what it runs: {named(present(bound.digests))}"
     before = requests.get_many(tx, [shown[-1].approval_id])
     names = changed(before[0].files, bound.digests) if before else []
     return f"{named(names) or 'what it runs'} has changed since it was allowed"
@@ -152,6 +152,11 @@ def admit_write(tx: Tx, asked: ApprovalRequest, decision: WriteDecision, setting
 def redeem(tx: Tx, call: ExecCall, approval_id: str) -> Approval:
     """Spend the approval of this very command; an error if it was not given, ran out or was spent."""
     return requests.use(tx, approval_id, call.request(""))
+
+
+def account_of_refusal(tx: Tx, call: ExecCall, approval_id: str, reason: str) -> None:
+    """Of an approval that could not be spent: `redeem` leaves nothing behind."""
+    audit.record(tx, "block", call.account, rule="approval", reason=reason, approval_id=approval_id)
 
 
 def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = None) -> Approval:

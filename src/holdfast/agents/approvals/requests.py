@@ -12,7 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.agents.approvals import audit
-from holdfast.agents.approvals.bound_files import changed, named
+from holdfast.agents.approvals.bound_files import changed, named, present
 from holdfast.agents.approvals.tables import approvals as table
 from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import Busy, Conflict, NotFound
@@ -23,6 +23,7 @@ from holdfast.text import clean_json, clean_text
 SIGNAL: Final = "approvals"
 MAX_PENDING: Final = 100
 MAX_PAGE: Final = 500
+MAX_FILES: Final = 100
 BATCH: Final = 500
 USABLE_MS: Final = 300_000
 
@@ -79,6 +80,11 @@ class Approval:
     used_at: Millis | None
     expires_at: Millis
     created_at: Millis
+
+    @property
+    def file_names(self) -> list[str]:
+        """What it runs, for people: the first of them."""
+        return present(self.files)[:MAX_FILES]
 
     @property
     def call(self) -> audit.Call:

@@ -19,12 +19,14 @@ from holdfast.agents.policy.shell_lines import Word
 class Runner:
     """`own` are the files, as globs, that it looks for by itself. With the subcommands of `fetches` it also
     runs what it gets from elsewhere (`*`: always). `inline` are the options behind which code stands,
-    `operand` says that without one it runs what is written to it."""
+    `operand` says that without one it runs what is written to it. Where there are subcommands in `only`, no
+    other one runs anything."""
 
     own: tuple[str, ...] = ()
     fetches: frozenset[str] = frozenset()
     inline: frozenset[str] = frozenset()
     operand: bool = False
+    only: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ _JAVA: Final = _runner(
     "build.gradle* settings.gradle* gradle.properties gradlew pom.xml mvnw .mvn/* build.xml"
 )
 _MAKE: Final = _runner(_MAKE_OWN)
+_DOCKER: Final = replace(
+    _runner("Dockerfile* Containerfile* .dockerignore compose*.y*ml docker-compose*.y*ml .env", "run pull"),
+    only=_names("build builder buildx bake compose run exec create stack swarm pull load import plugin"),
+)
 _PLAYBOOK: Final = _runner("ansible.cfg *.yml *.yaml")
 
 RUNNERS: Final[Mapping[str, Runner]] = {
@@ -99,7 +105,7 @@ RUNNERS: Final[Mapping[str, Runner]] = {
     "composer": _runner("composer.json composer.lock", _INSTALLS),
     "ctest": _runner("CTestTestfile.cmake"),
     "direnv": _runner(".envrc .env"),
-    "docker": _runner("Dockerfile* .dockerignore compose*.y*ml docker-compose*.y*ml .env", "run pull"),
+    "docker": _DOCKER,
     "docker-compose": _runner("Dockerfile* compose*.y*ml docker-compose*.y*ml .env"),
     "dotnet": _runner("*.csproj *.sln *.fsproj Directory.Build.* global.json nuget.config"),
     "go": _runner("go.mod go.sum go.work *.go", "install get"),
@@ -113,7 +119,7 @@ RUNNERS: Final[Mapping[str, Runner]] = {
     "ninja": _runner("build.ninja *.ninja"),
     "nix": _runner("flake.nix flake.lock default.nix shell.nix"),
     "nix-shell": _runner("default.nix shell.nix"),
-    "podman": _runner("Dockerfile* Containerfile* compose*.y*ml .env", "run pull"),
+    "podman": _DOCKER,
     "pre-commit": _runner(".pre-commit-config.yaml", "*"),
     "rake": _runner("Rakefile rakefile Rakefile.rb *.rake"),
     "scons": _runner("SConstruct SConscript"),
@@ -206,6 +212,8 @@ def _by_name(call: ShellCall) -> Reads:
     if told is not None:
         return Reads(words=words, doubt=f"{told[:40]} lets {name} run other programs")
     runner = _runner_of(name)
+    if runner is not None and runner.only and not runner.only & set(given):
+        return Reads(words=words, only_scripts=True)
     if runner is None:
         return Reads() if name in PLAIN else Reads(words=words, only_scripts=True)
     module = tuple(_modules(call.words)) if runner is _PYTHON_ITSELF else ()

@@ -13,7 +13,14 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from holdfast.agents.approvals import Admission, Approval, ExecCall, admit, redeem
+from holdfast.agents.approvals import (
+    Admission,
+    Approval,
+    ExecCall,
+    account_of_refusal,
+    admit,
+    redeem,
+)
 from holdfast.agents.policy import decide, exec_settings, policy_of
 from holdfast.agents.sandbox import SCRATCH, Host, Job, Limits, Outcome, Place, limits_of, place_of, run
 from holdfast.agents.sandbox.backend import Access
@@ -214,12 +221,21 @@ class ExecTool:
 
     async def _approved(self, caller: Caller, plan: _Plan, asked: Approval) -> None:
         approval = await approved(self._store, self._threads, caller, asked, "the command")
-        await self._threads(self._redeemed, plan, asked.id)
+        try:
+            await self._threads(self._redeemed, plan, asked.id)
+        except Conflict as error:
+            caller.progress(error.message, told(approval))
+            raise
         caller.progress(f"approved by {approval.decided_by}", told(approval))
 
     def _redeemed(self, plan: _Plan, id_: str) -> None:
         call = plan.call.looked_at()
-        self._store.run(lambda tx: redeem(tx, call, id_))
+        try:
+            self._store.run(lambda tx: redeem(tx, call, id_))
+        except Conflict as error:
+            why = error.message
+            self._store.run(lambda tx: account_of_refusal(tx, call, id_, why))
+            raise
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
         access = caller.settings.sandbox.workspace_access if plan.place.sandboxed else "rw"

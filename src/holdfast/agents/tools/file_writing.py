@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,6 +22,7 @@ from holdfast.home import Home
 from holdfast.log import Store, Threads
 
 MOST_CHARS: Final = 2_000_000
+MOST_SHOWN: Final = 64_000
 MOST_EDITED_BYTES: Final = 4 * 1024**2
 
 FilePath = Annotated[str, Field(min_length=1, max_length=4096, description="A path in the workspace.")]
@@ -77,48 +80,41 @@ class FileWriting:
         await self._admitted(caller, "file_delete", given, "delete it")
         return await self._threads(self._delete, caller, given)
 
-    async def _admitted(self, caller: Caller, tool: str, given: _Input, shown: str) -> None:
+    async def _admitted(self, caller: Caller, tool: str, given: _Input, change: str) -> None:
         """Come back once the file may be written; it must then still be as it was when it was asked for."""
         spot = await self._threads(self._writable, caller, given.path)
         settings = exec_settings(caller.config, caller.agent_id)
-        decision = judge_write(spot.steps, settings.security, settings.ask)
-        if not decision.protected:
+        found = judge_write(spot.steps, settings.security, settings.ask)
+        if not found.protected:
             return
-
-        def asked() -> ApprovalRequest:
-            return ApprovalRequest(
-                agent_id=caller.agent_id,
-                tool=tool,
-                command=f"{spot.shown}: {shown}",
-                arguments=given.model_dump() | {"path": str(spot.real)},
-                reason=decision.reason,
-                session_key=caller.session.key,
-                turn_id=caller.turn_id,
-                files={spot.shown: state_of(spot.real)},
-                why_not_always="what is written there is looked at each time",
-            )
+        if found.verdict == "ask" and len(change) > MOST_SHOWN:
+            raise TooLarge(f"{found.reason}, and {len(change)} characters are too many for a person to read")
+        asked = partial(_request, caller, tool, spot, change, found.reason)
 
         def admitted() -> Approval | None:
             request = asked()
-            return self._store.run(lambda tx: admit_write(tx, request, decision, settings))
+            return self._store.run(lambda tx: admit_write(tx, request, found, settings))
 
         approval = await self._threads(admitted)
-        if decision.verdict == "block":
+        if found.verdict == "block":
             raise Forbidden(
-                f"{decision.reason}, and nobody is asked",
+                f"{found.reason}, and nobody is asked",
                 code="protected_file",
                 hint="Do without it; only the operator can change this (tools.exec.ask).",
             )
-        if approval is None:
-            return
-        done = await approved(self._store, self._threads, caller, approval, "the change")
+        if approval is not None:
+            await self._approved(caller, approval, asked)
 
+    async def _approved(
+        self, caller: Caller, asked: Approval, request: Callable[[], ApprovalRequest]
+    ) -> None:
         def redeemed() -> None:
-            request = asked()
-            self._store.run(lambda tx: requests.use(tx, approval.id, request))
+            now = request()
+            self._store.run(lambda tx: requests.use(tx, asked.id, now))
 
+        approval = await approved(self._store, self._threads, caller, asked, "the change")
         await self._threads(redeemed)
-        caller.progress(f"approved by {done.decided_by}", told(done))
+        caller.progress(f"approved by {approval.decided_by}", told(approval))
 
     def _write(self, caller: Caller, given: WriteInput) -> ToolOutput:
         spot = self._writable(caller, given.path)
@@ -158,6 +154,21 @@ class FileWriting:
                 hint="Write below /scratch instead.",
             )
         return spot
+
+
+def _request(caller: Caller, tool: str, spot: Spot, change: str, reason: str) -> ApprovalRequest:
+    """What a person is asked, with the file as it is at this moment. Reads it."""
+    return ApprovalRequest(
+        agent_id=caller.agent_id,
+        tool=tool,
+        command=f"{spot.shown}: {change}",
+        arguments={"path": str(spot.real)},
+        reason=reason,
+        session_key=caller.session.key,
+        turn_id=caller.turn_id,
+        files={spot.shown: state_of(spot.real)},
+        why_not_always="what is written there is looked at each time",
+    )
 
 
 def _decoded(data: bytes, spot: Spot) -> str:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from holdfast.config import Config
 
 PREFIX = "appr-"
-MAX_FILES = 100
 
 
 @click.group(cls=Group)
@@ -171,7 +170,7 @@ def approval_json(approval: Approval) -> dict[str, Any]:
         "command": approval.command,
         "arguments": dict(approval.arguments),
         "reason": approval.reason,
-        "files": sorted(approval.files)[:MAX_FILES],
+        "files": approval.file_names,
         "whyNotAlways": approval.why_not_always,
         "status": approval.status,
         "decidedBy": approval.decided_by,

@@ -25,7 +25,6 @@ from holdfast.log import Tx
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
 MAX_PAGE = 499
-MAX_FILES = 100
 
 
 class ApprovalOut(Answer):
@@ -140,7 +139,7 @@ def approval_json(approval: Approval) -> dict[str, Any]:
         "command": approval.command,
         "arguments": dict(approval.arguments),
         "reason": approval.reason,
-        "files": sorted(approval.files)[:MAX_FILES],
+        "files": approval.file_names,
         "whyNotAlways": approval.why_not_always,
         "status": approval.status,
         "decidedBy": approval.decided_by,
