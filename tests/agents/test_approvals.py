@@ -219,18 +219,38 @@ def test_allowing_without_a_pattern_allows_this_very_command(store: Store, works
             allow_always(tx, approval.id, by="ann")
 
 
-def test_a_script_that_the_agent_can_change_is_allowed_for_good_only_by_a_pattern(
+@pytest.mark.parametrize("command", ["./job.sh", "sh job.sh"])
+@pytest.mark.parametrize("pattern", [None, "exact"])
+def test_a_script_that_the_agent_can_change_is_allowed_for_good_as_it_was_shown(
+    store: Store, workspace: Path, command: str, pattern: str | None
+) -> None:
+    (workspace / "job.sh").write_text("echo hi\n")
+    approval = waiting(store, call(workspace, command).looked_at())
+    with store.write(OWNER) as tx:
+        allow_always(tx, approval.id, by="ann", pattern=pattern and command)
+    assert tried(store, call(workspace, command).looked_at()).decision.verdict == "run"
+    (workspace / "job.sh").write_text("echo ho\n")
+    again = tried(store, call(workspace, command).looked_at())
+    assert again.decision.verdict == "ask"
+    assert "job.sh has changed since it was allowed" in again.decision.reason
+    assert again.approval is not None
+    with store.write(OWNER) as tx:
+        allow_always(tx, again.approval.id, by="ann")
+    assert tried(store, call(workspace, command).looked_at()).decision.verdict == "run"
+
+
+def test_what_was_shown_under_one_pattern_counts_where_another_fits_first(
     store: Store, workspace: Path
 ) -> None:
     (workspace / "job.sh").write_text("echo hi\n")
-    for command in ("./job.sh", "sh job.sh"):
-        approval = waiting(store, call(workspace, command).looked_at())
-        with pytest.raises(InvalidInput, match="which the agent can change"), store.write(OWNER) as tx:
-            allow_always(tx, approval.id, by="ann")
-        assert tried(store, call(workspace, command)).decision.verdict == "ask"
+    asked = call(workspace, "sh job.sh").looked_at()
+    approval = waiting(store, asked, allowlist=["sh *"])
     with store.write(OWNER) as tx:
-        allow_always(tx, approval.id, by="ann", pattern="sh job.sh")
-    assert tried(store, call(workspace, "sh job.sh")).decision.verdict == "run"
+        allow_always(tx, approval.id, by="ann")
+    assert tried(store, asked, allowlist=["sh *"]).decision.verdict == "run"
+    with store.write(OWNER) as tx:
+        allowlist.disallow(tx, "main", "sh job.sh", by="ann")
+    assert tried(store, asked, allowlist=["sh *"]).decision.verdict == "ask"
 
 
 def waiting_id(store: Store, workspace: Path, command: str, tx: Any) -> str:

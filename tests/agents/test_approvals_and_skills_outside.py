@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 
 from holdfast.agents.approvals import ExecCall, admit, requests
+from holdfast.cli.chat.plain import approval_lines
 from holdfast.cli.root import cli
 from holdfast.config.tools import Exec
 from holdfast.gateway import tokens
@@ -137,6 +138,29 @@ def test_approvals_are_decided_on_the_command_line(hold: Holdfast) -> None:
     assert run(hold, "approvals", "allow", "npm test", "--agent", "nobody").exit_code == 2
     assert run(hold, "approvals", "allow", "npm test", "--remove").exit_code == 0
     assert "npm test" not in run(hold, "approvals", "list", "--allowed").stdout
+
+
+def test_why_a_call_can_be_approved_only_once_is_told_wherever_it_is_decided(
+    hold: Holdfast, api: TestClient, tmp_path: Path
+) -> None:
+    (tmp_path / "x.sh").write_text("echo hi\n")
+    asked = ExecCall(agent_id="main", command="cat x.sh | sh", workspace=tmp_path).looked_at()
+    with hold.store.write(OWNER) as tx:
+        approval = admit(tx, asked, Exec()).approval
+    assert approval is not None
+    why = "what sh runs is written to it by something else"
+    (listed,) = api.get("/api/approvals").json()
+    (shown,) = json.loads(run(hold, "approvals", "list", "--json").stdout)
+    for told in (listed, shown):
+        assert told["whyNotAlways"] == why
+        assert "x.sh" in told["files"]
+        assert f"  (only once: {why})" in approval_lines(told)
+    refused = api.post(f"/api/approvals/{approval.id}", json={"decision": "allow", "pattern": "sh *"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "not_always")
+    said = run(hold, "approvals", "allow", approval.id)
+    assert said.exit_code == 2
+    assert why in said.output
+    assert run(hold, "approvals", "approve", approval.id).exit_code == 0
 
 
 def test_the_account_of_decisions_is_read_on_the_command_line(hold: Holdfast) -> None:

@@ -55,6 +55,9 @@ class Exec(Section):
     ask_timeout_seconds: Seconds = key(600, "How long an approval is waited for.", ge=1)
     safe_bins: Names = key(SAFE_BINS, "Read-only programs that need no approval.")
     allowlist: Names = key((), "Command patterns (globs) that need no approval.")
+    allow_changed_files: Flag = key(
+        False, "Whether patterns also cover commands that run files of the workspace which nobody was shown."
+    )
     timeout_seconds: Seconds = key(1800, "Limit for one command.", ge=1)
     background_ms: Ms = key(10000, "A command that runs longer goes on in the background.")
     max_output_chars: Positive = key(200000, "Output kept of one command.")

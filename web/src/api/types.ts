@@ -27,6 +27,8 @@ export interface Approval {
   command: string;
   arguments: Record<string, unknown>;
   reason: string;
+  files: string[];
+  whyNotAlways: string | null;
   status: "pending" | "approved" | "denied" | "expired";
   decidedBy: string | null;
   decidedAt: string | null;

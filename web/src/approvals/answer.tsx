@@ -31,7 +31,7 @@ export function Answer({ approval, decision }: Props) {
         >
           Deny
         </button>
-        {approval.tool === "exec" && (
+        {approval.tool === "exec" && approval.whyNotAlways === null && (
           <button type="button" className="plain" aria-expanded={always} onClick={() => setAlways(!always)}>
             Always allow…
           </button>

@@ -73,6 +73,13 @@ function facts(approval: Approval): [string, ReactNode][] {
   const shown = new Set(["cwd", "elevated", "command"]);
   const others = Object.entries(approval.arguments).filter(([name]) => !shown.has(name));
   const rows: [string, ReactNode][] = [["Why", <Exact key="why" text={approval.reason} />]];
+  if (approval.whyNotAlways !== null) {
+    rows.push(["Only once", <Exact key="once" text={approval.whyNotAlways} />]);
+  }
+  if (approval.files.length > 0) {
+    const text = approval.files.join("\n");
+    rows.push(["Runs", <Verbatim key="files" text={text} label="Files that must not change until it runs" />]);
+  }
   if (typeof cwd === "string") rows.push(["Folder", <code key="cwd"><Exact text={cwd} /></code>]);
   if (elevated === true) rows.push(["Outside", <strong className="bad" key="out">It leaves the sandbox.</strong>]);
   if (approval.sessionKey !== null) {

@@ -6,7 +6,15 @@ with store.write(OWNER) as tx:
 
 from holdfast.agents.approvals import allowlist, audit, requests
 from holdfast.agents.approvals.allowlist import AllowedCommand
-from holdfast.agents.approvals.gate import Admission, ExecCall, admit, allow_always, redeem
+from holdfast.agents.approvals.gate import (
+    Admission,
+    ExecCall,
+    account_of_refusal,
+    admit,
+    admit_write,
+    allow_always,
+    redeem,
+)
 from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalRequest, ApprovalStatus
 from holdfast.agents.approvals.waiting import decision
 
@@ -18,7 +26,9 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalStatus",
     "ExecCall",
+    "account_of_refusal",
     "admit",
+    "admit_write",
     "allow_always",
     "allowlist",
     "audit",

@@ -1,10 +1,12 @@
 """Command patterns that an agent may run unasked, each stamped with its last use.
 
-Those of the config count while they stand there; a row for one of them only carries its stamp.
+Those of the config count while they stand there; a row for one of them only carries its stamp. For a command
+that runs files of the workspace, a pattern counts only as far as a person was `shown` what they hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -18,6 +20,7 @@ from holdfast.errors import Busy, NotFound
 from holdfast.log import Tx, changes
 
 MAX_PATTERNS: Final = 1_000
+MAX_SHOWN: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,16 @@ class AllowedCommand:
     created_at: Millis | None
     last_used_at: Millis | None
     last_used_command: str | None
+    shown: Mapping[str, Mapping[str, str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A command that runs files, as a person saw it: which one, what they held, and by which approval."""
+
+    command: str
+    digest: str
+    approval_id: str
 
 
 def allow(tx: Tx, agent_id: str, pattern: str, *, by: str) -> AllowedCommand:
@@ -43,6 +56,21 @@ def allow(tx: Tx, agent_id: str, pattern: str, *, by: str) -> AllowedCommand:
     _account(tx, "pattern", agent_id, pattern, by)
     changes.emit(tx, "approval.allowed", agent_id, {"agentId": agent_id, "pattern": pattern})
     return _found(tx, agent_id, pattern)
+
+
+def show(tx: Tx, agent_id: str, pattern: str, shown: Shown) -> None:
+    """Let the pattern cover a command that runs files, for as long as they hold what they hold now."""
+    known = dict(_found(tx, agent_id, pattern).shown or {})
+    known.pop(shown.command, None)
+    known[shown.command] = {"digest": shown.digest, "approvalId": shown.approval_id}
+    _put(tx, agent_id, pattern, {"shown": dict(list(known.items())[-MAX_SHOWN:])})
+
+
+def shown(tx: Tx, agent_id: str, command: str) -> list[Shown]:
+    """What people were shown of a command, under whichever patterns."""
+    rows = [entry.shown or {} for entry in listing(tx, agent_id) if entry.source == "person"]
+    known = [row[command] for row in rows if command in row]
+    return [Shown(command, each["digest"], each["approvalId"]) for each in known]
 
 
 def disallow(tx: Tx, agent_id: str, pattern: str, *, by: str) -> None:

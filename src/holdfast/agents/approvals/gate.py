@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.approvals import allowlist, audit, requests
+from holdfast.agents.approvals.bound_files import BoundFiles, Place, changed, digest_of, look, named, present
 from holdfast.agents.approvals.requests import Approval, ApprovalRequest
-from holdfast.agents.approvals.scripts import scripts_of
 from holdfast.agents.policy import (
     ExecDecision,
     ExecPolicy,
     Refusal,
+    WriteDecision,
     check_pattern,
     inside_folder,
     judge,
     matches,
     parse,
 )
+from holdfast.agents.policy.exec_policy import Verdict
 from holdfast.errors import InvalidInput
+from holdfast.text import clean_text
 
 if TYPE_CHECKING:
     from holdfast.config.tools import Exec
@@ -28,9 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCall:
-    """One command that an agent wants to run, and where; `scripts` are those it runs, as they are now.
+    """One command that an agent wants to run, and where; `bound` are the files it runs, as they are now.
 
     `private` is Holdfast's own home, which no command reads unasked even where the workspace holds it.
+    `mounts` are folders under the names that the command sees them by, in a sandbox.
     """
 
     agent_id: str
@@ -41,15 +46,22 @@ class ExecCall:
     turn_id: str | None = None
     elevated: bool = False
     private: Path | None = None
-    scripts: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[tuple[str, Path], ...] = ()
+    bound: BoundFiles = field(default_factory=BoundFiles)
 
     def looked_at(self) -> ExecCall:
-        """The same with its scripts as they are at this moment. Reads files."""
-        return replace(self, scripts=scripts_of(self.command, self.folder, self.workspace))
+        """The same with the files that it runs as they are at this moment. Reads files."""
+        place = Place(folder=self.folder, workspace=self.workspace, private=self.private, mounts=self.mounts)
+        return replace(self, bound=look(self.command, place))
 
     @property
     def folder(self) -> Path:
         return self.workspace if self.cwd is None else self.workspace / self.cwd
+
+    @property
+    def name(self) -> str:
+        """Of this command in its folder, however often it is run."""
+        return _named_command(self.command, str(self.folder), self.elevated)
 
     @property
     def account(self) -> audit.Call:
@@ -67,7 +79,8 @@ class ExecCall:
             reason=reason,
             session_key=self.session_key,
             turn_id=self.turn_id,
-            scripts=self.scripts,
+            files=self.bound.digests,
+            why_not_always=self.bound.why_not_always or None,
         )
 
 
@@ -89,6 +102,8 @@ def admit(tx: Tx, call: ExecCall, settings: Exec) -> Admission:
     )
     private = None if call.private is None else str(call.private)
     decision = judge(call.command, policy, inside_folder(str(call.workspace), str(call.folder), private))
+    if not settings.allow_changed_files:
+        decision = _held(tx, call, decision, settings)
     if decision.verdict == "ask":
         lasts = settings.ask_timeout_seconds * 1000
         return Admission(decision, requests.request(tx, call.request(decision.reason), lasts_ms=lasts))
@@ -98,9 +113,50 @@ def admit(tx: Tx, call: ExecCall, settings: Exec) -> Admission:
     return Admission(decision)
 
 
+def _held(tx: Tx, call: ExecCall, decision: ExecDecision, settings: Exec) -> ExecDecision:
+    """A pattern does not cover files that nobody was shown: what it let through is asked for again."""
+    if decision.verdict != "run" or decision.rule != "allowlist" or not call.bound.needs_a_person:
+        return decision
+    why = _why_not_held(tx, call)
+    if why is None:
+        return decision
+    verdict: Verdict = "block" if settings.ask == "off" else "ask"
+    return ExecDecision(verdict, "miss", f"{decision.reason}, but {why}", decision.pipeline)
+
+
+def _why_not_held(tx: Tx, call: ExecCall) -> str | None:
+    bound = call.bound
+    if bound.why_not_always:
+        return bound.why_not_always
+    shown = allowlist.shown(tx, call.agent_id, call.name)
+    if any(each.digest == bound.digest for each in shown):
+        return None
+    if not shown:
+        return f"nobody was shown what it runs: {named(present(bound.digests))}"
+    before = requests.get_many(tx, [shown[-1].approval_id])
+    names = changed(before[0].files, bound.digests) if before else []
+    return f"{named(names) or 'what it runs'} has changed since it was allowed"
+
+
+def admit_write(tx: Tx, asked: ApprovalRequest, decision: WriteDecision, settings: Exec) -> Approval | None:
+    """Keep the account of a write to a protected file; an approval to wait for where a person must decide."""
+    if decision.verdict == "ask":
+        return requests.request(tx, asked, lasts_ms=settings.ask_timeout_seconds * 1000)
+    call = audit.Call(
+        agent_id=asked.agent_id, tool=asked.tool, text=asked.command, session_key=asked.session_key
+    )
+    audit.record(tx, decision.verdict, call, rule="protected", reason=decision.reason)
+    return None
+
+
 def redeem(tx: Tx, call: ExecCall, approval_id: str) -> Approval:
     """Spend the approval of this very command; an error if it was not given, ran out or was spent."""
     return requests.use(tx, approval_id, call.request(""))
+
+
+def account_of_refusal(tx: Tx, call: ExecCall, approval_id: str, reason: str) -> None:
+    """Of an approval that could not be spent: `redeem` leaves nothing behind."""
+    audit.record(tx, "block", call.account, rule="approval", reason=reason, approval_id=approval_id)
 
 
 def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = None) -> Approval:
@@ -108,11 +164,11 @@ def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = Non
     approval = requests.get(tx, approval_id)
     if approval.tool != "exec":
         raise InvalidInput(f"{approval.tool} has no allowlist", hint="Approve this one call instead.")
-    if pattern is None and requests.runs_scripts(approval):
+    if approval.why_not_always:
         raise InvalidInput(
-            "this command runs a script of the workspace, which the agent can change",
-            code="script_pattern",
-            hint="Approve it once; or give a pattern, if the agent may run whatever it writes there.",
+            f"this command cannot be allowed for good: {approval.why_not_always}",
+            code="not_always",
+            hint="Approve it once. With tools.exec.allowChangedFiles, patterns of the config cover it.",
         )
     chosen = exact_pattern(approval.command) if pattern is None else check_pattern(pattern)
     parsed = parse(approval.command)
@@ -120,7 +176,20 @@ def allow_always(tx: Tx, approval_id: str, *, by: str, pattern: str | None = Non
         raise InvalidInput(f"the pattern {chosen[:80]!r} does not fit the command", code="pattern_misses")
     done = requests.approve(tx, approval_id, by=by)
     allowlist.allow(tx, approval.agent_id, chosen, by=by)
+    if approval.files:
+        allowlist.show(tx, approval.agent_id, chosen, _shown(approval))
     return done
+
+
+def _shown(approval: Approval) -> allowlist.Shown:
+    given = approval.arguments
+    name = _named_command(approval.command, str(given.get("cwd", "")), bool(given.get("elevated")))
+    return allowlist.Shown(name, digest_of(approval.files), approval.id)
+
+
+def _named_command(command: str, folder: str, elevated: bool) -> str:
+    text = "\0".join((clean_text(command), clean_text(folder), "elevated" if elevated else ""))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def exact_pattern(command: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.agents.approvals import audit
+from holdfast.agents.approvals.bound_files import changed, named, present
 from holdfast.agents.approvals.tables import approvals as table
 from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import Busy, Conflict, NotFound
@@ -22,6 +23,7 @@ from holdfast.text import clean_json, clean_text
 SIGNAL: Final = "approvals"
 MAX_PENDING: Final = 100
 MAX_PAGE: Final = 500
+MAX_FILES: Final = 100
 BATCH: Final = 500
 USABLE_MS: Final = 300_000
 
@@ -37,7 +39,8 @@ class ApprovalStatus(StrEnum):
 class ApprovalRequest:
     """A call to be approved. `command` is what the person reads; `arguments` are what would be run.
 
-    `scripts` are files that it runs, each with a digest: the approval holds while they stay the same.
+    `files` are what it runs, each with a digest: the approval holds while they stay the same.
+    `why_not_always` says why it cannot be allowed for good.
     """
 
     agent_id: str
@@ -47,13 +50,14 @@ class ApprovalRequest:
     reason: str
     session_key: str | None = None
     turn_id: str | None = None
-    scripts: tuple[tuple[str, str], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    why_not_always: str | None = None
 
     @property
     def digest(self) -> str:
-        """Names this very call: same agent, session, tool, arguments and scripts, to the byte."""
+        """Names this very call: same agent, session, tool, arguments and files, to the byte."""
         what = [self.agent_id, self.session_key, self.tool, self.command, clean_json(self.arguments)]
-        what += [clean_json(self.scripts)] if self.scripts else []
+        what += [clean_json(self.files)] if self.files else []
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
@@ -68,12 +72,19 @@ class Approval:
     arguments: Mapping[str, Any]
     digest: str
     reason: str
+    files: Mapping[str, str]
+    why_not_always: str | None
     status: ApprovalStatus
     decided_by: str | None
     decided_at: Millis | None
     used_at: Millis | None
     expires_at: Millis
     created_at: Millis
+
+    @property
+    def file_names(self) -> list[str]:
+        """What it runs, for people: the first of them."""
+        return present(self.files)[:MAX_FILES]
 
     @property
     def call(self) -> audit.Call:
@@ -121,8 +132,9 @@ def use(tx: Tx, id_: str, asked: ApprovalRequest) -> Approval:
     expire(tx)
     approval = get(tx, id_)
     if approval.digest != asked.digest:
+        _refuse_changed(approval, asked)
         raise Conflict(
-            f"approval {id_} is for another call, or a script that it runs has changed since",
+            f"approval {id_} is for another call",
             code="approval_mismatch",
             hint="Let a person look at it again: make the same call anew.",
         )
@@ -134,17 +146,23 @@ def use(tx: Tx, id_: str, asked: ApprovalRequest) -> Approval:
     return get(tx, id_)
 
 
-def runs_scripts(approval: Approval) -> bool:
-    """Whether it was asked for with scripts: its digest is then not that of the call alone."""
-    alone = ApprovalRequest(
-        agent_id=approval.agent_id,
-        tool=approval.tool,
-        command=approval.command,
-        arguments=approval.arguments,
-        reason="",
-        session_key=approval.session_key,
+def _refuse_changed(approval: Approval, asked: ApprovalRequest) -> None:
+    """Where it is the same call, what else is other is a file: tell which."""
+    before = (approval.agent_id, approval.session_key, approval.tool, approval.command, approval.arguments)
+    now = (
+        asked.agent_id,
+        asked.session_key,
+        asked.tool,
+        clean_text(asked.command),
+        clean_json(asked.arguments),
     )
-    return alone.digest != approval.digest
+    names = changed(approval.files, clean_json(asked.files))
+    if before == now and names:
+        raise Conflict(
+            f"nothing was run: {named(names)} has changed since it was asked for",
+            code="files_changed",
+            hint="Let a person look at it again: make the same call anew.",
+        )
 
 
 def get(tx: Tx, id_: str) -> Approval:
@@ -229,6 +247,8 @@ def _made(asked: ApprovalRequest, now: Millis, lasts_ms: int) -> Approval:
         arguments=clean_json(asked.arguments),
         digest=asked.digest,
         reason=clean_text(asked.reason),
+        files=clean_json(asked.files),
+        why_not_always=clean_text(asked.why_not_always) if asked.why_not_always else None,
         status=ApprovalStatus.PENDING,
         decided_by=None,
         decided_at=None,
@@ -284,4 +304,5 @@ def _state(approval: Approval, now: int) -> str:
 def _approval(row: Mapping[Any, Any]) -> Approval:
     values = dict(row)
     values["status"] = ApprovalStatus(values["status"])
+    values["files"] = values["files"] or {}
     return Approval(**values)

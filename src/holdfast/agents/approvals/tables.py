@@ -18,6 +18,8 @@ approvals = sa.Table(
     sa.Column("arguments", Json, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("files", Json),
+    sa.Column("why_not_always", sa.Text),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("decided_by", sa.Text),
     sa.Column("decided_at", sa.BigInteger),
@@ -36,6 +38,7 @@ allowed_commands = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("last_used_at", sa.BigInteger),
     sa.Column("last_used_command", sa.Text),
+    sa.Column("shown", Json),
 )
 
 tool_audit = sa.Table(

@@ -81,6 +81,7 @@ class ApprovalNews:
             tool=approval.tool,
             command=approval.command,
             reason=approval.reason,
+            whyNotAlways=approval.why_not_always,
             expiresAt=iso(approval.expires_at),
         )
 

@@ -2,8 +2,12 @@
 
 from holdfast.agents.policy.configured import exec_settings, policy_of
 from holdfast.agents.policy.exec_policy import ExecDecision, ExecPolicy, inside_folder, judge
+from holdfast.agents.policy.git_config import runs_nothing
 from holdfast.agents.policy.groups import CATALOGUE, GROUPS, PROFILES, expand
 from holdfast.agents.policy.patterns import check_pattern, matches
+from holdfast.agents.policy.protected_files import WriteDecision, judge_write
+from holdfast.agents.policy.runners import Reads, would_read
+from holdfast.agents.policy.shell import ShellCall, follow
 from holdfast.agents.policy.tools import (
     LAYERS,
     Decision,
@@ -31,21 +35,28 @@ __all__ = [
     "ExecPolicy",
     "Pipeline",
     "Policy",
+    "Reads",
     "Refusal",
     "Rules",
+    "ShellCall",
     "Situation",
     "Step",
     "Unknown",
+    "WriteDecision",
     "allowed",
     "check_pattern",
     "decide",
     "exec_settings",
     "expand",
     "explain",
+    "follow",
     "inside_folder",
     "judge",
+    "judge_write",
     "matches",
     "parse",
     "policy_of",
+    "runs_nothing",
     "unknown_names",
+    "would_read",
 ]

@@ -53,7 +53,7 @@ def builtin_tools(parts: Parts) -> list[Tool[Any]]:
     store, threads, home = parts.store, parts.threads, parts.home
     return [
         FileReading(home, threads, parts.outputs()).tool(),
-        *FileWriting(home, threads).tools(),
+        *FileWriting(home, threads, store).tools(),
         ExecTool(store, threads, home, parts.commands, parts.skills.env).tool(),
         WebFetch(threads, parts.fetcher).tool(),
         WebSearch().tool(),

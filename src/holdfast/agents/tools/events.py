@@ -17,6 +17,7 @@ class AskedApproval:
     tool: str
     command: str
     reason: str
+    why_not_always: str | None = None
     status: str
     expires_at: int
 
@@ -26,6 +27,7 @@ class AskedApproval:
             "tool": self.tool,
             "command": self.command,
             "reason": self.reason,
+            "whyNotAlways": self.why_not_always,
             "status": self.status,
             "expiresAt": iso(self.expires_at),
         }

@@ -6,22 +6,29 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from holdfast.agents.approvals import Admission, Approval, ApprovalStatus, ExecCall, admit, decision, redeem
+from holdfast.agents.approvals import (
+    Admission,
+    Approval,
+    ExecCall,
+    account_of_refusal,
+    admit,
+    redeem,
+)
 from holdfast.agents.policy import decide, exec_settings, policy_of
-from holdfast.agents.sandbox import Host, Job, Limits, Outcome, Place, limits_of, place_of, run
+from holdfast.agents.sandbox import SCRATCH, Host, Job, Limits, Outcome, Place, limits_of, place_of, run
 from holdfast.agents.sandbox.backend import Access
 from holdfast.agents.tools import exec_telling as telling
+from holdfast.agents.tools.approving import approved, told, unless_cancelled
 from holdfast.agents.tools.command_files import CommandFiles
 from holdfast.agents.tools.commands import STOPS, Command, Commands
-from holdfast.agents.tools.events import AskedApproval
-from holdfast.agents.tools.reach import Spot, reach_of, sandboxes
+from holdfast.agents.tools.reach import Root, Spot, reach_of, sandboxes
 from holdfast.agents.tools.settings import has_folder, sandbox_of, sandboxed, situation_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.config.tools import Exec
@@ -32,8 +39,6 @@ from holdfast.log import SYSTEM, Store, Threads, ringing, sessions
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-_LOOK_SECONDS: Final = 0.1
 _LONGEST_POLL: Final = 600
 _MIN_SECRET: Final = 8
 _LOOK_AFTER_SECONDS: Final = 2.0
@@ -164,6 +169,7 @@ class ExecTool:
             turn_id=caller.turn_id,
             elevated=elevated,
             private=self._home.path,
+            mounts=self._mounts(caller, place),
         )
         network = sandbox_of(caller).network or place.backend.name == "docker"
         env = self._env(caller, settings)
@@ -187,6 +193,12 @@ class ExecTool:
         if not folder.is_dir():
             raise Conflict(f"{cwd!r} is not a folder", code="not_a_folder", hint="Make it first.")
         return base, folder, str(folder)
+
+    def _mounts(self, caller: Caller, place: Place) -> tuple[tuple[str, Path], ...]:
+        if not place.sandboxed:
+            return ()
+        roots = (*reach_of(caller, self._home).roots, Root(place.scratch, SCRATCH))
+        return tuple(dict.fromkeys((root.inside, root.path) for root in roots))
 
     def _elevated(self, caller: Caller, given: ExecInput) -> bool:
         """Asked for where there is no sandbox, there is nothing to leave."""
@@ -223,24 +235,22 @@ class ExecTool:
         return plan.call.command if found.pipeline is None else found.pipeline.text()
 
     async def _approved(self, caller: Caller, plan: _Plan, asked: Approval) -> None:
-        id_ = asked.id
-        caller.progress(f"waiting for approval {id_}: {asked.reason}", _told(asked))
-        approval = await _unless_cancelled(caller, decision(self._store, self._threads, id_))
-        assert approval is not None
-        if approval.status is not ApprovalStatus.APPROVED:
-            caller.progress(f"not approved: {approval.status}", _told(approval))
-            how = "nobody answered in time" if approval.status is ApprovalStatus.EXPIRED else "it was denied"
-            raise Forbidden(
-                f"the command was not approved: {how} ({id_})",
-                code="not_approved",
-                hint="Do not try the same again; say what you wanted it for.",
-            )
-        await self._threads(self._redeemed, plan, id_)
-        caller.progress(f"approved by {approval.decided_by}", _told(approval))
+        approval = await approved(self._store, self._threads, caller, asked, "the command")
+        try:
+            await self._threads(self._redeemed, plan, asked.id)
+        except Conflict as error:
+            caller.progress(error.message, told(approval))
+            raise
+        caller.progress(f"approved by {approval.decided_by}", told(approval))
 
     def _redeemed(self, plan: _Plan, id_: str) -> None:
         call = plan.call.looked_at()
-        self._store.run(SYSTEM, lambda tx: redeem(tx, call, id_))
+        try:
+            self._store.run(SYSTEM, lambda tx: redeem(tx, call, id_))
+        except Conflict as error:
+            why = error.message
+            self._store.run(SYSTEM, lambda tx: account_of_refusal(tx, call, id_, why))
+            raise
 
     def _begin(self, caller: Caller, plan: _Plan, shell: str) -> Command:
         access = sandbox_of(caller).workspace_access if plan.place.sandboxed else "rw"
@@ -304,7 +314,7 @@ class ExecTool:
 
     async def _followed(self, caller: Caller, command: Command, wait: float) -> ToolOutput:
         if command.running and wait > 0:
-            await _unless_cancelled(caller, _end_of(command), seconds=wait)
+            await unless_cancelled(caller, _end_of(command), seconds=wait)
         if command.running:
             details = {"commandId": command.id, "running": True}
             return ToolOutput(text=telling.so_far(command), details=details)
@@ -322,17 +332,6 @@ class ExecTool:
         )
 
 
-def _told(approval: Approval) -> AskedApproval:
-    return AskedApproval(
-        id=approval.id,
-        tool=approval.tool,
-        command=approval.command,
-        reason=approval.reason,
-        status=approval.status.value,
-        expires_at=approval.expires_at,
-    )
-
-
 def _within(limits: Limits, seconds: int | None) -> Limits:
     return limits if seconds is None else replace(limits, seconds=min(limits.seconds, float(seconds)))
 
@@ -341,23 +340,3 @@ async def _end_of(command: Command) -> None:
     bell = asyncio.Event()
     command.done.add_done_callback(ringing(bell.set))
     await bell.wait()
-
-
-async def _unless_cancelled(
-    caller: Caller, awaitable: Coroutine[Any, Any, T], *, seconds: float | None = None
-) -> T | None:
-    """What is awaited, given up once the turn is cancelled by its flag; None if `seconds` pass before."""
-    loop = asyncio.get_running_loop()
-    until = None if seconds is None else loop.time() + seconds
-    task = loop.create_task(awaitable)
-    try:
-        while until is None or loop.time() < until:
-            pause = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - loop.time())
-            done, _ = await asyncio.wait({task}, timeout=pause)
-            if done:
-                return task.result()
-            if caller.cancelled():
-                raise Conflict("the turn was cancelled", code="cancelled")
-        return None
-    finally:
-        task.cancel()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents import opening
+from holdfast.agents.approvals import Approval, ApprovalRequest, admit_write, requests
+from holdfast.agents.approvals.bound_files import state_of
+from holdfast.agents.policy import exec_settings, judge_write
+from holdfast.agents.tools.approving import approved, told
 from holdfast.agents.tools.editing import replaced
 from holdfast.agents.tools.reach import Spot, reach_of
 from holdfast.agents.tools.settings import has_folder
@@ -14,9 +20,10 @@ from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput, TooLarge
 from holdfast.home import Home
-from holdfast.log import Threads
+from holdfast.log import SYSTEM, Store, Threads
 
 MOST_CHARS: Final = 2_000_000
+MOST_SHOWN: Final = 64_000
 MOST_EDITED_BYTES: Final = 4 * 1024**2
 
 FilePath = Annotated[str, Field(min_length=1, max_length=4096, description="A path in the workspace.")]
@@ -24,19 +31,18 @@ FilePath = Annotated[str, Field(min_length=1, max_length=4096, description="A pa
 
 class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
+    path: FilePath
 
 
 class WriteInput(_Input):
     """Write a whole file; one that is there is replaced, folders that are missing are made."""
 
-    path: FilePath
     content: Annotated[str, Field(max_length=MOST_CHARS, description="The whole new content.")]
 
 
 class EditInput(_Input):
     """Replace a piece of a file. oldText must be in it exactly, and once unless replaceAll is set."""
 
-    path: FilePath
     oldText: Annotated[str, Field(min_length=1, max_length=MOST_CHARS, description="What stands there now.")]  # noqa: N815
     newText: Annotated[str, Field(max_length=MOST_CHARS, description="What is to stand there.")]  # noqa: N815
     replaceAll: Annotated[bool, Field(description="Every place, not just one.")] = False  # noqa: N815
@@ -45,13 +51,14 @@ class EditInput(_Input):
 class DeleteInput(_Input):
     """Delete a file or an empty folder. It cannot be taken back."""
 
-    path: FilePath
-
 
 class FileWriting:
-    def __init__(self, home: Home, threads: Threads) -> None:
+    """Files that tell programs what to run are written only once a person let it, as for a command."""
+
+    def __init__(self, home: Home, threads: Threads, store: Store) -> None:
         self._home = home
         self._threads = threads
+        self._store = store
 
     def tools(self) -> tuple[Tool[Any], ...]:
         return (
@@ -82,13 +89,54 @@ class FileWriting:
         )
 
     async def write(self, caller: Caller, given: WriteInput, _: str) -> ToolOutput:
+        await self._admitted(caller, "file_write", given, f"write it whole:\n{given.content}")
         return await self._threads(self._write, caller, given)
 
     async def edit(self, caller: Caller, given: EditInput, _: str) -> ToolOutput:
+        where = "every place" if given.replaceAll else "one place"
+        shown = f"change {where}:\n--- old\n{given.oldText}\n+++ new\n{given.newText}"
+        await self._admitted(caller, "file_edit", given, shown)
         return await self._threads(self._edit, caller, given)
 
     async def delete(self, caller: Caller, given: DeleteInput, _: str) -> ToolOutput:
+        await self._admitted(caller, "file_delete", given, "delete it")
         return await self._threads(self._delete, caller, given)
+
+    async def _admitted(self, caller: Caller, tool: str, given: _Input, change: str) -> None:
+        """Come back once the file may be written; it must then still be as it was when it was asked for."""
+        spot = await self._threads(self._writable, caller, given.path)
+        settings = exec_settings(caller.config, caller.agent_id)
+        found = judge_write(spot.steps, settings.security, settings.ask)
+        if not found.protected:
+            return
+        if found.verdict == "ask" and len(change) > MOST_SHOWN:
+            raise TooLarge(f"{found.reason}, and {len(change)} characters are too many for a person to read")
+        asked = partial(_request, caller, tool, spot, change, found.reason)
+
+        def admitted() -> Approval | None:
+            request = asked()
+            return self._store.run(SYSTEM, lambda tx: admit_write(tx, request, found, settings))
+
+        approval = await self._threads(admitted)
+        if found.verdict == "block":
+            raise Forbidden(
+                f"{found.reason}, and nobody is asked",
+                code="protected_file",
+                hint="Do without it; only the operator can change this (tools.exec.ask).",
+            )
+        if approval is not None:
+            await self._approved(caller, approval, asked)
+
+    async def _approved(
+        self, caller: Caller, asked: Approval, request: Callable[[], ApprovalRequest]
+    ) -> None:
+        def redeemed() -> None:
+            now = request()
+            self._store.run(SYSTEM, lambda tx: requests.use(tx, asked.id, now))
+
+        approval = await approved(self._store, self._threads, caller, asked, "the change")
+        await self._threads(redeemed)
+        caller.progress(f"approved by {approval.decided_by}", told(approval))
 
     def _write(self, caller: Caller, given: WriteInput) -> ToolOutput:
         spot = self._writable(caller, given.path)
@@ -128,6 +176,21 @@ class FileWriting:
                 hint="Write below /scratch instead.",
             )
         return spot
+
+
+def _request(caller: Caller, tool: str, spot: Spot, change: str, reason: str) -> ApprovalRequest:
+    """What a person is asked, with the file as it is at this moment. Reads it."""
+    return ApprovalRequest(
+        agent_id=caller.agent_id,
+        tool=tool,
+        command=f"{spot.shown}: {change}",
+        arguments={"path": str(spot.real)},
+        reason=reason,
+        session_key=caller.session.key,
+        turn_id=caller.turn_id,
+        files={spot.shown: state_of(spot.real)},
+        why_not_always="what is written there is looked at each time",
+    )
 
 
 def _decoded(data: bytes, spot: Spot) -> str:

@@ -36,6 +36,7 @@ ANSWERS: Final[dict[str, Decision]] = {
 }
 QUESTION: Final = "Let it run? y once, n no, a always"
 NOT_ALWAYS: Final = "Answer y or n; `holdfast approvals allow` takes a pattern."
+ONLY_ONCE: Final = "Answer y or n."
 _LOOK_SECONDS: Final = 0.2
 _WIDTH: Final = 110
 
@@ -108,7 +109,8 @@ def decided(talk: Talk, approval: Told, decision: Decision) -> tuple[Told, str]:
         after = talk.decide(id_, decision)
         return after, str(after["status"])
     except HoldfastError as error:
-        return talk.approval(id_), f"{error.message}. {NOT_ALWAYS if decision == 'allow' else ''}".rstrip()
+        hint = "" if decision != "allow" else ONLY_ONCE if error.code == "not_always" else NOT_ALWAYS
+        return talk.approval(id_), f"{error.message}. {hint}".rstrip()
 
 
 def aside(text: str) -> None:
@@ -131,6 +133,7 @@ def approval_lines(approval: Told) -> list[str]:
         f"{approval['tool']} asks to run:",
         *(f"    {line}" for line in command),
         f"  ({exact(str(approval['reason']))})",
+        *([f"  (only once: {exact(str(once))})"] if (once := approval.get("whyNotAlways")) else []),
     ]
 
 

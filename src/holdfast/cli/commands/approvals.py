@@ -47,7 +47,7 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
     if as_json:
         print_json([approval_json(each) for each in found])
         return
-    rows = [(a.id, a.agent_id, a.status, _shown(a.command), a.reason, when(a.expires_at)) for a in found]
+    rows = [(a.id, a.agent_id, a.status, _shown(a.command), _why(a), when(a.expires_at)) for a in found]
     columns = ["id", "agent", "status", "command", "why", "expires"]
     print_table(columns, rows, empty="Nothing waits for approval.")
 
@@ -171,6 +171,8 @@ def approval_json(approval: Approval) -> dict[str, Any]:
         "command": approval.command,
         "arguments": dict(approval.arguments),
         "reason": approval.reason,
+        "files": approval.file_names,
+        "whyNotAlways": approval.why_not_always,
         "status": approval.status,
         "decidedBy": approval.decided_by,
         "decidedAt": time(approval.decided_at),
@@ -178,6 +180,12 @@ def approval_json(approval: Approval) -> dict[str, Any]:
         "expiresAt": iso(approval.expires_at),
         "createdAt": iso(approval.created_at),
     }
+
+
+def _why(approval: Approval) -> str:
+    """Why it is asked for, and why only once."""
+    once = approval.why_not_always
+    return approval.reason if once is None else f"{approval.reason} (only once: {once})"
 
 
 def _print_patterns(found: list[AllowedCommand], as_json: bool) -> None:

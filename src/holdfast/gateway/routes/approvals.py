@@ -36,6 +36,10 @@ class ApprovalOut(Answer):
     command: str = Field(description="Exactly what would run: a mask could hide what is approved.")
     arguments: dict[str, Any]
     reason: str
+    files: list[str] = Field(description="What it runs, and must not change until it does; the first 100.")
+    why_not_always: str | None = Field(
+        description="Why it can be approved once only; null: it can be allowed."
+    )
     status: ApprovalStatus
     decided_by: str | None
     decided_at: Iso | None
@@ -135,6 +139,8 @@ def approval_json(approval: Approval) -> dict[str, Any]:
         "command": approval.command,
         "arguments": dict(approval.arguments),
         "reason": approval.reason,
+        "files": approval.file_names,
+        "whyNotAlways": approval.why_not_always,
         "status": approval.status,
         "decidedBy": approval.decided_by,
         "decidedAt": _time(approval.decided_at),
