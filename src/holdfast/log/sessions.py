@@ -98,6 +98,14 @@ def heard_in(tx: Tx, key: str, *, otherwise: Audience | None = None) -> Audience
     return Audience(row[0]) if row is not None else otherwise or of_key(key)
 
 
+def reader_in(tx: Tx, key: str) -> Reader:
+    """All who hear what is said under a key, as one reader."""
+    row = _HEARD.first(tx, key=key)
+    space = None if row is None else row[1]
+    heard = of_key(key) if row is None else row[0]
+    return heard_by(heard, frozenset(() if space is None else (space,)))
+
+
 def given_space(tx: Tx, key: str) -> str | None:
     """The space that a person gave the session of a key, if one did."""
     row = _HEARD.first(tx, key=key)

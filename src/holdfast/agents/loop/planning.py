@@ -210,7 +210,7 @@ async def _continuity(
             question = _question(tx, turn, terms)
         ask = ContextAsk(
             q=question,
-            sight=Sight(session_key=session.key),
+            sight=Sight(reader=session.reader, session_key=session.key),
             mode=options.context_mode,
             include_pending=options.include_pending,
             max_chars=options.context_max_chars,

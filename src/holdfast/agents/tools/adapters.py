@@ -34,7 +34,7 @@ Call = Callable[[Caller, Mapping[str, Any]], Mapping[str, Any]]
 def memory_adapters(memory: Callable[[], MemoryService], threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
         return lambda caller, given: memory_tools.call(
-            memory(), name, given, agent=caller.agent_id, chat=caller.chat
+            memory(), name, given, agent=caller.agent_id, reader=caller.session.reader, chat=caller.chat
         )
 
     return [_adapter(name, model, call(name), threads) for name, model in memory_tools.INPUTS.items()]
@@ -48,7 +48,7 @@ def board_adapters(board: Callable[[], Board], threads: Threads) -> list[Tool[An
 
 
 def _who(caller: Caller) -> board_tools.Caller:
-    return board_tools.Caller(caller.agent_id, caller.session.key)
+    return board_tools.Caller(caller.agent_id, caller.session.reader, caller.session.key)
 
 
 def _seen(board: Board, caller: Caller) -> Board:
