@@ -23,7 +23,7 @@ from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
 from holdfast.clock import Clock
 from holdfast.config.board import BoardConfig
-from holdfast.log import Change, Entry, EntryType, Tx
+from holdfast.log import Change, Entry, EntryType, Reader, Tx
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.echoes import without_echoes
 from holdfast.memory.embedding import ENOUGH
@@ -90,6 +90,8 @@ def _documents(tx: Tx, ids: Sequence[str]) -> list[Document]:
             id=one.id,
             text=topic_text(one.name, one.description, one.tags),
             source="topic",
+            audience=one.audience,
+            agent=one.agent_id,
             spaces=one.space_ids,
             topic=one.id,
             at=one.created_at,
@@ -101,6 +103,7 @@ def _documents(tx: Tx, ids: Sequence[str]) -> list[Document]:
             id=one.id,
             text=topic_text(one.title, one.description, one.tags),
             source="task",
+            audience=one.audience,
             spaces=one.space_ids,
             topic=one.topic_id,
             task=one.id,
@@ -141,8 +144,10 @@ class IndexRecall:
     def _find(self, wanted: Wanted, behind: int = 0) -> Recollection:
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
-        said = self._view(Filter(sources=_SAID, spaces=wanted.spaces, topics=within, writers=wanted.writers))
-        placed = self._view(Filter(sources=_PLACED, spaces=wanted.spaces, topics=within))
+        readable = Filter(audiences=wanted.reader.audiences, spaces=wanted.spaces, topics=within)
+        agents = wanted.reader.agents
+        said = self._view(replace(readable, sources=_SAID, writers=agents))
+        placed = self._view(replace(readable, sources=_PLACED, agents=agents))
         query = self._prepared(wanted.question, said if said.count else placed)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES)
@@ -153,12 +158,14 @@ class IndexRecall:
         mode = "hybrid" if query.vector is not None else "text"
         return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
 
-    def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
+    def topics(
+        self, text: str, *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[str]:
         """The topics that a text may belong to, as the classifier asks: by name, or by what was said.
 
         What was said a moment ago the classifier knows without the index, which is not brought up to date.
         """
-        found = self._find(Wanted(question=text, spaces=spaces, logs=24, places=limit, seq=-1))
+        found = self._find(Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1))
         named = [one.topic_id for one in found.places if one.topic_id is not None]
         said = [one.topic_id for one in found.logs if one.topic_id is not None]
         mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]

@@ -17,7 +17,19 @@ from holdfast.board.work import TopicStatus
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Unavailable
-from holdfast.log import OWNER, Classification, Entry, EntryDraft, EntryType, Store, Threads, agenda, entries
+from holdfast.log import (
+    FOR_OWNER,
+    OWNER,
+    Classification,
+    Entry,
+    EntryDraft,
+    EntryType,
+    Reader,
+    Store,
+    Threads,
+    agenda,
+    entries,
+)
 
 MAIN = "agent:main:main"
 FENCE = "The oak fence post by the quokka enclosure is rotten, we must replace the fence post with concrete"
@@ -53,7 +65,9 @@ class Board:
         self.clock.advance(seconds=20)
         asyncio.run(work())
 
-    def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
+    def topics(
+        self, text: str, *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[str]:
         return self.found[:limit]
 
     def entry(self, id_: str) -> Entry:
@@ -62,7 +76,7 @@ class Board:
 
     def topic(self, id_: str) -> Topic:
         with self.store.read(OWNER) as tx:
-            return topics.get(tx, self.entry(id_).topic_id or "")
+            return topics.get(tx, self.entry(id_).topic_id or "", EVERYTHING)
 
     def made(self, name: str, **values: Any) -> Topic:
         with self.store.write(OWNER) as tx:
@@ -288,7 +302,7 @@ def test_the_session_remembers_what_it_was_about(board: Board) -> None:
     fence = board.say(FENCE)
     board.run()
     with board.store.read(OWNER) as tx:
-        items = routing.recall(tx, MAIN, board.options.routing_memory)
+        items = routing.recall(tx, MAIN, board.options.routing_memory, EVERYTHING)
     assert [item.topic_id for item in items] == [board.entry(fence).topic_id]
     assert items[0].anchor == FENCE
 
@@ -298,7 +312,7 @@ def test_terse_words_follow_what_the_session_was_told_that_it_is_about(board: Bo
     board.run()
     with board.store.write(OWNER) as tx:
         item = routing.Routed(int(tx.now), garden.id, garden.name)
-        routing.remember(tx, MAIN, item, board.options.routing_memory)
+        routing.remember(tx, MAIN, item, board.options.routing_memory, FOR_OWNER)
     short = board.say("ok, go on")
     board.run()
     assert board.entry(short).topic_id == garden.id != board.entry(fence).topic_id

@@ -14,7 +14,7 @@ from holdfast.board.context_room import Board
 from holdfast.board.context_sight import Sight
 from holdfast.board.recall import Recalled, Recollection, Wanted
 from holdfast.config.board import BoardConfig
-from holdfast.log import OWNER, EntryDraft, Store, entries
+from holdfast.log import FOR_OWNER, OWNER, EntryDraft, Store, entries
 
 KEY = "discord:dm:7"
 
@@ -51,7 +51,7 @@ def test_recall_that_is_late_leaves_layer_a_alone_and_says_so(sqlite_store: Stor
     say(sqlite_store, "said just now", session_key=KEY)
     recall.let.clear()
     board = board_of(sqlite_store, recall, contextFetchTimeoutMs=1)
-    ask = ContextAsk(q="what was said about it?", sight=Sight(session_key=KEY), mode="full")
+    ask = ContextAsk(q="what was said about it?", sight=Sight(reader=OWNER, session_key=KEY), mode="full")
     late = board.continuity.build(ask)
     recall.let.set()
     assert late.late
@@ -69,7 +69,9 @@ class Broken(Scripted):
 def test_recall_that_fails_leaves_layer_a_alone_and_says_so(sqlite_store: Store) -> None:
     say(sqlite_store, "said just now", session_key=KEY)
     board = board_of(sqlite_store, Broken())
-    made = board.continuity.build(ContextAsk(q="what was said?", sight=Sight(session_key=KEY), mode="full"))
+    made = board.continuity.build(
+        ContextAsk(q="what was said?", sight=Sight(reader=OWNER, session_key=KEY), mode="full")
+    )
     assert made.layers == ("A:timeline",)
     assert "Semantic recall failed" in made.block
     assert "damaged" not in made.block
@@ -80,7 +82,10 @@ def test_many_recalls_at_once_wait_for_a_place_and_all_get_theirs(sqlite_store: 
     recall = Scripted(say(sqlite_store, "said long ago"))
     recall.let.clear()
     board = board_of(sqlite_store, recall)
-    asks = [ContextAsk(q="what was said long ago?", mode="full", max_chars=2000 + n) for n in range(12)]
+    asks = [
+        ContextAsk(q="what was said long ago?", sight=Sight(reader=OWNER), mode="full", max_chars=2000 + n)
+        for n in range(12)
+    ]
     with ThreadPoolExecutor(12) as pool:
         made = [pool.submit(board.continuity.build, ask) for ask in asks]
         recall.let.set()
@@ -94,7 +99,7 @@ def test_a_slow_recall_is_not_kept_as_the_answer(sqlite_store: Store) -> None:
     config = [BoardConfig.model_validate(patience), BoardConfig()]
     board = Board(sqlite_store, lambda: config[0], recall=recall)
     recall.let.clear()
-    ask = ContextAsk(q="what was said long ago?", mode="full")
+    ask = ContextAsk(q="what was said long ago?", sight=Sight(reader=OWNER), mode="full")
     assert board.continuity.build(ask).late
     recall.let.set()
     config.pop(0)
@@ -105,7 +110,7 @@ def test_a_slow_recall_is_not_kept_as_the_answer(sqlite_store: Store) -> None:
 def test_the_same_question_is_given_the_kept_answer_until_something_is_written(sqlite_store: Store) -> None:
     recall = Scripted()
     board = board_of(sqlite_store, recall)
-    ask = ContextAsk(q="the leaking valve", sight=Sight(session_key=KEY))
+    ask = ContextAsk(q="the leaking valve", sight=Sight(reader=OWNER, session_key=KEY))
     first = board.continuity.build(ask)
     assert board.continuity.build(ask) is first
     say(sqlite_store, "it leaks more", session_key=KEY)
@@ -116,7 +121,7 @@ def test_the_same_question_is_given_the_kept_answer_until_something_is_written(s
     board.continuity.build(ask)
     with sqlite_store.write(OWNER) as tx:
         item = routing.Routed(int(tx.now), topic.id, topic.name, "the anchor words")
-        routing.remember(tx, KEY, item, BoardConfig().routing_memory)
+        routing.remember(tx, KEY, item, BoardConfig().routing_memory, FOR_OWNER)
     assert "the anchor words" in board.continuity.build(ask).block
     board.close()
 
@@ -126,9 +131,11 @@ def test_words_that_say_nothing_are_filled_up_in_a_board_chat(sqlite_store: Stor
         topic = topics.upsert(tx, "Harbour dredging").topic
     recall = Scripted()
     board = board_of(sqlite_store, recall)
-    board.continuity.build(ContextAsk(q="continue", sight=Sight(session_key=f"clawboard:topic:{topic.id}")))
+    board.continuity.build(
+        ContextAsk(q="continue", sight=Sight(reader=OWNER, session_key=f"clawboard:topic:{topic.id}"))
+    )
     assert [one.question for one in recall.asked] == ["continue Harbour dredging"]
-    board.continuity.build(ContextAsk(q="continue", sight=Sight(session_key=KEY)))
+    board.continuity.build(ContextAsk(q="continue", sight=Sight(reader=OWNER, session_key=KEY)))
     assert len(recall.asked) == 1
     board.close()
 
@@ -162,7 +169,7 @@ def test_what_recall_finds_but_the_view_hides_is_not_shown(sqlite_store: Store) 
         topics.upsert(tx, "Near", tags=["space:Near"])
     recall = Scripted(say(sqlite_store, "a secret of the far space", topic_id=hidden.id))
     board = board_of(sqlite_store, recall)
-    sight = Sight(space_id="space-near", allowed_ids=frozenset(("space-near",)))
+    sight = Sight(reader=OWNER, space_id="space-near", allowed_ids=frozenset(("space-near",)))
     made = board.continuity.build(ContextAsk(q="a secret of the far space?", sight=sight, mode="full"))
     assert "B:semantic" not in made.layers
     assert hidden.id not in str(made.data)

@@ -42,7 +42,7 @@ def labels(made: dict[str, Any], kind: str) -> set[str]:
 
 
 def test_topics_names_and_agents_are_linked(board: Board) -> None:
-    made = board.map.build(MapAsk())
+    made = board.map.build(MapAsk(sight=Sight(reader=OWNER)))
     assert labels(made, "topic") == {"Sensors", "Payroll"}
     assert labels(made, "agent") == {"a0", "a1"}
     assert {node["agentId"] for node in made["nodes"] if node["type"] == "agent"} == {"a0", "a1"}
@@ -55,17 +55,20 @@ def test_topics_names_and_agents_are_linked(board: Board) -> None:
 
 
 def test_tool_traces_are_not_on_the_map(board: Board) -> None:
-    assert not any("zanzibar" in label.lower() for label in labels(board.map.build(MapAsk()), "entity"))
+    assert not any(
+        "zanzibar" in label.lower()
+        for label in labels(board.map.build(MapAsk(sight=Sight(reader=OWNER))), "entity")
+    )
 
 
 def test_the_map_shows_only_what_is_within_sight(board: Board) -> None:
-    made = board.map.build(MapAsk(sight=Sight(allowed_ids=frozenset(("space-lab",)))))
+    made = board.map.build(MapAsk(sight=Sight(reader=OWNER, allowed_ids=frozenset(("space-lab",)))))
     assert labels(made, "topic") == {"Sensors"}
     assert "Quillfeather" not in str(made)
 
 
 def test_the_map_stays_within_its_bounds(board: Board) -> None:
-    made = board.map.build(MapAsk(max_entities=1, max_nodes=3, limit_logs=5))
+    made = board.map.build(MapAsk(sight=Sight(reader=OWNER), max_entities=1, max_nodes=3, limit_logs=5))
     assert len(made["nodes"]) <= 3
     assert made["stats"]["entries"] <= 5
     assert len(entities("Alpha-1 " * 500 + " ".join(f"name-{n}" for n in range(500)))) <= MOST_PER_TEXT

@@ -10,7 +10,7 @@ from holdfast.board.routing import Routed
 from holdfast.board.visibility import View
 from holdfast.clock import ManualClock
 from holdfast.config.board import RoutingMemory
-from holdfast.log import OWNER, Store
+from holdfast.log import FOR_OWNER, OWNER, Store
 
 KEY = "agent:main:main"
 OPTIONS = RoutingMemory()
@@ -23,7 +23,7 @@ def topic(store: Store, name: str, **values: object) -> str:
 
 def remember(store: Store, topic_id: str, anchor: str = "") -> None:
     with store.write(OWNER) as tx:
-        routing.remember(tx, KEY, Routed(tx.now, topic_id, topic_id, anchor), OPTIONS)
+        routing.remember(tx, KEY, Routed(tx.now, topic_id, topic_id, anchor), OPTIONS, FOR_OWNER)
 
 
 def recall(store: Store, view: View | None = None) -> list[str]:
@@ -76,7 +76,7 @@ def test_topics_out_of_sight_or_deleted_are_left_out(store: Store) -> None:
 def test_a_long_anchor_is_clipped(store: Store) -> None:
     remember(store, topic(store, "A"), "x" * 5000)
     with store.read(OWNER) as tx:
-        assert len(routing.recall(tx, KEY, OPTIONS)[0].anchor) == OPTIONS.anchor_max_chars
+        assert len(routing.recall(tx, KEY, OPTIONS, View())[0].anchor) == OPTIONS.anchor_max_chars
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnop"), st.integers(0, 200)), max_size=40))

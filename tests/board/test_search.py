@@ -31,6 +31,7 @@ from holdfast.board.shown import Shown
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy
 from holdfast.log import OWNER, EntryDraft, EntryType, entries
+from holdfast.log.audience import holding
 from holdfast.runtime import Holdfast, open_home
 
 
@@ -46,7 +47,7 @@ def say(hold: Holdfast, text: str, **fields: object) -> str:
 
 
 def find(hold: Holdfast, q: str, **sight: object) -> SearchFound:
-    return hold.board.search.run(SearchAsk(q=q, sight=Sight(**sight)))  # type: ignore[arg-type]
+    return hold.board.search.run(SearchAsk(q=q, sight=Sight(reader=OWNER, **sight)))  # type: ignore[arg-type]
 
 
 def test_topics_and_tasks_are_found_by_their_words_and_by_what_was_said_in_them(hold: Holdfast) -> None:
@@ -221,11 +222,11 @@ def test_words_of_other_writers_crowd_out_none_that_may_be_seen(hold: Holdfast) 
     for n in range(30):
         say(hold, f"the quokka quokka jumps {n}", agent_id="main", session_key="agent:main:main")
     with hold.store.read(OWNER) as tx:
-        sight = Sight(agents=frozenset(("coder",)))
+        sight = Sight(reader=holding("coder", None, frozenset(("coder",))))
         assert sight.view(tx).spaces is None
     found = hold.board.search.run(SearchAsk(q="quokka", sight=sight, logs=5))
     assert [one.text for one in found.logs] == ["the quokka sleeps"]
-    nobody = replace(sight, agents=frozenset[str]())
+    nobody = replace(sight, reader=holding("nobody", None, frozenset()))
     assert not hold.board.search.run(SearchAsk(q="quokka", sight=nobody, logs=5)).logs
 
 

@@ -30,7 +30,7 @@ def desk(sqlite_store: Store) -> dict[str, Any]:
 
 
 def use(desk: dict[str, Any], name: str, **arguments: Any) -> dict[str, Any]:
-    caller = tools.Caller("main", "agent:main:main", frozenset(("space-mine",)))
+    caller = tools.Caller("main", OWNER, "agent:main:main", frozenset(("space-mine",)))
     return tools.call(desk["board"], f"clawboard_{name}", arguments, caller)
 
 

@@ -189,7 +189,9 @@ def test_a_deleted_topic_takes_its_tasks_along_and_says_where_it_was(store: Stor
             with pytest.raises(NotFound):
                 look()
         told = {c.type: c.payload for c in changes.since(tx, 0) if c.type.endswith("deleted")}
-    assert told["topic.deleted"] == {"id": made.id, "spaceId": "space-beta", "spaceIds": ["space-beta"]}
+    readers = {"audience": "owner", "agentId": None}
+    place = {"spaceId": "space-beta", "spaceIds": ["space-beta"]}
+    assert told["topic.deleted"] == {"id": made.id, **place, **readers}
     assert (told["task.deleted"] or {})["topicId"] == made.id
 
 

@@ -14,6 +14,7 @@ from holdfast.board.context import ContextAsk
 from holdfast.board.context_sight import Sight
 from holdfast.board.graph import MapAsk
 from holdfast.board.search import SearchAsk
+from holdfast.log import OWNER
 from holdfast.runtime import Holdfast, open_home
 
 MANY = 800
@@ -42,7 +43,9 @@ def agree(hold: Holdfast, world: World, ask: Any, session: str | None) -> None:
     source, wanted, own = ask
     if own is not None and source is not None and source not in own:
         return
-    sight = Sight(space_id=source, allowed_ids=wanted, principal_spaces=own, session_key=session)
+    sight = Sight(
+        reader=OWNER, space_id=source, allowed_ids=wanted, principal_spaces=own, session_key=session
+    )
     looked_from = source or (world.told_by(session) if session else None)
     allowed = world.allowed(looked_from, wanted, own)
     shown = {kind: world.seen(kind, allowed) for kind in ("topic", "task", "entry")}

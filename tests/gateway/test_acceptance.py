@@ -147,7 +147,7 @@ def test_04_one_call_gives_the_whole_block(api: httpx.Client, board: dict[str, A
 def test_05_the_seven_tools_read_and_write(
     gateway: Running, api: httpx.Client, board: dict[str, Any]
 ) -> None:
-    who = tools.Caller("main", KEY)
+    who = tools.Caller("main", OWNER, KEY)
 
     def use(name: str, **arguments: Any) -> dict[str, Any]:
         return tools.call(gateway.hold.board, f"clawboard_{name}", arguments, who)

@@ -13,7 +13,6 @@ import pytest
 from serving import Running, assert_problem, make_token, streaming
 
 from holdfast.board.context_cache import stamp
-from holdfast.board.context_sight import EVERYWHERE
 from holdfast.board.timeline import timeline
 from holdfast.board.visibility import EVERYTHING
 from holdfast.clock import ManualClock
@@ -120,7 +119,7 @@ def test_every_working_connection_of_sqlite_is_set_up(sqlite_store: Store) -> No
 def test_a_timeline_is_read_from_its_index_in_order(hold: Holdfast) -> None:
     def read(tx: Tx) -> None:
         for thread in (("session_key", "s"), ("topic_id", "t"), ("task_id", "k")):
-            timeline(tx, EVERYTHING, EVERYWHERE, thread, limit=6)
+            timeline(tx, EVERYTHING, thread, limit=6)
         stamp(tx, "s")
 
     plan = plan_of(hold.store, read)

@@ -29,7 +29,7 @@ def test_concurrent_first_messages_find_the_same_session(store: Store) -> None:
 
 ENSURE = """
 import sys
-from holdfast.log import open_store, sessions
+from holdfast.log import OWNER, open_store, sessions
 store = open_store(sys.argv[1])
 for n in range(20):
     with store.write(OWNER) as tx:

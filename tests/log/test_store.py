@@ -63,7 +63,7 @@ def test_migrating_again_does_nothing(engine: str, empty_url: str) -> None:
 
 MIGRATE = """
 import sys
-from holdfast.log import open_store, entries, EntryDraft
+from holdfast.log import OWNER, open_store, entries, EntryDraft
 sys.stdin.readline()
 store = open_store(sys.argv[1])
 with store.write(OWNER) as tx:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.clock import ManualClock
 from holdfast.config.memory import MemoryConfig
-from holdfast.log import Store
+from holdfast.log import OWNER, Reader, Store
 from holdfast.memory import Ask, Chat, Found, LogFollower, Memory, open_memory
 from holdfast.memory.embedders.static import StaticEmbedder
 from holdfast.memory.embedding import EmbedderChain
@@ -40,8 +40,15 @@ class Desk:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
-    def ask(self, query: str, agent: str = "main", chat: Chat | None = None, **options: Any) -> Found:
-        return self.memory.search(Ask(query, agent, chat or Chat(), **options))
+    def ask(
+        self,
+        query: str,
+        agent: str = "main",
+        chat: Chat | None = None,
+        reader: Reader = OWNER,
+        **options: Any,
+    ) -> Found:
+        return self.memory.search(Ask(query, agent, reader, chat or Chat(), **options))
 
     def paths(self, query: str, agent: str = "main") -> list[str]:
         return [hit.path for hit in self.ask(query, agent).hits]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import KEY, append
+from holdfast.log import OWNER
 from holdfast.memory import Chat
 from holdfast.memory.echoes import without_echoes
 from holdfast.memory.tools import call
@@ -44,7 +45,14 @@ def test_an_answer_from_memory_is_not_a_second_memory(desk: Desk) -> None:
     desk.write("MEMORY.md", "The key is under the mat.")
     desk.memory.update("main")
     for _ in range(5):
-        found = call(desk.memory, "memory_search", {"query": "where is the key?"}, agent="main", chat=Chat())
+        found = call(
+            desk.memory,
+            "memory_search",
+            {"query": "where is the key?"},
+            agent="main",
+            reader=OWNER,
+            chat=Chat(),
+        )
         reply(desk, f"I looked it up.\n\n{found['results'][0]['snippet']}")
     hits = desk.ask("where is the key?").hits
     assert [hit.path for hit in hits if "under the mat" in hit.snippet] == ["MEMORY.md"]
@@ -58,7 +66,14 @@ def test_a_person_who_cites_is_still_heard(desk: Desk) -> None:
 def test_a_new_note_stands_behind_the_old_ones_and_changes_none(desk: Desk) -> None:
     desk.write("MEMORY.md", "Ines drives a Volvo.\n")
     for text in ("Correction: Ines drives a Fiat.", "Ines has sold the Fiat."):
-        call(desk.memory, "memory_write", {"text": text, "path": "MEMORY.md"}, agent="main", chat=Chat())
+        call(
+            desk.memory,
+            "memory_write",
+            {"text": text, "path": "MEMORY.md"},
+            agent="main",
+            reader=OWNER,
+            chat=Chat(),
+        )
     lines = (desk.workspace() / "MEMORY.md").read_text().splitlines()
     assert lines == ["Ines drives a Volvo.", "Correction: Ines drives a Fiat.", "Ines has sold the Fiat."]
 

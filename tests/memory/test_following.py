@@ -29,7 +29,7 @@ def test_a_hit_leads_back_to_the_conversation_around_it(desk: Desk) -> None:
     id_ = say(desk, "Behind the shed, next to the rain barrel.", role="assistant", agent_id="main")
     say(desk, "Thanks!")
     desk.memory.follow()
-    text = desk.memory.read("main", f"sessions/{id_}.md")["text"]
+    text = desk.memory.read("main", f"sessions/{id_}.md", OWNER)["text"]
     assert text.index("ladder") < text.index("rain barrel") < text.index("Thanks")
 
 

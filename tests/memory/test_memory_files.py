@@ -8,7 +8,7 @@ import pytest
 from conftest_memory import Desk
 
 from holdfast.errors import InvalidInput
-from holdfast.log import Store
+from holdfast.log import OWNER, Store
 from holdfast.memory import Chat
 from holdfast.memory.tools import call, schemas
 
@@ -79,7 +79,7 @@ def test_custom_collections_are_searched_and_addressed_by_name(
     desk.write("wiki/how/deploy.md", "Deploy with the blue button.")
     desk.memory.update("main")
     assert desk.paths("how to deploy") == ["qmd/wiki/how/deploy.md"]
-    assert desk.memory.read("main", "qmd/wiki/how/deploy.md")["text"] == "Deploy with the blue button."
+    assert desk.memory.read("main", "qmd/wiki/how/deploy.md", OWNER)["text"] == "Deploy with the blue button."
 
 
 def test_agents_never_see_each_other_s_files(desk: Desk) -> None:
@@ -110,7 +110,7 @@ def test_only_private_chats_search_by_default(desk: Desk, key: str, allowed: boo
     if not allowed:
         assert "scope" in found.diagnostics.note
         with pytest.raises(InvalidInput):
-            desk.memory.read("main", "MEMORY.md", chat=Chat.of(key))
+            desk.memory.read("main", "MEMORY.md", OWNER, chat=Chat.of(key))
 
 
 def test_a_rule_can_open_a_channel_and_citations_stay_out_of_it(
@@ -146,15 +146,15 @@ def test_an_empty_answer_says_why(desk: Desk) -> None:
 
 def test_reading_is_paged_by_line(desk: Desk) -> None:
     desk.write("MEMORY.md", "\n".join(f"line {n}" for n in range(1, 301)))
-    first = desk.memory.read("main", "MEMORY.md")
+    first = desk.memory.read("main", "MEMORY.md", OWNER)
     assert (first["lines"], first["totalLines"], first["more"]) == (120, 300, True)
-    part = desk.memory.read("main", "MEMORY.md", start=299, lines=5)
+    part = desk.memory.read("main", "MEMORY.md", OWNER, start=299, lines=5)
     assert (part["text"], part["more"]) == ("line 299\nline 300", False)
 
 
 def test_a_written_note_is_found_at_once_in_today_s_log(desk: Desk) -> None:
-    desk.memory.write("main", "- The badger moved out.")
-    written = desk.memory.write("main", "- The heron moved in.")
+    desk.memory.write("main", "- The badger moved out.", OWNER)
+    written = desk.memory.write("main", "- The heron moved in.", OWNER)
     assert written == {"path": "memory/2026-01-01.md", "line": 2}
     assert desk.paths("heron") == ["memory/2026-01-01.md"]
 
@@ -162,16 +162,37 @@ def test_a_written_note_is_found_at_once_in_today_s_log(desk: Desk) -> None:
 @pytest.mark.parametrize("path", ["AGENTS.md", "../x.md", "memory/x.txt", "/etc/x.md"])
 def test_notes_go_nowhere_but_into_memory_files(desk: Desk, path: str) -> None:
     with pytest.raises(InvalidInput):
-        desk.memory.write("main", "text", path=path)
+        desk.memory.write("main", "text", OWNER, path=path)
 
 
 def test_the_tools_take_what_their_schemas_say_and_refuse_the_rest(desk: Desk) -> None:
     assert set(schemas()) == {"memory_search", "memory_get", "memory_write"}
-    call(desk.memory, "memory_write", {"text": "The otter is called Bo."}, agent="main", chat=Chat())
-    found = call(desk.memory, "memory_search", {"query": "otter", "maxResults": 1}, agent="main", chat=Chat())
+    call(
+        desk.memory,
+        "memory_write",
+        {"text": "The otter is called Bo."},
+        agent="main",
+        reader=OWNER,
+        chat=Chat(),
+    )
+    found = call(
+        desk.memory,
+        "memory_search",
+        {"query": "otter", "maxResults": 1},
+        agent="main",
+        reader=OWNER,
+        chat=Chat(),
+    )
     assert set(found) >= {"results", "provider", "model", "fallback", "citations"}
     path = found["results"][0]["path"]
-    read = call(desk.memory, "memory_get", {"path": path, "from": 1, "lines": 1}, agent="main", chat=Chat())
+    read = call(
+        desk.memory,
+        "memory_get",
+        {"path": path, "from": 1, "lines": 1},
+        agent="main",
+        reader=OWNER,
+        chat=Chat(),
+    )
     assert read["text"] == "The otter is called Bo."
     for name, arguments in [
         ("memory_search", {}),
@@ -182,7 +203,7 @@ def test_the_tools_take_what_their_schemas_say_and_refuse_the_rest(desk: Desk) -
         ("memory_forget", {}),
     ]:
         with pytest.raises(InvalidInput):
-            call(desk.memory, name, arguments, agent="main", chat=Chat())
+            call(desk.memory, name, arguments, agent="main", reader=OWNER, chat=Chat())
 
 
 def test_a_file_that_cannot_be_read_is_reported_and_the_rest_indexed(desk: Desk) -> None:

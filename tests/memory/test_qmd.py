@@ -46,7 +46,7 @@ class Bench:
         target.write_text(text)
 
     def ask(self, query: str, chat: Chat | None = None, **options: Any) -> Found:
-        return self.memory.search(Ask(query, "main", chat or Chat(), **options))
+        return self.memory.search(Ask(query, "main", OWNER, chat or Chat(), **options))
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_the_scope_of_qmd_holds_when_the_built_in_index_stands_in(new_bench: Cal
     bench.program.behaves("query:crash")
     assert bench.ask("staging deploy").diagnostics.mode == "refused"
     with pytest.raises(InvalidInput):
-        bench.memory.read("main", "MEMORY.md")
+        bench.memory.read("main", "MEMORY.md", OWNER)
 
 
 def test_results_are_clamped_as_ours_are(new_bench: Callable[..., Bench]) -> None:
@@ -260,7 +260,7 @@ def test_collections_follow_the_config(bench: Bench, tmp_path: Path) -> None:
     bench.hold.config.patch({"memory": {"qmd": {"paths": [wiki]}}})
     bench.memory.update("main")
     assert bench.ask("blue button").hits[0].path == "qmd/wiki/how.md"
-    assert bench.memory.read("main", "qmd/wiki/how.md")["text"] == "Deploy with the blue button."
+    assert bench.memory.read("main", "qmd/wiki/how.md", OWNER)["text"] == "Deploy with the blue button."
     bench.hold.config.patch({"memory": {"qmd": {"paths": []}}})
     bench.memory.update("main")
     assert ["collection", "remove", "wiki"] in bench.program.asked("collection")
@@ -288,7 +288,7 @@ class TestConversations:
         bench.memory.update("main")
         hit = bench.ask("ladder").hits[0]
         assert (hit.source, hit.path.startswith("qmd/sessions/")) == ("sessions", True)
-        text = bench.memory.read("main", hit.path)["text"]
+        text = bench.memory.read("main", hit.path, OWNER)["text"]
         assert (
             text.index("### User") < text.index("ladder") < text.index("### Assistant") < text.index("shed")
         )

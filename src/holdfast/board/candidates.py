@@ -1,4 +1,7 @@
-"""Which topics an exchange may belong to: few enough to weigh each, never one that nothing speaks for."""
+"""Which topics an exchange may belong to: few enough to weigh each, never one that nothing speaks for.
+
+Read as those who hear the exchange: what they may not read is neither chosen nor weighed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
 from holdfast.board.words import is_filler, terms
 from holdfast.board.work import TopicStatus
-from holdfast.log import EntryFilter, Tx, entries
+from holdfast.log import EntryFilter, Reader, Tx, entries
 
 MAX_CANDIDATES: Final = 16
 RECENT_TOPICS: Final = 200
@@ -35,8 +38,11 @@ _B: Final = 0.6
 class Candidates(Protocol):
     """What the search index can add: topics whose texts are like this one, wherever they lie in history."""
 
-    def topics(self, text: str, *, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
-        """Topic ids, best first, of the given spaces only. Called in a thread, outside any transaction."""
+    def topics(
+        self, text: str, *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[str]:
+        """Topic ids, best first, by what the reader may read and in the given spaces. Called in a thread,
+        outside any transaction."""
         ...
 
 
@@ -92,7 +98,8 @@ def weighable(tx: Tx, topic: Topic, texts: Texts) -> Weighable:
 
 def nearest(tx: Tx, text: str, view: View, *, limit: int, texts: Texts) -> list[str]:
     """Topics by BM25 over their names, descriptions and what was lately sorted into them."""
-    query = sa.select(table.c.id, table.c.name, table.c.description, table.c.tags).where(*view.topics())
+    query = sa.select(table.c.id, table.c.name, table.c.description, table.c.tags)
+    query = query.where(*view.topics(), *topics.within_reach(tx.reader))
     documents: dict[str, list[str]] = {}
     for row in tx.conn.execute(query.order_by(table.c.updated_at.desc()).limit(RECENT_TOPICS)):
         documents[row.id] = [*2 * terms(topic_text(row.name, row.description, row.tags))]

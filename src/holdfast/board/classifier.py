@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, tasks, visibility
+from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, tasks, topics, visibility
 from holdfast.board.audit import Audit
 from holdfast.board.candidates import Candidates, Texts, Weighable, gather
 from holdfast.board.exchanges import Exchange, before, split
@@ -31,7 +31,19 @@ from holdfast.board.visibility import EVERYTHING, View
 from holdfast.board.words import surfaces, terms
 from holdfast.config.board import BoardConfig
 from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Allowance, Classification, Entry, Pace, Store, Threads, Tx, agenda, entries
+from holdfast.log import (
+    SYSTEM,
+    Allowance,
+    Classification,
+    Entry,
+    Pace,
+    Reader,
+    Store,
+    Threads,
+    Tx,
+    agenda,
+    entries,
+)
 
 LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
@@ -46,6 +58,7 @@ class Open:
     exchange: Exchange
     text: str
     view: View
+    hearers: Reader
     space_id: str | None
     current: str | None
     routed: tuple[str, ...]
@@ -158,7 +171,7 @@ class Classifier:
             opened = self._settled(tx, exchange, scope, options, attempt)
             if opened is None:
                 continue
-            if noise.is_low_signal(opened.text) and groups:
+            if noise.is_low_signal(opened.text) and groups and _alike(exchange, groups[0]):
                 groups[0] = Exchange((*exchange.entries, *groups[0].entries))
                 continue
             return opened
@@ -215,8 +228,10 @@ class Classifier:
     def _weigh(self, found: Open) -> Weighed:
         retrieved: Sequence[str] = ()
         if self._candidates is not None:
-            retrieved = self._candidates.topics(found.text, spaces=found.view.spaces, limit=8)
-        with self._store.read(SYSTEM) as tx:
+            retrieved = self._candidates.topics(
+                found.text, reader=found.hearers, spaces=found.view.spaces, limit=8
+            )
+        with self._store.read(found.hearers) as tx:
             lookback = self._options().classifier.lookback
             history = before(tx, found.exchange.entries[0], limit=lookback)
             candidates = gather(
@@ -298,17 +313,30 @@ def _by_session(found: Open, options: BoardConfig) -> Outcome | None:
 
 
 def _opened(tx: Tx, exchange: Exchange, scope: Scope, options: BoardConfig) -> Open:
-    first = exchange.entries[0]
-    source = scope.space_id or visibility.source_space(tx, None, first.session_key)
-    view = View(spaces.baseline(tx, source or DEFAULT_SPACE), source)
+    """What may be weighed: topics within sight that the hearers of the exchange may see. What was given a
+    space stays in it, and goes under no topic of another."""
+    first, given, hearers = exchange.entries[0], exchange.given_space, exchange.hearers(tx)
+    source = given or scope.space_id or visibility.source_space(tx, None, first.session_key)
+    within = spaces.baseline(tx, source or DEFAULT_SPACE) if given is None else frozenset((given,))
+    view = View(within, source)
     remembered: list[routing.Routed] = []
-    if first.session_key is not None:
-        remembered = routing.recall(tx, first.session_key, options.routing_memory, view)
-    current = _current(tx, remembered, first, options)
-    if current is not None and current not in visibility.spaces_of_topics(tx, [current]):
-        current = None
+    with tx.reading_as(hearers):
+        if first.session_key is not None:
+            remembered = routing.recall(tx, first.session_key, options.routing_memory, view)
+        current = _current(tx, remembered, first, options)
+        if current is not None and not _is_within(tx, current, view):
+            current = None
     routed = tuple(item.topic_id for item in remembered)
-    return Open(exchange, exchange.text, view, source, current, routed)
+    return Open(exchange, exchange.text, view, hearers, source, current, routed)
+
+
+def _is_within(tx: Tx, topic_id: str, view: View) -> bool:
+    return any(view.sees(topic.space_ids) for topic in topics.get_many(tx, [topic_id]))
+
+
+def _alike(one: Exchange, other: Exchange) -> bool:
+    """Whether two exchanges may be sorted as one: the same people read them, in the same given space."""
+    return (one.audience, one.given_space) == (other.audience, other.given_space)
 
 
 def _current(tx: Tx, remembered: Sequence[routing.Routed], first: Entry, options: BoardConfig) -> str | None:
@@ -323,15 +351,20 @@ def _current(tx: Tx, remembered: Sequence[routing.Routed], first: Entry, options
 
 
 def _grouped(found: Sequence[Entry], scopes: Mapping[str, Scope], *, alone: bool) -> list[Exchange]:
-    """The exchanges of a session, cut where the scope changes; entries without a session stand alone."""
+    """The exchanges of a session, cut where scope, given space or audience change; entries without a session
+    stand alone."""
     if alone:
         return [Exchange((entry,)) for entry in found]
     groups: list[Exchange] = []
     for exchange in split(found):
-        for scope, part in groupby(exchange.entries, key=lambda entry: scopes[entry.id]):
-            reply = exchange.reply or scope != scopes[exchange.entries[0].id]
+        for kind, part in groupby(exchange.entries, key=lambda entry: _kind(entry, scopes)):
+            reply = exchange.reply or kind != _kind(exchange.entries[0], scopes)
             groups.append(Exchange(tuple(part), reply))
     return groups
+
+
+def _kind(entry: Entry, scopes: Mapping[str, Scope]) -> tuple[object, ...]:
+    return scopes[entry.id], entry.given_space, entry.audience
 
 
 def _cue(text: str) -> heuristic.Cue:

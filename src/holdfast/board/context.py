@@ -21,7 +21,7 @@ from holdfast.board.audit import Audit
 from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import Gathered, Location, data, sections
-from holdfast.board.context_sight import EVERYWHERE, Sight
+from holdfast.board.context_sight import Sight
 from holdfast.board.noise import is_low_signal
 from holdfast.board.search import (
     Found,
@@ -42,7 +42,7 @@ from holdfast.board.visibility import View
 from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
-from holdfast.log import SYSTEM, Store, Tx
+from holdfast.log import Store, Tx
 from holdfast.text import clip
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class ContextAsk:
     """What a host says of the turn that comes, and how large an answer it takes."""
 
     q: str = ""
-    sight: Sight = EVERYWHERE
+    sight: Sight
     mode: Mode = "auto"
     include_pending: bool = True
     max_chars: int = 2200
@@ -138,7 +138,7 @@ class Continuity:
 
     def build(self, ask: ContextAsk) -> Context:
         began = time.monotonic()
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(ask.sight.reader) as tx:
             now = stamp(tx, ask.sight.session_key)
             kept = self._cache.get(ask, now)
             if kept is not None:
@@ -170,12 +170,11 @@ class Continuity:
             session = session_of(key, routed)
             recall = self._submit(lambda: self._search.find(wanted, question, view, session, now))
         working = self._working(tx, view, ask.working_set_limit, now)
-        shown = [one.seen_by(ask.sight.agents) for one in routed[-SHOWN_ROUTES:]]
-        return _Begun(Gathered(working, location, shown, said), now, recall)
+        return _Begun(Gathered(working, location, routed[-SHOWN_ROUTES:], said), now, recall)
 
     def _working(self, tx: Tx, view: View, limit: int, now: Stamp) -> WorkingSet:
         """The working set, read again only when a space, topic or task changed since it was read."""
-        key = (view.spaces, limit)
+        key = (tx.reader, view.spaces, limit)
         kept = self._sets.get(key, _ANY)
         if kept is not None and only_log(tx, kept[0], now.seq):
             return kept[1]
@@ -189,7 +188,7 @@ class Continuity:
         if thread is None:
             return []
         limit, pending = ask.timeline_limit, ask.include_pending
-        return timeline(tx, view, ask.sight, thread, limit=limit, include_pending=pending)
+        return timeline(tx, view, thread, limit=limit, include_pending=pending)
 
     def _finished(self, ask: ContextAsk, begun: _Begun, began: float) -> Context:
         """Wait for recall for as long as there is time, and put the block together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
@@ -55,7 +55,7 @@ def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
     for entry in again:
         fields: dict[str, Any] = {"status": Classification.PENDING, "code": None}
         if methods[entry.id] != "lock":
-            fields |= {"topic_id": None, "task_id": None}
+            fields |= {"topic_id": None, "task_id": None, "space_id": entry.given_space}
         entries.annotate(tx, entry.id, fields)
     if again:
         enqueue(tx, anchor.session_key, options)
@@ -63,11 +63,15 @@ def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
 
 
 def explain(tx: Tx, entry_id: str) -> Made:
-    """How an entry was sorted; one that a rule settled as it came in is explained by that rule."""
+    """How an entry was sorted; one that a rule settled as it came in is explained by that rule.
+
+    The words and topics that were weighed may be others': who may not read all is told the rule alone.
+    """
     entry = entries.get(tx, entry_id)
     row = tx.conn.execute(sa.select(table).where(table.c.entry_id == entry_id)).mappings().first()
     if row is not None:
-        return Made(**row)
+        made = Made(**row)
+        return made if tx.reader.reads_all else replace(made, reasons=_plain(made.reasons))
     ruled = decide(as_draft(entry), gather(tx, as_draft(entry)))
     reason = ruled.reason or ("waits to be sorted" if entry.status == "pending" else "as it was sent")
     return Made(
@@ -78,6 +82,10 @@ def explain(tx: Tx, entry_id: str) -> Made:
         reasons={"text": reason, "code": entry.code},
         decided_at=entry.created_at,
     )
+
+
+def _plain(reasons: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"text": reasons["text"]} if reasons and "text" in reasons else {}
 
 
 _PUT: Final = Insert(table, replace=["entry_id"])

@@ -1,7 +1,8 @@
 """Digests: a topic's or task's history in a few lines, shown as context and never searched.
 
 Written by the system alone, at most once in an interval for each topic, a few in each cycle. By a model when
-there is one, else from the most telling sentences.
+there is one, else from the most telling sentences. Made from what all readers of the topic may read, and from
+nothing else that was filed there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ from holdfast.board.summaries import cut, sentences
 from holdfast.board.words import is_filler, terms
 from holdfast.config.board import BoardConfig, Digests
 from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Entry, EntryFilter, EntryType, Store, Threads, Tx, agenda, entries
+from holdfast.log import (
+    FOR_OWNER,
+    SYSTEM,
+    Entry,
+    EntryFilter,
+    EntryType,
+    Store,
+    Threads,
+    Tx,
+    agenda,
+    entries,
+    heard_by,
+)
 
 KIND: Final = "board.digest"
 MINUTE_MS: Final = 60_000
@@ -46,6 +59,7 @@ class Subject:
     title: str
     updated_at: int
     digest_updated_at: int | None = None
+    audience: str = FOR_OWNER
 
 
 def due(subjects: Sequence[Subject], now: int, options: Digests) -> tuple[list[Subject], int | None]:
@@ -138,7 +152,7 @@ class Digester:
         where = (
             EntryFilter(topic_id=subject.id) if subject.kind == "topic" else EntryFilter(task_id=subject.id)
         )
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(heard_by(subject.audience)) as tx:
             return entries.listing(tx, where, limit=TEXTS).entries[::-1]
 
     def _finish(self, tx: Tx, job: agenda.Job, options: Digests) -> None:
@@ -156,17 +170,20 @@ def subjects(tx: Tx) -> list[Subject]:
         ("topic", tables.topics, tables.topics.c.name),
         ("task", tables.tasks, tables.tasks.c.title),
     ):
-        query = sa.select(table.c.id, title, table.c.updated_at, table.c.digest_updated_at)
+        query = sa.select(table.c.id, title, table.c.updated_at, table.c.digest_updated_at, table.c.audience)
         for row in tx.conn.execute(query.order_by(table.c.updated_at.desc()).limit(LOOK_AT)):
             found.append(Subject("topic" if kind == "topic" else "task", *row))
     return found
 
 
 def _write(tx: Tx, subject: Subject, text: str | None) -> None:
-    """Write a digest, or note that there was nothing to say; nothing that a user sees moves."""
+    """Write a digest, or note that there was nothing to say; nothing that a user sees moves.
+
+    One that was made for fewer readers than there are by now is not written.
+    """
     room = topics if subject.kind == "topic" else tasks
     kept = next(iter(room.get_many(tx, [subject.id])), None)
-    if kept is not None:
+    if kept is not None and kept.audience == subject.audience:
         room.set_digest(tx, subject.id, text if text is not None else kept.digest)
 
 

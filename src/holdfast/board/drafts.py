@@ -1,4 +1,4 @@
-"""Drafts: texts begun on one device and finished on another, by key."""
+"""Drafts: texts begun on one device and finished on another, by key. They are the owner's alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from holdfast.board.tables import drafts as table
 from holdfast.clock import Millis
-from holdfast.errors import InvalidInput
+from holdfast.errors import Forbidden, InvalidInput
 from holdfast.log import Tx, changes
 from holdfast.text import clean_text
 
@@ -28,6 +28,10 @@ class Draft:
 
 def put(tx: Tx, key: str, value: str) -> tuple[Draft, bool]:
     """Keep a draft, and whether it is new; an empty one is forgotten. Past the limit the oldest go."""
+    if not tx.reader.reads_all:
+        raise Forbidden(
+            "drafts are the owner's", code="drafts_owner_only", hint="Keep yours where you write."
+        )
     key, value = clean_text(key), clean_text(value)
     if not key or len(key) > MAX_KEY or len(value) > MAX_VALUE:
         raise InvalidInput(f"a draft has a key of 1 to {MAX_KEY} and at most {MAX_VALUE} characters")
@@ -45,12 +49,16 @@ def put(tx: Tx, key: str, value: str) -> tuple[Draft, bool]:
 
 
 def get(tx: Tx, key: str) -> Draft | None:
+    if not tx.reader.reads_all:
+        return None
     row = tx.conn.execute(sa.select(table).where(table.c.key == key)).first()
     return None if row is None else Draft(row.key, row.value, row.created_at, row.updated_at)
 
 
 def listing(tx: Tx, *, limit: int = 100) -> list[Draft]:
-    """The most recently written first."""
+    """The most recently written first; none for anybody else."""
+    if not tx.reader.reads_all:
+        return []
     query = sa.select(table).order_by(table.c.updated_at.desc(), table.c.key.desc())
     rows = tx.conn.execute(query.limit(max(1, min(limit, 500))))
     return [Draft(row.key, row.value, row.created_at, row.updated_at) for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.board.semantic import semantic_text
-from holdfast.log import Entry, EntryType, Tx, entries
+from holdfast.log import FOR_OWNER, Audience, Entry, EntryType, Reader, Tx, entries, heard_by, meet, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,22 @@ class Exchange:
     @property
     def text(self) -> str:
         return "\n".join(text for entry in self.entries if (text := semantic_text(entry)))
+
+    @property
+    def audience(self) -> Audience:
+        """Who may read all of it."""
+        return meet(entry.audience for entry in self.entries)
+
+    @property
+    def given_space(self) -> str | None:
+        """The space that its writer gave it, if one did."""
+        return self.entries[0].given_space
+
+    def hearers(self, tx: Tx) -> Reader:
+        """All who hear it, as one reader: it is sorted by what they may read, into what they may see."""
+        key = self.entries[0].session_key
+        space = None if self.audience == FOR_OWNER or key is None else sessions.given_space(tx, key)
+        return heard_by(self.audience, frozenset(() if space is None else (space,)))
 
     @property
     def asked(self) -> str:

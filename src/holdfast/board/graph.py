@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from holdfast.board import log_view, topics
 from holdfast.board.context_cache import ShortCache, stamp
-from holdfast.board.context_sight import EVERYWHERE, Sight
+from holdfast.board.context_sight import Sight
 from holdfast.board.graph_entities import entities
 from holdfast.board.semantic import semantic_text
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
 from holdfast.config.board import BoardConfig
-from holdfast.log import SYSTEM, Classification, Entry, EntryFilter, Store, Tx
+from holdfast.log import Classification, Entry, Store, Tx
 
 PAGE: Final = 200
 MAX_LOGS: Final = 5_000
@@ -33,7 +33,7 @@ _TOPIC_CHUNK: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapAsk:
-    sight: Sight = EVERYWHERE
+    sight: Sight
     include_pending: bool = True
     max_entities: int = 120
     max_nodes: int = 260
@@ -88,7 +88,7 @@ class MemoryMap:
 
     def build(self, ask: MapAsk) -> dict[str, Any]:
         """Nodes and edges as JSON; given again while nothing was written since."""
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(ask.sight.reader) as tx:
             now = stamp(tx, ask.sight.session_key)
             kept = self._cache.get(ask, now)
             if kept is not None:
@@ -148,10 +148,9 @@ def draw(
 def _told(tx: Tx, ask: MapAsk, view: View) -> Iterator[tuple[Entry, str]]:
     """The newest entries within sight that say something, a page at a time."""
     left = max(1, min(ask.limit_logs, MAX_LOGS))
-    where = EntryFilter() if ask.sight.agents is None else EntryFilter(agent_ids=ask.sight.agents)
     cursor = None
     while left > 0:
-        page = log_view.listing(tx, view, where, limit=min(PAGE, left), cursor=cursor)
+        page = log_view.listing(tx, view, limit=min(PAGE, left), cursor=cursor)
         for entry in page.entries:
             if ask.include_pending or entry.status is Classification.CLASSIFIED:
                 text = semantic_text(entry)

@@ -47,6 +47,7 @@ def apply(draft: EntryDraft, decision: Decision) -> EntryDraft:
         topic_id=decision.scope.topic_id,
         task_id=decision.scope.task_id,
         space_id=decision.scope.space_id,
+        space_follows=decision.scope.origin in ("link", "related"),
         status=decision.status,
         code=decision.code,
         source=normalised_source(draft.source, decision.scope),
@@ -142,11 +143,14 @@ def _ids(values: Iterable[object]) -> list[str]:
 
 
 def _topics(tx: Tx, ids: list[str]) -> dict[str, str]:
-    return dict(_TOPICS.rows(tx, ids=ids)) if ids else {}
+    """Those that the writer may name: one that is not theirs to read is not there for them."""
+    found = _TOPICS.rows(tx, ids=ids) if ids else []
+    return {id_: space for id_, space, audience in found if tx.reader.may_read(audience)}
 
 
 def _tasks(tx: Tx, ids: list[str]) -> dict[str, str]:
-    return dict(_TASKS.rows(tx, ids=ids)) if ids else {}
+    found = _TASKS.rows(tx, ids=ids) if ids else []
+    return {id_: topic for id_, topic, audience in found if tx.reader.may_read(audience)}
 
 
 def _is_child(draft: EntryDraft) -> bool:
@@ -155,5 +159,5 @@ def _is_child(draft: EntryDraft) -> bool:
     return key is not None and key.is_subagent
 
 
-_TOPICS: Final = Query("SELECT id, space_id FROM topics WHERE id IN :ids")
-_TASKS: Final = Query("SELECT id, topic_id FROM tasks WHERE id IN :ids")
+_TOPICS: Final = Query("SELECT id, space_id, audience FROM topics WHERE id IN :ids")
+_TASKS: Final = Query("SELECT id, topic_id, audience FROM tasks WHERE id IN :ids")

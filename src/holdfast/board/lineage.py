@@ -15,7 +15,7 @@ from holdfast.board.tables import tasks, topics
 from holdfast.config.board import Classifier
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of, canonical_key, parse_key
-from holdfast.log import Classification, EntryFilter, Tx, entries
+from holdfast.log import SYSTEM, Classification, EntryFilter, Tx, entries
 
 MAX_REOPENED: Final = 200
 
@@ -55,16 +55,16 @@ def link_spawn(tx: Tx, parent_key: str, child_key: str, *, request_id: str | Non
 
 def find(tx: Tx, session_key: str) -> Link | None:
     """The link of exactly this session."""
-    for item in routing.read_items(tx, session_key):
-        if routing.LINK in item:
-            return Link(str(item[routing.LINK]), _scope(tx, item))
-    return None
+    item = routing.read_link(tx, session_key)
+    return None if item is None else Link(str(item[routing.LINK]), _scope(tx, item))
 
 
 def _scope(tx: Tx, item: Mapping[str, Any]) -> Scope | None:
     if isinstance(item.get("topicId"), str):
         return Scope(item["topicId"], item.get("taskId"), item.get("spaceId"), "link", locked=True)
-    request = next(iter(entries.get_many(tx, [str(item.get("requestId") or "")])), None)
+    # Where a request was filed says where its child's words go, and nothing of what it says.
+    with tx.reading_as(SYSTEM):
+        request = next(iter(entries.get_many(tx, [str(item.get("requestId") or "")])), None)
     if request is None or request.topic_id is None:
         return None
     return Scope(request.topic_id, request.task_id, request.space_id, "link", locked=True)
@@ -77,9 +77,9 @@ def _record(tx: Tx, child: str, place: Mapping[str, Any], parent_key: str) -> No
             hint="Only sessions agent:<id>:subagent:<uuid> are linked.",
         )
     held = {"ts": int(tx.now), **place, routing.LINK: parent_key}
-    items = [one for one in routing.read_items(tx, child) if routing.LINK not in one]
-    routing.write_items(tx, child, [held, *items])
-    _reopen(tx, child)
+    routing.write_link(tx, child, held)
+    with tx.reading_as(SYSTEM):
+        _reopen(tx, child)
 
 
 def board_scope(tx: Tx, session_key: str) -> Scope | None:

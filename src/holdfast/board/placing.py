@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.board import decisions, digests, routing, topics
+from holdfast.board import decisions, digests, noise, routing, topics
 from holdfast.board.decisions import Made, Method
 from holdfast.board.exchanges import Exchange
-from holdfast.board.reads import Query
+from holdfast.board.reads import ReadableRows
 from holdfast.board.semantic import semantic_text
 from holdfast.board.summaries import chip
 from holdfast.board.tables import tasks as task_table
@@ -48,10 +48,11 @@ def place(
 
     `read` says that the exchange was read in this transaction, and is therefore as it stands.
     """
-    topic = _topic(tx, outcome)
+    topic = _topic(tx, exchange, outcome)
     if topic is None:
         return None
-    task = outcome.task_id or fitting_task(tx, topic.id, exchange.text)
+    with tx.reading_as(exchange.hearers(tx)):
+        task = outcome.task_id or fitting_task(tx, topic.id, exchange.text)
     for entry in exchange.entries:
         fields = _fields(entry, topic, task, outcome, options)
         entries.annotate(tx, entry.id, fields, read=entry if read else None)
@@ -98,25 +99,44 @@ def fitting_task(tx: Tx, topic_id: str, text: str) -> str | None:
     return best[0][1] if clear else None
 
 
-def _topic(tx: Tx, outcome: Outcome) -> Topic | None:
+def _topic(tx: Tx, exchange: Exchange, outcome: Outcome) -> Topic | None:
+    """The topic that was chosen, or one of the name that those who hear the exchange may see; else a new one,
+    for those who may read what it is named after."""
     if outcome.topic_id is not None:
         return next(iter(topics.get_many(tx, [outcome.topic_id])), None)
     assert outcome.name is not None
-    found = topics.find(tx, outcome.name, space_id=outcome.space_id)
-    if found is not None:
-        return found
-    return topics.upsert(tx, outcome.name, created_by=CreatedBy.CLASSIFIER, space_id=outcome.space_id).topic
+    audience = exchange.audience
+    with tx.reading_as(exchange.hearers(tx)):
+        found = topics.find(tx, outcome.name, space_id=outcome.space_id, audience=audience)
+        if found is not None:
+            return found
+        return topics.upsert(
+            tx,
+            outcome.name,
+            created_by=CreatedBy.CLASSIFIER,
+            audience=audience,
+            agent_id=_agent(exchange),
+            space_id=outcome.space_id,
+        ).topic
+
+
+def _agent(exchange: Exchange) -> str | None:
+    """Whose conversation it is, by its session's key."""
+    key = noise.key_of(exchange.entries[0].session_key)
+    return None if key is None else key.agent_id
 
 
 def _fields(
     entry: Entry, topic: Topic, task: str | None, outcome: Outcome, options: BoardConfig
 ) -> dict[str, Any]:
+    """What sorting writes to an entry. A space that it was given is not sorting's to change."""
     limit = options.classifier.summary_max_chars
+    place = entry.space_id if entry.space_id in topic.space_ids else topic.space_id
     short = entry.summary or (outcome.summary if len(outcome.summary) <= limit else "")
     return {
         "topic_id": topic.id,
         "task_id": task,
-        "space_id": entry.space_id if entry.space_id in topic.space_ids else topic.space_id,
+        "space_id": place if entry.given_space is None else entry.given_space,
         "status": Classification.CLASSIFIED,
         "code": None,
         "summary": short or chip(semantic_text(entry) or entry.content, limit) or None,
@@ -141,12 +161,13 @@ def _remember(tx: Tx, exchange: Exchange, topic: Topic, task: str | None, option
     last = exchange.entries[-1]
     if last.session_key is not None:
         item = routing.Routed(int(tx.now), topic.id, topic.name, exchange.asked, task)
-        routing.remember(tx, last.session_key, item, options.routing_memory)
+        routing.remember(tx, last.session_key, item, options.routing_memory, exchange.audience)
 
 
-_TASKS: Final = Query(
-    """SELECT id, title, status FROM tasks WHERE topic_id = :topic
-    ORDER BY updated_at DESC, id DESC LIMIT :most"""
+_TASKS: Final = ReadableRows(
+    """SELECT id, title, status FROM tasks WHERE topic_id = :topic {reach}
+    ORDER BY updated_at DESC, id DESC LIMIT :most""",
+    agent=None,
 )
 _MOVE_TOPIC: Final = Update(topic_table, topic_table.c.id == sa.bindparam("topic"))
 _MOVE_TASK: Final = Update(

@@ -42,6 +42,39 @@ class Query:
         return next(iter(self.rows(tx, **given)), None)
 
 
+class ReadableRows:
+    """A query on a table that has audiences, held to the reader of its transaction.
+
+    `{reach}` stands where its conditions go; for one who may read all there are none. `agent` is the column
+    by which a reader of some agents is held to theirs; None: such a reader is shown nothing.
+    """
+
+    __slots__ = ("_agent", "_forms", "_sql")
+
+    def __init__(self, sql: str, *, agent: str | None = "agent_id") -> None:
+        self._sql = sql
+        self._agent = agent
+        self._forms: dict[tuple[bool, bool], Query] = {}
+
+    def rows(self, tx: Tx, **given: Any) -> list[tuple[Any, ...]]:
+        reader = tx.reader
+        shape = (reader.audiences is not None, reader.agents is not None)
+        form = self._forms.get(shape)
+        if form is None:
+            form = self._forms[shape] = Query(self._sql.replace("{reach}", self._conditions(*shape)))
+        if reader.audiences is not None:
+            given["audiences"] = sorted(reader.audiences)
+        if reader.agents is not None and self._agent is not None:
+            given["agents"] = sorted(reader.agents)
+        return form.rows(tx, **given)
+
+    def _conditions(self, by_audience: bool, by_agent: bool) -> str:
+        of_agents = "FALSE" if self._agent is None else f"{self._agent} IN :agents"
+        return ("AND audience IN :audiences " if by_audience else "") + (
+            f"AND {of_agents}" if by_agent else ""
+        )
+
+
 def plain(value: Any) -> Any:
     """The value of a JSON column, which PostgreSQL gives as it is and SQLite as text."""
     return _read(value)[0] if isinstance(value, str) else value

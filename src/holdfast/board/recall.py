@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
+from holdfast.log import Reader
+
 Kind = Literal["topic", "task", "log", "note"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One question to the index, and within which spaces and topic and by which writers it may find.
+    """One question to the index: for whom, and within which spaces and topic it may find.
 
     `seq` is the newest change that the asker knows of: what was written until then must be findable.
     """
 
     question: str
+    reader: Reader
     spaces: frozenset[str] | None = None
     topic_id: str | None = None
-    writers: frozenset[str] | None = None
     logs: int = 36
     places: int = 24
     seq: int = 0

@@ -1,7 +1,8 @@
-"""Searching the board: entries, notes, topics and tasks of the whole history, within one view.
+"""Searching the board: entries, notes, topics and tasks of the whole history, for one reader in one view.
 
-The index finds, filtered by the view's spaces; what it found is read from the store again and held against
-the view, so that a row which was hidden a moment ago is not shown. Entries lend to their topic and task.
+The index finds, filtered by the reader's audiences and the view's spaces; what it found is read from the
+store again and held against both, so that a row which was hidden a moment ago is not shown. Entries lend to
+their topic and task.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from holdfast.board.visibility import View, seen_entries
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import SYSTEM, Classification, EntryType, Store, Tx
+from holdfast.log import Classification, EntryType, Store, Tx
 
 MAX_QUESTION: Final = 1_000
 EXPANDED: Final = 500
@@ -101,7 +102,7 @@ class Search:
     def run(self, ask: SearchAsk) -> SearchFound:
         """What the board has on a question. An answer is given again while nothing was written since."""
         began = time.monotonic()
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(ask.sight.reader) as tx:
             now = stamp(tx, ask.sight.session_key)
             kept = self._cache.get(ask, now)
             if kept is not None:
@@ -133,15 +134,15 @@ class Search:
         one_word = len(question.split()) == 1
         wanted = Wanted(
             question=question,
+            reader=ask.sight.reader,
             spaces=view.spaces,
             topic_id=ask.topic_id,
-            writers=ask.sight.agents,
             logs=min(ask.logs, self._options().search.single_token_window_max_logs) if one_word else ask.logs,
             places=max(ask.topics, ask.tasks),
             seq=now.seq,
         )
         recalled = self._recall.search(wanted)
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(ask.sight.reader) as tx:
             return self._read(tx, ask, view, session, recalled, question)
 
     def _read(
@@ -259,8 +260,6 @@ def _asked_for(found: list[Shown], ask: SearchAsk) -> list[Shown]:
         found = [entry for entry in found if entry.status == Classification.CLASSIFIED]
     if ask.topic_id is not None:
         found = [entry for entry in found if entry.topic_id == ask.topic_id]
-    if ask.sight.agents is not None:
-        found = [entry for entry in found if ask.sight.sees_agent(entry.agent_id)]
     return found
 
 

@@ -7,12 +7,12 @@ trail.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.board import topics
+from holdfast.board import tasks, topics
 from holdfast.board.tables import spaces as space_table
 from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
@@ -159,11 +159,14 @@ def share_topic(tx: Tx, id_: str, audience: Audience, *, with_entries: bool) -> 
     """
     topic = topics.get(tx, id_, EVERYTHING)
     _require_wider(topic.audience, audience)
+    topics.require_free_name(tx, replace(topic, audience=audience))
     values = {"audience": audience, "digest": None, "digest_updated_at": None}
     tx.conn.execute(sa.update(topic_table).where(topic_table.c.id == id_).values(**values))
-    of_topic = sa.update(task_table).where(task_table.c.topic_id == id_)
-    tx.conn.execute(of_topic.values(**values))
     changes.emit(tx, "topic.upserted", id_)
+    for task in tasks.of_topic(tx, id_):
+        if covers(audience, task.audience):
+            tx.conn.execute(sa.update(task_table).where(task_table.c.id == task.id).values(**values))
+            changes.emit(tx, "task.upserted", task.id)
     count = _share_entries(tx, EntryFilter(topic_id=id_), audience) if with_entries else 0
     return Shared(kind="topic", id=id_, before=topic.audience, after=audience, entries=count)
 

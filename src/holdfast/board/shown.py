@@ -10,7 +10,7 @@ from holdfast.board.reads import plain
 HEAD_CHARS: Final = 2_000
 SHORT: Final = (
     f"position, id, type, substr(content, 1, {HEAD_CHARS}), status, created_at, role, session_key, agent_id,"
-    " agent_label, summary, space_id, topic_id, task_id, code, source"
+    " agent_label, summary, space_id, topic_id, task_id, code, source, audience"
 )
 
 
@@ -35,6 +35,7 @@ class Shown(NamedTuple):
     task_id: str | None
     code: str | None
     stored_source: Any
+    audience: str
 
     @property
     def source(self) -> Mapping[str, Any] | None:

@@ -17,7 +17,18 @@ from holdfast.board.tables import supervised_runs as table
 from holdfast.clock import Millis
 from holdfast.config.board import BoardConfig, Supervision
 from holdfast.errors import NotFound
-from holdfast.log import SYSTEM, Classification, EntryDraft, EntryType, Store, Threads, Tx, agenda, entries
+from holdfast.log import (
+    SYSTEM,
+    Classification,
+    EntryDraft,
+    EntryType,
+    Store,
+    Threads,
+    Tx,
+    agenda,
+    entries,
+    sessions,
+)
 from holdfast.text import clean_json, clip
 
 KIND: Final = "board.supervise"
@@ -167,6 +178,7 @@ def tell_in_log(tx: Tx, run: Run, text: str) -> None:
         EntryDraft(
             content=text,
             type=EntryType.SYSTEM,
+            audience=sessions.heard_in(tx, run.session_key),
             session_key=run.session_key,
             topic_id=run.topic_id,
             status=Classification.CLASSIFIED,

@@ -32,7 +32,7 @@ from holdfast.board.work import (
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import FOR_OWNER, Audience, Reader, Tx, changes
+from holdfast.log import FOR_OWNER, SYSTEM, Audience, Reader, Tx, changes
 
 MAX_PER_TOPIC: Final = 2000
 
@@ -114,6 +114,8 @@ def upsert(
     )
     task = replace(task, **_typed(given))
     task = replace(task, space_ids=topic_spaces_ | {task.space_id})
+    if _BY_ID.first(tx, ids=[task.id]) is not None:
+        raise Conflict("this id is in use", code="id_taken", hint="Choose another, or leave it out.")
     row = {name: getattr(task, name) for name in _NAMES}
     tx.conn.execute(sa.insert(table), row | {"tags": list(task.tags)})
     _write_membership(tx, task)
@@ -198,9 +200,12 @@ def delete(tx: Tx, id_: str) -> Task:
 
 
 def follow_topic(tx: Tx, topic_id: str, space_ids: frozenset[str], *, moved: tuple[str, str]) -> None:
-    """The topic's spaces changed: so do its tasks'. Those that lay in the space it left move with it."""
+    """The topic's spaces changed: so do its tasks', whoever may read them. Those that lay in the space it
+    left move with it."""
     left, entered = moved
-    for task in _tasks(tx, sa.select(table).where(table.c.topic_id == topic_id).limit(MAX_PER_TOPIC)):
+    with tx.reading_as(SYSTEM):
+        found = of_topic(tx, topic_id)
+    for task in found:
         own = entered if task.space_id == left else task.space_id
         if own != task.space_id:
             tx.conn.execute(sa.update(table).where(table.c.id == task.id).values(space_id=own))
@@ -209,8 +214,13 @@ def follow_topic(tx: Tx, topic_id: str, space_ids: frozenset[str], *, moved: tup
 
 
 def delete_of_topic(tx: Tx, topic_id: str) -> None:
-    for task in _tasks(tx, sa.select(table).where(table.c.topic_id == topic_id).limit(MAX_PER_TOPIC)):
+    for task in of_topic(tx, topic_id):
         _delete(tx, task)
+
+
+def of_topic(tx: Tx, topic_id: str) -> list[Task]:
+    """All tasks of a topic that may be read."""
+    return _tasks(tx, sa.select(table).where(table.c.topic_id == topic_id).limit(MAX_PER_TOPIC))
 
 
 def _delete(tx: Tx, task: Task) -> None:
@@ -227,10 +237,10 @@ def _delete(tx: Tx, task: Task) -> None:
 
 
 def _topic_of(tx: Tx, topic_id: str) -> tuple[str, frozenset[str]]:
-    """The space that owns the topic, and all that it lies in."""
-    query = sa.select(topics.c.space_id, topics.c.tags).where(topics.c.id == topic_id)
-    row = tx.conn.execute(query).first()
-    if row is None:
+    """The space that owns the topic, and all that it lies in; `NotFound` for one that may not be read."""
+    columns = (topics.c.space_id, topics.c.tags, topics.c.audience, topics.c.agent_id)
+    row = tx.conn.execute(sa.select(*columns).where(topics.c.id == topic_id)).first()
+    if row is None or not tx.reader.may_read_of(row.audience, row.agent_id):
         raise NotFound(f"no topic {topic_id[:80]!r}", code="unknown_topic")
     return row.space_id, membership(row.space_id, row.tags)
 

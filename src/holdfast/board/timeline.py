@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, get_args
 
-from holdfast.board.context_sight import Sight
-from holdfast.board.reads import Query
+from holdfast.board.reads import ReadableRows
 from holdfast.board.semantic import semantic_text
 from holdfast.board.shown import SHORT, Shown
 from holdfast.board.visibility import View, seen_entries
@@ -31,13 +30,12 @@ class Said:
 def timeline(
     tx: Tx,
     view: View,
-    sight: Sight,
     thread: tuple[Thread, str],
     *,
     limit: int,
     include_pending: bool = True,
 ) -> list[Said]:
-    """The last lines of a session, topic or task that the view shows, oldest first.
+    """The last lines of a session, topic or task that may be read and the view shows, oldest first.
 
     Where the newest entries are tool traces, it looks at so many that they rarely matter, and at no more.
     """
@@ -46,7 +44,7 @@ def timeline(
         return []
     for most in (2 * limit, 4 * limit + _SPARE):
         rows = list(map(Shown._make, _NEWEST[thread[0]].rows(tx, value=thread[1], most=most)))
-        spoken = [row for row in rows if _wanted(row, sight, include_pending)]
+        spoken = [row for row in rows if _wanted(row, include_pending)]
         found = list(islice(_said(tx, view, spoken, limit), limit))
         if len(found) == limit or len(rows) < most:
             break
@@ -62,14 +60,14 @@ def _said(tx: Tx, view: View, rows: Sequence[Shown], limit: int) -> Iterator[Sai
                 yield Said(entry, text)
 
 
-def _wanted(row: Shown, sight: Sight, include_pending: bool) -> bool:
+def _wanted(row: Shown, include_pending: bool) -> bool:
     sorted_ = include_pending or row.status == Classification.CLASSIFIED
-    return row.type == EntryType.CONVERSATION and sorted_ and sight.sees_agent(row.agent_id)
+    return row.type == EntryType.CONVERSATION and sorted_
 
 
-_NEWEST: Final[dict[Thread, Query]] = {
-    name: Query(
-        f"SELECT {SHORT} FROM entries WHERE {name} = :value AND deleted_at IS NULL"
+_NEWEST: Final[dict[Thread, ReadableRows]] = {
+    name: ReadableRows(
+        f"SELECT {SHORT} FROM entries WHERE {name} = :value AND deleted_at IS NULL {{reach}}"
         " ORDER BY created_at DESC, position DESC LIMIT :most"
     )
     for name in get_args(Thread)

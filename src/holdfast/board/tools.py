@@ -25,7 +25,18 @@ from holdfast.board.work import Priority, TaskStatus
 from holdfast.clock import parse_iso
 from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import SYSTEM, EntryDraft, EntryType, Tx, entries
+from holdfast.log import (
+    FOR_OWNER,
+    SYSTEM,
+    Audience,
+    EntryDraft,
+    EntryType,
+    Reader,
+    Tx,
+    entries,
+    meet,
+    sessions,
+)
 from holdfast.text import clip
 
 MAX_NOTE: Final = 8_000
@@ -122,19 +133,21 @@ TOOLS: Final[dict[str, DeclaredTool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a tool: an agent in a session, perhaps held to some spaces."""
+    """Who calls a tool: an agent in a session, perhaps held to some spaces. It reads as all who hear it."""
 
     agent_id: str
+    reader: Reader
     session_key: str | None = None
     spaces: frozenset[str] | None = None
 
     def sight(self, tx: Tx, other: str | None = None) -> Sight:
         """From the agent's own session, or from another as far as its own sees."""
-        own = Sight(session_key=self.session_key, principal_spaces=self.spaces)
+        own = Sight(reader=self.reader, session_key=self.session_key, principal_spaces=self.spaces)
         if other is None or other == self.session_key:
             return own
         limit = narrowed(own.view(tx).spaces, self.spaces)
-        return Sight(session_key=other, principal_spaces=limit)
+        reader = self.reader.within(sessions.reader_in(tx, other))
+        return Sight(reader=reader, session_key=other, principal_spaces=limit)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -156,17 +169,17 @@ def call(board: Board, name: str, arguments: Mapping[str, Any], caller: Caller) 
         case ContextInput():
             return _context(board, given, caller)
         case TopicInput():
-            with board.store.read(SYSTEM) as tx:
+            with board.store.read(caller.reader) as tx:
                 return topic_form(topics.get(tx, given.id, _view(tx, caller)))
         case TaskInput():
-            with board.store.read(SYSTEM) as tx:
+            with board.store.read(caller.reader) as tx:
                 return task_form(tasks.get(tx, given.id, _view(tx, caller)))
         case LogInput():
             return _log(board, given, caller)
         case NoteInput():
-            return board.store.run(SYSTEM, lambda tx: _note(tx, board, given, caller))
+            return board.store.run(caller.reader, lambda tx: _note(tx, board, given, caller))
         case UpdateTaskInput():
-            return board.store.run(SYSTEM, lambda tx: _update(tx, given, caller))
+            return board.store.run(caller.reader, lambda tx: _update(tx, given, caller))
     raise AssertionError(name)
 
 
@@ -175,7 +188,7 @@ def _view(tx: Tx, caller: Caller) -> View:
 
 
 def _search(board: Board, given: SearchInput, caller: Caller) -> dict[str, Any]:
-    with board.store.read(SYSTEM) as tx:
+    with board.store.read(caller.reader) as tx:
         sight = caller.sight(tx, given.sessionKey)
     ask = SearchAsk(
         q=given.q,
@@ -194,7 +207,7 @@ def _search(board: Board, given: SearchInput, caller: Caller) -> dict[str, Any]:
 
 
 def _context(board: Board, given: ContextInput, caller: Caller) -> dict[str, Any]:
-    with board.store.read(SYSTEM) as tx:
+    with board.store.read(caller.reader) as tx:
         sight = caller.sight(tx, given.sessionKey)
     options = board.options()
     ask = ContextAsk(
@@ -210,14 +223,17 @@ def _context(board: Board, given: ContextInput, caller: Caller) -> dict[str, Any
 
 
 def _log(board: Board, given: LogInput, caller: Caller) -> dict[str, Any]:
-    with board.store.read(SYSTEM) as tx:
+    with board.store.read(caller.reader) as tx:
         entry = log_view.get(tx, given.id, _view(tx, caller))
     form = entry_form(entry, most=TEXT) | {"relatedLogId": entry.related_id}
     return form | ({"raw": clip(entry.raw or "", TEXT)} if given.includeRaw else {})
 
 
 def _note(tx: Tx, board: Board, given: NoteInput, caller: Caller) -> dict[str, Any]:
-    """Written once: the same note about the same entry again is the one that is there."""
+    """Written once: the same note about the same entry again is the one that is there.
+
+    It is read by those who may read the entry and hear the session that it was written in.
+    """
     view = _view(tx, caller)
     about = log_view.get(tx, given.relatedLogId, view)
     topic_id = given.topicId or (None if given.taskId else about.topic_id)
@@ -232,17 +248,25 @@ def _note(tx: Tx, board: Board, given: NoteInput, caller: Caller) -> dict[str, A
     draft = EntryDraft(
         content=given.text,
         type=EntryType.NOTE,
+        audience=meet((about.audience, _heard(tx, caller))),
         session_key=caller.session_key,
         agent_id=caller.agent_id,
-        space_id=about.space_id,
+        space_id=about.given_space,
         topic_id=topic_id,
         task_id=task_id,
         related_id=about.id,
         source={"channel": "tool", "sessionKey": caller.session_key},
         idempotency_key=f"clawboard_create_note:{same}",
     )
-    made = entries.append(tx, prepare(tx, draft, board.options()))
+    prepared = prepare(tx, draft, board.options())
+    # The key stands for these very words: who sends them again learns nothing from finding them.
+    with tx.reading_as(SYSTEM):
+        made = entries.append(tx, prepared)
     return {"ok": True, "created": made.created, **entry_form(made.entry, most=SNIPPET)}
+
+
+def _heard(tx: Tx, caller: Caller) -> Audience:
+    return FOR_OWNER if caller.session_key is None else sessions.heard_in(tx, caller.session_key)
 
 
 def _update(tx: Tx, given: UpdateTaskInput, caller: Caller) -> dict[str, Any]:

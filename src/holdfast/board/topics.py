@@ -1,4 +1,4 @@
-"""Topics: what the log is about. One name is one topic within the space that owns it."""
+"""Topics: what the log is about. In the space that owns it, one name is one topic to each reader."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from holdfast.board.work import (
     page_size,
 )
 from holdfast.clock import Millis
-from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import FOR_OWNER, Audience, Reader, Tx, changes
+from holdfast.log import FOR_OWNER, SYSTEM, Audience, Reader, Tx, changes
 
 MAX_REORDER: Final = 1000
 
@@ -110,9 +110,11 @@ def upsert(
 ) -> Upserted:
     """The topic of this id, or of this name in its space, brought up to date; made if there is none.
 
-    Tags are added to those of a topic that was there, never taken away.
+    One that the reader may not read is none: then they get another of the same name, for `audience`. Tags are
+    added to those of a topic that was there, never taken away.
     """
-    found = find(tx, name, id_=id_, space_id=values.get("space_id"), tags=values.get("tags") or ())
+    place: dict[str, Any] = {"space_id": values.get("space_id"), "tags": values.get("tags") or ()}
+    found = find(tx, name, id_=id_, audience=audience, **place)
     if found is not None:
         changed = {key: value for key, value in values.items() if value is not None}
         if "tags" in changed:
@@ -126,7 +128,7 @@ def upsert(
         space_id="",
         name=clean_title(name, "name"),
         audience=audience,
-        agent_id=agent_id,
+        agent_id=agent_id or min(tx.reader.agents or (), default=None),
         created_by=chosen(CreatedBy, created_by),
         created_at=tx.now,
         updated_at=tx.now,
@@ -135,16 +137,23 @@ def upsert(
 
 
 def find(
-    tx: Tx, name: str, *, id_: str | None = None, space_id: str | None = None, tags: Sequence[str] = ()
+    tx: Tx,
+    name: str,
+    *,
+    id_: str | None = None,
+    space_id: str | None = None,
+    tags: Sequence[str] = (),
+    audience: Audience = FOR_OWNER,
 ) -> Topic | None:
-    """The topic that `upsert` would change."""
+    """The topic that `upsert` would change: of several with the name, one of the same audience."""
     if id_ is not None:
         return next(iter(get_many(tx, [id_])), None)
     key = name_key(clean_title(name, "name"))
     where = sa.and_(table.c.space_id == owner_of(space_id, tags), table.c.name_key == key)
-    row = tx.conn.execute(sa.select(table).where(where)).mappings().first()
-    found = None if row is None else _topic(tx, row)
-    return found if found is not None and may_read(tx.reader, found) else None
+    same = sa.case((table.c.audience == audience, 0), else_=1)
+    query = sa.select(table).where(where, *within_reach(tx.reader)).order_by(same, table.c.created_at)
+    row = tx.conn.execute(query.limit(1)).mappings().first()
+    return None if row is None else _topic(tx, row)
 
 
 def get(tx: Tx, id_: str, view: View) -> Topic:
@@ -216,7 +225,7 @@ def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Topic:
         changed["updated_at"] = tx.now
     topic = replace(old, **changed)
     _make_spaces(tx, topic, explicit="space_id" in values)
-    _require_free_name(tx, topic)
+    require_free_name(tx, topic)
     row = changed | {"name_key": name_key(topic.name)}
     tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**row))
     if topic.space_ids != old.space_ids or topic.space_id != old.space_id:
@@ -234,6 +243,7 @@ def set_digest(tx: Tx, id_: str, digest: str | None) -> Topic:
 def delete(tx: Tx, id_: str) -> Topic:
     """Remove a topic with its tasks. What was logged under it stays in the log."""
     topic = get(tx, id_, EVERYTHING)
+    _require_no_others(tx, id_)
     tasks.delete_of_topic(tx, id_)
     tx.conn.execute(sa.delete(topic_spaces).where(topic_spaces.c.topic_id == id_))
     tx.conn.execute(sa.delete(table).where(table.c.id == id_))
@@ -266,7 +276,9 @@ def _create(tx: Tx, topic: Topic, values: Mapping[str, Any]) -> Topic:
     given.setdefault("sort_index", _top(tx) - 1)
     topic = replace(topic, **_with_status(topic, given, tx.now))
     _make_spaces(tx, topic, explicit=values.get("space_id") is not None)
-    _require_free_name(tx, topic)
+    require_free_name(tx, topic)
+    if _BY_ID.first(tx, ids=[topic.id]) is not None:
+        raise Conflict("this id is in use", code="id_taken", hint="Choose another, or leave it out.")
     row = {name: getattr(topic, name) for name in _NAMES} | {"name_key": name_key(topic.name)}
     tx.conn.execute(sa.insert(table), row | {"tags": list(topic.tags)})
     _write_membership(tx, topic)
@@ -303,9 +315,27 @@ def _make_spaces(tx: Tx, topic: Topic, *, explicit: bool) -> None:
     spaces.ensure(tx, [*default, *spaces_of_tags(topic.tags)])
 
 
-def _require_free_name(tx: Tx, topic: Topic) -> None:
+def _require_no_others(tx: Tx, id_: str) -> None:
+    """Who may not read a task does not delete it, be it with its topic."""
+    with tx.reading_as(SYSTEM):
+        every = tasks.of_topic(tx, id_)
+    if not all(tasks.may_read(tx.reader, task) for task in every):
+        raise Forbidden(
+            "somebody else keeps tasks under this topic",
+            code="topic_in_use",
+            hint="The owner can delete it with all of them.",
+        )
+
+
+def require_free_name(tx: Tx, topic: Topic) -> None:
+    """`Conflict` if a topic that the reader may read has the name, or one that the same people read."""
     same = sa.and_(table.c.space_id == topic.space_id, table.c.name_key == name_key(topic.name))
-    other = tx.conn.execute(sa.select(table.c.id).where(same, table.c.id != topic.id)).scalar()
+    alike = sa.and_(
+        table.c.audience == topic.audience,
+        sa.func.coalesce(table.c.agent_id, "") == (topic.agent_id or ""),
+    )
+    reach = sa.or_(alike, sa.and_(sa.true(), *within_reach(tx.reader)))
+    other = tx.conn.execute(sa.select(table.c.id).where(same, reach, table.c.id != topic.id)).scalar()
     if other is not None:
         raise Conflict(
             f"{topic.space_id} has a topic {topic.name[:80]!r} already: {other}",

@@ -1,5 +1,8 @@
-"""Who sees what, decided in one place for every endpoint: from a caller's words to a `View`, and from a
-`View` to SQL conditions and to the filter of the search index.
+"""What is shown, decided in one place for every endpoint: from a caller's words to a `View`, and from a
+`View` to SQL conditions.
+
+A view narrows what is shown to some spaces. Who *may read* something is its audience, to which every
+transaction's reader is held: no view, and nothing by which one is found, adds to that.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from holdfast.board.reads import Query, plain
 from holdfast.board.tables import task_spaces, tasks, topic_spaces, topics
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Tx
+from holdfast.log import Tx, sessions
 
 MAX_ALLOWED: Final = 500
 MAX_FILTER_IDS: Final = 50_000
@@ -80,7 +83,7 @@ EVERYTHING: Final = View()
 
 
 class Lying(Protocol):
-    """An entry as far as it tells where it lies."""
+    """An entry as far as it tells where it lies, and whose it is."""
 
     @property
     def id(self) -> str: ...
@@ -90,6 +93,10 @@ class Lying(Protocol):
     def topic_id(self) -> str | None: ...
     @property
     def task_id(self) -> str | None: ...
+    @property
+    def audience(self) -> str: ...
+    @property
+    def agent_id(self) -> str | None: ...
 
 
 E = TypeVar("E", bound=Lying)
@@ -111,9 +118,10 @@ def resolve(
 
 
 def source_space(tx: Tx, space_id: str | None, session_key: str | None) -> str | None:
-    """The space that a request looks from; None when nothing tells.
+    """The space that a request looks from; None when nothing tells. It narrows, and gives nobody anything.
 
-    In this order: the one given, the session's recent entries, the topic of a board key, routing memory.
+    In this order: the one given, the one that a person gave the session or its recent entries, the topic of a
+    board key, routing memory. Where sorting put an entry says nothing.
     """
     if space_id is not None:
         return space_id if _is_in_use(tx, space_id) else spaces.require(tx, space_id)
@@ -172,7 +180,10 @@ def spaces_of_entries(tx: Tx, rows: Sequence[Lying]) -> dict[str, frozenset[str]
 
 
 def seen_entries(tx: Tx, view: View, rows: Sequence[E]) -> list[E]:
-    """Those of the entries that the view shows; most do by their own space alone."""
+    """Those of the entries that may be read and that the view shows; most do by their own space alone."""
+    reader = tx.reader
+    if not reader.reads_all:
+        rows = [row for row in rows if reader.may_read_of(row.audience, row.agent_id)]
     if view.spaces is None:
         return list(rows)
     elsewhere = [row for row in rows if row.space_id not in view.spaces]
@@ -197,9 +208,12 @@ def _is_in_use(tx: Tx, space_id: str) -> bool:
 
 
 def _from_entries(tx: Tx, session_key: str) -> str | None:
-    """The newest entry that names a space, by the board's scope on it or by its own."""
+    """The session's own space, else that of the newest entry that was given one, by the board's scope on it
+    or by its writer."""
     for most in (_FIRST_LOOK, RECENT_ENTRIES):
         rows = _RECENT.rows(tx, key=session_key, most=most)
+        if not rows:
+            rows = [(sessions.given_space(tx, session_key),)]
         named = [one for row in rows for one in row if isinstance(one, str) and one]
         there = spaces.known(tx, named)
         found = next((one for one in named if one in there), None)
@@ -238,7 +252,8 @@ _OF_TOPICS: Final = Query("SELECT topic_id, space_id FROM topic_spaces WHERE top
 _OF_TASKS: Final = Query("SELECT task_id, space_id FROM task_spaces WHERE task_id IN :ids")
 _IN_USE: Final = Query("SELECT 1 FROM entries WHERE space_id = :space LIMIT 1")
 _RECENT: Final = Query(
-    """SELECT source ->> 'boardScopeSpaceId', space_id FROM entries
+    """SELECT (SELECT space_id FROM sessions WHERE key = :key ORDER BY status, created_at DESC LIMIT 1),
+    source ->> 'boardScopeSpaceId', given_space FROM entries
     WHERE session_key = :key AND deleted_at IS NULL
     ORDER BY created_at DESC, position DESC LIMIT :most"""
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from holdfast.board import tasks, topics
-from holdfast.board.reads import Query
+from holdfast.board.reads import ReadableRows
 from holdfast.board.tasks import Task
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
@@ -44,7 +44,7 @@ class WorkingSet:
 
 
 def working_set(tx: Tx, view: View, limit: int, now: int) -> WorkingSet:
-    """At most `limit` topics and `limit` tasks, the most pressing first."""
+    """At most `limit` topics and `limit` tasks that may be read, the most pressing first."""
     limit = max(0, min(limit, MAX_LIMIT))
     if limit == 0 or view.spaces == frozenset():
         return WorkingSet([], [])
@@ -91,7 +91,7 @@ def _candidates(tx: Tx, table: str, view: View, recent: int, now: int) -> list[C
     return [Candidate(*row) for row in {row[0]: row for row in rows}.values()]
 
 
-def _query(table: str, within: str) -> Query:
+def _query(table: str, within: str) -> ReadableRows:
     """Reasons are written out, so that each is read from its own index in the order of that index."""
     newest, soonest = "updated_at DESC, id DESC", "due_at, id"
     reasons = [
@@ -105,10 +105,10 @@ def _query(table: str, within: str) -> Query:
     parts = [
         f"""SELECT * FROM (SELECT id, CASE WHEN status = 'snoozed' THEN 'active' ELSE status END, priority,
         pinned, due_at, CASE WHEN snoozed_until > :now THEN snoozed_until END, updated_at FROM {table}
-        WHERE {reason} AND {_AWAKE} {within} ORDER BY {order} LIMIT {most}) AS reason{at}"""
+        WHERE {reason} AND {_AWAKE} {within} {{reach}} ORDER BY {order} LIMIT {most}) AS reason{at}"""
         for at, (reason, order, most) in enumerate(reasons)
     ]
-    return Query(" UNION ALL ".join(parts))
+    return ReadableRows(" UNION ALL ".join(parts), agent="agent_id" if table == "topics" else None)
 
 
 _AWAKE: Final = """(snoozed_until IS NULL OR snoozed_until <= :now)

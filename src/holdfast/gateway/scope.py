@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query
@@ -15,7 +15,7 @@ from holdfast.errors import Forbidden, NotFound
 from holdfast.gateway.access import sees_change
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.views import Views
-from holdfast.log import Change, Entry, EntryDraft, Tx, entries
+from holdfast.log import OWNER, Change, Entry, EntryDraft, Tx, entries
 
 SpaceParam = Annotated[
     str | None, Query(alias="spaceId", max_length=256, description="The space that is looked from.")
@@ -65,11 +65,11 @@ Asked = Annotated[Ask, Depends(_asked)]
 def sight_of(ask: Ask, caller: Principal) -> Sight:
     """The same for what is kept by where one looks from: a value, not yet a view."""
     return Sight(
+        reader=replace(OWNER, agents=caller.agents),  # gateway: the caller's reader
         space_id=ask.space_id,
         session_key=ask.session_key,
         allowed_ids=parse_allowed(ask.allowed),
         principal_spaces=caller.spaces,
-        agents=caller.agents,
     )
 
 

@@ -54,7 +54,8 @@ class EntryDraft:
     """What a writer says of something that happened; ids and times are ours to add.
 
     Without an audience it has the one that its session's key tells (`audience.of_key`). A `space_id` given
-    here is what the writer chose: it is kept as `given_space`, and no sorting moves the entry out of it.
+    here is what the writer chose: it is kept as `given_space`, and no sorting moves the entry out of it;
+    unless it `space_follows` from the topic of something else, which a sorting may have chosen.
     """
 
     content: str
@@ -69,6 +70,7 @@ class EntryDraft:
     summary: str | None = None
     raw: str | None = None
     space_id: str | None = None
+    space_follows: bool = False
     topic_id: str | None = None
     task_id: str | None = None
     related_id: str | None = None
@@ -595,7 +597,7 @@ def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
         "summary": _clean(draft.summary),
         "raw": _clean(draft.raw),
         "space_id": _clean(draft.space_id),
-        "given_space": _clean(draft.space_id),
+        "given_space": None if draft.space_follows else _clean(draft.space_id),
         "topic_id": _clean(draft.topic_id),
         "task_id": _clean(draft.task_id),
         "related_id": _clean(draft.related_id),

@@ -69,6 +69,10 @@ class Session:
         spaces: frozenset[str] = frozenset() if self.space_id is None else frozenset((self.space_id,))
         return heard_by(self.audience, spaces)
 
+    def reader_for(self, agents: Sequence[str] | None) -> Reader:
+        """The same for somebody who may read the words of these agents at most; None: of all."""
+        return self.reader if agents is None else replace(self.reader, agents=frozenset(agents))
+
 
 _NAMES = frozenset(f.name for f in fields(Session))
 _FIXED = frozenset(("id", "key", "status", "created_at", "revision", "turn_count"))
@@ -96,6 +100,14 @@ def heard_in(tx: Tx, key: str, *, otherwise: Audience | None = None) -> Audience
     """
     row = _HEARD.first(tx, key=key)
     return Audience(row[0]) if row is not None else otherwise or of_key(key)
+
+
+def reader_in(tx: Tx, key: str) -> Reader:
+    """All who hear what is said under a key, as one reader."""
+    row = _HEARD.first(tx, key=key)
+    space = None if row is None else row[1]
+    heard = of_key(key) if row is None else row[0]
+    return heard_by(heard, frozenset(() if space is None else (space,)))
 
 
 def given_space(tx: Tx, key: str) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.config.memory import CollectionPath, MemoryConfig
+from holdfast.log import Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
 from holdfast.memory.embedding import EmbedderChain
@@ -33,10 +34,17 @@ class MemoryService(Protocol):
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found: ...
 
     def read(
-        self, agent: str, path: str, *, start: int = 1, lines: int | None = None, chat: Chat = PRIVATE
+        self,
+        agent: str,
+        path: str,
+        reader: Reader,
+        *,
+        start: int = 1,
+        lines: int | None = None,
+        chat: Chat = PRIVATE,
     ) -> dict[str, Any]: ...
 
-    def write(self, agent: str, text: str, *, path: str | None = None) -> dict[str, Any]: ...
+    def write(self, agent: str, text: str, reader: Reader, *, path: str | None = None) -> dict[str, Any]: ...
 
     def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update: ...
 

@@ -18,12 +18,14 @@ class Document:
 
     A document may belong to several spaces. `thread` and `ordinal` give it its neighbours: the
     documents of the same thread with the next lower and the next higher ordinal. `agent` is whose
-    conversation it is, `writer` the id of who wrote it, `speaker` the name under which that one speaks.
+    conversation it is, `writer` the id of who wrote it, `speaker` the name under which that one speaks,
+    `audience` who may read it.
     """
 
     id: str
     text: str
     source: Source = "log"
+    audience: str = "owner"
     agent: str | None = None
     spaces: frozenset[str] = frozenset()
     collection: str | None = None
@@ -61,6 +63,7 @@ class Filter:
     `chatter_since` bounds only what is not curated: conversations grow old, notes do not.
     """
 
+    audiences: frozenset[str] | None = None
     agents: frozenset[str] | None = None
     spaces: frozenset[str] | None = None
     collections: frozenset[str] | None = None
@@ -77,9 +80,10 @@ class Filter:
     exclude: frozenset[str] = frozenset()
 
     def matches_scope(self, document: Document) -> bool:
-        """The coarse part (agent, spaces, collection, source), over which BM25 counts its terms."""
+        """The coarse part (audience, agent, spaces, collection, source), over which BM25 counts its terms."""
         return (
-            (self.spaces is None or not self.spaces.isdisjoint(document.spaces))
+            _within(document.audience, self.audiences)
+            and (self.spaces is None or not self.spaces.isdisjoint(document.spaces))
             and _within(document.agent, self.agents)
             and _within(document.collection, self.collections)
             and _within(document.source, self.sources)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdfast.clock import Clock
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
+from holdfast.log import OWNER, Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
 from holdfast.memory.embedding import EmbedderChain
@@ -102,16 +103,23 @@ class FallbackMemory:
         return replace(found, fallback="; ".join(filter(None, (f"qmd: {why}", found.fallback))))
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
-        """`search` for a program: one question, asked in private."""
-        return self.search(Ask(query, agent, max_results=limit))
+        """`search` for a program of the owner's: one question, asked in private."""
+        return self.search(Ask(query, agent, OWNER, max_results=limit))
 
     def read(
-        self, agent: str, path: str, *, start: int = 1, lines: int | None = None, chat: Chat = PRIVATE
+        self,
+        agent: str,
+        path: str,
+        reader: Reader,
+        *,
+        start: int = 1,
+        lines: int | None = None,
+        chat: Chat = PRIVATE,
     ) -> dict[str, Any]:
-        return self.builtin.read(agent, path, start=start, lines=lines, chat=chat)
+        return self.builtin.read(agent, path, reader, start=start, lines=lines, chat=chat)
 
-    def write(self, agent: str, text: str, *, path: str | None = None) -> dict[str, Any]:
-        return self.builtin.write(agent, text, path=path)
+    def write(self, agent: str, text: str, reader: Reader, *, path: str | None = None) -> dict[str, Any]:
+        return self.builtin.write(agent, text, reader, path=path)
 
     def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:
         """Bring the files into both: the built-in index must be able to take over at any moment."""
@@ -172,6 +180,9 @@ class FallbackMemory:
         return self._config(agent).backend == "qmd"
 
     def _asks_qmd(self, ask: Ask) -> bool:
+        """What `qmd` has indexed are files with the owner's words, which it cannot tell apart by reader."""
+        if not ask.reader.reads_all:
+            return False
         config = self._config(ask.agent)
         return config.backend == "qmd" and may_search(ask.chat, config.search.scope).allowed
 

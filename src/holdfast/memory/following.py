@@ -216,6 +216,7 @@ class LogFollower:
             id=entry.id,
             text=f"[{_day(entry.created_at)}] {speaker}: {text}",
             source=_source(entry),
+            audience=entry.audience,
             agent=agent_of(entry),
             spaces=spaces,
             topic=entry.topic_id,
@@ -268,7 +269,11 @@ def _same(old: Document | None, new: Document | None) -> bool:
     """Whether the index would find it alike; when it was changed last does not matter."""
     if old is None or new is None:
         return old is new
-    return (old.text, old.spaces, old.topic, old.task) == (new.text, new.spaces, new.topic, new.task)
+    return _found_by(old) == _found_by(new)
+
+
+def _found_by(one: Document) -> tuple[object, ...]:
+    return one.text, one.audience, one.agent, one.spaces, one.topic, one.task
 
 
 def _day(at: int) -> str:

@@ -232,6 +232,7 @@ def _documents(
             text=piece.text,
             source="file",
             agent=agent,
+            writer=agent,
             collection=collection.name,
             at=mtime // 1_000_000,
             curated=collection.curated,

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 
 from holdfast.clock import DAY_MS, Clock, SystemClock
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import SYSTEM, Entry, Store, entries
+from holdfast.errors import Forbidden, InvalidInput, NotFound
+from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
 from holdfast.memory.documents import Document, Filter
@@ -39,10 +39,11 @@ _EMBED_SHARE: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to memory, and who asks it."""
+    """One question to memory: of which agent's, and who will read the answer."""
 
     query: str
     agent: str
+    reader: Reader
     chat: Chat = PRIVATE
     max_results: int | None = None
     min_score: float | None = None
@@ -60,7 +61,10 @@ class Workspaces(Protocol):
 
 
 class Memory:
-    """One index for all agents of a home; every search is held to the agent and the chat that asks."""
+    """One index for all agents of a home; every look is held to the agent, the reader and the chat that asks.
+
+    Files are the owner's: somebody who may not read all audiences reads and writes none of them.
+    """
 
     def __init__(
         self,
@@ -119,11 +123,18 @@ class Memory:
         return Found(hits, provider, model, fallback, cite, diagnostics)
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
-        """`search` for a program: one question, asked in private."""
-        return self.search(Ask(query, agent, max_results=limit))
+        """`search` for a program of the owner's: one question, asked in private."""
+        return self.search(Ask(query, agent, OWNER, max_results=limit))
 
     def read(
-        self, agent: str, path: str, *, start: int = 1, lines: int | None = None, chat: Chat = PRIVATE
+        self,
+        agent: str,
+        path: str,
+        reader: Reader,
+        *,
+        start: int = 1,
+        lines: int | None = None,
+        chat: Chat = PRIVATE,
     ) -> dict[str, Any]:
         """Lines of a memory file, or the conversation around an entry that a search found."""
         config = self._config(agent)
@@ -132,7 +143,7 @@ class Memory:
             raise InvalidInput(f"this chat may not read memory ({verdict.why})", code="memory_scope")
         if start < 1 or (lines is not None and lines < 1):
             raise InvalidInput("lines are counted from 1", hint="Use from >= 1 and lines >= 1.")
-        text = self._text_of(agent, path)
+        text = self._text_of(agent, path, reader)
         rows = text.splitlines()
         most = config.get.max_lines if lines is None else lines
         part = rows[start - 1 : start - 1 + most]
@@ -148,8 +159,9 @@ class Memory:
             "more": more,
         }
 
-    def write(self, agent: str, text: str, *, path: str | None = None) -> dict[str, Any]:
+    def write(self, agent: str, text: str, reader: Reader, *, path: str | None = None) -> dict[str, Any]:
         """Append a note to today's log, or to the memory file that is named, and index it at once."""
+        _require_files(agent, reader)
         target = path or daily_path(self._clock.now(), self._zone)
         line = append_note(self._workspace(agent), target, text)
         self.update(agent)
@@ -236,7 +248,9 @@ class Memory:
         keep = config.search.sessions.retention_days
         since = self._clock.now() - keep * DAY_MS if keep else 0
         return Filter(
+            audiences=ask.reader.audiences,
             agents=frozenset((ask.agent,)),
+            writers=ask.reader.agents,
             sources=frozenset(sources),  # type: ignore[arg-type]
             chatter_since=since if keep else None,
         )
@@ -279,21 +293,40 @@ class Memory:
             room -= len(hits[-1].snippet)
         return hits, len(scored) - len(hits)
 
-    def _text_of(self, agent: str, path: str) -> str:
+    def _text_of(self, agent: str, path: str, reader: Reader) -> str:
         if path.startswith(SESSIONS) and self._store is not None:
-            return self._conversation(agent, path.removeprefix(SESSIONS).removesuffix(".md"))
+            return self._conversation(agent, path.removeprefix(SESSIONS).removesuffix(".md"), reader)
+        _require_files(agent, reader)
         collection, relative = locate([*self.collections(agent), *self._readable(agent)], path)
         return read_within(collection.root, relative).decode("utf-8", "replace")
 
-    def _conversation(self, agent: str, entry_id: str) -> str:
-        """The entry, with what was said just before and after it; only if it is the agent's own."""
+    def _conversation(self, agent: str, entry_id: str, reader: Reader) -> str:
+        """The entry, with what was said just before and after it; only if it is the agent's own, and of all
+        that only what the reader may read."""
         known = self.index.get([entry_id]).get(entry_id)
+        unknown = NotFound(f"memory has no conversation {entry_id[:80]!r}", code="unknown_file")
         if known is None or known.agent != agent or self._store is None:
-            raise NotFound(f"memory has no conversation {entry_id[:80]!r}", code="unknown_file")
-        with self._store.read(SYSTEM) as tx:
-            entry = entries.get(tx, entry_id)
+            raise unknown
+        with self._store.read(reader) as tx:
+            entry = next(iter(entries.get_many(tx, [entry_id])), None)
+            if entry is None or entry.deleted_at is not None:
+                raise unknown
             around = entries.around(tx, entry, before=_AROUND, after=_AROUND)
         return "\n\n".join(_said(one) for one in around)
+
+
+def _reads_files(agent: str, reader: Reader) -> bool:
+    """Whether the reader may read an agent's files, which hold the owner's words."""
+    return reader.audiences is None and (reader.agents is None or agent in reader.agents)
+
+
+def _require_files(agent: str, reader: Reader) -> None:
+    if not _reads_files(agent, reader):
+        raise Forbidden(
+            "memory files are the owner's: what is heard here could be read by others",
+            code="memory_owner_only",
+            hint="The owner can do this in a chat of their own, or with `holdfast memory`.",
+        )
 
 
 def _hit(one: Scored, document: Document, terms: Sequence[str], most: int) -> Hit:

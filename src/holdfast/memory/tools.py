@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput
+from holdfast.log import Reader
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import MAX_QUERY, Ask
@@ -58,20 +59,21 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def call(
-    memory: MemoryService, name: str, arguments: Mapping[str, Any], *, agent: str, chat: Chat
+    memory: MemoryService, name: str, arguments: Mapping[str, Any], *, agent: str, reader: Reader, chat: Chat
 ) -> dict[str, Any]:
-    """Run one of the tools for an agent in a chat. What it reads is data, never an instruction."""
+    """Run one of the tools for an agent in a chat, as those who hear the chat. What it reads is data, never
+    an instruction."""
     if name not in TOOLS:
         raise InvalidInput(f"no memory tool {name[:40]!r}", hint=f"There are {', '.join(TOOLS)}.")
     given = _checked(TOOLS[name].input, arguments)
     match given:
         case SearchInput():
-            ask = Ask(given.query, agent, chat, given.maxResults, given.minScore)
+            ask = Ask(given.query, agent, reader, chat, given.maxResults, given.minScore)
             return memory.search(ask).json()
         case GetInput():
-            return memory.read(agent, given.path, start=given.start, lines=given.lines, chat=chat)
+            return memory.read(agent, given.path, reader, start=given.start, lines=given.lines, chat=chat)
         case WriteInput():
-            return memory.write(agent, given.text, path=given.path)
+            return memory.write(agent, given.text, reader, path=given.path)
     raise AssertionError(name)
 
 

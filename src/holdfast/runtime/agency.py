@@ -27,7 +27,6 @@ from holdfast.agents.subagents.registry import Run
 from holdfast.agents.subagents.words import stats
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
-from holdfast.agents.tools.board_reach import sees_board
 from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
 from holdfast.channels import Channels
@@ -39,7 +38,7 @@ from holdfast.continuation.orphans import ParentRun
 from holdfast.continuation.parts import Spawned as DelegateSpawned
 from holdfast.continuation.parts import SpawnOrder
 from holdfast.keys import parse_key
-from holdfast.log import SYSTEM, Session, Tx
+from holdfast.log import SYSTEM, Reader, Session, Tx, sessions
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
@@ -206,22 +205,21 @@ class Agency:
         if session_key is None:
             return []
         agent = parse_key(session_key).agent_id or self._hold.settings.default_agent_id
-        found = self._hold.memory.search(MemoryAsk(question, agent, Chat.of(session_key), RECALLED))
+        with self._hold.store.read(SYSTEM) as tx:
+            reader = sessions.reader_in(tx, session_key)
+        found = self._hold.memory.search(MemoryAsk(question, agent, reader, Chat.of(session_key), RECALLED))
         notes = [
             Hit(_said(hit.snippet), citation(hit.path, hit.start, hit.end).removeprefix("Source: "))
             for hit in found.hits
         ]
-        logged = self._from_board(question, session_key)
+        logged = self._from_board(question, session_key, reader)
         mixed = [hit for pair in zip_longest(notes, logged) for hit in pair if hit is not None]
         once = {hit.text.strip(): hit for hit in reversed(mixed)}
         return [hit for hit in reversed(once.values()) if hit.text.strip() not in ("", question.strip())]
 
-    def _from_board(self, question: str, session_key: str) -> list[Hit]:
-        with self._hold.store.read(SYSTEM) as tx:
-            chat_type = Chat.of(session_key).chat_type
-            if not sees_board(tx, session_key, owner=True, chat_type=chat_type):
-                return []
-        wanted = SearchAsk(q=question, sight=Sight(session_key=session_key), topics=0, tasks=0, logs=RECALLED)
+    def _from_board(self, question: str, session_key: str, reader: Reader) -> list[Hit]:
+        sight = Sight(reader=reader, session_key=session_key)
+        wanted = SearchAsk(q=question, sight=sight, topics=0, tasks=0, logs=RECALLED)
         return [Hit(f.text, f"log:{f.item.id}") for f in self._hold.board.search.run(wanted).logs]
 
 

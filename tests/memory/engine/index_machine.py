@@ -30,6 +30,7 @@ def documents(draw: st.DrawFn) -> Document:
         id=id_,
         text=" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=6))),
         source=draw(st.sampled_from(SOURCES)),
+        audience=draw(st.sampled_from(NAMES)),
         agent=draw(names),
         spaces=draw(spaces),
         collection=draw(names),
@@ -52,7 +53,7 @@ def some(values: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    **{field: some(NAMES) for field in ("agents", "spaces", "collections", "topics", "tasks")},
+    **{field: some(NAMES) for field in ("audiences", "agents", "spaces", "collections", "topics", "tasks")},
     **{field: some(NAMES) for field in ("sessions", "speakers", "writers")},
     "sources": some(SOURCES),
     "curated": st.booleans(),
@@ -67,6 +68,7 @@ filters = st.lists(st.sampled_from(sorted(FIELDS)), max_size=2, unique=True).fla
 ALWAYS = (
     Filter(),
     Filter(spaces=frozenset({"red"})),
+    Filter(audiences=frozenset({"red", "blue"})),
     Filter(topics=frozenset({"green"}), exclude=frozenset({"d1", "d2"})),
 )
 
@@ -103,6 +105,11 @@ class IndexMachine(RuleBasedStateMachine):
     def move(self, chosen: list[str], to: frozenset[str], topic: str | None) -> None:
         self.index.update_scope(chosen, spaces=to, topic=topic)
         self.model.move(chosen, spaces=to, topic=topic)
+
+    @rule(chosen=ids, audience=st.sampled_from(NAMES))
+    def share(self, chosen: list[str], audience: str) -> None:
+        self.index.update_scope(chosen, audience=audience)
+        self.model.move(chosen, audience=audience)
 
     @rule(chosen=ids, task=names)
     def change_task(self, chosen: list[str], task: str | None) -> None:

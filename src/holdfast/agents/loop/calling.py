@@ -82,7 +82,7 @@ class Calling:
                 lambda about: self._build(about, pending),
                 agent_id=self.plan.terms.agent_id,
                 on_event=self._teller.model,
-                session_key=self.plan.session.key if self.plan.terms.owner else None,
+                session_key=self.plan.session.key if self.plan.terms.limited_to is None else None,
             )
             reply = answered.reply
             span.set_attribute("gen_ai.response.model", str(reply.model))

@@ -17,7 +17,6 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.agents.policy import Policy, policy_of
 from holdfast.agents.skills import Skill
-from holdfast.agents.tools.board_reach import sees_board
 from holdfast.agents.tools.types import Caller
 from holdfast.board.context import ContextAsk
 from holdfast.board.context_sight import Sight
@@ -26,7 +25,7 @@ from holdfast.config.agents import Thinking
 from holdfast.context import BuildRequest, Message, ModelFacts, Occasion, Text, ToolSpec, Trust, UserMessage
 from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
-from holdfast.log import FOR_ANYONE, FOR_OWNER, SYSTEM, Session, Turn, Tx, entries
+from holdfast.log import FOR_ANYONE, FOR_OWNER, Session, Turn, Tx, entries
 from holdfast.memory.scope import Chat
 
 log = logging.getLogger(__name__)
@@ -220,14 +219,11 @@ async def _continuity(
     board = parts.board
 
     def build() -> str:
-        chat_type = Chat.of(session.key, session.chat_type).chat_type
-        with parts.store.read(SYSTEM) as tx:
-            if not sees_board(tx, session.key, owner=terms.owner, chat_type=chat_type):
-                return ""
+        with parts.store.read(session.reader) as tx:
             question = _question(tx, turn, terms)
         ask = ContextAsk(
             q=question,
-            sight=Sight(session_key=session.key),
+            sight=Sight(reader=session.reader_for(terms.limited_to), session_key=session.key),
             mode=options.context_mode,
             include_pending=options.include_pending,
             max_chars=options.context_max_chars,

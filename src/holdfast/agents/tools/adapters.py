@@ -14,15 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.opening import opened
 from holdfast.agents.skills import Skill, SkillRoom, Tier
-from holdfast.agents.tools.board_reach import sees_board
 from holdfast.agents.tools.settings import has_skills
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always, never
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.context import Trust, recall_tools
 from holdfast.effects import DeclaredTool, Effect
-from holdfast.errors import Forbidden, InvalidInput, TooLarge
-from holdfast.log import SYSTEM, Store, Threads
+from holdfast.errors import InvalidInput, TooLarge
+from holdfast.log import Store, Threads
 from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
 
@@ -34,7 +33,7 @@ Call = Callable[[Caller, Mapping[str, Any]], Mapping[str, Any]]
 def memory_adapters(memory: Callable[[], MemoryService], threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
         return lambda caller, given: memory_tools.call(
-            memory(), name, given, agent=caller.agent_id, chat=caller.chat
+            memory(), name, given, agent=caller.agent_id, reader=caller.reader, chat=caller.chat
         )
 
     return [_adapter(name, tool, call(name), threads) for name, tool in memory_tools.TOOLS.items()]
@@ -42,25 +41,13 @@ def memory_adapters(memory: Callable[[], MemoryService], threads: Threads) -> li
 
 def board_adapters(board: Callable[[], Board], threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
-        return lambda caller, given: board_tools.call(_seen(board(), caller), name, given, _who(caller))
+        return lambda caller, given: board_tools.call(board(), name, given, _who(caller))
 
     return [_adapter(name, tool, call(name), threads) for name, tool in board_tools.TOOLS.items()]
 
 
 def _who(caller: Caller) -> board_tools.Caller:
-    return board_tools.Caller(caller.agent_id, caller.session.key)
-
-
-def _seen(board: Board, caller: Caller) -> Board:
-    with board.store.read(SYSTEM) as tx:
-        key, chat_type = caller.session.key, caller.chat.chat_type
-        if not sees_board(tx, key, owner=caller.owner, chat_type=chat_type):
-            raise Forbidden(
-                "this conversation is in no space of the board",
-                code="no_space",
-                hint="Whoever owns the board can give it one.",
-            )
-    return board
+    return board_tools.Caller(caller.agent_id, caller.reader, caller.session.key)
 
 
 def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:

@@ -51,8 +51,7 @@ class Caller:
     @property
     def reader(self) -> Reader:
         """What its tools may read: what everyone who hears the session may, and who asked for the turn."""
-        asked = None if self.limited_to is None else frozenset(self.limited_to)
-        return self.session.reader.within(Reader(self.session.key, None, asked))
+        return self.session.reader_for(self.limited_to)
 
     @property
     def alone(self) -> bool:

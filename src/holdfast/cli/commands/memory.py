@@ -75,9 +75,10 @@ def search(
     asked = {"q": query, "agentId": agent_id, "maxResults": limit, "minScore": min_score}
 
     def here(hold: Holdfast) -> Any:
+        from holdfast.log import OWNER
         from holdfast.memory import Ask
 
-        ask = Ask(query, _agent(hold, agent_id), max_results=limit, min_score=min_score)
+        ask = Ask(query, _agent(hold, agent_id), OWNER, max_results=limit, min_score=min_score)
         return hold.memory.search(ask).json(explain=True)
 
     found = _either(app, "/api/memory/search", {**asked, "explain": "true"}, here)
@@ -100,7 +101,9 @@ def get(app: App, path: str, agent_id: str | None, start: int, lines: int | None
     """Read lines of a memory file, or the conversation around something that was found."""
 
     def here(hold: Holdfast) -> Any:
-        return hold.memory.read(_agent(hold, agent_id), path, start=start, lines=lines)
+        from holdfast.log import OWNER
+
+        return hold.memory.read(_agent(hold, agent_id), path, OWNER, start=start, lines=lines)
 
     asked = {"path": path, "agentId": agent_id, "from": start, "lines": lines}
     read = _either(app, "/api/memory/get", asked, here)

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.board import attachments, spaces
+from holdfast.board import attachments, sharing, spaces
 from holdfast.board.attachments import Attachment, Files, Upload
 from holdfast.errors import InvalidInput, NotFound, TooLarge
 from holdfast.gateway.board_wire import AttachmentOut, PolicyOut, attachment_json
@@ -133,11 +133,15 @@ def _keep(
         _checked(body, part, limits.max_bytes)
     with here.hold.store.write(SYSTEM) as tx:
         _require_place(tx, caller, space_id, log_id)
+        # gateway: the caller's audience
+        audience = sharing.for_placed(tx, space_id, None)
         made = []
         for part in found:
             one = _checked(body, part, limits.max_bytes)
             sha256 = files(here).put(one.data)
-            made.append(attachments.add(tx, one, sha256, space_id=space_id, entry_id=log_id))
+            made.append(
+                attachments.add(tx, one, sha256, audience=audience, space_id=space_id, entry_id=log_id)
+            )
         return made
 
 

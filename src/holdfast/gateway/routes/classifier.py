@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -15,8 +16,9 @@ from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, EntryOut, Iso
 from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Placed, own_view, seen_entry
+from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import Id, Wire, entry_json, json_response
-from holdfast.log import SYSTEM, Classification, Cursor, EntryFilter, entries
+from holdfast.log import SYSTEM, Classification, Cursor, EntryFilter, entries, sessions
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)
 
@@ -95,8 +97,7 @@ async def remembered(here: Here, caller: Caller, ask: Placed, session_key: Sessi
 
     def read() -> list[routing.Routed]:
         with here.hold.store.read(SYSTEM) as tx:
-            found = routing.recall(tx, session_key, options, ask.view(tx, caller))
-            return [one.seen_by(caller.agents) for one in found]
+            return _own(caller, routing.recall(tx, session_key, options, ask.view(tx, caller)))
 
     return json_response(_routing_json(session_key, await here.hold.threads(read)))
 
@@ -110,9 +111,9 @@ async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
         with here.hold.store.write(SYSTEM) as tx:
             topic = topics.get(tx, body.topic_id, own_view(caller))
             item = routing.Routed(int(tx.now), topic.id, topic.name, body.anchor, body.task_id)
-            routing.remember(tx, body.session_key, item, options)
-            found = routing.recall(tx, body.session_key, options, own_view(caller))
-            return [one.seen_by(caller.agents) for one in found]
+            heard = sessions.heard_in(tx, body.session_key)
+            routing.remember(tx, body.session_key, item, options, heard)
+            return _own(caller, routing.recall(tx, body.session_key, options, own_view(caller)))
 
     return json_response(_routing_json(body.session_key, await here.hold.threads(write)))
 
@@ -146,6 +147,11 @@ async def explain(
 def _routing_json(session_key: str, items: list[routing.Routed]) -> dict[str, Any]:
     rows = [{**one.plain(), "ts": iso(one.ts), "taskId": one.task_id} for one in items]
     return {"sessionKey": session_key, "items": rows}
+
+
+def _own(caller: Principal, found: list[routing.Routed]) -> list[routing.Routed]:
+    """Goes once the transaction has the caller's reader, to which `recall` holds itself."""
+    return found if caller.agents is None else [replace(one, anchor="") for one in found]
 
 
 def _decision_json(made: decisions.Made) -> dict[str, Any]:

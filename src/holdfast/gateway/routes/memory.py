@@ -11,6 +11,7 @@ from holdfast.errors import NotFound
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
+from holdfast.log import OWNER
 from holdfast.memory import Ask, Chat
 
 router = APIRouter(tags=["memory"])
@@ -34,7 +35,8 @@ async def search(
 ) -> Response:
     """What memory has on a question, with its sources; an empty answer says why."""
     agent = _agent(here, caller, agent_id)
-    ask = Ask(q, agent, Chat.of(session_key), max_results, min_score)
+    # gateway: the caller's reader
+    ask = Ask(q, agent, OWNER, Chat.of(session_key), max_results, min_score)
     found = await here.hold.threads(lambda: here.hold.memory.search(ask))
     return json_response(found.json(explain=explain))
 
@@ -54,7 +56,8 @@ async def get(
 
     def read() -> dict[str, object]:
         chat = Chat.of(session_key)
-        return here.hold.memory.read(agent, path, start=start, lines=lines, chat=chat)
+        # gateway: the caller's reader
+        return here.hold.memory.read(agent, path, OWNER, start=start, lines=lines, chat=chat)
 
     return json_response(await here.hold.threads(read))
 

@@ -37,7 +37,7 @@ from holdfast.memory.engine.vectors import Quantised, decoded, encoded, quantise
 from holdfast.memory.engine.view import EmbeddedView
 from holdfast.memory.text import terms as text_terms
 
-FORMAT = 2
+FORMAT = 3
 SEAL_ROWS = 16_384
 _BATCH = 4_096
 _MOST_REPLACED = 65_536
@@ -154,12 +154,13 @@ class EmbeddedIndex:
         self,
         ids: Sequence[str],
         *,
+        audience: str | Unchanged = UNCHANGED,
         spaces: frozenset[str] | Unchanged = UNCHANGED,
         topic: str | Unchanged | None = UNCHANGED,
         task: str | Unchanged | None = UNCHANGED,
         position: int | None = None,
     ) -> int:
-        changes = {"spaces": spaces, "topic": topic, "task": task}
+        changes = {"audience": audience, "spaces": spaces, "topic": topic, "task": task}
         wanted: dict[str, Any] = {k: v for k, v in changes.items() if not isinstance(v, Unchanged)}
         with self._lock:
             known = self._store.documents(list(self._store.numbers(ids).values()))

@@ -115,13 +115,15 @@ class PostgresIndex:
         self,
         ids: Sequence[str],
         *,
+        audience: str | Unchanged = UNCHANGED,
         spaces: frozenset[str] | Unchanged = UNCHANGED,
         topic: str | Unchanged | None = UNCHANGED,
         task: str | Unchanged | None = UNCHANGED,
         position: int | None = None,
     ) -> int:
         with self._connections.writing() as connection:
-            moved = writes.move(connection, ids, spaces) if not isinstance(spaces, Unchanged) else None
+            stays = isinstance(spaces, Unchanged) and isinstance(audience, Unchanged)
+            moved = None if stays else writes.move(connection, ids, audience, spaces)
             for column, value in (("topic", topic), ("task", task)):
                 if not isinstance(value, Unchanged):
                     named = None if value is None else rows.clean(value)

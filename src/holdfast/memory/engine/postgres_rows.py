@@ -21,14 +21,17 @@ _FIELDS = (
 )
 SELECT = (
     f"select d.num, {', '.join(f'd.{name}' for name in _FIELDS)},"
-    " g.agent, g.collection, g.source, g.spaces from docs d join groups g on g.code = d.grp"
+    " g.audience, g.agent, g.collection, g.source, g.spaces from docs d join groups g on g.code = d.grp"
 )
 COPY = f"copy docs (num, grp, {', '.join(_FIELDS)}, length, terms, freqs) from stdin"
 _LISTS = (
     *(("topics", "topic"), ("tasks", "task"), ("sessions", "session")),
     *(("speakers", "speaker"), ("writers", "writer")),
 )
-_COARSE = (("agents", "agent"), ("collections", "collection"), ("sources", "source"))
+_COARSE = (
+    *(("audiences", "audience"), ("agents", "agent")),
+    *(("collections", "collection"), ("sources", "source")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,10 @@ def row(num: int, group: int, document: Document, words: Words) -> list[Any]:
 def document(found: Sequence[Any]) -> Document:
     """A row of `SELECT`, without its number."""
     values = dict(zip(_FIELDS, found[: len(_FIELDS)], strict=True))
-    agent, collection, source, spaces = found[len(_FIELDS) :]
+    audience, agent, collection, source, spaces = found[len(_FIELDS) :]
     values["payload"] = json.loads(values["payload"])
-    return Document(**values, agent=agent, collection=collection, source=source, spaces=frozenset(spaces))
+    values |= {"audience": audience, "agent": agent, "collection": collection, "source": source}
+    return Document(**values, spaces=frozenset(spaces))
 
 
 def clean(text: str) -> str:
@@ -75,7 +79,7 @@ def clean(text: str) -> str:
 
 
 def group_key(group: Group) -> str:
-    return json.dumps([group.agent, group.collection, group.source, sorted(group.spaces)])
+    return json.dumps([group.audience, group.agent, group.collection, group.source, sorted(group.spaces)])
 
 
 def listed(numbers: Iterable[int]) -> str:

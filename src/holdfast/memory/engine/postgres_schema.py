@@ -12,12 +12,12 @@ from typing import Any
 from holdfast.errors import Conflict, Unavailable
 from holdfast.ids import uuid7
 
-FORMAT = "2"
+FORMAT = "3"
 _TABLES = """
 create table meta (key text primary key, value text not null);
 create table groups (
     code integer generated always as identity primary key, key text not null unique,
-    agent text, collection text, source text not null, spaces text[] not null,
+    audience text not null, agent text, collection text, source text not null, spaces text[] not null,
     population bigint not null default 0, total_length bigint not null default 0);
 create sequence nums;
 create table docs (

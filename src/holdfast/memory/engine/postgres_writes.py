@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import InvalidInput
 from holdfast.memory.engine import postgres_rows as rows
 from holdfast.memory.engine.postgres_rows import Words
+from holdfast.memory.engine.protocol import Unchanged
 from holdfast.memory.engine.symbols import Group
 from holdfast.memory.engine.vectors import Quantised
 
@@ -68,10 +70,11 @@ def groups_of(connection: Any, wanted: Sequence[Group]) -> list[int]:
     known = dict(connection.execute(find, (list(keys.values()),)).fetchall())
     for group, key in keys.items():
         if key not in known:
-            names = [None if name is None else rows.clean(name) for name in (group.agent, group.collection)]
+            named = (group.audience, group.agent, group.collection)
+            names = [None if name is None else rows.clean(name) for name in named]
             made = connection.execute(
-                "insert into groups (key, agent, collection, source, spaces) values (%s, %s, %s, %s, %s)"
-                " returning code",
+                "insert into groups (key, audience, agent, collection, source, spaces)"
+                " values (%s, %s, %s, %s, %s, %s) returning code",
                 (key, *names, group.source, cleaned(sorted(group.spaces))),
             )
             known[key] = made.fetchone()[0]
@@ -92,14 +95,21 @@ def remove(connection: Any, ids: Sequence[str], tally: Tally) -> int:
     return len(gone)
 
 
-def move(connection: Any, ids: Sequence[str], spaces: frozenset[str]) -> int:
-    """Give documents other spaces, and their terms with them."""
+def move(
+    connection: Any, ids: Sequence[str], audience: str | Unchanged, spaces: frozenset[str] | Unchanged
+) -> int:
+    """Give documents another audience or other spaces, and their terms with them."""
     found = connection.execute(
-        """select d.num, d.grp, d.terms, d.length, g.agent, g.collection, g.source
+        """select d.num, d.grp, d.terms, d.length, g.audience, g.agent, g.collection, g.source,
+            g.spaces
         from docs d join groups g on g.code = d.grp where d.id = any(%s)""",
         (cleaned(ids),),
     ).fetchall()
-    groups = groups_of(connection, [Group(row[4], row[5], row[6], spaces) for row in found])
+    places = [
+        Group(audience=row[4], agent=row[5], collection=row[6], source=row[7], spaces=frozenset(row[8]))
+        for row in found
+    ]
+    groups = groups_of(connection, [_moved(place, audience, spaces) for place in places])
     tally = Tally()
     for (_, old, keys, length, *_), new in zip(found, groups, strict=True):
         tally.add(old, keys, length, by=-1)
@@ -111,6 +121,12 @@ def move(connection: Any, ids: Sequence[str], spaces: frozenset[str]) -> int:
     )
     tally.save(connection)
     return len(found)
+
+
+def _moved(group: Group, audience: str | Unchanged, spaces: frozenset[str] | Unchanged) -> Group:
+    if not isinstance(audience, Unchanged):
+        group = replace(group, audience=audience)
+    return group if isinstance(spaces, Unchanged) else replace(group, spaces=spaces)
 
 
 def rewrite(connection: Any, num: int, words: Words) -> None:

@@ -137,6 +137,7 @@ class Index(Protocol):
         self,
         ids: Sequence[str],
         *,
+        audience: str | Unchanged = UNCHANGED,
         spaces: frozenset[str] | Unchanged = UNCHANGED,
         topic: str | Unchanged | None = UNCHANGED,
         task: str | Unchanged | None = UNCHANGED,

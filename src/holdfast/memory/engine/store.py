@@ -31,7 +31,8 @@ _SCHEMA = """
 create table if not exists meta (key text primary key, value) without rowid;
 create table if not exists docs (
     num integer primary key autoincrement, id text not null unique, text text not null,
-    source text not null, agent text, spaces text not null, collection text, topic text, task text,
+    source text not null, audience text not null, agent text,
+    spaces text not null, collection text, topic text, task text,
     session text, speaker text, writer text, at integer not null, curated integer not null, thread text,
     ordinal integer not null, position integer, path text, from_line integer, to_line integer,
     payload text not null);
@@ -45,12 +46,12 @@ create table if not exists vectors (
     space integer, num integer, data blob not null, primary key (space, num)) without rowid;
 """
 _FIELDS = (
-    *("id", "text", "source", "agent", "spaces", "collection", "topic", "task", "session"),
+    *("id", "text", "source", "audience", "agent", "spaces", "collection", "topic", "task", "session"),
     *("speaker", "writer", "at", "curated", "thread", "ordinal", "position", "path", "from_line"),
     *("to_line", "payload"),
 )
 _TABLES = ("meta", "docs", "symbols", "groups", "spaces", "segments", "dead", "moved", "vectors")
-_INSERT = f"insert into docs (num, {', '.join(_FIELDS)}) values ({', '.join('?' * 21)})"
+_INSERT = f"insert into docs (num, {', '.join(_FIELDS)}) values ({', '.join('?' * 22)})"
 _SELECT = f"select num, {', '.join(_FIELDS)} from docs"
 _AMONG = "(select value from json_each(?))"
 
@@ -215,8 +216,11 @@ def note(connection: Any, table: str, nums: Iterable[int]) -> None:
 def rewrite(connection: Any, changed: Iterable[tuple[int, Document]]) -> None:
     """Store the new places of documents that moved."""
     connection.executemany(
-        "update docs set spaces = ?, topic = ?, task = ? where num = ?",
-        ((_spaces_text(document.spaces), document.topic, document.task, num) for num, document in changed),
+        "update docs set audience = ?, spaces = ?, topic = ?, task = ? where num = ?",
+        (
+            (document.audience, _spaces_text(document.spaces), document.topic, document.task, num)
+            for num, document in changed
+        ),
     )
 
 
@@ -254,10 +258,7 @@ def save_names(connection: Any, symbols: Symbols, groups: Groups) -> None:
     connection.executemany("insert or replace into symbols values (?, ?)", symbols.unsaved)
     connection.executemany(
         "insert or replace into groups values (?, ?)",
-        (
-            (code, json.dumps([group.agent, group.collection, group.source, sorted(group.spaces)]))
-            for code, group in groups.unsaved
-        ),
+        ((code, json.dumps([*_named(group), sorted(group.spaces)])) for code, group in groups.unsaved),
     )
 
 
@@ -278,8 +279,12 @@ def damaged(path: Path, why: str) -> Unavailable:
 
 
 def _group(body: list[Any]) -> Group:
-    agent, collection, source, spaces = body
-    return Group(agent, collection, source, frozenset(spaces))
+    audience, agent, collection, source, spaces = body
+    return Group(audience, agent, collection, source, frozenset(spaces))
+
+
+def _named(group: Group) -> tuple[str | None, ...]:
+    return group.audience, group.agent, group.collection, group.source
 
 
 def _row(document: Document) -> tuple[Any, ...]:
@@ -287,6 +292,7 @@ def _row(document: Document) -> tuple[Any, ...]:
         document.id,
         document.text,
         document.source,
+        document.audience,
         document.agent,
         _spaces_text(document.spaces),
         document.collection,

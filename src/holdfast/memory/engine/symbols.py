@@ -17,6 +17,7 @@ NONE = 0
 class Group:
     """Documents that every coarse filter treats alike, and that therefore lie side by side."""
 
+    audience: str
     agent: str | None
     collection: str | None
     source: str
@@ -24,7 +25,8 @@ class Group:
 
     def allowed(self, wanted: Filter) -> bool:
         return (
-            (wanted.agents is None or self.agent in wanted.agents)
+            (wanted.audiences is None or self.audience in wanted.audiences)
+            and (wanted.agents is None or self.agent in wanted.agents)
             and (wanted.spaces is None or not wanted.spaces.isdisjoint(self.spaces))
             and (wanted.collections is None or self.collection in wanted.collections)
             and (wanted.sources is None or self.source in wanted.sources)
@@ -32,7 +34,7 @@ class Group:
 
 
 def group_of(document: Document) -> Group:
-    return Group(document.agent, document.collection, document.source, document.spaces)
+    return Group(document.audience, document.agent, document.collection, document.source, document.spaces)
 
 
 class Symbols:

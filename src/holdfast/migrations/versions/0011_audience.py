@@ -39,6 +39,14 @@ def upgrade() -> None:
     op.add_column("sessions", sa.Column("space_id", sa.Text))
     op.add_column("topics", sa.Column("agent_id", sa.Text))
     op.add_column("spaces", sa.Column("shared", sa.Boolean, nullable=False, server_default=sa.false()))
+    # Two people who may not read each other's topics may each have one of the same name.
+    op.drop_index("topics_name", "topics")
+    readers = ["space_id", "name_key", "audience"]
+    op.create_index("topics_name", "topics", [*readers, "agent_id"], unique=True)
+    nobodys = sa.text("agent_id IS NULL")
+    op.create_index(
+        "topics_own_name", "topics", readers, unique=True, sqlite_where=nobodys, postgresql_where=nobodys
+    )
     op.create_table(
         "exposed_surfaces",
         sa.Column("surface", sa.Text, primary_key=True),
