@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import string
+from collections.abc import Iterator
 from typing import Final
 
 from holdfast.context.messages import Trust
@@ -71,6 +72,22 @@ def neutralise(text: str) -> str:
     for match in _MARKER.finditer(text.translate(_PLAIN)):
         defused[match.start()] = _defused(match)
     return "".join(defused)
+
+
+def in_plain_letters(text: str) -> str:
+    """The text with every letter that is drawn like a Latin one as that one."""
+    return text if text.isascii() else text.translate(_PLAIN)
+
+
+def fenced_parts(text: str) -> Iterator[tuple[Trust, str]]:
+    """Whose words stand where in a text of the runtime's: what each fence holds, and the operator's rest."""
+    place = 0
+    while (head := _FENCED.search(text, place)) is not None:
+        end = text.find(f"\n</holdfast:data {head[1]}>", head.end())
+        yield Trust.OPERATOR, text[place : head.start()]
+        yield Trust.parse(head[2]), text[head.end() : end if end >= 0 else len(text)]
+        place = end + 1 if end >= 0 else len(text)
+    yield Trust.OPERATOR, text[place:]
 
 
 def has_marker(text: str) -> bool:
