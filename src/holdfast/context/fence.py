@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.context.messages import Trust
 from holdfast.errors import InvalidInput
+from holdfast.hidden_characters import make_visible, visible_with_places
 
 _HIDDEN: Final = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
@@ -63,7 +64,19 @@ _PLAIN: Final = _guises()
 
 
 def neutralise(text: str) -> str:
-    """The text with every look-alike of a marker defused; all else is left as it is. Idempotent."""
+    """The text with every look-alike of a marker defused and what hides in it shown; all else is left as it
+    is. Idempotent."""
+    return _without_markers(make_visible(text))
+
+
+def neutralised_with_places(text: str) -> tuple[str, list[int]]:
+    """As `neutralise`, with the place in the text that each character of the result stands for."""
+    shown, places = visible_with_places(text)
+    return _without_markers(shown), places
+
+
+def _without_markers(text: str) -> str:
+    """Character for character: only the bracket of a marker is another one."""
     if _SUSPECT.search(text) is None:
         return text
     if text.isascii():
@@ -97,7 +110,7 @@ def has_marker(text: str) -> bool:
 def fence(text: str, trust: Trust, source: str) -> str:
     """The text between an opening and a closing line that carry a hash of it."""
     inner = neutralise(text)
-    label = re.sub(r'["<>\s]', "_", source)[:200]
+    label = re.sub(r'["<>\s]', "_", make_visible(source))[:200]
     id_ = hashlib.sha256(f"{trust.label}\n{label}\n{inner}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return (
         f'<holdfast:data id="{id_}" trust="{trust.label}" source="{label}">\n{inner}\n</holdfast:data {id_}>'
