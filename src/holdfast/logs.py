@@ -12,13 +12,15 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 from holdfast.clock import iso
 from holdfast.config.runtime import LoggingConfig
 from holdfast.errors import ConfigError
-from holdfast.home import Home
+from holdfast.home import Home, make_private
 
 FILE: Final = "gateway.jsonl"
 MASK: Final = "***"
@@ -151,7 +153,11 @@ class JsonLines(logging.Formatter):
 
 
 class _File(RotatingFileHandler):
-    """A full disk must not stop the program, nor fill the screen with its complaints."""
+    """For its owner only. A full disk must not stop the program, nor fill the screen with its complaints."""
+
+    def _open(self) -> TextIOWrapper:
+        make_private(Path(self.baseFilename))
+        return super()._open()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from holdfast.agents import approvals
@@ -58,6 +58,7 @@ class Services:
         )
         self.stopping = asyncio.Event()
         self._routing_swept = Millis(0)
+        self._sweeps: list[Callable[[Tx], object]] = []
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
         self.cycles = MemoryCycles(
@@ -179,8 +180,14 @@ class Services:
             with self.hold.store.write(SYSTEM, ordered=False) as tx:
                 pending.backlog(tx, options)
 
+    def on_sweep(self, sweep: Callable[[Tx], object]) -> None:
+        """Have what a higher room keeps for a while only pruned with the rest."""
+        self._sweeps.append(sweep)
+
     def _sweep_rooms(self, tx: Tx) -> None:
         """What the rooms above the log keep for a while only."""
+        for sweep in self._sweeps:
+            sweep(tx)
         settings = self.hold.settings
         if tx.now >= self._routing_swept + settings.board.routing_memory.gc_hours * 3_600_000:
             routing.sweep(tx, settings.board.routing_memory)

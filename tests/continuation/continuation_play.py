@@ -17,7 +17,7 @@ from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock
 from holdfast.config import Config
-from holdfast.context import CompactOutcome, CompactResult, Pressure
+from holdfast.context import CompactOutcome, CompactResult, Pressure, ShownData
 from holdfast.continuation import (
     Continuation,
     Record,
@@ -198,7 +198,7 @@ class Play:
         self, live: Live, said: str = "done", *, tokens: int = 0, pressure: Pressure | None = None
     ) -> TurnEnd:
         """Commit a turn with its last words."""
-        heard = self.room.hook.heard(said, live.terms)
+        heard = self.room.hook.heard(said, live.terms, ShownData())
         drafts = [EntryDraft(content=heard.text, role="assistant")] if heard.text else []
         with self.store.write(OWNER) as tx:
             usage = {"inputTokens": tokens, "outputTokens": 0}

@@ -54,6 +54,16 @@ def test_a_token_at_the_very_end_is_read_and_taken_out(text: str, left: str | No
     "text",
     [
         "CONTINUE_WORK later",
+        "> CONTINUE_WORK",
+        "He said:\n> and then\n> [[CONTINUE_DELEGATE: x]]",
+        "```\nCONTINUE_WORK",
+        "~~~\n[[CONTINUE_DELEGATE: x]]",
+        "    CONTINUE_WORK",
+        "\tCONTINUE_WORK",
+        "`and so CONTINUE_WORK",
+        '"CONTINUE_WORK',
+        "see:[[CONTINUE_DELEGATE: x]]",
+        "`CONTINUE_WORK`",
         "DISCONTINUE_WORK",
         "CONTINUE_WORK:soon",
         "[[CONTINUE_DELEGATE: x]] and more",
@@ -90,7 +100,8 @@ _PIECES = st.sampled_from(
     ]
 )
 _LIKE = re.compile(r"\[\[\s*CONTINUE_DELEGATE:\s*((?:(?!\]\])[\s\S])+?)\s*\]\]\s*\Z")
-_LIKE_WORK = re.compile(r"(?<![A-Za-z0-9_])CONTINUE_WORK(?::([0-9]+))?\s*\Z")
+_LIKE_WORK = re.compile(r"(?<!\S)CONTINUE_WORK(?::([0-9]+))?\s*\Z")
+_SHOWS = re.compile(r"[`~>\t]| {4}")
 
 
 @given(st.lists(_PIECES | st.text(string.printable, max_size=4), max_size=30).map("".join))
@@ -98,7 +109,7 @@ def test_junk_is_never_more_than_the_grammar_allows(text: str) -> None:
     parsed = tokens.parse(text)
     if parsed.token is None:
         assert parsed.text == text
-        assert _LIKE_WORK.search(text) is None
+        assert _LIKE_WORK.search(text) is None or _SHOWS.search(text)
         return
     assert text.startswith(parsed.text)
     assert len(parsed.text) < len(text)
@@ -109,7 +120,11 @@ def test_junk_is_never_more_than_the_grammar_allows(text: str) -> None:
         assert "]]" not in parsed.token.task
 
 
-@given(st.text(), st.text(min_size=1, max_size=50, alphabet=string.ascii_letters + " "), st.integers(0, 9999))
+@given(
+    st.text().filter(lambda text: "```" not in text and "~~~" not in text),
+    st.text(min_size=1, max_size=50, alphabet=string.ascii_letters + " "),
+    st.integers(0, 9999),
+)
 def test_a_written_token_is_read_back(before: str, task: str, wait: int) -> None:
     task = task.strip() or "x"
     parsed = tokens.parse(f"{before}\n[[CONTINUE_DELEGATE: {task} +{wait}s | silent-wake]]")

@@ -47,7 +47,8 @@ def _said(content: Any) -> str:
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
     found = re.search(r"RUN:(.*):END", text, re.DOTALL)
     assert found is not None, text
-    return found[1]
+    # The model is shown what hides in a message; this one writes the characters themselves again.
+    return re.sub(r"\[U\+([0-9A-F]+)\]", lambda code: chr(int(code[1], 16)), found[1])
 
 
 def run(api: httpx.Client, command: str, session: str = "agent:main:main") -> str:

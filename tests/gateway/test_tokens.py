@@ -282,24 +282,6 @@ class TestCookie:
         ):
             assert_problem(page.post("/api/log", json=body, headers=bad), 403, "cross_origin")
 
-    def test_a_changed_or_old_one_is_refused(self, page: httpx.Client, clock: ManualClock) -> None:
-        good = page.cookies["holdfast"]
-        id_, end, signature = good.split(".")
-        page.cookies.clear()
-        for bad in (
-            f"{id_}.{int(end) + 1}.{signature}",
-            f"tok-1.{end}.{signature}",
-            good[:-2],
-            "x",
-            "..",
-            "é",
-        ):
-            refused = page.get("/api/log", headers={"Cookie": f"holdfast={bad}".encode()})
-            assert_problem(refused, 401, "login_ended")
-        assert page.get("/api/log", headers={"Cookie": f"holdfast={good}"}).status_code == 200
-        clock.advance(hours=24 * 31)
-        assert_problem(page.get("/api/log", headers={"Cookie": f"holdfast={good}"}), 401, "login_ended")
-
     def test_it_ends_with_logout_and_with_its_token(self, gateway: Running, page: httpx.Client) -> None:
         assert page.post("/api/logout", headers={"Origin": gateway.url}).json() == {"ok": True}
         assert_problem(page.get("/api/log"), 401, "no_token")
@@ -308,7 +290,7 @@ class TestCookie:
         assert page.get("/api/whoami").json()["name"] == "page"
         with gateway.hold.store.write(OWNER) as tx:
             tokens.revoke(tx, "page")
-        assert_problem(page.get("/api/whoami"), 401, "bad_token")
+        assert_problem(page.get("/api/whoami"), 401, "login_ended")
 
     def test_a_wrong_token_does_not_log_in(self, gateway: Running) -> None:
         with gateway.client() as client:
@@ -349,7 +331,8 @@ async def test_a_websocket_elsewhere_without_a_token_is_refused_before_it_opens(
 
 @pytest.mark.anyio
 async def test_a_websocket_from_another_origin_may_not_use_the_cookie(gateway: Running) -> None:
-    cookie = gateway.app.state.gateway.cookies.make("home")
+    book = gateway.app.state.gateway.book
+    cookie = book.open_session(book.home, days=1)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

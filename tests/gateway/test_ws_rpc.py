@@ -19,7 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from builders import PATIENCE, append
 from holdfast.gateway import tokens
-from holdfast.gateway.cookies import COOKIE
+from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.rpc import connection, protocol
 from holdfast.gateway.tokens import Scope
 from holdfast.log import OWNER

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.hidden_characters import make_visible
 from holdfast.text import clean_text
 
 BEGIN: Final = "[CLAWBOARD_CONTEXT_BEGIN]"
@@ -145,7 +146,7 @@ def quoted(text: str, most: int) -> str:
     """What someone said, on one line of at most `most` characters, with nothing in it that is a mark."""
     read = text[:_READ]
     if not (read.isascii() and read.isprintable()):
-        read = "".join(map(_shown, clean_text(read)))
+        read = "".join(map(_shown, make_visible(clean_text(read))))
     return shorten(_defused(" ".join(read.split())), most)
 
 
@@ -180,7 +181,7 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def _shown(char: str) -> str:
-    """Control characters part words, invisible ones vanish; joiners are part of scripts and emoji."""
+    """Control characters part words, a lone invisible one vanishes; joiners are part of scripts and emoji."""
     if char.isascii():
         return char if char.isprintable() else " "
     kind = unicodedata.category(char)

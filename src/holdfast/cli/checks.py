@@ -15,6 +15,7 @@ from holdfast.cli.context_checks import check_context
 from holdfast.cli.findings import Finding, Level, Named, Patient
 from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
+from holdfast.cli.permission_checks import check_permissions
 from holdfast.cli.tool_checks import check_tools
 from holdfast.log import OWNER
 
@@ -190,6 +191,7 @@ CHECKS: Final[list[Named]] = [
     Named("home", check_home),
     Named("config", check_config),
     Named("token", check_token),
+    Named("files", check_permissions),
     Named("sqlite", check_sqlite),
     Named("extras", check_extras),
     Named("store", check_store),

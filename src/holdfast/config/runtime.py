@@ -39,6 +39,9 @@ class GatewayLimits(Section):
     body_bytes: Bytes = key(16 * 1024**2, "One request body.", ge=1024)
     ingest_batch: Positive = key(1000, "Entries in one batch.", le=100_000)
     max_connections: Positive = key(1000, "Connections at once.", le=100_000)
+    head_seconds: Seconds = key(
+        10, "Time for the head of a request, and for a WebSocket's handshake.", ge=1, le=3600
+    )
 
     @model_validator(mode="after")
     def _entry_fits_body(self) -> Self:

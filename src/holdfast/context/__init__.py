@@ -29,7 +29,16 @@ from holdfast.context.engine import (
     delegate_compaction_to_runtime,
 )
 from holdfast.context.fence import fence, neutralise, safe
-from holdfast.context.flush import NO_REPLY, FlushPlan, flush_due, flush_plan, is_silent, mark_flushed
+from holdfast.context.flush import (
+    HEARTBEAT_OK,
+    NO_REPLY,
+    SILENT_WORDS,
+    FlushPlan,
+    flush_due,
+    flush_plan,
+    is_silent,
+    mark_flushed,
+)
 from holdfast.context.manifest import Manifest, Section, Stored
 from holdfast.context.manifest import as_json as manifest_json
 from holdfast.context.manifest import load as load_manifest
@@ -53,14 +62,18 @@ from holdfast.context.registry import EngineFailed, Registry, engines, register_
 from holdfast.context.replay import Diff, Replay, diff, replay
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
 from holdfast.context.room import AfterTurn, ContextRoom
+from holdfast.context.shown_data import RETURN_TASK, ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
 from holdfast.context.transcript import draft_of, message_of
 from holdfast.context.workspace import OPENABLE, AgentIdentity, Occasion, SessionKind, Workspace, kind_of
 
 __all__ = [
+    "HEARTBEAT_OK",
     "NO_REPLY",
     "OPENABLE",
+    "RETURN_TASK",
+    "SILENT_WORDS",
     "AfterTurn",
     "AfterTurnParams",
     "AgentIdentity",
@@ -101,6 +114,7 @@ __all__ = [
     "Rollback",
     "Section",
     "SessionKind",
+    "ShownData",
     "SpawnParams",
     "Stored",
     "SubagentEndedParams",
@@ -132,9 +146,11 @@ __all__ = [
     "message_of",
     "needs_compaction",
     "neutralise",
+    "plain",
     "prompt_budget",
     "register_context_engine",
     "replay",
     "safe",
+    "shown_data",
     "wire",
 ]

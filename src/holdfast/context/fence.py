@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import re
 import string
+from collections.abc import Iterator
 from typing import Final
 
 from holdfast.context.messages import Trust
 from holdfast.errors import InvalidInput
+from holdfast.hidden_characters import make_visible, visible_with_places
 
 _HIDDEN: Final = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
@@ -62,7 +64,19 @@ _PLAIN: Final = _guises()
 
 
 def neutralise(text: str) -> str:
-    """The text with every look-alike of a marker defused; all else is left as it is. Idempotent."""
+    """The text with every look-alike of a marker defused and what hides in it shown; all else is left as it
+    is. Idempotent."""
+    return _without_markers(make_visible(text))
+
+
+def neutralised_with_places(text: str) -> tuple[str, list[int]]:
+    """As `neutralise`, with the place in the text that each character of the result stands for."""
+    shown, places = visible_with_places(text)
+    return _without_markers(shown), places
+
+
+def _without_markers(text: str) -> str:
+    """Character for character: only the bracket of a marker is another one."""
     if _SUSPECT.search(text) is None:
         return text
     if text.isascii():
@@ -73,6 +87,22 @@ def neutralise(text: str) -> str:
     return "".join(defused)
 
 
+def in_plain_letters(text: str) -> str:
+    """The text with every letter that is drawn like a Latin one as that one."""
+    return text if text.isascii() else text.translate(_PLAIN)
+
+
+def fenced_parts(text: str) -> Iterator[tuple[Trust, str]]:
+    """Whose words stand where in a text of the runtime's: what each fence holds, and the operator's rest."""
+    place = 0
+    while (head := _FENCED.search(text, place)) is not None:
+        end = text.find(f"\n</holdfast:data {head[1]}>", head.end())
+        yield Trust.OPERATOR, text[place : head.start()]
+        yield Trust.parse(head[2]), text[head.end() : end if end >= 0 else len(text)]
+        place = end + 1 if end >= 0 else len(text)
+    yield Trust.OPERATOR, text[place:]
+
+
 def has_marker(text: str) -> bool:
     return _MARKER.search(text.translate(_PLAIN)) is not None
 
@@ -80,7 +110,7 @@ def has_marker(text: str) -> bool:
 def fence(text: str, trust: Trust, source: str) -> str:
     """The text between an opening and a closing line that carry a hash of it."""
     inner = neutralise(text)
-    label = re.sub(r'["<>\s]', "_", source)[:200]
+    label = re.sub(r'["<>\s]', "_", make_visible(source))[:200]
     id_ = hashlib.sha256(f"{trust.label}\n{label}\n{inner}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return (
         f'<holdfast:data id="{id_}" trust="{trust.label}" source="{label}">\n{inner}\n</holdfast:data {id_}>'

@@ -12,6 +12,8 @@ from holdfast.context.workspace import daily_path
 from holdfast.log import Session, Tx, sessions
 
 NO_REPLY: Final = "NO_REPLY"
+HEARTBEAT_OK: Final = "HEARTBEAT_OK"
+SILENT_WORDS: Final = (HEARTBEAT_OK, NO_REPLY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
 from holdfast.config.autonomy import Continuation
-from holdfast.context import Text
+from holdfast.context import ShownData, Text
 from holdfast.continuation import (
     budget,
     chains,
@@ -36,6 +36,8 @@ TAUGHT = (
     "CONTINUE_WORK or CONTINUE_WORK:<seconds> for another turn; [[CONTINUE_DELEGATE: task +<seconds>s | "
     "silent]] for a delegate (normal, silent, silent-wake or post-compaction)."
 )
+
+QUOTED = "quoted"
 
 
 class ContinuationHook(TurnHook):
@@ -71,12 +73,15 @@ class ContinuationHook(TurnHook):
         told = TAUGHT + line
         return (Text("continuation", told, source="holdfast/continuation", audience=session.audience),)
 
-    def heard(self, text: str, terms: Terms) -> Heard:
-        """Take a token out of the last words. Where nobody may elect, it is only text."""
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
+        """Take a token out of the last words. Where nobody may elect, or it repeats what was read, it is only
+        text."""
         parsed = tokens.parse(text)
         if parsed.token is None:
             return Heard(text)
         if self._parts.settings(terms.agent_id).enabled:
+            if tokens.is_quoted(parsed.token, shown):
+                return Heard(text, QUOTED)
             return Heard(parsed.text, _traced(parsed.token))
         kind = Kind.WORK if isinstance(parsed.token, tokens.WorkToken) else Kind.DELEGATE
         tracing.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": kind.value})
@@ -95,7 +100,9 @@ class ContinuationHook(TurnHook):
         chain = _spent(chains.load(tx, end.session), end.turn)
         if end.pressure is not None:
             chain = replace(chain, used=end.pressure.used, window=end.pressure.window)
-        if token is not None:
+        if token == QUOTED:
+            notices.warn(tx, end.session.key, f"continuation-quoted:{end.turn.id}", notices.REPEATED)
+        elif token is not None:
             agent = end.terms.agent_id
             electing.heard(tx, self._parts, end.session, end.turn, agent, token, found)
             found = records.live(tx, end.session.key)

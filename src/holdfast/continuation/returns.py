@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.context import neutralise
+from holdfast.context import RETURN_TASK, neutralise
 from holdfast.continuation import notices
 from holdfast.continuation.record import Record
 
@@ -45,7 +45,7 @@ def text(record: Record, said: str, status: str, stats: str = "") -> str:
         f"A delegate ended with status {status}."
     ]
     if options.includeTask:
-        lines.append(f"Its task was: {notices.own(record)}")
+        lines.append(f"{RETURN_TASK}{notices.own(record)}")
     if options.includeStats and stats:
         lines.append(f"Stats: {stats}")
     context = record.election.options.get(CONTEXT)

@@ -1,7 +1,8 @@
 """Elections in a model's last words, for those without tools: `CONTINUE_WORK` and `[[CONTINUE_DELEGATE: …]]`.
 
-A token counts only as the very last thing of a reply. One that is not well-formed is no token: it stays in
-the text, where someone can see it.
+A token counts only as the very last thing of a reply, standing alone: not in code, not in a quotation. One
+that is not well-formed is no token: it stays in the text, where someone can see it. The same holds for one
+that stood in data which the model was shown: it repeats what others wrote.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, cast, get_args
 
+from holdfast.context import ShownData, plain
 from holdfast.continuation.record import Fanout, Mode
 from holdfast.errors import InvalidInput
 from holdfast.keys import parse_key
@@ -21,7 +23,8 @@ _MOST_SECONDS: Final = 10**9
 
 _WORD: Final = "CONTINUE_WORK"
 _OPEN: Final = re.compile(r"\[\[\s*CONTINUE_DELEGATE:")
-_WORK: Final = re.compile(r"(?<![A-Za-z0-9_])CONTINUE_WORK(?::([0-9]+))?\Z")
+_WORK: Final = re.compile(r"(?<!\S)CONTINUE_WORK(?::([0-9]+))?\Z")
+_CODE: Final = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _DELAY: Final = re.compile(r"\s\+([0-9]+)s\Z")
 _MODES: Final = frozenset(get_args(Mode))
 _FANOUTS: Final = frozenset(get_args(Fanout))
@@ -67,9 +70,28 @@ def parse(text: str) -> Parsed:
     if whole.endswith("]]"):
         return _delegate(text, whole)
     found = _WORK.search(whole, max(0, whole.rfind(_WORD)))
-    if found is None:
+    if found is None or not _is_alone(whole, found.start()):
         return Parsed(text)
     return Parsed(whole[: found.start()].rstrip(), WorkToken(_ms(found[1])))
+
+
+def is_quoted(token: Token, shown: ShownData) -> bool:
+    """Whether a token repeats data that the model was shown. A task of one word is too little to tell by
+    itself: that counts only where it stood as the task of a token."""
+    if isinstance(token, WorkToken):
+        return shown.has_word(_WORD, kept=True)
+    if len(plain(token.task).split()) > 1 and shown.has_text(token.task):
+        return True
+    return shown.has_form(f"CONTINUE_DELEGATE: {token.task}")
+
+
+def _is_alone(whole: str, start: int) -> bool:
+    """Whether what begins here is said, not shown: code and quotations show."""
+    before = whole[:start]
+    line = before.rpartition("\n")[2]
+    shown = line.lstrip().startswith(">") or (not line.strip() and line.expandtabs(4).startswith("    "))
+    in_block = len(_CODE.findall(before)) % 2 == 1
+    return not (shown or in_block or line.count("`") % 2)
 
 
 def _delegate(text: str, whole: str) -> Parsed:
@@ -79,6 +101,8 @@ def _delegate(text: str, whole: str) -> Parsed:
     if not openings:
         return Parsed(text)
     opened = openings[-1]
+    if whole[: opened.start()][-1:].strip() or not _is_alone(whole, opened.start()):
+        return Parsed(text)
     try:
         token = _read(whole[opened.end() : -2].strip())
     except _Invalid:

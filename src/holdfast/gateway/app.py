@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,10 +13,10 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.config import Config
-from holdfast.gateway import contract, problems, routing, site, ws
+from holdfast.errors import HoldfastError
+from holdfast.gateway import contract, page_sessions, problems, routing, site, ws
 from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.cors import Cors
 from holdfast.gateway.guard import Draining, Guard, Limits
 from holdfast.gateway.metrics import Measured
@@ -36,7 +38,6 @@ from holdfast.gateway.routes import (
     graph,
     heartbeat,
     hooks,
-    log,
     memory,
     models,
     openai,
@@ -49,6 +50,7 @@ from holdfast.gateway.routes import (
     tool_runs,
     topics,
 )
+from holdfast.gateway.routes import log as log_routes
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import TokenBook
 from holdfast.gateway.tracing import Traced
@@ -56,14 +58,14 @@ from holdfast.log import SYSTEM, changes
 from holdfast.runtime import Holdfast
 from holdfast.services import Services
 
+log = logging.getLogger(__name__)
+
 _ROUTERS: Final = (
-    *(part.router for part in (log, feed, engine, context, tool_runs, sessions, system, spaces, topics)),
-    *(part.router for part in (tasks, attachments, drafts, context_block, search, graph, classifier, memory)),
-    *(
-        part.router
-        for part in (approvals, allowlist, skills, agent, openai, models, ws, heartbeat, cron, hooks)
-    ),
-    *(continuation.router, channels.router, channels.inbound_router),
+    *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
+    *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
+    *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai, models)),
+    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, channels)),
+    channels.inbound_router,
 )
 
 
@@ -77,11 +79,15 @@ def create_app(hold: Holdfast) -> FastAPI:
         async with services.running():
             gateway.services = services
             gateway.stream = Stream(hold.store, hold.threads, services.feed, gateway.views, gateway.book)
+            services.on_sweep(page_sessions.prune)
             unsubscribe = hold.config.subscribe(_config_changed(gateway))
+            watching = asyncio.create_task(_watch_home_token(gateway, services.stopping), name="home token")
             try:
                 yield
             finally:
                 unsubscribe()
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
         gateway.services = gateway.stream = None
 
     app = FastAPI(
@@ -109,7 +115,6 @@ def create_app(hold: Holdfast) -> FastAPI:
     app.add_middleware(
         Guard,
         book=gateway.book,
-        cookies=gateway.cookies,
         threads=hold.threads,
         limits=Limits(lambda: hold.settings.gateway.limits, lambda: _upload_bytes(hold)),
         pace=hold.pace,
@@ -130,9 +135,7 @@ def _upload_bytes(hold: Holdfast) -> int:
 
 def _gateway(hold: Holdfast) -> Gateway:
     book = TokenBook(hold.store, _admin_tokens(hold, hold.settings))
-    days = hold.settings.gateway.auth.cookie_days
-    cookies = Cookies(hold.home.secret("cookie_key"), hold.clock, days=days)
-    return Gateway(hold, book, cookies, LoginCodes(hold.home, hold.clock))
+    return Gateway(hold, book, LoginCodes(hold.home, hold.clock))
 
 
 def _admin_tokens(hold: Holdfast, config: Config) -> list[str]:
@@ -150,3 +153,28 @@ def _config_changed(gateway: Gateway) -> Callable[[Config], None]:
             changes.emit(tx, "config.updated", "config", {})
 
     return changed
+
+
+async def _watch_home_token(gateway: Gateway, stop: asyncio.Event) -> None:
+    """Take over a token file that was changed: what the old token opened is over at once.
+
+    A look at each timeout catches a change that the file system did not report.
+    """
+    from watchfiles import awatch
+
+    hold = gateway.hold
+    changes = awatch(
+        hold.home.credentials,
+        watch_filter=lambda _, path: os.path.basename(path) == "token",
+        stop_event=stop,
+        recursive=False,
+        debounce=200,
+        step=100,
+        rust_timeout=2000,
+        yield_on_timeout=True,
+    )
+    async for _ in changes:
+        try:
+            await hold.threads(lambda: gateway.book.set_admin(_admin_tokens(hold, hold.settings)))
+        except HoldfastError as error:
+            log.warning("the home's token cannot be read anew: %s", error.message)

@@ -11,7 +11,6 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from holdfast.gateway.codes import LoginCodes
-from holdfast.gateway.cookies import Cookies
 from holdfast.gateway.metrics import Metrics
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import Principal, Scope, TokenBook
@@ -26,7 +25,6 @@ class Gateway:
 
     hold: Holdfast
     book: TokenBook
-    cookies: Cookies
     codes: LoginCodes
     views: Views = field(default_factory=Views)
     metrics: Metrics = field(default_factory=Metrics)

@@ -18,7 +18,7 @@ from holdfast.config.runtime import GatewayLimits
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, TooLarge, Unauthorized, Unavailable
 from holdfast.gateway import problems
 from holdfast.gateway.bodies import UnsupportedMedia, is_json
-from holdfast.gateway.cookies import COOKIE, Cookies
+from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.site import is_page
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal, TokenBook
 from holdfast.gateway.tokens import Scope as Allowed
@@ -61,11 +61,10 @@ class Guard:
     """Pure ASGI, so that it costs little; puts the caller into `scope["state"]["principal"]`."""
 
     def __init__(
-        self, app: ASGIApp, *, book: TokenBook, cookies: Cookies, threads: Threads, limits: Limits, pace: Pace
+        self, app: ASGIApp, *, book: TokenBook, threads: Threads, limits: Limits, pace: Pace
     ) -> None:
         self.app = app
         self._book = book
-        self._cookies = cookies
         self._threads = threads
         self._limits = limits
         self._pace = pace
@@ -107,8 +106,11 @@ class Guard:
         reads = scope["type"] == "http" and scope["method"] in SAFE
         if not reads and not _same_origin(headers):
             raise Forbidden("a page of another origin may not write", code="cross_origin")
-        id_ = self._cookies.read(value)
-        return await self._threads(self._book.by_id, id_)
+        known = self._book.by_cookie_at_once(value)
+        principal = known if known is not None else await self._threads(self._book.by_cookie, value)
+        if self._book.wants_touch(principal):
+            await self._threads(self._book.touch, principal)
+        return principal
 
     def _measured(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
         """Refuse a body that is too large, at its header if it tells, else where it passes the limit."""

@@ -12,18 +12,11 @@ from holdfast.clock import iso
 from holdfast.errors import Unauthorized
 from holdfast.gateway.asking import serving
 from holdfast.gateway.context import Gateway
+from holdfast.gateway.live_access import while_live
 from holdfast.gateway.stream import frame
 from holdfast.gateway.tokens import Principal
 
 PING = ": ping\n\n"
-
-
-async def require_live(here: Gateway, caller: Principal) -> None:
-    """A token that was revoked or has expired meanwhile sees nothing more."""
-    if here.book.is_warm:
-        here.book.by_id(caller.id)
-    else:
-        await here.hold.threads(here.book.by_id, caller.id)
 
 
 async def paced(
@@ -57,6 +50,13 @@ async def paced(
         await events.aclose()
 
 
+def live_events(here: Gateway, caller: Principal, run_id: str) -> AsyncGenerator[RunEvent | None]:
+    """A run's events and signs of life, for as long as the gateway serves and the caller may see them."""
+    ping = here.hold.settings.gateway.stream.ping_seconds
+    events = paced(here.hold.runs.subscribe(run_id), ping, serving(here).stopping)
+    return while_live(here.book, here.hold.threads, caller, events)
+
+
 async def sse(here: Gateway, caller: Principal, run_id: str, after: int) -> AsyncIterator[str]:
     """The text of an event stream. What was said before is told first, its deltas joined.
 
@@ -64,12 +64,9 @@ async def sse(here: Gateway, caller: Principal, run_id: str, after: int) -> Asyn
     takes the place of what the reader has of that message.
     """
     last = 0
-    ping = here.hold.settings.gateway.stream.ping_seconds
-    live = paced(here.hold.runs.subscribe(run_id), ping, serving(here).stopping)
     try:
-        async with aclosing(live) as events:
+        async with aclosing(live_events(here, caller, run_id)) as events:
             async for event in events:
-                await require_live(here, caller)
                 if event is None:
                     yield PING
                     continue

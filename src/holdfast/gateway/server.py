@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+from functools import partial
 from types import FrameType
 from typing import Final
 
@@ -13,6 +14,7 @@ import uvicorn
 from holdfast import logs
 from holdfast.errors import Unavailable
 from holdfast.gateway.app import create_app
+from holdfast.gateway.head_limits import NOT_SNIFFED, HeadLimits
 from holdfast.gateway.settling import Settling
 from holdfast.runtime import Holdfast
 
@@ -65,6 +67,8 @@ def server_for(hold: Holdfast) -> uvicorn.Server:
     options = hold.settings.gateway
     config = uvicorn.Config(
         app,
+        http=partial(HeadLimits, head_seconds=lambda: hold.settings.gateway.limits.head_seconds),  # type: ignore[arg-type]
+        headers=[NOT_SNIFFED],
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=options.shutdown_grace_seconds,

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError, Unauthorized
+from holdfast.gateway.live_access import while_live
 from holdfast.gateway.scope import EVERYWHERE, Ask, visible_changes
 from holdfast.gateway.tokens import Principal, TokenBook
 from holdfast.gateway.views import Views
@@ -31,7 +32,7 @@ class Stream:
     async def events(
         self, principal: Principal, after: int | None, ask: Ask = EVERYWHERE
     ) -> AsyncIterator[str]:
-        """The text of the stream. Ends when the gateway stops, or the caller's token does.
+        """The text of the stream. Ends when the gateway stops, or the caller's token or login does.
 
         The place to begin at is fixed before `ready` is sent: whatever happens after it comes.
         """
@@ -39,9 +40,9 @@ class Stream:
         id_ = start if after is None else None
         yield frame({"type": "stream.ready", "eventTs": self._now()}, event="ready", id_=id_)
         try:
-            async with aclosing(self._feed.follow(start)) as follower:
+            live = while_live(self._book, self._threads, principal, self._feed.follow(start))
+            async with aclosing(live) as follower:
                 async for event in follower:
-                    await self._require_live(principal)
                     text = await self._text(principal, ask, event)
                     if text:
                         yield text
@@ -52,13 +53,6 @@ class Stream:
             log.warning("a live stream was broken off: %s", error.message)
             return
         yield frame({"type": "stream.shutdown", "eventTs": self._now()})
-
-    async def _require_live(self, principal: Principal) -> None:
-        """A token that was revoked or has expired meanwhile sees nothing more."""
-        if self._book.is_warm:
-            self._book.by_id(principal.id)
-        else:
-            await self._threads(self._book.by_id, principal.id)
 
     async def _text(self, principal: Principal, ask: Ask, event: Change | Ping | Reset) -> str:
         match event:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
+from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound, Unauthorized
+from holdfast.gateway import page_sessions
+from holdfast.gateway.page_sessions import SIGNAL, PageSession
 from holdfast.ids import uuid7
 from holdfast.log import SYSTEM, Store, Tx
 from holdfast.log.tables import Json, metadata
 
-SIGNAL: Final = "tokens"
+log = logging.getLogger(__name__)
+
 MAX_TOKENS: Final = 10_000
 
 table = sa.Table(
@@ -55,7 +59,11 @@ class Scope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling. `spaces` and `agents` None means no limit."""
+    """Who is calling. `spaces` and `agents` None means no limit.
+
+    `session_id` is the page session that they came in by; `home_token` is the hash of the home's token behind
+    it all, which has no row that could be revoked.
+    """
 
     id: str
     name: str
@@ -63,6 +71,8 @@ class Principal:
     spaces: frozenset[str] | None = None
     agents: frozenset[str] | None = None
     expires_at: int | None = None
+    session_id: str | None = field(default=None, compare=False, repr=False)
+    home_token: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def limited(self) -> bool:
@@ -143,12 +153,13 @@ def listing(tx: Tx) -> list[Token]:
 
 
 def revoke(tx: Tx, name_or_id: str) -> Token:
-    """End a token at once, in every process."""
+    """End a token and the page sessions that stand on it, at once, in every process."""
     named = sa.or_(table.c.id == name_or_id, table.c.name == name_or_id)
     id_ = tx.conn.execute(sa.select(table.c.id).where(named, table.c.revoked_at.is_(None))).scalar()
     if id_ is None:
         raise NotFound(f"no live token {name_or_id[:80]!r}", hint="See `holdfast tokens list`.")
     tx.conn.execute(sa.update(table).where(table.c.id == id_).values(revoked_at=tx.now))
+    page_sessions.end_of_token(tx, id_)
     tx.wake(SIGNAL)
     return _get(tx, id_)
 
@@ -157,10 +168,12 @@ def revoke(tx: Tx, name_or_id: str) -> Token:
 class _Known:
     by_hash: dict[str, Principal]
     by_id: dict[str, Principal]
+    sessions: dict[str, PageSession]
 
 
 class TokenBook:
-    """The live tokens in memory, read anew when any was made or revoked, here or in another process."""
+    """The live tokens and page sessions in memory, read anew when any began or ended, here or in another
+    process."""
 
     def __init__(self, store: Store, admin: Iterable[str]) -> None:
         self._store = store
@@ -168,44 +181,110 @@ class TokenBook:
         self._lock = threading.Lock()
         self._generation = 0
         self._known: _Known | None = None
-        self.set_admin(admin)
+        self._admin = _admins(admin)
         store.signals.subscribe(SIGNAL, self._forget)
 
     def set_admin(self, texts: Iterable[str]) -> None:
-        """The tokens that stand for the home itself; the config may change them while it is served."""
-        self._admin = tuple(_hash(text) for text in texts if text)
+        """The tokens that stand for the home itself; they may change while it is served.
+
+        Those that count no more take their page sessions along, for good. Blocks.
+        """
+        before, self._admin = self._admin, _admins(texts)
+        gone = before.keys() - self._admin.keys()
+        if gone:
+            with self._store.write(SYSTEM, ordered=False) as tx:
+                page_sessions.end_of_home_tokens(tx, gone)
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever a token or a session may have ended; the result ends it."""
+        return self._store.signals.subscribe(SIGNAL, callback)
 
     def principal(self, text: str) -> Principal:
         """Who holds this token; `Unauthorized` for one that is unknown, revoked or expired."""
         given = _hash(text)
-        return _ADMIN if self._is_admin(given) else self._checked(self._live().by_hash.get(given))
+        return self._is_admin(given) or self._checked(self._live().by_hash.get(given))
 
     def at_once(self, text: str) -> Principal | None:
         """As `principal`, but None where a look into the database is needed to say."""
-        given = _hash(text)
-        if self._is_admin(given):
-            return _ADMIN
+        given, known = _hash(text), self._known
+        admin = self._is_admin(given)
+        if admin is not None or known is None:
+            return admin
+        return self._checked(known.by_hash.get(given))
+
+    def by_cookie(self, cookie: str) -> Principal:
+        """Whom a page speaks for; `Unauthorized` if its session is unknown or over."""
+        return self._in_session(self._live(), page_sessions.id_of(cookie))
+
+    def by_cookie_at_once(self, cookie: str) -> Principal | None:
+        """As `by_cookie`, but None where a look into the database is needed to say."""
         known = self._known
-        return None if known is None else self._checked(known.by_hash.get(given))
+        return None if known is None else self._in_session(known, page_sessions.id_of(cookie))
 
     @property
     def home(self) -> Principal:
-        """Who the home itself is: its owner."""
-        return _ADMIN
+        """Who the home itself is: its owner, by the first of its tokens."""
+        return next(iter(self._admin.values()), _ADMIN)
 
-    def by_id(self, id_: str) -> Principal:
-        """Who a cookie speaks for."""
-        if id_ == _ADMIN.id:
-            return _ADMIN
-        return self._checked(self._live().by_id.get(id_))
+    def require_live(self, principal: Principal) -> None:
+        """`Unauthorized` once the token or the page session that somebody came in by has ended."""
+        if principal.session_id is not None:
+            self._in_session(self._live(), principal.session_id)
+        elif principal.id != _ADMIN.id:
+            self._checked(self._live().by_id.get(principal.id))
+        elif principal.home_token is not None:
+            self._checked(self._admin.get(principal.home_token))
+
+    def open_session(self, principal: Principal, *, days: int) -> str:
+        """The cookie's value of a new page session that stands on the token of this caller."""
+        with self._store.write(SYSTEM, ordered=False) as tx:
+            return page_sessions.start(tx, principal.id, days=days, home_token=principal.home_token)
+
+    def end_session(self, cookie: str) -> None:
+        with self._store.write(SYSTEM, ordered=False) as tx:
+            page_sessions.end(tx, page_sessions.id_of(cookie))
+
+    def wants_touch(self, principal: Principal) -> bool:
+        """Whether the last use of the caller's session was written down long ago."""
+        known, id_ = self._known, principal.session_id
+        found = None if known is None or id_ is None else known.sessions.get(id_)
+        now = self._store.clock.now()
+        return found is not None and found.last_used_at + page_sessions.TOUCH_MS <= now
+
+    def touch(self, principal: Principal) -> None:
+        """Write down that the caller's session is in use; here it is known without reading all anew.
+
+        A store that cannot be written to is no reason to refuse a page that only reads.
+        """
+        known, id_ = self._known, principal.session_id or ""
+        try:
+            with self._store.write(SYSTEM, ordered=False) as tx:
+                page_sessions.touch(tx, id_)
+        except HoldfastError as error:
+            log.warning("the use of a page session was not written down: %s", error.message)
+            return
+        if known is not None and id_ in known.sessions:
+            known.sessions[id_] = replace(known.sessions[id_], last_used_at=tx.now)
 
     @property
     def is_warm(self) -> bool:
         """Whether a look-up needs no database."""
         return self._known is not None
 
-    def _is_admin(self, given: str) -> bool:
-        return any(hmac.compare_digest(known, given) for known in self._admin)
+    def _is_admin(self, given: str) -> Principal | None:
+        admin = self._admin
+        same = [known for known in admin if hmac.compare_digest(known, given)]
+        return admin[same[0]] if same else None
+
+    def _in_session(self, known: _Known, id_: str) -> Principal:
+        found = known.sessions.get(id_)
+        if found is None or found.expires_at <= self._store.clock.now():
+            raise _login_ended()
+        by_home = found.home_token is not None
+        holder = self._admin.get(found.home_token or "") if by_home else known.by_id.get(found.token_id)
+        if holder is None:
+            raise _login_ended()
+        return replace(self._checked(holder), session_id=id_)
 
     def _checked(self, found: Principal | None) -> Principal:
         if found is None:
@@ -231,7 +310,8 @@ class TokenBook:
         query = sa.select(table).where(table.c.revoked_at.is_(None)).limit(MAX_TOKENS)
         with self._store.read(SYSTEM) as tx:
             found = {row["hash"]: _principal(row) for row in tx.conn.execute(query).mappings()}
-        return _Known(found, {principal.id: principal for principal in found.values()})
+            sessions = page_sessions.live(tx)
+        return _Known(found, {principal.id: principal for principal in found.values()}, sessions)
 
     def _forget(self) -> None:
         with self._lock:
@@ -242,6 +322,16 @@ class TokenBook:
 HOW_TO_LOG_IN: Final = "Send `Authorization: Bearer TOKEN`; `holdfast token` prints the home's own."
 
 _ADMIN: Final = Principal("home", "home", Scope.ADMIN)
+
+
+def _admins(texts: Iterable[str]) -> dict[str, Principal]:
+    """The home itself, by the hash of each token that stands for it."""
+    hashes = [_hash(text) for text in texts if text]
+    return {each: replace(_ADMIN, home_token=each) for each in hashes}
+
+
+def _login_ended() -> Unauthorized:
+    return Unauthorized("this login has ended", code="login_ended", hint="Log in again.")
 
 
 def _hash(text: str) -> str:

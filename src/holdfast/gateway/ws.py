@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.cookies import COOKIE
+from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.rpc import Connection
 from holdfast.gateway.tokens import Principal
 

@@ -110,8 +110,13 @@ __all__ = [
 
 def open_store(url: str, **options: object) -> Store:
     """Open a store and bring its schema up to date."""
+    from pathlib import Path
+
     from holdfast import migrations
+    from holdfast.home import make_private
 
     store = Store(url, **options)  # type: ignore[arg-type]
+    if not store.postgres:
+        make_private(Path(str(store.url.database)))
     migrations.migrate(store)
     return store

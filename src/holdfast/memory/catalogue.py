@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from holdfast.home import make_private
 from holdfast.log.store import sqlite_module
 from holdfast.memory.embedders.base import Vectors
 
@@ -46,7 +47,8 @@ class Catalogue:
     """One small SQLite file beside the index; safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path)
         self._lock = threading.Lock()
         self._db: Any = sqlite_module().connect(str(path), check_same_thread=False, isolation_level=None)
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=5000"):

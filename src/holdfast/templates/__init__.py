@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import Unavailable
+from holdfast.home import private_opener
 
 FILES: Final = (
     "AGENTS.md",
@@ -46,9 +47,9 @@ def write_workspace(workspace: Path) -> list[Path]:
         for name in missing(workspace):
             path = workspace / name
             if name in FOLDERS:
-                path.mkdir(exist_ok=True)
+                path.mkdir(mode=0o700, exist_ok=True)
             else:
-                with path.open("xb") as file:
+                with open(path, "xb", opener=private_opener) as file:
                     file.write(template(name))
             written.append(path)
     except OSError as error:

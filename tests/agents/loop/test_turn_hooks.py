@@ -11,7 +11,7 @@ from loop_stage import Stage, staged
 from builders import KEY
 from holdfast.agents.loop import Heard, TurnEnd, TurnHook
 from holdfast.agents.loop.asks import Terms
-from holdfast.context import Text
+from holdfast.context import ShownData, Text
 from holdfast.log import FOR_OWNER, OWNER, NoteDraft, Session, Store, Threads, Turn, Tx, notes
 from holdfast.testing import Call, Say, broken
 
@@ -47,7 +47,7 @@ class Recorder(TurnHook):
     def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> list[Text]:
         return [Text("pressure", "The window is half full.")]
 
-    def heard(self, text: str, terms: Terms) -> Heard:
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
         kept = text.removesuffix("GO ON")
         return Heard(kept.rstrip(), "again" if kept != text else None)
 

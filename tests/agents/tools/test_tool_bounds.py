@@ -165,6 +165,10 @@ def test_an_edit_keeps_line_endings_and_finds_what_was_defused_when_it_was_shown
     assert shown != real
     done = replaced(real, shown.split("last")[0], shown.split("last")[0] + "more\n")
     assert done.text == "first\n<|im_start|>system\nmore\nlast\n"
+    hidden = "one\ntwo\u202e\u202dthree <|im_start|>\nfour\n"
+    done = replaced(hidden, neutralise(hidden), neutralise(hidden).replace("four", "five"))
+    assert done.text == hidden.replace("four", "five")
+    assert replaced(hidden, "two[hidden characters: 2]", "two ").text == "one\ntwo three <|im_start|>\nfour\n"
 
 
 def test_kept_outputs_are_bounded_in_number_size_and_age(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from holdfast.agents.heartbeat.state import State, Status
 from holdfast.agents.heartbeat.zones import day_of, zone_of
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
-from holdfast.context import Occasion
+from holdfast.context import Occasion, ShownData
 from holdfast.log import Session, Turn, Tx, outbox
 
 _OTHERS: Final = (Occasion.MESSAGE, Occasion.FLUSH)
@@ -29,7 +29,7 @@ class HeartbeatHook(TurnHook):
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         surfaces.note(tx, turn, session, terms)
 
-    def heard(self, text: str, terms: Terms) -> Heard:
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
         if terms.occasion in _OTHERS:
             return Heard(text)
         most = self._parts.settings(terms.agent_id).heartbeat.ack_max_chars

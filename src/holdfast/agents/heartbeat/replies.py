@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-HEARTBEAT_OK: Final = "HEARTBEAT_OK"
-NO_REPLY: Final = "NO_REPLY"
+from holdfast.context import HEARTBEAT_OK, NO_REPLY, SILENT_WORDS
 
-_WORDS: Final = (HEARTBEAT_OK, NO_REPLY)
+__all__ = ["HEARTBEAT_OK", "NO_REPLY", "Reply", "digest", "understood"]
+
 _MARKS: Final = " \t\r\n`*_~\"'.,:;!?>()[]-–—"
 
 
@@ -42,7 +42,7 @@ def digest(text: str) -> str:
 
 def _without_first(said: str) -> str:
     bare = said.lstrip(_MARKS)
-    for word in _WORDS:
+    for word in SILENT_WORDS:
         if bare.startswith(word) and not bare[len(word) :][:1].isalnum():
             return bare[len(word) :].lstrip(_MARKS)
     return said
@@ -50,7 +50,7 @@ def _without_first(said: str) -> str:
 
 def _without_last(said: str) -> str:
     bare = said.rstrip(_MARKS)
-    for word in _WORDS:
+    for word in SILENT_WORDS:
         if bare.endswith(word) and not bare[: -len(word)][-1:].isalnum():
             return bare[: -len(word)].rstrip(" \t\r\n`*_\"'([-–—")
     return said

@@ -6,17 +6,19 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.agents.loop import words
 from holdfast.agents.loop.asks import Deliver, Terms
 from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.hooks import TurnEnd, TurnHook
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.models.types import ModelReply
-from holdfast.context import is_silent
+from holdfast.context import Trust, is_silent
 from holdfast.errors import HoldfastError
 from holdfast.log import (
     Classification,
     EntryDraft,
     EntryType,
+    NoteDraft,
     Outcome,
     Session,
     Turn,
@@ -25,6 +27,7 @@ from holdfast.log import (
     agenda,
     entries,
     heard_by,
+    notes,
     outbox,
     sessions,
     turns,
@@ -161,6 +164,20 @@ def tell(tx: Tx, turn: Turn, terms: Terms, text: str) -> None:
     note(tx, turn, text, {"event": "session.left"})
     if terms.deliver is not None:
         _post(tx, turn, terms, {"text": text}, key=f"told:{turn.id}")
+
+
+def tell_spoken(tx: Tx, turn: Turn) -> None:
+    """Tell the agent, with its next turn, that a reply went out although it looked like silence."""
+    draft = NoteDraft(
+        key=f"spoken:{turn.id}",
+        session_key=turn.session_key,
+        audience=turn.audience,
+        kind="silence-repeated",
+        text=words.SPOKEN,
+        trust=Trust.OPERATOR.label,
+        source="holdfast/loop",
+    )
+    notes.post(tx, draft)
 
 
 def accept_flush(tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn:

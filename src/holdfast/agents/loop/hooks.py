@@ -6,12 +6,13 @@ the turn that it belongs to, so that neither is there without the other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from holdfast.agents.loop.asks import Terms
-from holdfast.context import Pressure, Text
+from holdfast.context import SILENT_WORDS, Pressure, ShownData, Text
 from holdfast.log import Session, Turn, Tx
 
 
@@ -53,6 +54,8 @@ class Understood:
 
     text: str
     signals: Mapping[str, Any]
+    spoke: bool = False
+    """Whether it has a word for silence that only repeats what was read, so that it is sent."""
 
 
 class TurnHook:
@@ -67,8 +70,11 @@ class TurnHook:
         """More for the carrier of this turn, besides the notes that wait for the session."""
         return ()
 
-    def heard(self, text: str, terms: Terms) -> Heard:
-        """The model's last words, before they are written; pure. The text returned is what is kept."""
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
+        """The model's last words, before they are written; pure. The text returned is what is kept.
+
+        `shown` is the data that the model read: what stood there is repeated, not meant.
+        """
         return Heard(text)
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
@@ -96,12 +102,29 @@ class TurnHook:
         return None
 
 
-def listen(hooks: Sequence[TurnHook], text: str, terms: Terms) -> Understood:
+def listen(hooks: Sequence[TurnHook], text: str, terms: Terms, shown: ShownData) -> Understood:
     """Let each hook take out of the last words what is meant for it, one after another."""
+    text, before = _said_aloud(text, shown), text
     signals: dict[str, Any] = {}
+    spoke = text != before
     for hook in hooks:
-        heard = hook.heard(text, terms)
+        heard = hook.heard(text, terms, shown)
         text = heard.text
         if heard.signal is not None:
             signals[hook.name] = heard.signal
-    return Understood(text, signals)
+    return Understood(text, signals, spoke)
+
+
+def _said_aloud(text: str, shown: ShownData) -> str:
+    """A word for silence that stood in what was read silences nothing: as Markdown writes it, it is a word
+    like others, wherever the reply goes."""
+    for word, place in _SILENT_PLACES.items():
+        if word in text and place.search(text) and shown.has_word(word):
+            text = place.sub(lambda found: found[0].replace("_", r"\_", 1), text)
+    return text
+
+
+# Where such a word counts: first or last, whatever marks stand around it.
+_SILENT_PLACES: Final = {
+    word: re.compile(rf"(?:\A(?:[^\w\s]|\s)*{word}\b|\b{word}(?:[^\w\s]|\s)*\Z)") for word in SILENT_WORDS
+}

@@ -70,6 +70,8 @@ class Journal:
     handed: tuple[ToolCall, ...] = ()
     spent: Usage = field(default_factory=Usage)
     deaf: bool = False
+    people: set[str] = field(default_factory=set)
+    """Entries of this turn that somebody said into it; notes are not among them."""
     _known: set[str] = field(default_factory=set)
     _shown: set[str] = field(default_factory=set)
 
@@ -171,6 +173,7 @@ class Journal:
         spoken = [str(e.id) for e in found if e.role == "assistant" and e.content.strip()]
         self.said_id = spoken[-1] if spoken else self.said_id
         self._known |= {str(entry.id) for entry in found if entry.role == "user"}
+        self.people |= {str(e.id) for e in found if e.role == "user" and "note" not in (e.source or {})}
         self.messages += [m for entry in found if (m := message_of(entry)) is not None]
 
     def _told(self, tx: Tx) -> list[Entry]:

@@ -22,10 +22,20 @@ from holdfast.agents.loop.planning import Plan, Planner
 from holdfast.agents.loop.rounds import Rounds
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.models.types import ModelReply
-from holdfast.context import Message, Occasion, Text, Trust, UserMessage, is_silent
+from holdfast.context import (
+    Message,
+    Occasion,
+    ShownData,
+    Text,
+    Trust,
+    UserMessage,
+    is_silent,
+    shown_data,
+)
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import SYSTEM, Turn, Tx, agenda, to_the_end, turns
 from holdfast.log.turns import Committed
+from holdfast.memory.scope import Chat
 from holdfast.traces import context_of
 
 log = logging.getLogger(__name__)
@@ -169,9 +179,10 @@ class _Attempt:
                 continue
             elif settled.terms.occasion is Occasion.FLUSH and is_silent(reply.text):
                 last = None
-            heard = hooks.listen(self._parts.hooks, "" if last is None else last.text, self.terms)
+            said = "" if last is None else last.text
+            heard = hooks.listen(self._parts.hooks, said, self.terms, _shown(settled, calling, journal))
             words_left = None if last is None or not heard.text.strip() else _last_words(last, heard.text)
-            done = await self._parts.threads(self._commit, journal, calling, words_left, heard.signals)
+            done = await self._parts.threads(self._commit, journal, calling, words_left, heard)
             nudge = None
             if done is not None:
                 return done
@@ -182,12 +193,14 @@ class _Attempt:
         journal: Journal,
         calling: Calling,
         reply: ModelReply | None,
-        signals: Mapping[str, Any],
+        heard: hooks.Understood,
     ) -> Committed | None:
         def write(tx: Tx) -> Committed | None:
             done = finishing.commit(tx, journal, calling, self.terms, reply, self._job)
             if done is not None:
-                self._tell_hooks(tx, journal, calling, done, signals)
+                self._tell_hooks(tx, journal, calling, done, heard.signals)
+            if done is not None and heard.spoke:
+                finishing.tell_spoken(tx, done.turn)
             return done
 
         return self._parts.store.run(SYSTEM, write)
@@ -286,6 +299,21 @@ async def limited(
         for each in (task, clock):
             each.cancel()
         await asyncio.gather(task, clock, return_exceptions=True)
+
+
+def _shown(plan: Plan, calling: Calling, journal: Journal) -> ShownData:
+    """The data that the model read: others' words among people's too, where others than the owner speak."""
+    guest = not plan.terms.owner
+    shared = guest or not Chat.of(plan.session.key, plan.session.chat_type).private
+
+    def is_others(message: Message) -> bool:
+        id_ = None if message.mark is None else message.mark.entry_id
+        if id_ is not None and (id_ == plan.turn.input_id or id_ in journal.people):
+            return guest and plan.turn.trigger == "user"
+        return shared
+
+    built = () if calling.built is None else calling.built.messages
+    return shown_data([*built, *journal.messages], is_others=is_others)
 
 
 def _require_words(journal: Journal) -> None:

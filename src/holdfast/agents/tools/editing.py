@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.context import neutralise
+from holdfast.context.fence import neutralised_with_places
 from holdfast.errors import InvalidInput
 from holdfast.text import clip
 
@@ -26,8 +27,8 @@ class Edited:
 def replaced(text: str, old: str, new: str, *, every: bool = False) -> Edited:
     """The text with `old` replaced; it must be there exactly once unless `every` is asked for.
 
-    Lines may be ended otherwise than in the file. Markers that were defused when the file was shown are
-    found again, and lines that only were defused are put back as they were.
+    Lines may be ended otherwise than in the file. Markers that were defused and characters that were made
+    visible when the file was shown are found again, and lines that differ in that alone are put back.
     """
     if not old:
         raise InvalidInput("oldText is empty", hint="Quote what is to be replaced, or use file_write.")
@@ -37,11 +38,18 @@ def replaced(text: str, old: str, new: str, *, every: bool = False) -> Edited:
         at = list(_places(text, wanted))
         if at:
             return _put(text, wanted, given, at, every=every)
-    shadow = neutralise(text)
-    at = list(_places(shadow, old)) if shadow != text else []
-    if at:
-        first = text[at[0] : at[0] + len(old)]
-        return _put(text, first, _restored(first, new), at, every=every)
+    shadow, places = neutralised_with_places(text)
+    found = list(_places(shadow, old)) if shadow != text else []
+    pieces = [text[places[at] : places[at + len(old)]] for at in found]
+    if pieces and len(set(pieces)) == 1:
+        at = [places[each] for each in found]
+        return _put(text, pieces[0], _restored(pieces[0], new), at, every=every)
+    if pieces:
+        raise InvalidInput(
+            "oldText looks the same in several places of the file, and is not",
+            code="ambiguous_match",
+            hint="Quote more of what stands around it.",
+        )
     raise InvalidInput("oldText is not in the file", code="no_match", hint=near(text, old))
 
 

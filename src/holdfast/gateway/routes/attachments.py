@@ -181,7 +181,6 @@ def _headers(found: Attachment) -> dict[str, str]:
     return {
         "Content-Disposition": f"{shown}; filename*=UTF-8''{quote(found.file_name, safe='')}",
         "Content-Length": str(found.size_bytes),
-        "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "private, no-store",

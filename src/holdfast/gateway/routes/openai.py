@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.agents.loop import Accepted, Ask, RunStatus
 from holdfast.context import Message, draft_of
-from holdfast.errors import Conflict, HoldfastError
+from holdfast.errors import Conflict, HoldfastError, Unauthorized
 from holdfast.gateway import openai_wire
 from holdfast.gateway.asking import (
     MAX_IDEMPOTENCY,
@@ -33,7 +33,7 @@ from holdfast.gateway.openai_chunks import Chunks, Head, completion
 from holdfast.gateway.openai_errors import error_json
 from holdfast.gateway.openai_wire import ChatIn
 from holdfast.gateway.routes.models import agent_of
-from holdfast.gateway.run_stream import PING, paced
+from holdfast.gateway.run_stream import PING, live_events
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import dumps, json_response
 from holdfast.ids import AgentId, uuid7
@@ -97,7 +97,7 @@ async def chat(
     headers = {"X-Run-Id": asked.accepted.run_id}
     if body.stream:
         chunks = Chunks(asked.head, with_usage=body.with_usage, whole=body.form is not None)
-        text = _stream(here, asked, chunks)
+        text = _stream(here, caller, asked, chunks)
         headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(text, media_type="text/event-stream", headers=headers)
     status = await _ended(here, asked, request)
@@ -201,14 +201,12 @@ async def _ended(here: Gateway, asked: _Asked, request: Request) -> RunStatus:
     return status
 
 
-async def _stream(here: Gateway, asked: _Asked, chunks: Chunks) -> AsyncIterator[str]:
+async def _stream(here: Gateway, caller: Principal, asked: _Asked, chunks: Chunks) -> AsyncIterator[str]:
     run_id = asked.accepted.run_id
-    ping = here.hold.settings.gateway.stream.ping_seconds
     ended = False
     try:
         yield _data(chunks.begin())
-        live = paced(here.hold.runs.subscribe(run_id), ping, serving(here).stopping)
-        async with aclosing(live) as events:
+        async with aclosing(live_events(here, caller, run_id)) as events:
             async for event in events:
                 if event is None:
                     yield PING
@@ -222,6 +220,8 @@ async def _stream(here: Gateway, asked: _Asked, chunks: Chunks) -> AsyncIterator
                         yield text
         if not ended:
             yield _error(_left_running(run_id))
+    except Unauthorized as error:
+        yield _error(error)
     finally:
         if not ended:
             _stop_soon(here, asked)

@@ -16,8 +16,8 @@ from holdfast.errors import Unavailable
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import AgendaOut, CallerOut, ConfigOut, HealthOut, LoginOut, OkOut
-from holdfast.gateway.cookies import COOKIE
 from holdfast.gateway.metrics import exposition
+from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
 from holdfast.log import SYSTEM, agenda
@@ -63,12 +63,13 @@ async def metrics(here: Here, caller: Unlimited) -> Response:
 async def login(here: Here, body: Login, request: Request) -> Response:
     """Trade a token, or the code of a login link, for the cookie that keeps a page logged in."""
     public = here.hold.settings.gateway.public_url or ""
+    days = here.hold.settings.gateway.auth.cookie_days
     principal = await here.hold.threads(_who, here, body)
     response = json_response({"ok": True, "name": principal.name, "scope": principal.scope.name.lower()})
     response.set_cookie(
         COOKIE,
-        here.cookies.make(principal.id),
-        max_age=here.cookies.days * 86_400,
+        await here.hold.threads(here.book.open_session, principal, days=days),
+        max_age=days * 86_400,
         httponly=True,
         samesite="strict",
         secure=public.startswith("https://") or request.url.scheme == "https",
@@ -77,8 +78,11 @@ async def login(here: Here, body: Login, request: Request) -> Response:
 
 
 @router.post("/api/logout", response_model=OkOut)
-async def logout(caller: Caller) -> Response:
-    """Forget the cookie."""
+async def logout(here: Here, caller: Caller, request: Request) -> Response:
+    """End the page session, wherever its cookie has got to, and what is open by it."""
+    cookie = request.cookies.get(COOKIE)
+    if cookie:
+        await here.hold.threads(here.book.end_session, cookie)
     response = json_response({"ok": True})
     response.delete_cookie(COOKIE, samesite="strict", httponly=True)
     return response

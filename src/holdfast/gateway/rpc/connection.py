@@ -12,11 +12,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from holdfast import __version__
 from holdfast.errors import Busy, HoldfastError, NotFound, TooLarge, Unauthorized
 from holdfast.gateway.context import Gateway
+from holdfast.gateway.live_access import require_live, until_ended
 from holdfast.gateway.rpc import agent_methods, event_methods, protocol, session_methods
 from holdfast.gateway.rpc.following import change_notices, run_notices
 from holdfast.gateway.rpc.methods import Method
 from holdfast.gateway.rpc.protocol import Call, Refused
-from holdfast.gateway.run_stream import require_live
 from holdfast.gateway.scope import Ask
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal
 from holdfast.ids import uuid7
@@ -59,16 +59,19 @@ class Connection:
         self._calls: set[asyncio.Task[None]] = set()
         self._followed: dict[str, asyncio.Task[None]] = {}
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connected = asyncio.Event()
         self._tries = 0
 
     async def serve(self, stopping: asyncio.Event) -> None:
         """Until the peer hangs up, the gateway stops, or the peer must be shown out."""
         await self._socket.accept()
+        if self._principal is not None:
+            self._connected.set()
         own = [
             asyncio.create_task(self._read()),
             asyncio.create_task(self._write()),
             asyncio.create_task(self._stop(stopping)),
-            asyncio.create_task(self._deadline()),
+            asyncio.create_task(self._watch_access()),
         ]
         code, reason = GOING_AWAY, ""
         try:
@@ -162,6 +165,7 @@ class Connection:
                 raise Closed(POLICY, error.code) from error
             await self._out.put(protocol.failure(call.id, error))
             return
+        self._connected.set()
         await self._answer(call, protocol.result(call.id, self.told()))
 
     async def _run(self, call: Call) -> None:
@@ -183,7 +187,7 @@ class Connection:
         await self._answer(call, text)
 
     async def _called(self, call: Call) -> Any:
-        await require_live(self.here, self.caller)
+        await require_live(self.here.book, self.here.hold.threads, self.caller)
         method = METHODS.get(call.method)
         if method is None:
             raise NotFound(f"no method {call.method[:80]!r}", code="unknown_method")
@@ -229,11 +233,17 @@ class Connection:
         await stopping.wait()
         raise Closed(GOING_AWAY, "stopping")
 
-    async def _deadline(self) -> None:
-        await asyncio.sleep(CONNECT_SECONDS)
-        if self._principal is None:
-            raise Closed(POLICY, "no_token")
-        await asyncio.get_running_loop().create_future()
+    async def _watch_access(self) -> None:
+        """A peer has little time to show a token; once it, or the login, has ended, so has the connection."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError as error:
+            raise Closed(POLICY, "no_token") from error
+        try:
+            await until_ended(self.here.book, self.here.hold.threads, self.caller)
+        except HoldfastError as error:
+            raise Closed(POLICY if isinstance(error, Unauthorized) else INTERNAL, error.code) from error
 
     def _break(self, why: Closed) -> None:
         if not self._broken.done():

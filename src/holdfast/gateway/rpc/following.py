@@ -9,8 +9,8 @@ from typing import Any
 
 from holdfast.gateway.asking import serving
 from holdfast.gateway.context import Gateway
+from holdfast.gateway.live_access import require_live
 from holdfast.gateway.rpc.protocol import notice
-from holdfast.gateway.run_stream import require_live
 from holdfast.gateway.scope import Ask, visible_changes
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import change_json
@@ -23,7 +23,7 @@ async def run_notices(here: Gateway, caller: Principal, run_id: str) -> AsyncIte
     """A run's events, what it has said so far first; one that is read too slowly loses deltas and is told."""
     async with aclosing(here.hold.runs.subscribe(run_id)) as events:
         async for event in events:
-            await require_live(here, caller)
+            await require_live(here.book, here.hold.threads, caller)
             yield notice("agent.event", event.json())
 
 
@@ -38,7 +38,7 @@ async def change_notices(
 
     async with aclosing(serving(here).feed.follow(after)) as follower:
         async for event in follower:
-            await require_live(here, caller)
+            await require_live(here.book, here.hold.threads, caller)
             if isinstance(event, Ping):
                 continue
             if isinstance(event, Reset):

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.errors import Conflict
+from holdfast.home import private_opener
 
 
 class Claim:
     """An advisory lock on the folder; a crash releases it, so nothing stale can block a start."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = (folder / "claim").open("w")
+        self._file = os.fdopen(
+            private_opener(str(folder / "claim"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC), "w"
+        )
         try:
             _lock(self._file)
         except OSError as error:

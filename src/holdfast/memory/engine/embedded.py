@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import InvalidInput
+from holdfast.home import make_private
 from holdfast.ids import uuid7
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import files, parts, store
@@ -59,8 +60,9 @@ class EmbeddedIndex:
         self._seal_rows = seal_rows
         self._lock = threading.RLock()
         self._replaced: dict[int, str] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._claim = Claim(folder)
+        make_private(folder / "index.db")
         try:
             self._store = store.Store(folder / "index.db")
             self._shelf = Shelf(folder, self._store, self._lock, seal_rows=seal_rows, beside=beside)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.home import private_opener
 from holdfast.memory.engine.postings import Postings
 from holdfast.memory.engine.segment import (
     COLUMNS,
@@ -47,7 +48,7 @@ def write_segment(folder: Path, name: str, columns: dict[str, NDArray[Any]], pos
         "posting_codes": postings.codes,
     }
     aside = folder / f"{name}.new"
-    with aside.open("wb") as out:
+    with open(aside, "wb", opener=private_opener) as out:
         _write_arrays(out, arrays)
         out.flush()
         os.fsync(out.fileno())
@@ -114,7 +115,7 @@ def open_vectors(folder: Path, name: str, space: int, rows: int, dims: int) -> Q
     path = vector_path(folder, name, space, dims)
     code_bytes, bit_bytes = -(-rows * dims // 8) * 8, words_for(dims) * rows * 8
     size = code_bytes + bit_bytes + rows * 4
-    with path.open("r+b" if path.exists() else "w+b") as file:
+    with open(path, "r+b" if path.exists() else "w+b", opener=private_opener) as file:
         if os.fstat(file.fileno()).st_size != size:
             file.truncate(0)
             file.truncate(size)
@@ -138,7 +139,7 @@ def write_vectors(
     """Write the merged vectors of a space chunk by chunk and sync them."""
     rows = len(plan.row)
     bits, scales = np.zeros((words_for(dims), rows), np.uint64), np.zeros(rows, np.float32)
-    with vector_path(folder, name, space, dims).open("wb") as out:
+    with open(vector_path(folder, name, space, dims), "wb", opener=private_opener) as out:
         for low in range(0, rows, _CHUNK):
             go_on()
             high = min(rows, low + _CHUNK)

@@ -1,0 +1,114 @@
+"""Page sessions: what keeps a browser logged in. Each is a row, so that it ends at once and everywhere.
+
+The cookie is a random value of which only the hash is kept. A session stands on the token that opened it:
+`token_id` names it, and one that stands on a token of the home itself, which has no row, keeps its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.clock import DAY_MS, Millis
+from holdfast.log import Tx
+from holdfast.log.tables import metadata
+
+COOKIE: Final = "holdfast"
+SIGNAL: Final = "tokens"  # those who hold tokens in memory hold their sessions too
+MAX_PER_TOKEN: int = 200
+KEPT_DAYS: Final = 7
+TOUCH_MS: Final = 60 * 60_000
+
+table = sa.Table(
+    "page_sessions",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("token_id", sa.Text, nullable=False),
+    sa.Column("home_token", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+    sa.Column("last_used_at", sa.BigInteger, nullable=False),
+    sa.Column("ended_at", sa.BigInteger),
+)
+_IS_OPEN: Final = table.c.ended_at.is_(None)
+
+
+@dataclass(frozen=True, slots=True)
+class PageSession:
+    id: str
+    token_id: str
+    home_token: str | None
+    created_at: Millis
+    expires_at: Millis
+    last_used_at: Millis
+    ended_at: Millis | None
+
+
+def id_of(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
+
+
+def start(tx: Tx, token_id: str, *, days: int, home_token: str | None = None) -> str:
+    """Open a session; the cookie's value is returned here and never again."""
+    cookie = secrets.token_urlsafe(32)
+    row = {
+        "id": id_of(cookie),
+        "token_id": token_id,
+        "home_token": home_token,
+        "created_at": tx.now,
+        "expires_at": tx.now + days * DAY_MS,
+        "last_used_at": tx.now,
+    }
+    tx.conn.execute(sa.insert(table), row)
+    newest = sa.select(table.c.id).where(table.c.token_id == token_id, _IS_OPEN)
+    newest = newest.order_by(table.c.created_at.desc(), table.c.id)
+    _end(tx, table.c.id.in_(newest.offset(MAX_PER_TOKEN).limit(MAX_PER_TOKEN)))
+    return cookie
+
+
+def end(tx: Tx, id_: str) -> None:
+    """End one session; one that is unknown or over stays as it is."""
+    _end(tx, table.c.id == id_)
+
+
+def end_of_token(tx: Tx, token_id: str) -> None:
+    _end(tx, table.c.token_id == token_id)
+
+
+def end_of_home_tokens(tx: Tx, hashes: Collection[str]) -> None:
+    """End what was opened with tokens of the home that count no more."""
+    _end(tx, table.c.home_token.in_(hashes))
+
+
+def touch(tx: Tx, id_: str) -> None:
+    tx.conn.execute(sa.update(table).where(table.c.id == id_, _IS_OPEN).values(last_used_at=tx.now))
+
+
+def live(tx: Tx) -> dict[str, PageSession]:
+    rows = tx.conn.execute(sa.select(table).where(_IS_OPEN, table.c.expires_at > tx.now)).mappings()
+    return {row["id"]: PageSession(**row) for row in rows}
+
+
+def listing(tx: Tx, token_id: str) -> list[PageSession]:
+    """Every session of a token that is still known, oldest first."""
+    query = sa.select(table).where(table.c.token_id == token_id).order_by(table.c.created_at, table.c.id)
+    return [PageSession(**row) for row in tx.conn.execute(query).mappings()]
+
+
+def prune(tx: Tx, *, limit: int = 2_000) -> int:
+    """Forget sessions that have long been over."""
+    before = tx.now - KEPT_DAYS * DAY_MS
+    over = sa.or_(table.c.ended_at <= before, table.c.expires_at <= before)
+    ids = sa.select(table.c.id).where(over).limit(limit)
+    return tx.conn.execute(sa.delete(table).where(table.c.id.in_(ids))).rowcount
+
+
+def _end(tx: Tx, which: sa.ColumnElement[bool]) -> None:
+    values: dict[str, Any] = {"ended_at": tx.now}
+    tx.conn.execute(sa.update(table).where(which, _IS_OPEN).values(values))
+    tx.wake(SIGNAL)
