@@ -224,7 +224,7 @@ _OF_TOPICS: Final = Query("SELECT topic_id, space_id FROM topic_spaces WHERE top
 _OF_TASKS: Final = Query("SELECT task_id, space_id FROM task_spaces WHERE task_id IN :ids")
 _IN_USE: Final = Query("SELECT 1 FROM entries WHERE space_id = :space LIMIT 1")
 _RECENT: Final = Query(
-    """SELECT (SELECT space_id FROM sessions WHERE key = :key ORDER BY status, created_at DESC LIMIT 1),
+    """SELECT (SELECT space_id FROM sessions WHERE key = :key ORDER BY created_at DESC LIMIT 1),
     source ->> 'boardScopeSpaceId', given_space FROM entries
     WHERE session_key = :key AND deleted_at IS NULL
     ORDER BY created_at DESC, position DESC LIMIT :most"""
