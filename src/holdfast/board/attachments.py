@@ -1,6 +1,7 @@
 """Attachments: files with messages, kept once by their hash, and only of kinds that are harmless to show.
 
-A file's kind is what its first bytes say. What a sender or a file name claims must agree with it.
+A file's kind is what its first bytes say. What a sender or a file name claims must agree with it. A file of
+an entry is read by whoever may read the entry, any other by its own audience.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from holdfast.board.tables import attachments as table
 from holdfast.clock import Millis
 from holdfast.errors import InvalidInput, NotFound, TooLarge, Unavailable
 from holdfast.ids import uuid7
-from holdfast.log import Tx
+from holdfast.log import FOR_OWNER, Audience, Tx, entries
 from holdfast.text import clean_text
 
 MAX_NAME: Final = 160
@@ -63,6 +64,7 @@ class Attachment:
     size_bytes: int
     sha256: str
     created_at: Millis
+    audience: Audience = FOR_OWNER
     entry_id: str | None = None
     space_id: str | None = None
 
@@ -145,9 +147,15 @@ def safe_name(name: str) -> str:
 
 
 def add(
-    tx: Tx, upload: Upload, sha256: str, *, space_id: str | None = None, entry_id: str | None = None
+    tx: Tx,
+    upload: Upload,
+    sha256: str,
+    *,
+    audience: Audience,
+    space_id: str | None = None,
+    entry_id: str | None = None,
 ) -> Attachment:
-    """Note an attachment whose content is kept already."""
+    """Note an attachment whose content is kept already; that of an entry has the entry's audience."""
     made = Attachment(
         id=f"att-{uuid7()}",
         file_name=upload.file_name,
@@ -155,6 +163,7 @@ def add(
         size_bytes=len(upload.data),
         sha256=sha256,
         created_at=tx.now,
+        audience=audience if entry_id is None else entries.get(tx, entry_id).audience,
         entry_id=entry_id,
         space_id=space_id,
     )
@@ -163,20 +172,28 @@ def add(
 
 
 def get(tx: Tx, id_: str) -> Attachment:
+    """The attachment; one that may not be read is as good as none."""
     row = tx.conn.execute(sa.select(table).where(table.c.id == id_)).mappings().first()
-    if row is None:
+    found = None if row is None else Attachment(**row)
+    if found is None or not _may_read(tx, found):
         raise NotFound(f"no attachment {id_[:80]!r}", code="unknown_attachment")
-    return Attachment(**row)
+    return found
 
 
 def of_entry(tx: Tx, entry_id: str) -> list[Attachment]:
+    """Those of an entry, if that may be read."""
+    if not entries.get_many(tx, [entry_id]):
+        return []
     query = sa.select(table).where(table.c.entry_id == entry_id).order_by(table.c.id)
     return [Attachment(**row) for row in tx.conn.execute(query.limit(MAX_PER_ENTRY)).mappings()]
 
 
 def bind(tx: Tx, ids: Sequence[str], entry_id: str) -> None:
-    """Say to which entry attachments belong."""
-    tx.conn.execute(sa.update(table).where(table.c.id.in_(sorted(ids))).values(entry_id=entry_id))
+    """Say to which entry attachments belong, if they may be read: from then on by whoever reads the entry."""
+    audience = entries.get(tx, entry_id).audience
+    own = [get(tx, id_).id for id_ in sorted(ids)]
+    query = sa.update(table).where(table.c.id.in_(own))
+    tx.conn.execute(query.values(entry_id=entry_id, audience=audience))
 
 
 def delete(tx: Tx, id_: str) -> tuple[Attachment, bool]:
@@ -185,6 +202,12 @@ def delete(tx: Tx, id_: str) -> tuple[Attachment, bool]:
     tx.conn.execute(sa.delete(table).where(table.c.id == id_))
     same = tx.conn.execute(sa.select(table.c.id).where(table.c.sha256 == found.sha256).limit(1)).first()
     return found, same is None
+
+
+def _may_read(tx: Tx, found: Attachment) -> bool:
+    if found.entry_id is not None:
+        return bool(entries.get_many(tx, [found.entry_id]))
+    return tx.reader.may_read_of(found.audience, None)
 
 
 def _is_kind(kind: str, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The log as a view shows it, newest first, at a cost that does not grow with the log.
+"""The log as its reader and a view show it, newest first, at a cost that does not grow with the log.
 
 With no other filter, what a view shows is a set of streams, each in order in an index: one for every space,
 topic and task within sight. They are merged, the most recent first, until the page is full. With another
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from holdfast.board.tables import task_spaces, topic_spaces
 from holdfast.board.visibility import View, seen_entries
 from holdfast.errors import NotFound
-from holdfast.log import Classification, Cursor, Entry, EntryFilter, EntryType, Tx, entries
+from holdfast.log import Classification, Cursor, Entry, EntryFilter, EntryType, Reader, Tx, entries
 from holdfast.log.entries import MAX_PAGE, Page
 from holdfast.log.tables import entries as table
 
@@ -51,7 +51,7 @@ def listing(
     offset: int = 0,
     raw: bool = False,
 ) -> Page:
-    """A page of what the view shows. While there may be more, the page has a cursor."""
+    """A page of what may be read and the view shows. While there may be more, the page has a cursor."""
     where = where or EntryFilter()
     limit = max(1, min(limit, MAX_PAGE))
     if view.spaces is None:
@@ -64,7 +64,7 @@ def listing(
 
 
 def get(tx: Tx, id_: str, view: View) -> Entry:
-    """The entry, unless it is not there, deleted, or hidden from the view: all look the same."""
+    """The entry, unless it is not there, deleted, not the reader's or out of view: all look the same."""
     entry = entries.get(tx, id_)
     if entry.deleted_at is not None or not seen_entries(tx, view, [entry]):
         raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
@@ -158,19 +158,34 @@ def _group_keys(
 ) -> Iterator[_Key]:
     """Written as text, since the statement has a part for each stream and is built for each page."""
     before = "" if cursor is None else "AND (created_at, position) < (:created_at, :position)"
+    reach, given = _reach(tx.reader)
     part = (
         "SELECT * FROM (SELECT created_at, position FROM entries WHERE {column} = :v{number}"
-        " AND deleted_at IS NULL AND created_at >= :floor {before}"
+        " AND deleted_at IS NULL AND created_at >= :floor {before} {reach}"
         " ORDER BY created_at DESC, position DESC LIMIT :wanted) AS s{number}"
     )
     sql = " UNION ALL ".join(
-        part.format(column=stream.column, number=number, before=before) for number, stream in enumerate(group)
+        part.format(column=stream.column, number=number, before=before, reach=reach)
+        for number, stream in enumerate(group)
     )
-    given: dict[str, Any] = {f"v{number}": stream.value for number, stream in enumerate(group)}
+    given |= {f"v{number}": stream.value for number, stream in enumerate(group)}
     given |= {"floor": floor, "wanted": wanted}
     if cursor is not None:
         given |= {"created_at": cursor.created_at, "position": cursor.position}
     return (_Key(row[0], row[1]) for row in tx.conn.execute(sa.text(sql), given))
+
+
+def _reach(reader: Reader) -> tuple[str, dict[str, Any]]:
+    """What a reader may read as text of a condition, with its values: nothing for one who may read all."""
+    sql = ""
+    given: dict[str, Any] = {}
+    for column, prefix, allowed in (("audience", "p", reader.audiences), ("agent_id", "w", reader.agents)):
+        if allowed is not None:
+            values = {f"{prefix}{number}": one for number, one in enumerate(sorted(allowed))}
+            names = ", ".join(f":{name}" for name in values) or "NULL"
+            sql += f" AND {column} IN ({names})"
+            given |= values
+    return sql, given
 
 
 def _rows(tx: Tx, keys: Sequence[_Key], *, raw: bool) -> Iterator[Entry]:

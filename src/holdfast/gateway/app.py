@@ -42,6 +42,7 @@ from holdfast.gateway.routes import (
     openai,
     search,
     sessions,
+    share,
     skills,
     spaces,
     system,
@@ -61,7 +62,7 @@ _ROUTERS: Final = (
     *(part.router for part in (tasks, attachments, drafts, context_block, search, graph, classifier, memory)),
     *(
         part.router
-        for part in (approvals, allowlist, skills, agent, openai, models, ws, heartbeat, cron, hooks)
+        for part in (approvals, allowlist, share, skills, agent, openai, models, ws, heartbeat, cron, hooks)
     ),
     *(continuation.router, channels.router, channels.inbound_router),
 )

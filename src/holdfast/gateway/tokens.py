@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
 from holdfast.ids import uuid7
-from holdfast.log import SYSTEM, Store, Tx
+from holdfast.log import SYSTEM, Reader, Store, Tx
+from holdfast.log.audience import holding
 from holdfast.log.tables import Json, metadata
 
 SIGNAL: Final = "tokens"
@@ -65,8 +66,18 @@ class Principal:
     expires_at: int | None = None
 
     @property
+    def reader(self) -> Reader:
+        """What the caller may read: all, as the owner, or what its spaces share and its agents wrote."""
+        return holding(f"token:{self.name}", self.spaces, self.agents)
+
+    @property
     def limited(self) -> bool:
         return self.spaces is not None or self.agents is not None
+
+    @property
+    def is_owner(self) -> bool:
+        """Only who may administer everything is the owner to what is for the owner alone."""
+        return self.scope is Scope.ADMIN and not self.limited
 
     def require_unlimited(self) -> None:
         if self.limited:

@@ -59,6 +59,7 @@ def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: boo
 @agent_option
 @click.option("-n", "--limit", type=click.IntRange(1, 100), help="Results at most.")
 @click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what scores less.")
+@click.option("--session", "session_key", metavar="KEY", help="As an agent would find it in this session.")
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 @json_option
 @pass_app
@@ -68,16 +69,20 @@ def search(
     agent_id: str | None,
     limit: int | None,
     min_score: float | None,
+    session_key: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
     """Look for something in notes, daily logs and conversations."""
     asked = {"q": query, "agentId": agent_id, "maxResults": limit, "minScore": min_score}
+    asked["sessionKey"] = session_key
 
     def here(hold: Holdfast) -> Any:
-        from holdfast.memory import Ask
+        from holdfast.memory import Ask, Chat
 
-        ask = Ask(query, _agent(hold, agent_id), max_results=limit, min_score=min_score)
+        # reader = reader_under(hold, session_key), once `Ask` has one
+        chat = Chat.of(session_key)
+        ask = Ask(query, _agent(hold, agent_id), chat, max_results=limit, min_score=min_score)
         return hold.memory.search(ask).json(explain=True)
 
     found = _either(app, "/api/memory/search", {**asked, "explain": "true"}, here)

@@ -34,6 +34,7 @@ async def search(
 ) -> Response:
     """What memory has on a question, with its sources; an empty answer says why."""
     agent = _agent(here, caller, agent_id)
+    # reader = await here.hold.threads(here.reader_for, caller, session_key), once `Ask` has one
     ask = Ask(q, agent, Chat.of(session_key), max_results, min_score)
     found = await here.hold.threads(lambda: here.hold.memory.search(ask))
     return json_response(found.json(explain=explain))
@@ -53,6 +54,7 @@ async def get(
     agent = _agent(here, caller, agent_id)
 
     def read() -> dict[str, object]:
+        # reader = here.reader_for(caller, session_key), once `read` has one
         chat = Chat.of(session_key)
         return here.hold.memory.read(agent, path, start=start, lines=lines, chat=chat)
 
