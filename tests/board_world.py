@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.board import spaces, tasks, topics
 from holdfast.board.visibility import RECENT_ENTRIES
-from holdfast.log import OWNER, EntryDraft, Store, entries
+from holdfast.log import FOR_OWNER, OWNER, Audience, EntryDraft, Store, entries
 
 LABELS = ("default", "alpha", "beta", "gamma")
 SPACES = tuple(f"space-{label}" for label in LABELS)
@@ -83,8 +83,10 @@ class World:
         return {id_ for id_ in ids if allowed is None or of(id_) & set(allowed)}
 
 
-def build(store: Store, world: World, plan: dict[str, Any], name: str) -> None:
-    """Write the plan, and note in the model what it means."""
+def build(
+    store: Store, world: World, plan: dict[str, Any], name: str, audience: Audience = FOR_OWNER
+) -> None:
+    """Write the plan for an audience, and note in the model what it means."""
     with store.write(OWNER) as tx:
         for label in LABELS:
             spaces.upsert(tx, label.title())
@@ -93,15 +95,16 @@ def build(store: Store, world: World, plan: dict[str, Any], name: str) -> None:
             spaces.connect(tx, of, {to: on})
             world.edges[of, to] = on
         for number, (space, tags) in enumerate(plan["topics"]):
-            topic = topics.upsert(tx, f"{name} {number}", space_id=space, tags=tags).topic
+            known = {"space_id": space, "tags": tags, "audience": audience}
+            topic = topics.upsert(tx, f"{name} {number}", **known).topic
             world.topics[topic.id] = (space or first(tags) or SPACES[0], tags)
     topic_ids = list(world.topics)
     for which, space in plan["tasks"]:
         parent = topic_ids[which % len(topic_ids)]
         with store.write(OWNER) as tx:
-            task = tasks.upsert(tx, "task", topic_id=parent, space_id=space).task
+            task = tasks.upsert(tx, "task", topic_id=parent, space_id=space, audience=audience).task
         world.tasks[task.id] = (parent, space or world.topics[parent][0])
-    _write_entries(store, world, plan)
+    _write_entries(store, world, plan, audience)
     for which, tags in plan["retags"]:
         retag(store, world, topic_ids[which % len(topic_ids)], tags)
     for which in plan["hides"]:
@@ -110,10 +113,10 @@ def build(store: Store, world: World, plan: dict[str, Any], name: str) -> None:
         delete(store, world, topic_ids[which % len(topic_ids)])
 
 
-def _write_entries(store: Store, world: World, plan: dict[str, Any]) -> None:
+def _write_entries(store: Store, world: World, plan: dict[str, Any], audience: Audience) -> None:
     topic_ids, task_ids = [*world.topics, "topic-unknown"], [*world.tasks, "task-unknown"]
     for space, topic, task, minute in plan["entries"]:
-        places = {
+        places: dict[str, Any] = {
             "space_id": space,
             "topic_id": None if topic is None else topic_ids[topic % len(topic_ids)],
             "task_id": None if task is None else task_ids[task % len(task_ids)],
@@ -121,8 +124,8 @@ def _write_entries(store: Store, world: World, plan: dict[str, Any]) -> None:
         with store.write(OWNER) as tx:
             at = minute * 60_000
             session = SESSIONS[minute % len(SESSIONS)]
-            draft = EntryDraft(content="text", created_at=at, session_key=session, **places)
-            made = entries.append(tx, draft).entry
+            said = {"created_at": at, "session_key": session, "audience": audience}
+            made = entries.append(tx, EntryDraft(content="text", **said, **places)).entry
         world.entries[made.id] = (places["space_id"], places["topic_id"], places["task_id"])
         world.said.append((at, session, made.id))
 

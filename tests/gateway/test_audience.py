@@ -15,7 +15,6 @@ from serving import Running, assert_problem, make_token, streaming
 
 import holdfast.gateway
 from builders import accept, append, session
-from holdfast.board import sharing
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.tokens import Scope
 from holdfast.gateway.wire import entry_json, json_response
@@ -76,6 +75,7 @@ class TestReading:
     ) -> None:
         """What it is about is not who may read it."""
         topic = api.post("/api/topics", json={"name": "shared", "spaceId": "space-mine"}).json()["id"]
+        assert limited.get(f"/api/topics/{topic}").json()["audience"] == "space:space-mine"
         secret = said(gateway, "a secret quokka", session_key=PRIVATE, space_id="space-mine", topic_id=topic)
         for path in (
             "/api/log",
@@ -93,12 +93,24 @@ class TestReading:
         """Whoever holds the token: that is where the block will stand."""
         topic = api.post("/api/topics", json={"name": "private quokkas"}).json()["id"]
         task = api.post("/api/tasks", json={"title": "feed them", "topicId": topic}).json()["id"]
-        for key in (GROUP, "agent:Main:discord:group:42", f" {GROUP} ", f"{GROUP}:thread:1", "agent::"):
+        for key in (GROUP, "agent:Main:discord:group:42", f"{GROUP}:thread:1", "agent::"):
             assert api.get("/api/topics", params={"sessionKey": key}).json() == []
             assert api.get("/api/tasks", params={"sessionKey": key}).json() == []
+        blanks = api.get("/api/topics", params={"sessionKey": f" {GROUP} "})
+        assert_problem(blanks, 422, "invalid_input")
         assert_problem(api.get(f"/api/topics/{topic}?sessionKey={GROUP}"), 404, "unknown_topic")
         assert_problem(api.get(f"/api/tasks/{task}?sessionKey={GROUP}"), 404, "unknown_task")
         assert "private quokkas" in api.get(f"/api/topics?sessionKey={PRIVATE}").text
+
+    def test_the_chat_of_a_shared_topic_is_read_as_those_whom_it_is_shared_with(
+        self, gateway: Running, limited: httpx.Client, api: httpx.Client
+    ) -> None:
+        api.post("/api/topics", json={"name": "private quokkas"})
+        shared = api.post("/api/topics", json={"name": "shared", "spaceId": "space-mine"}).json()["id"]
+        for key in (f"clawboard:topic:{shared}", f"agent:main:clawboard:topic:{shared}"):
+            assert [t["name"] for t in api.get("/api/topics", params={"sessionKey": key}).json()] == [
+                "shared"
+            ]
 
     def test_a_surface_that_the_owner_declared_private_reads_as_the_owner(
         self, gateway: Running, api: httpx.Client
@@ -230,15 +242,18 @@ class TestWriting:
         }
 
     def test_what_the_owner_puts_into_a_space_by_name_is_shared_if_the_space_is(
-        self, gateway: Running, api: httpx.Client, limited: httpx.Client
+        self, gateway: Running, api: httpx.Client, spaces: None
     ) -> None:
         before = api.post("/api/log", json={"content": "before", "spaceId": "space-mine"}).json()
         assert before["audience"] == "owner"
-        with gateway.hold.store.write(OWNER) as tx:
-            sharing.mark_shared(tx, frozenset(("space-mine",)))
+        token = make_token(gateway.hold.store, "guest", spaces=["space-mine"])
         after = api.post("/api/log", json={"content": "after", "spaceId": "space-mine"}).json()
         assert after["audience"] == "space:space-mine"
-        assert [row["content"] for row in limited.get("/api/log").json()] == ["after"]
+        tagged = api.post("/api/topics", json={"name": "by a tag", "tags": ["Mine"]}).json()
+        assert (tagged["spaceId"], tagged["audience"]) == ("space-mine", "owner")
+        with gateway.client(token) as limited:
+            assert [row["content"] for row in limited.get("/api/log").json()] == ["after"]
+            assert limited.get("/api/topics").json() == []
 
     def test_a_host_may_narrow_and_only_an_administrator_widen(
         self, gateway: Running, api: httpx.Client
@@ -254,10 +269,16 @@ class TestWriting:
         self, gateway: Running, limited: httpx.Client, api: httpx.Client
     ) -> None:
         file = {"files": ("a.txt", b"words", "text/plain")}
-        private = api.post("/api/attachments", files=file, params={"spaceId": "space-mine"}).json()[0]["id"]
-        assert_problem(limited.get(f"/api/attachments/{private}"), 404, "unknown_attachment")
-        own = limited.post("/api/attachments", files=file, params={"spaceId": "space-mine"}).json()[0]["id"]
-        assert limited.get(f"/api/attachments/{own}").content == b"words"
+        private = said(gateway, "private", space_id="space-mine")
+        for params in ({"spaceId": "space-other"}, {"logId": private}, {}):
+            kept = api.post("/api/attachments", files=file, params=params).json()[0]["id"]
+            assert_problem(limited.get(f"/api/attachments/{kept}"), 404, "unknown_attachment")
+            assert_problem(limited.delete(f"/api/attachments/{kept}"), 404, "unknown_attachment")
+        for by in (api, limited):
+            shared = by.post("/api/attachments", files=file, params={"spaceId": "space-mine"}).json()[0]["id"]
+            assert limited.get(f"/api/attachments/{shared}").content == b"words"
+        refused = limited.post("/api/attachments", files=file, params={"logId": private})
+        assert_problem(refused, 404, "unknown_entry")
 
 
 class TestAgentTokens:
@@ -324,7 +345,7 @@ class TestFollowing:
         with streaming(limited) as seen:
             private = said(gateway, "private", space_id="space-mine", session_key=PRIVATE)
             api.delete(f"/api/log/{private}")
-            topic = api.post("/api/topics", json={"name": "gone", "spaceId": "space-mine"}).json()["id"]
+            topic = api.post("/api/topics", json={"name": "gone", "tags": ["Mine"]}).json()["id"]
             api.delete(f"/api/topics/{topic}")
             accept(store, key="one", to=PRIVATE)
             end = said(gateway, "the end", space_id="space-mine", audience=for_space("space-mine"))
@@ -368,10 +389,22 @@ class TestSharing:
         narrower = api.post("/api/share", json={"entryId": entry, "audience": "owner"})
         assert_problem(narrower, 409, "audience_narrower")
 
+    def test_what_is_shared_with_a_space_can_be_read_wherever_it_is_sorted(
+        self, gateway: Running, limited: httpx.Client, api: httpx.Client
+    ) -> None:
+        entry = said(gateway, "in no space", session_key=PRIVATE)
+        api.post("/api/share", json={"entryId": entry, "audience": "space:space-mine"})
+        assert limited.get(f"/api/log/{entry}").status_code == 200
+        assert [row["id"] for row in limited.get("/api/log").json()] == [entry]
+        assert entry in {change["entityId"] for change in limited.get("/api/changes").json()}
+        assert limited.get("/api/log", params={"spaceId": "space-mine"}).json() == []
+        assert_problem(limited.patch(f"/api/log/{entry}", json={"summary": "x"}), 404, "unknown_entry")
+        assert_problem(limited.delete(f"/api/log/{entry}"), 404, "unknown_entry")
+
     def test_a_topic_is_shared_with_what_was_said_under_it_only_if_asked(
         self, gateway: Running, limited: httpx.Client, api: httpx.Client
     ) -> None:
-        topic = api.post("/api/topics", json={"name": "t", "spaceId": "space-mine"}).json()["id"]
+        topic = api.post("/api/topics", json={"name": "t", "tags": ["Mine"]}).json()["id"]
         said(gateway, "under it", topic_id=topic, space_id="space-mine")
         share = {"topicId": topic, "audience": "space:space-mine"}
         assert api.post("/api/share", json=share).json()["entries"] == 0
@@ -387,6 +420,14 @@ class TestSharing:
         share = {"sessionKey": PRIVATE, "audience": "space:space-mine"}
         assert api.post("/api/share", json=share).json()["kind"] == "session"
         assert len(limited.get(f"/api/sessions/{PRIVATE}/transcript").json()) == 1
+        for path in ("reset", "archive"):
+            assert_problem(limited.post(f"/api/sessions/{PRIVATE}/{path}"), 404, "unknown_session")
+        assert_problem(limited.get(f"/api/sessions/{PRIVATE}/outputs/x"), 404, "unknown_session")
+        assert_problem(limited.get(f"/api/sessions/{PRIVATE}/turns/1/context"), 403, "forbidden")
+        into = {"content": "x", "spaceId": "space-mine", "source": {"sessionKey": PRIVATE}}
+        assert_problem(limited.post("/api/log", json=into), 403, "session_forbidden")
+        run = limited.get(f"/api/sessions/{PRIVATE}/turns").json()
+        assert run == [], "a turn keeps the audience that it was accepted with"
 
     @pytest.mark.parametrize(
         "body",
@@ -405,8 +446,6 @@ class TestSharing:
         self, gateway: Running, limited: httpx.Client, api: httpx.Client
     ) -> None:
         session(gateway.hold.store, GROUP)
-        with gateway.hold.store.write(OWNER) as tx:
-            sharing.mark_shared(tx, frozenset(("space-mine",)))
         api.post("/api/topics", json={"name": "for the group", "spaceId": "space-mine"})
         assert api.get(f"/api/topics?sessionKey={GROUP}").json() == []
         given = api.put(f"/api/sessions/{GROUP}/space", json={"spaceId": "space-mine"})

@@ -15,7 +15,10 @@ from serving import Running, assert_problem, make_token, streaming
 from board_world import SPACES, World, build, plans, retag
 from builders import append
 from holdfast.clock import ManualClock
+from holdfast.log import FOR_ANYONE, FOR_OWNER, Audience, for_space
 from holdfast.runtime import Holdfast, open_home
+
+AUDIENCES = (FOR_OWNER, FOR_ANYONE, *map(for_space, SPACES[:2]))
 
 
 @pytest.fixture
@@ -33,13 +36,16 @@ def ids(api: httpx.Client, path: str, **params: Any) -> set[str]:
 def test_every_endpoint_agrees_with_the_model(gateway: Running, api: httpx.Client) -> None:
     """The examples share one gateway, so that the board grows from one to the next."""
     store, world, count = gateway.hold.store, World(), 0
+    audiences: dict[str, Audience] = {}
 
-    @given(plan=plans, data=st.data())
-    @settings(max_examples=5)
-    def grow(plan: dict[str, Any], data: st.DataObject) -> None:
+    @given(plan=plans, data=st.data(), audience=st.sampled_from(AUDIENCES))
+    @settings(max_examples=8)
+    def grow(plan: dict[str, Any], data: st.DataObject, audience: Audience) -> None:
         nonlocal count
         count += 1
-        build(store, world, plan, f"board {count}")
+        build(store, world, plan, f"board {count}", audience)
+        for id_ in (*world.topics, *world.tasks, *world.entries):
+            audiences.setdefault(id_, audience)
         source = data.draw(st.none() | st.sampled_from(SPACES))
         wanted = data.draw(st.none() | st.frozensets(st.sampled_from(SPACES), min_size=1))
         own = data.draw(st.none() | st.frozensets(st.sampled_from(SPACES), min_size=1))
@@ -49,13 +55,21 @@ def test_every_endpoint_agrees_with_the_model(gateway: Running, api: httpx.Clien
             if own is not None and source is not None and source not in own:
                 assert_problem(caller.get("/api/topics", params=ask), 404, "unknown_space")
                 return
-            agree(caller, world, ask, world.allowed(source, wanted, own))
+            held = None if own is None else {FOR_ANYONE, *map(for_space, own)}
+            may_read = {id_ for id_, heard in audiences.items() if held is None or heard in held}
+            agree(caller, world, ask, world.allowed(source, wanted, own if ask else None), may_read)
 
     grow()
 
 
-def agree(caller: httpx.Client, world: World, ask: dict[str, str], allowed: frozenset[str] | None) -> None:
-    shown = {kind: world.seen(kind, allowed) for kind in ("topic", "task", "entry")}
+def agree(
+    caller: httpx.Client,
+    world: World,
+    ask: dict[str, str],
+    allowed: frozenset[str] | None,
+    may_read: set[str],
+) -> None:
+    shown = {kind: world.seen(kind, allowed) & may_read for kind in ("topic", "task", "entry")}
     paths = {"topic": "/api/topics", "task": "/api/tasks", "entry": "/api/log"}
     known = {"topic": world.topics, "task": world.tasks, "entry": world.entries}
     for kind, path in paths.items():
@@ -92,24 +106,25 @@ def test_the_stream_shows_what_the_lists_show(gateway: Running, api: httpx.Clien
         "deletes": [],
         "hides": [],
     }
-    own = [SPACES[2]]
-    with gateway.client(make_token(store, "beta", spaces=own)) as caller, streaming(caller) as events:
-        build(store, world, plan, "x")
-        append(store, "the end", space_id=SPACES[2])
+    own, shared = [SPACES[2]], for_space(SPACES[2])
+    path = f"/api/stream?allowedSpaceIds={SPACES[2]}"
+    with gateway.client(make_token(store, "beta", spaces=own)) as caller, streaming(caller, path) as events:
+        build(store, world, plan, "x", shared)
+        build(store, World(), plan, "y", FOR_OWNER)
+        append(store, "the end", space_id=SPACES[2], audience=shared)
         seen = until_the_end(events)
         shown = set().union(*(world.seen(kind, own) for kind in ("topic", "task", "entry")))
         moved = next(iter(world.topics))
         retag(store, world, moved, ["Beta"])
-        append(store, "now seen", topic_id=moved)
+        append(store, "now seen", topic_id=moved, audience=shared)
         until_the_end(events, "now seen")
         retag(store, world, moved, ["GAMMA"])
-        append(store, "hidden again", topic_id=moved)
-        append(store, "the end", space_id=SPACES[2])
+        append(store, "hidden again", topic_id=moved, audience=shared)
+        append(store, "the end", space_id=SPACES[2], audience=shared)
         later = [(e["data"] or {}).get("content") for e in until_the_end(events)]
     assert "hidden again" not in later
     about = {event["entityId"] for event in seen}
-    everything = set(world.topics) | set(world.tasks) | set(world.entries)
-    assert about & everything == shown
+    assert about - set(SPACES) - {seen[-1]["entityId"]} == shown
     assert all(set(e["data"]["connectivity"]) <= set(own) for e in seen if e["type"] == "space.upserted")
 
 
@@ -123,10 +138,12 @@ def until_the_end(events: Iterator[dict[str, Any]], content: str = "the end") ->
 
 
 def test_a_limited_token_writes_only_where_it_sees(gateway: Running, api: httpx.Client) -> None:
-    mine = api.post("/api/topics", json={"name": "mine", "tags": ["Mine"]}).json()["id"]
+    api.post("/api/spaces", json={"name": "Mine"})
+    token = make_token(gateway.hold.store, "narrow", spaces=["space-mine"])
+    mine = api.post("/api/topics", json={"name": "mine", "spaceId": "space-mine"}).json()["id"]
     other = api.post("/api/topics", json={"name": "other", "tags": ["Other"]}).json()["id"]
     hidden = api.post("/api/log", json={"content": "h", "topicId": other}).json()["id"]
-    with gateway.client(make_token(gateway.hold.store, "narrow", spaces=["space-mine"])) as limited:
+    with gateway.client(token) as limited:
         by_topic = limited.post("/api/log", json={"content": "x", "topicId": mine})
         assert by_topic.status_code == 201, by_topic.text
         assert limited.get(f"/api/log/{by_topic.json()['id']}").status_code == 200

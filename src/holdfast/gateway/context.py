@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 
+from holdfast.board import sharing
 from holdfast.errors import InvalidInput
 from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.cookies import Cookies
@@ -72,14 +73,21 @@ class Gateway:
             return sessions.find(tx, key)
 
     def _reader(self, tx: Tx, caller: Principal, session_key: str | None) -> Reader:
-        """A key that cannot be read names a surface that nobody knows: it gets what anyone may read."""
+        """As all who hear the session, and the chat of a shared topic as those whom it is shared with.
+
+        A key that cannot be read names a surface that nobody knows: it gets what anyone may read.
+        """
         if not session_key:
             return caller.reader
         try:
             key = canonical_key(session_key.strip())
         except InvalidInput:
             return caller.reader.within(heard_by(FOR_ANYONE))
-        return caller.reader.within(surfaces.reader_under(tx, key, self.hold.settings.is_private))
+        declared = self.hold.settings.is_private
+        heard = sharing.heard_under_key(tx, key, declared)
+        space = sessions.given_space(tx, key)
+        about = heard_by(heard, frozenset(() if space is None else (space,)))
+        return caller.reader.within(surfaces.reader_under(tx, key, declared)).within(about)
 
 
 async def _gateway(request: Request) -> Gateway:

@@ -38,13 +38,19 @@ class Ask:
     session_key: str | None = None
 
     def view(self, tx: Tx, caller: Principal) -> View:
+        """What is shown of what the caller may read: all, unless the request looks from somewhere."""
         return resolve(
             tx,
             space_id=self.space_id,
             session_key=self.session_key,
             allowed_ids=parse_allowed(self.allowed),
-            principal_spaces=caller.spaces,
+            principal_spaces=self.limit(caller),
         )
+
+    def limit(self, caller: Principal) -> frozenset[str] | None:
+        """The spaces beyond which the caller looks from nowhere."""
+        looks = (self.space_id, self.session_key, self.allowed) != (None, None, None)
+        return caller.spaces if looks else None
 
 
 async def _placed(space_id: SpaceParam = None, allowed: AllowedParam = None) -> Ask:
@@ -69,7 +75,7 @@ def sight_of(here: Gateway, caller: Principal, ask: Ask) -> Sight:
         space_id=ask.space_id,
         session_key=ask.session_key,
         allowed_ids=parse_allowed(ask.allowed),
-        principal_spaces=caller.spaces,
+        principal_spaces=ask.limit(caller),
         agents=caller.agents,
         # reader=here.reader_for(caller, ask.session_key),
     )
@@ -103,8 +109,10 @@ def _may_be_told(caller: Principal, change: Change, data: Mapping[str, Any]) -> 
     it. All else is about an agent's runtime, which lies in no space, or about the whole home.
     """
     kind = change.type.partition(".")[0]
-    if kind in ("space", "session", "turn") or not caller.limited:
+    if kind in ("session", "turn") or not caller.limited:
         return True
+    if kind == "space":
+        return caller.may_see_space(change.entity_id)
     if kind in ("log", "topic", "task"):
         audience = str(data.get("audience") or FOR_OWNER)
         return change.payload is None or caller.reader.may_read_of(audience, data.get("agentId"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.responses import Response
@@ -33,7 +34,7 @@ from holdfast.log import (
 
 router = APIRouter(tags=["log"], route_class=StrictRoute)
 
-_PLACES = frozenset(("space_id", "topic_id", "task_id"))
+_PLACES = ("space_id", "topic_id", "task_id")
 EntryPath = Annotated[str, Path(alias="id", max_length=256)]
 IdempotencyKey = Annotated[str | None, Header(alias="X-Idempotency-Key", min_length=1, max_length=512)]
 
@@ -145,13 +146,13 @@ async def get(
 async def patch(here: Here, caller: Caller, id_: EntryPath, body: LogPatch) -> Response:
     """Change what an entry is about, or correct its text; the text before is kept as a revision."""
     annotations = body.annotations()
-    places = {name: annotations[name] for name in _PLACES & annotations.keys()}
+    named = {name: annotations[name] for name in (*_PLACES, "related_id") if name in annotations}
 
     def write() -> Entry:
         with here.write_as(caller) as tx:
             entry = log_view.get(tx, id_, own_view(caller))
-            if places:
-                _require_moved(tx, caller, EntryDraft(content="", **places))
+            require_places(tx, caller, EntryDraft(content="", **named))
+            _require_kept(caller, named)
             if body.content is not None:
                 entry = entries.correct(tx, id_, body.content)
             return entries.annotate(tx, id_, annotations) if annotations else entry
@@ -178,10 +179,10 @@ def _allowed(here: Gateway, tx: Tx, caller: Principal, draft: EntryDraft) -> Ent
     return replace(draft, audience=audience_of(tx, caller, draft, here.hold.settings.is_private))
 
 
-def _require_moved(tx: Tx, caller: Principal, to: EntryDraft) -> None:
+def _require_kept(caller: Principal, named: Mapping[str, Any]) -> None:
     """A caller limited to spaces takes nothing out of them."""
-    require_places(tx, caller, to)
-    if caller.spaces is not None and (to.space_id, to.topic_id, to.task_id) == (None, None, None):
+    moved = [named[name] for name in _PLACES if name in named]
+    if caller.spaces is not None and moved and not any(moved):
         raise sharing.outside()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from holdfast.board import Space, View, spaces
+from holdfast.board.visibility import narrowed
 from holdfast.errors import Forbidden, InvalidInput
+from holdfast.gateway.access import may_use_key
 from holdfast.gateway.board_wire import AllowedOut, ConnectivityIn, SpaceIn, SpaceOut, space_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
@@ -33,7 +36,7 @@ async def listing(
 
     def read() -> list[Space]:
         with here.read_as(caller) as tx:
-            ids = ask.view(tx, caller).spaces
+            ids = narrowed(ask.view(tx, caller).spaces, caller.spaces)
             return spaces.listing(tx, ids=ids, after=cursor or "", limit=most + 1)
 
     found = await here.hold.threads(read)
@@ -67,7 +70,8 @@ async def allowed(here: Here, caller: Caller, ask: Asked) -> Response:
 
     def read() -> View:
         with here.read_as(caller, ask.session_key) as tx:
-            return ask.view(tx, caller)
+            own = may_use_key(tx, caller, ask.session_key)
+            return (ask if own else replace(ask, session_key=None)).view(tx, caller)
 
     view = await here.hold.threads(read)
     if view.source is None or not caller.may_see_space(view.source):

@@ -17,6 +17,7 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.pages import CursorParam, page
+from holdfast.gateway.routes.sessions import own_session
 from holdfast.gateway.wire import json_response
 from holdfast.log import Cursor, Entry, EntryFilter, Session, entries, sessions
 from holdfast.text import clip
@@ -97,11 +98,11 @@ async def output(
     offset: Annotated[int, Query(ge=0, le=MAX_LINE, description="Characters to pass over in it.")] = 0,
     chars: Annotated[int, Query(ge=1, le=MAX_CHARS)] = PAGE_CHARS,
 ) -> Response:
-    """A page of a tool's long output, kept for the session that made it."""
+    """A page of a tool's long output, kept for the session that made it and for who may speak in that."""
 
     def read() -> Page:
         with here.read_as(caller) as tx:
-            session = sessions.find(tx, key)
+            session = own_session(here, tx, caller, key)
         outputs = Outputs(here.hold.home, here.hold.clock)
         return outputs.page(_agent(session), session.id, id_, start=start, offset=offset, most=chars)
 
