@@ -55,7 +55,7 @@ def test_every_endpoint_agrees_with_the_model(gateway: Running, api: httpx.Clien
 
 
 def agree(caller: httpx.Client, world: World, ask: dict[str, str], allowed: frozenset[str] | None) -> None:
-    shown = {kind: world.seen(kind, allowed) for kind in ("topic", "task", "entry")}
+    shown = {kind: world.seen(kind, allowed, "owner") for kind in ("topic", "task", "entry")}
     paths = {"topic": "/api/topics", "task": "/api/tasks", "entry": "/api/log"}
     known = {"topic": world.topics, "task": world.tasks, "entry": world.entries}
     for kind, path in paths.items():
@@ -82,12 +82,18 @@ def _changes(caller: httpx.Client, ask: dict[str, str]) -> set[str]:
 
 
 def test_the_stream_shows_what_the_lists_show(gateway: Running, api: httpx.Client) -> None:
-    store, world = gateway.hold.store, World()
+    store, world, owners = gateway.hold.store, World(), ("owner", None)
     plan: dict[str, Any] = {
         "edges": [False] * 12,
-        "topics": [(SPACES[1], []), (SPACES[1], ["Beta"]), (None, ["GAMMA"])],
-        "tasks": [(0, None), (0, SPACES[2]), (1, None)],
-        "entries": [(None, n, None, 0) for n in range(3)] + [(SPACES[2], 0, None, 0), (None, None, 1, 0)],
+        "topics": [(*one, *owners) for one in ((SPACES[1], []), (SPACES[1], ["Beta"]), (None, ["GAMMA"]))],
+        "tasks": [(0, None, "owner"), (0, SPACES[2], "owner"), (1, None, "owner")],
+        "entries": [
+            *((None, n, None, 0, *owners) for n in range(3)),
+            *((SPACES[2], 0, None, 0, *owners), (None, None, 1, 0, *owners)),
+        ],
+        "sorted": [],
+        "shared": [],
+        "routed": [],
         "retags": [],
         "deletes": [],
         "hides": [],
@@ -97,7 +103,7 @@ def test_the_stream_shows_what_the_lists_show(gateway: Running, api: httpx.Clien
         build(store, world, plan, "x")
         append(store, "the end", space_id=SPACES[2])
         seen = until_the_end(events)
-        shown = set().union(*(world.seen(kind, own) for kind in ("topic", "task", "entry")))
+        shown = set().union(*(world.seen(kind, own, "owner") for kind in ("topic", "task", "entry")))
         moved = next(iter(world.topics))
         retag(store, world, moved, ["Beta"])
         append(store, "now seen", topic_id=moved)
