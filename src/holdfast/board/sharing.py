@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.board import tasks, topics
+from holdfast.board import spaces, tasks, topics
 from holdfast.board.tables import spaces as space_table
 from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
