@@ -506,7 +506,7 @@ def test_nobody_but_the_owner_approves_a_call_that_waits(tmp_path: Path) -> None
             id_ = await soon(_asked_for(made, run.run_id))
             sender = made.write(lambda tx: sessions.ensure(tx, "agent:ops:main"))
             said = [
-                Ask(text=f"/approve {id_}", session_key=key, owner=False, sender="owner"),
+                Ask(text=f"/approve {id_}", session_key=key, owner=False, sender="owner", heard=FOR_OWNER),
                 Ask(text=f"/approve {id_} always", session_key="agent:asks:discord:group:g", owner=False),
                 Ask(text=f"/approve {id_}", session_key="agent:ops:telegram:dm:1"),
             ]

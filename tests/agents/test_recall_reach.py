@@ -7,9 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from builders import soon
 from holdfast.agents.loop import Ask
 from holdfast.board.ingest import prepare
+from holdfast.errors import Forbidden
 from holdfast.log import OWNER, EntryDraft, entries
 from holdfast.runtime import open_home
 from holdfast.services import Services
@@ -36,7 +39,8 @@ def test_the_built_in_model_quotes_to_the_owner_and_to_no_guest_or_group(tmp_pat
 
             async with Services(hold).running():
                 assert "heliotrope" in await told(session_key=MAIN)
-                assert "heliotrope" not in await told(session_key=MAIN, owner=False, sender="stranger")
+                with pytest.raises(Forbidden, match="the owner's alone"):
+                    await told(session_key=MAIN, owner=False, sender="stranger")
                 assert "heliotrope" not in await told(session_key=GROUP)
                 assert "heliotrope" not in await told(session_key=GROUP, owner=False, sender="stranger")
 

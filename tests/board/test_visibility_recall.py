@@ -9,12 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from board_world import SESSIONS, World, asks, build, plans
+from board_world import PEOPLE, SESSIONS, World, asks, build, people, plans
 from holdfast.board.context import ContextAsk
 from holdfast.board.context_sight import Sight
 from holdfast.board.graph import MapAsk
 from holdfast.board.search import SearchAsk
-from holdfast.log import OWNER
 from holdfast.runtime import Holdfast, open_home
 
 MANY = 800
@@ -27,30 +26,32 @@ def test_every_recall_agrees_with_the_model_on_both_engines(store_url: str, tmp_
     count = 0
     with open_home(tmp_path / "home", store_url=store_url) as hold:
 
-        @given(plan=plans, questions=st.lists(st.tuples(asks, _session), min_size=1, max_size=3))
+        @given(plan=plans, questions=st.lists(st.tuples(asks, _session, people), min_size=1, max_size=3))
         @settings(max_examples=6)
         def grow(plan: dict[str, Any], questions: list[Any]) -> None:
             nonlocal count
             count += 1
             build(hold.store, world, plan, f"board {count}")
-            for ask, session in questions:
-                agree(hold, world, ask, session)
+            for ask, session, who in questions:
+                agree(hold, world, ask, session, who)
 
         grow()
 
 
-def agree(hold: Holdfast, world: World, ask: Any, session: str | None) -> None:
+def agree(hold: Holdfast, world: World, ask: Any, session: str | None, who: str) -> None:
     source, wanted, own = ask
     if own is not None and source is not None and source not in own:
         return
-    sight = Sight(
-        reader=OWNER, space_id=source, allowed_ids=wanted, principal_spaces=own, session_key=session
-    )
+    limits = {"allowed_ids": wanted, "principal_spaces": own}
+    sight = Sight(reader=PEOPLE[who][0], space_id=source, session_key=session, **limits)
     looked_from = source or (world.told_by(session) if session else None)
     allowed = world.allowed(looked_from, wanted, own)
-    shown = {kind: world.seen(kind, allowed) for kind in ("topic", "task", "entry")}
+    shown = {kind: world.seen(kind, allowed, who) for kind in ("topic", "task", "entry")}
     _search(hold, sight, shown)
     _context(hold, world, sight, shown)
+    if session is not None:
+        told = hold.board.continuity.build(ContextAsk(sight=sight, mode="cheap")).data["routingMemory"]
+        assert [one["topicId"] for one in told] == world.about(who, session, allowed)[-4:]
     made = hold.board.map.build(MapAsk(sight=sight))
     named = {id_ for id_ in world.topics if any(id_ in world.entries[e] for e in shown["entry"])}
     assert {node["id"] for node in made["nodes"] if node["type"] == "topic"} == named & shown["topic"]

@@ -13,7 +13,19 @@ from holdfast.clock import ManualClock
 from holdfast.context import Pressure
 from holdfast.continuation import ParentRun, Phase, Record, Status, records
 from holdfast.continuation.state import Deliver, IllegalStep
-from holdfast.log import OWNER, EntryDraft, Session, Store, Threads, TurnStatus, Tx, agenda, sessions, turns
+from holdfast.log import (
+    FOR_OWNER,
+    OWNER,
+    EntryDraft,
+    Session,
+    Store,
+    Threads,
+    TurnStatus,
+    Tx,
+    agenda,
+    sessions,
+    turns,
+)
 
 
 @pytest.fixture
@@ -403,7 +415,7 @@ def test_pressure_is_told_once_for_each_band_and_again_after_a_compaction(
 
 def test_a_wake_runs_with_the_rights_of_the_turn_that_elected_it(staged: Callable[..., Play]) -> None:
     play = staged()
-    play.say("a guest asks", owner=False, sender="guest", model="fast/one")
+    play.say("a guest asks", owner=False, sender="guest", heard=FOR_OWNER, model="fast/one")
     play.turn(elect())
     play.later(15)
     woken = play.begin()

@@ -12,7 +12,6 @@ from holdfast.board.tasks import Task
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import (
     EVERYTHING,
-    IndexFilter,
     View,
     allowed,
     parse_allowed,
@@ -28,7 +27,6 @@ __all__ = [
     "DEFAULT_SPACE",
     "EVERYTHING",
     "CreatedBy",
-    "IndexFilter",
     "Keyset",
     "Priority",
     "Space",

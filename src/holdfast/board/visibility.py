@@ -21,23 +21,8 @@ from holdfast.keys import BoardTaskKey, board_key_of
 from holdfast.log import Tx, sessions
 
 MAX_ALLOWED: Final = 500
-MAX_FILTER_IDS: Final = 50_000
 RECENT_ENTRIES: Final = 24
 _FIRST_LOOK: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFilter:
-    """The view as the search index applies it: in one of the spaces, or of one of these topics or tasks.
-
-    None is no limit. `complete` is False when there were more topics or tasks than are handed over, the most
-    recently made first; what is left out stays hidden.
-    """
-
-    space_ids: frozenset[str] | None = None
-    topic_ids: frozenset[str] = frozenset()
-    task_ids: frozenset[str] = frozenset()
-    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +43,12 @@ class View:
         """Conditions on the table of tasks."""
         return self._exists(task_spaces.c.task_id, tasks.c.id, task_spaces.c.space_id)
 
-    def index_filter(self, tx: Tx) -> IndexFilter:
-        """The same view for the search index, which knows spaces, topics and tasks by their ids."""
-        if self.spaces is None:
-            return IndexFilter()
-        topic_ids = self._members(tx, topic_spaces.c.topic_id, topic_spaces.c.space_id)
-        task_ids = self._members(tx, task_spaces.c.task_id, task_spaces.c.space_id)
-        complete = len(topic_ids) < MAX_FILTER_IDS and len(task_ids) < MAX_FILTER_IDS
-        return IndexFilter(self.spaces, topic_ids, task_ids, complete)
-
     def _exists(
         self, key: sa.Column[str], id_: sa.Column[str], space: sa.Column[str]
     ) -> list[sa.ColumnElement[bool]]:
         if self.spaces is None:
             return []
         return [sa.exists().where(key == id_, space.in_(sorted(self.spaces)))]
-
-    def _members(self, tx: Tx, id_: sa.Column[str], space: sa.Column[str]) -> frozenset[str]:
-        query = sa.select(id_).distinct().where(space.in_(sorted(self.spaces or ())))
-        return frozenset(tx.conn.execute(query.order_by(id_.desc()).limit(MAX_FILTER_IDS)).scalars())
 
 
 EVERYTHING: Final = View()
@@ -252,7 +224,7 @@ _OF_TOPICS: Final = Query("SELECT topic_id, space_id FROM topic_spaces WHERE top
 _OF_TASKS: Final = Query("SELECT task_id, space_id FROM task_spaces WHERE task_id IN :ids")
 _IN_USE: Final = Query("SELECT 1 FROM entries WHERE space_id = :space LIMIT 1")
 _RECENT: Final = Query(
-    """SELECT (SELECT space_id FROM sessions WHERE key = :key ORDER BY status, created_at DESC LIMIT 1),
+    """SELECT (SELECT space_id FROM sessions WHERE key = :key ORDER BY created_at DESC LIMIT 1),
     source ->> 'boardScopeSpaceId', given_space FROM entries
     WHERE session_key = :key AND deleted_at IS NULL
     ORDER BY created_at DESC, position DESC LIMIT :most"""

@@ -16,7 +16,7 @@ from heart_stage import HOME, HeartStage
 
 from holdfast.agents.cron import Wish
 from holdfast.errors import Busy, Conflict, NotFound
-from holdfast.log import OWNER, SessionStatus, Store, Threads, agenda, changes, sessions
+from holdfast.log import FOR_OWNER, OWNER, SessionStatus, Store, Threads, agenda, changes, sessions
 from holdfast.testing import Call, Say, broken
 
 CLI = {"kind": "cli", "owner": True}
@@ -101,10 +101,10 @@ def test_an_agent_makes_tasks_that_may_no_more_than_who_asked_for_them(
         config: dict[str, Any] = {"tools": {"profile": "full"}}
         async with HeartStage(sqlite_store, threads, tmp_path, script, **config) as stage:
             await stage.say("remind me", sender="ada")
-            await stage.say("what is there?", sender="eve", owner=False)
+            await stage.say("what is there?", sender="eve", owner=False, heard=FOR_OWNER)
             seen = json.dumps(stage.server.requests[3].messages[-1])
             assert "Water the plants" not in seen
-            await stage.say("remind me too", sender="eve", owner=False)
+            await stage.say("remind me too", sender="eve", owner=False, heard=FOR_OWNER)
             found = stage.standing.listing()
             assert [t["createdBy"]["sender"] for t in found][:1] == ["ada"]
             assert all(t["createdBy"]["owner"] is (t["createdBy"]["sender"] == "ada") for t in found)

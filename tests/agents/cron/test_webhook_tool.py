@@ -12,6 +12,7 @@ from typing import Any
 from builders import KEY, soon
 from holdfast.agents.cron import sign
 from holdfast.agents.loop import Ask
+from holdfast.log import FOR_OWNER
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Say, ScriptedOpenAI, Turn
@@ -86,7 +87,7 @@ def test_an_agent_makes_a_webhook_for_its_owner_that_takes_signed_calls_until_re
                         assert (await soon(hold.runs.wait(taken.run_id))).ok
                     await said(hold, "remove it")
                     assert hold.settings.hooks.webhooks == {}
-                    await said(hold, "a stranger's wish", owner=False, sender="someone")
+                    await said(hold, "a stranger's wish", owner=False, sender="someone", heard=FOR_OWNER)
                     assert hold.settings.hooks.webhooks == {}
         assert secret not in model.prompts
 

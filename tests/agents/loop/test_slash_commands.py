@@ -13,7 +13,7 @@ from builders import soon, until
 from holdfast.agents.approvals import ApprovalRequest, ApprovalStatus, allowlist, requests
 from holdfast.agents.loop import Deliver
 from holdfast.agents.loop.approving import ApprovalHook
-from holdfast.log import OWNER, Store, Threads, outbox, turns
+from holdfast.log import FOR_OWNER, OWNER, Store, Threads, outbox, turns
 from holdfast.testing import Call, Say, Used
 
 
@@ -87,8 +87,8 @@ def test_a_stranger_resets_and_stops_nothing(sqlite_store: Store, threads: Threa
             await stage.say("hello")
             here = stage.session().id
             for text in ("/new", "/stop", "/model scripted/other", "/compact"):
-                assert "for the owner alone" in await command(stage, text, owner=False)
-            assert (await stage.say("/new words", owner=False)).reply == "Two."
+                assert "for the owner alone" in await command(stage, text, owner=False, heard=FOR_OWNER)
+            assert (await stage.say("/new words", owner=False, heard=FOR_OWNER)).reply == "Two."
             assert stage.session().id == here
             assert stage.server.requests[1].last_text == "/new words"
 
@@ -172,7 +172,7 @@ def test_approvals_are_given_and_refused_by_command(
         async with staged(sqlite_store, threads, tmp_path) as stage:
             assert "nothing waits" in await command(stage, "/approve")
             first = wanted("make test")
-            assert "for the owner alone" in await command(stage, "/approve", owner=False)
+            assert "for the owner alone" in await command(stage, "/approve", owner=False, heard=FOR_OWNER)
             assert await command(stage, "/approve", sender="ann") == "Approved: make test"
             elsewhere = wanted("rm -r /", "agent:main:webhook:group:g1")
             told = await command(stage, "/approve")

@@ -13,7 +13,7 @@ from loop_stage import Stage, ask, staged
 
 from builders import soon, until
 from holdfast.errors import Busy
-from holdfast.log import OWNER, Store, Threads, agenda, turns
+from holdfast.log import FOR_OWNER, OWNER, Store, Threads, agenda, turns
 from holdfast.testing import Call, Calls, Fail, Say, Stall, unauthorised
 
 
@@ -173,8 +173,12 @@ def test_nobody_speaks_into_a_turn_that_is_run_for_someone_else(
         async with staged(sqlite_store, threads, tmp_path, script) as stage:
             first = await stage.runs.accept(ask("go", sender="ann"))
             await soon(stage.begun.wait())
-            second = await stage.runs.accept(ask("delete it all", sender="eve", owner=False, mode="steer"))
-            third = await stage.runs.accept(ask("stop", sender="eve", owner=False, mode="interrupt"))
+            second = await stage.runs.accept(
+                ask("delete it all", sender="eve", owner=False, heard=FOR_OWNER, mode="steer")
+            )
+            third = await stage.runs.accept(
+                ask("stop", sender="eve", owner=False, heard=FOR_OWNER, mode="interrupt")
+            )
             assert (second.joined, third.joined) == (False, False)
             stage.gate.set()
             ends = [(await soon(stage.runs.wait(run.run_id))).reply for run in (first, second, third)]

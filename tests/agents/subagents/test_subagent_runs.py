@@ -15,7 +15,7 @@ from holdfast.agents.loop import Ask
 from holdfast.board import lineage, supervision
 from holdfast.context import ContextRoom, Rollback, SpawnParams
 from holdfast.errors import Unavailable
-from holdfast.log import OWNER, Store, Threads, notes, outbox, sessions
+from holdfast.log import FOR_OWNER, OWNER, Store, Threads, notes, outbox, sessions
 from holdfast.testing import Call, Fail, Say
 from holdfast.testing.script import Asked
 
@@ -82,7 +82,7 @@ def test_a_child_is_told_its_place_and_has_neither_the_session_tools_nor_more_ri
     async def work(world: World) -> None:
         world.when("look around", Say("Seen."))
         world.when("send off", spawn("look around", model="scripted/other", thinking="low"), Say("Gone."))
-        await world.say("send off", sender="bob", owner=False)
+        await world.say("send off", sender="bob", owner=False, heard=FOR_OWNER)
         (run,) = await world.settled()
         child = world.session(run.child_key)
         assert (child.parent_key, child.chat_type) == (KEY, "direct")

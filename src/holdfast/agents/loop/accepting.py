@@ -22,9 +22,10 @@ from holdfast.board.sharing import heard_under_key
 from holdfast.config import Config
 from holdfast.config.runtime import Queue
 from holdfast.context import UserMessage, draft_of
-from holdfast.errors import NotFound
+from holdfast.errors import Forbidden, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import (
+    FOR_OWNER,
     Audience,
     Entered,
     Entry,
@@ -109,6 +110,12 @@ def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
 def entered_session(tx: Tx, ask: Ask, to: Address, config: Config) -> Session:
     """The session of an address, as it is heard now: where more people hear it than before, a new one."""
     heard = ask.heard or heard_under_key(tx, to.session_key, config.is_private)
+    if ask.external and ask.heard is None and not ask.owner and heard == FOR_OWNER:
+        raise Forbidden(
+            f"session {to.session_key[:80]!r} is the owner's alone",
+            code="session_forbidden",
+            hint="Say on which surface the message was heard, or ask as the owner.",
+        )
     session = sessions.ensure(tx, to.session_key, audience=heard, agent_id=to.agent_id, channel=to.channel)
     return sessions.heard_now(tx, session, heard)
 
