@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import httpx
 from channel_stage import SECRET, FarEnd, call, ended, far_end
-from marks import CHANNEL, HOLDERS, LIMITS, MARK, SPACE_A, SPACE_B, SURFACES, Mark, Marks
+from marks import CHANNEL, LIMITS, MARK, SPACE_A, SPACE_B, Mark, Marks
 from serving import Running, make_token, running, wait_for
 
 from builders import PATIENCE, rows
@@ -32,7 +32,6 @@ from holdfast.log import (
     FOR_OWNER,
     OWNER,
     SYSTEM,
-    Audience,
     NoteDraft,
     Tx,
     agenda,
@@ -232,6 +231,7 @@ def config(model_url: str, end_url: str, **channel: Any) -> dict[str, Any]:
             }
         },
         "hooks": {"enabled": True},
+        "cron": {"maxConcurrentRuns": 50},
     }
 
 
@@ -252,7 +252,15 @@ def write_files(home: Path, marks: Marks) -> None:
         (skill / "more.md").write_text(f"Beside the skill, {own.text}.\n")
 
 
-SPOKEN: Final = {ADA: "owner", DESK: "desk", GIL: "guest", ONE: "one", TWO: "two", MAIN: "owner", BETA: "beta"}
+SPOKEN: Final = {
+    ADA: "owner",
+    DESK: "desk",
+    GIL: "guest",
+    ONE: "one",
+    TWO: "two",
+    MAIN: "owner",
+    BETA: "beta",
+}
 
 
 def mark_in(world: World, key: str) -> Mark:
