@@ -149,18 +149,14 @@ class Known:
                 return ["0", "1"]
             case "status" | "type" | "classificationStatus" | "mode":
                 return _choices(template, name, schema)
-        raise Unknown(
-            f"{template}?{name}=: with what? Add it to WIDE, PAGES or Known.in_query in {__file__}."
-        )
+        raise Unknown(f"{template}?{name}=: with what? See WIDE, PAGES and Known.in_query in {__file__}.")
 
 
 def _choices(template: str, name: str, schema: Mapping[str, Any]) -> list[str]:
     parts = [schema, *schema.get("anyOf", ())]
     found = [str(value) for part in parts for value in part.get("enum", ())]
     if not found:
-        raise Unknown(
-            f"{template}?{name}=: it is no choice any more; add it to Known.in_query in {__file__}."
-        )
+        raise Unknown(f"{template}?{name}=: it is no choice any more; see Known.in_query in {__file__}.")
     return found
 
 

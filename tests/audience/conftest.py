@@ -12,7 +12,7 @@ import pytest
 for beside in ("gateway", "channels"):
     sys.path.append(str(Path(__file__).parents[1] / beside))
 
-from marked_world import World, marked_world
+from marked_world import World, marked_world  # noqa: E402 - found beside the tests of others
 
 
 @pytest.fixture(scope="session")

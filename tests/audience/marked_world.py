@@ -175,13 +175,16 @@ def marked_world(home: Path) -> Iterator[World]:
     write_files(home, marks)
     with far_end() as end, ScriptedOpenAI(parrot) as model:
         (home / "holdfast.json").write_text(json.dumps(config(model.url, end.url)))
-        with open_home(home, clock=clock) as hold, running(hold) as gateway:
-            with gateway.client(gateway.admin) as api:
-                world = World(gateway, model, end, api, clock, marks)
-                world.tokens = {"owner": gateway.admin, "stranger": "hf_nobody-knows-this-token"}
-                for plant in PLANTED:
-                    plant(world)
-                yield world
+        with (
+            open_home(home, clock=clock) as hold,
+            running(hold) as gateway,
+            gateway.client(gateway.admin) as api,
+        ):
+            world = World(gateway, model, end, api, clock, marks)
+            world.tokens = {"owner": gateway.admin, "stranger": "hf_nobody-knows-this-token"}
+            for plant in PLANTED:
+                plant(world)
+            yield world
 
 
 def config(model_url: str, end_url: str, **channel: Any) -> dict[str, Any]:
@@ -340,7 +343,7 @@ def _plant_work(world: World) -> None:
 
 
 def _plant_records(world: World) -> None:
-    """What no chat writes by itself: approvals, patterns, labels, notes that wait, what a session is about."""
+    """What no chat writes by itself: approvals, patterns, labels, notes, what a session is about."""
     topics = dict(world.rows("SELECT audience, id FROM topics WHERE created_by = 'user'"))
 
     def write(tx: Tx) -> None:

@@ -18,7 +18,7 @@ MARK: Final = re.compile(r"mk[a-z]+q[0-9a-f]{10}")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Words of one audience: `word` is the secret, `hook` the word beside it by which others might find it."""
+    """Words of one audience: `word` is the secret, `hook` the word beside it that others might look for."""
 
     name: str
     audience: Audience
