@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from builders import PATIENCE
+from holdfast.board import sharing
 from holdfast.gateway import listen, tokens
 from holdfast.gateway.server import server_for
 from holdfast.gateway.tokens import Scope
@@ -83,9 +84,11 @@ def _serve(loop: asyncio.AbstractEventLoop, serving: Any) -> None:
 
 
 @contextmanager
-def streaming(client: httpx.Client, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
+def streaming(
+    client: httpx.Client, path: str = "/api/stream", **headers: str
+) -> Iterator[Iterator[dict[str, Any]]]:
     """The events of the live stream, from behind `ready` on; each with its `id` when it has one."""
-    with client.stream("GET", "/api/stream", headers=headers) as response:
+    with client.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
         found = events(response)
@@ -107,7 +110,9 @@ def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
 
 
 def make_token(store: Store, name: str, scope: Scope = Scope.WRITE, **limits: Any) -> str:
+    """As `holdfast tokens add`: its spaces are shared from now on."""
     with store.write(OWNER) as tx:
+        sharing.mark_shared(tx, frozenset(limits.get("spaces") or ()))
         return tokens.add(tx, name, scope=scope, **limits)[1]
 
 

@@ -174,14 +174,14 @@ def test_a_token_limited_to_agents_runs_and_sees_only_those(gateway: Running, ap
         mine = ask(limited, "hello", agentId="other")
         assert mine["sessionKey"] == "agent:other:main"
         assert ended(limited, mine["runId"])["status"] == "committed"
-        for body in (
-            {"message": "x"},
-            {"message": "x", "agentId": "main"},
-            {"message": "x", "sessionKey": "agent:main:main"},
-            {"message": "x", "sessionKey": "plain-conversation", "agentId": "other"},
-            {"message": "x", "sessionKey": "clawboard:topic:t1", "agentId": "other"},
-        ):
+        for body in ({"message": "x"}, {"message": "x", "agentId": "main"}):
             assert_problem(limited.post("/api/agent", json=body), 403, "agent_forbidden")
+        for key in ("agent:main:main", "agent:main:none", "plain-conversation", "clawboard:topic:t1"):
+            for body in (
+                {"message": "x", "sessionKey": key, "agentId": "other"},
+                {"text": "x", "sessionKey": key},
+            ):
+                assert_problem(limited.post("/api/agent", json=body), 403, "session_forbidden")
         delivered = {"message": "x", "agentId": "other", "deliver": {"kind": "mail", "target": "a@b.c"}}
         assert_problem(limited.post("/api/agent", json=delivered), 403, "forbidden")
         repeat = {"message": "x", "agentId": "other", "idempotencyKey": "theirs"}

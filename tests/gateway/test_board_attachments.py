@@ -84,14 +84,15 @@ def test_there_are_limits(gateway: Running, api: httpx.Client) -> None:
 
 
 def test_who_may_see_a_file_is_who_sees_its_entry_or_space(gateway: Running, api: httpx.Client) -> None:
-    topic = api.post("/api/topics", json={"name": "x", "tags": ["Mine"]}).json()["id"]
-    api.post("/api/spaces", json={"name": "Other"})
-    log = api.post("/api/log", json={"content": "x", "topicId": topic}).json()["id"]
+    for name in ("Mine", "Other"):
+        api.post("/api/spaces", json={"name": name})
+    token = make_token(gateway.hold.store, "narrow", spaces=["space-mine"])
+    log = api.post("/api/log", json={"content": "x", "spaceId": "space-mine"}).json()["id"]
     png = ("a.png", PNG, "image/png")
     by_log = send(api, png, logId=log).json()[0]["id"]
     other = send(api, png, spaceId="space-other").json()[0]["id"]
     loose = send(api, png).json()[0]["id"]
-    with gateway.client(make_token(gateway.hold.store, "narrow", spaces=["space-mine"])) as limited:
+    with gateway.client(token) as limited:
         assert limited.get(f"/api/attachments/{by_log}").content == PNG
         for hidden in (other, loose):
             assert_problem(limited.get(f"/api/attachments/{hidden}"), 404, "unknown_attachment")

@@ -242,8 +242,9 @@ def test_who_may_see_one_space_sees_nothing_of_another_then_or_later(
     gateway, api = stage
     for name in ("Open", "Secret"):
         make(api, "/api/spaces", name=name)
-        make(api, "/api/topics", name=f"{name} first", spaceId=f"space-{name.lower()}")
     token = make_token(gateway.hold.store, "guest", Scope.READ, spaces=["space-open"])
+    for name in ("Open", "Secret"):
+        make(api, "/api/topics", name=f"{name} first", spaceId=f"space-{name.lower()}")
     with visitor(browser, gateway) as page:
         log_in(page, gateway, "/board", token=token)
         page.get_by_role("link", name="Open first").wait_for()

@@ -14,9 +14,9 @@ from holdfast.clock import ManualClock
 from holdfast.runtime import Holdfast, open_home
 
 TOPIC_FIELDS = {
-    "id", "name", "sortIndex", "spaceId", "spaceIds", "createdBy", "color", "description", "priority",
-    "status", "snoozedUntil", "dueDate", "pinned", "tags", "digest", "digestUpdatedAt", "createdAt",
-    "updatedAt",
+    "id", "name", "sortIndex", "spaceId", "spaceIds", "audience", "createdBy", "color", "description",
+    "priority", "status", "snoozedUntil", "dueDate", "pinned", "tags", "digest", "digestUpdatedAt",
+    "createdAt", "updatedAt",
 }  # fmt: skip
 TASK_FIELDS = TOPIC_FIELDS - {"name", "sortIndex"} | {"title", "topicId"}
 

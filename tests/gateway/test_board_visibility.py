@@ -15,6 +15,7 @@ from serving import Running, assert_problem, make_token, streaming
 from board_world import SPACES, World, build, plans, retag
 from builders import append
 from holdfast.clock import ManualClock
+from holdfast.log import FOR_ANYONE, FOR_OWNER, for_space
 from holdfast.runtime import Holdfast, open_home
 
 
@@ -35,7 +36,7 @@ def test_every_endpoint_agrees_with_the_model(gateway: Running, api: httpx.Clien
     store, world, count = gateway.hold.store, World(), 0
 
     @given(plan=plans, data=st.data())
-    @settings(max_examples=5)
+    @settings(max_examples=8)
     def grow(plan: dict[str, Any], data: st.DataObject) -> None:
         nonlocal count
         count += 1
@@ -49,13 +50,21 @@ def test_every_endpoint_agrees_with_the_model(gateway: Running, api: httpx.Clien
             if own is not None and source is not None and source not in own:
                 assert_problem(caller.get("/api/topics", params=ask), 404, "unknown_space")
                 return
-            agree(caller, world, ask, world.allowed(source, wanted, own))
+            held = None if own is None else {FOR_ANYONE, *map(for_space, own)}
+            may_read = {id_ for id_, (heard, _) in world.owned.items() if held is None or heard in held}
+            agree(caller, world, ask, world.allowed(source, wanted, own if ask else None), may_read)
 
     grow()
 
 
-def agree(caller: httpx.Client, world: World, ask: dict[str, str], allowed: frozenset[str] | None) -> None:
-    shown = {kind: world.seen(kind, allowed) for kind in ("topic", "task", "entry")}
+def agree(
+    caller: httpx.Client,
+    world: World,
+    ask: dict[str, str],
+    allowed: frozenset[str] | None,
+    may_read: set[str],
+) -> None:
+    shown = {kind: world.seen(kind, allowed, "owner") & may_read for kind in ("topic", "task", "entry")}
     paths = {"topic": "/api/topics", "task": "/api/tasks", "entry": "/api/log"}
     known = {"topic": world.topics, "task": world.tasks, "entry": world.entries}
     for kind, path in paths.items():
@@ -81,35 +90,51 @@ def _changes(caller: httpx.Client, ask: dict[str, str]) -> set[str]:
         params["cursor"] = page.headers["X-Next-Cursor"]
 
 
-def test_the_stream_shows_what_the_lists_show(gateway: Running, api: httpx.Client) -> None:
-    store, world = gateway.hold.store, World()
-    plan: dict[str, Any] = {
+def plan(heard: str) -> dict[str, Any]:
+    """A small board of one audience."""
+    return {
         "edges": [False] * 12,
-        "topics": [(SPACES[1], []), (SPACES[1], ["Beta"]), (None, ["GAMMA"])],
-        "tasks": [(0, None), (0, SPACES[2]), (1, None)],
-        "entries": [(None, n, None, 0) for n in range(3)] + [(SPACES[2], 0, None, 0), (None, None, 1, 0)],
+        "topics": [
+            (SPACES[1], [], heard, None),
+            (SPACES[1], ["Beta"], heard, None),
+            (None, ["GAMMA"], heard, None),
+        ],
+        "tasks": [(0, None, heard), (0, SPACES[2], heard), (1, None, heard)],
+        "entries": [
+            *((None, n, None, 0, heard, None) for n in range(3)),
+            (SPACES[2], 0, None, 0, heard, None),
+            (None, None, 1, 0, heard, None),
+        ],
+        "sorted": [],
+        "shared": [],
+        "routed": [],
         "retags": [],
         "deletes": [],
         "hides": [],
     }
-    own = [SPACES[2]]
-    with gateway.client(make_token(store, "beta", spaces=own)) as caller, streaming(caller) as events:
-        build(store, world, plan, "x")
-        append(store, "the end", space_id=SPACES[2])
+
+
+def test_the_stream_shows_what_the_lists_show(gateway: Running, api: httpx.Client) -> None:
+    store, world = gateway.hold.store, World()
+    own, shared = [SPACES[2]], for_space(SPACES[2])
+    path = f"/api/stream?allowedSpaceIds={SPACES[2]}"
+    with gateway.client(make_token(store, "beta", spaces=own)) as caller, streaming(caller, path) as events:
+        build(store, world, plan(shared), "x")
+        build(store, World(), plan(FOR_OWNER), "y")
+        append(store, "the end", space_id=SPACES[2], audience=shared)
         seen = until_the_end(events)
-        shown = set().union(*(world.seen(kind, own) for kind in ("topic", "task", "entry")))
+        shown = set().union(*(world.seen(kind, own, "owner") for kind in ("topic", "task", "entry")))
         moved = next(iter(world.topics))
         retag(store, world, moved, ["Beta"])
-        append(store, "now seen", topic_id=moved)
+        append(store, "now seen", topic_id=moved, audience=shared)
         until_the_end(events, "now seen")
         retag(store, world, moved, ["GAMMA"])
-        append(store, "hidden again", topic_id=moved)
-        append(store, "the end", space_id=SPACES[2])
+        append(store, "hidden again", topic_id=moved, audience=shared)
+        append(store, "the end", space_id=SPACES[2], audience=shared)
         later = [(e["data"] or {}).get("content") for e in until_the_end(events)]
     assert "hidden again" not in later
     about = {event["entityId"] for event in seen}
-    everything = set(world.topics) | set(world.tasks) | set(world.entries)
-    assert about & everything == shown
+    assert about - set(SPACES) - {seen[-1]["entityId"]} == shown
     assert all(set(e["data"]["connectivity"]) <= set(own) for e in seen if e["type"] == "space.upserted")
 
 
@@ -123,10 +148,12 @@ def until_the_end(events: Iterator[dict[str, Any]], content: str = "the end") ->
 
 
 def test_a_limited_token_writes_only_where_it_sees(gateway: Running, api: httpx.Client) -> None:
-    mine = api.post("/api/topics", json={"name": "mine", "tags": ["Mine"]}).json()["id"]
+    api.post("/api/spaces", json={"name": "Mine"})
+    token = make_token(gateway.hold.store, "narrow", spaces=["space-mine"])
+    mine = api.post("/api/topics", json={"name": "mine", "spaceId": "space-mine"}).json()["id"]
     other = api.post("/api/topics", json={"name": "other", "tags": ["Other"]}).json()["id"]
     hidden = api.post("/api/log", json={"content": "h", "topicId": other}).json()["id"]
-    with gateway.client(make_token(gateway.hold.store, "narrow", spaces=["space-mine"])) as limited:
+    with gateway.client(token) as limited:
         by_topic = limited.post("/api/log", json={"content": "x", "topicId": mine})
         assert by_topic.status_code == 201, by_topic.text
         assert limited.get(f"/api/log/{by_topic.json()['id']}").status_code == 200

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import httpx
-from serving import Running
+from serving import Running, assert_problem
 
 from builders import accept
 from holdfast.context import BuildRequest, ContextRoom, ModelFacts
@@ -99,9 +99,9 @@ def test_a_token_reaches_only_the_sessions_of_its_agents(gateway: Running, api: 
             ("ingest", {"message": _user("x")}),
             ("compact", {"tokenBudget": 1000}),
         ):
-            assert limited.post(f"/api/engine/{name}", json={"sessionKey": KEY, **body}).status_code == 404
-        new = {"sessionKey": "agent:main:telegram:dm:9", "message": _user("x")}
-        assert limited.post("/api/engine/ingest", json=new).status_code == 404
+            for key in (KEY, "agent:main:telegram:dm:9"):
+                refused = limited.post(f"/api/engine/{name}", json={"sessionKey": key, **body})
+                assert_problem(refused, 403, "session_forbidden")
     assert api.get("/api/sessions/agent:main:telegram:dm:9").status_code == 404
 
 

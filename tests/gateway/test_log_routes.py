@@ -18,7 +18,7 @@ from holdfast.runtime import Holdfast, open_home
 ENTRY_FIELDS = {
     "id", "type", "content", "summary", "topicId", "taskId", "spaceId", "relatedLogId",
     "classificationStatus", "classificationCode", "agentId", "agentLabel", "source", "createdAt",
-    "updatedAt", "idempotencyKey",
+    "updatedAt", "idempotencyKey", "audience",
 }  # fmt: skip
 
 

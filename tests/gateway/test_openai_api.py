@@ -345,8 +345,9 @@ def test_tokens_hold_here_as_everywhere(gateway: Running) -> None:
             with pytest.raises(openai.NotFoundError):
                 client.chat.completions.create(model=name, messages=[user("x")])
         foreign = {"X-Session-Key": "agent:main:main"}
-        with pytest.raises(openai.BadRequestError):
+        with pytest.raises(openai.PermissionDeniedError) as refused:
             client.chat.completions.create(model="other", messages=[user("x")], extra_headers=foreign)
+        assert refused.value.code == "session_forbidden"
     spaced = make_token(gateway.hold.store, "openai-spaced", spaces=["space-1"])
     with asking(spaced) as client:
         assert list(client.models.list()) == []

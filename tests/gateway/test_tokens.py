@@ -12,7 +12,7 @@ from builders import accept, append, session
 from holdfast.clock import ManualClock
 from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope, TokenBook
-from holdfast.log import OWNER, Store
+from holdfast.log import FOR_OWNER, OWNER, Store, for_space
 from holdfast.runtime import Holdfast
 
 FORMS = [
@@ -150,12 +150,15 @@ def test_a_token_in_the_url_is_refused_and_never_echoed(
 
 
 class TestSpaces:
-    """A token for space s1 on a log that has entries in s1, s2 and nowhere."""
+    """A token for space s1 on a log that has entries for s1, for s2 and for the owner, one of those in s1."""
 
     @pytest.fixture
     def limited(self, gateway: Running) -> Any:
         for space in ("s1", "s2", None):
-            append(gateway.hold.store, f"in {space}", space_id=space, idempotency_key=f"key-{space}")
+            heard = FOR_OWNER if space is None else for_space(space)
+            known = {"space_id": space, "audience": heard, "idempotency_key": f"key-{space}"}
+            append(gateway.hold.store, f"in {space}", **known)
+        append(gateway.hold.store, "sorted into s1", space_id="s1")
         session(gateway.hold.store)
         with gateway.client(make_token(gateway.hold.store, "narrow", spaces=["s1"])) as client:
             yield client
@@ -169,7 +172,7 @@ class TestSpaces:
 
     def test_it_reaches_nothing_else_by_id(self, limited: httpx.Client, api: httpx.Client) -> None:
         for entry in api.get("/api/log").json():
-            path, mine = f"/api/log/{entry['id']}", entry["spaceId"] == "s1"
+            path, mine = f"/api/log/{entry['id']}", entry["content"] == "in s1"
             assert limited.get(path).status_code == (200 if mine else 404)
             assert limited.patch(path, json={"summary": "x"}).status_code == (200 if mine else 404)
             if not mine:
@@ -222,10 +225,12 @@ class TestAgents:
 
     def test_it_writes_only_as_its_own(self, limited: httpx.Client) -> None:
         assert limited.post("/api/log", json={"content": "x", "agentId": "coder"}).status_code == 201
-        foreign = {"sessionKey": "agent:main:main"}
-        for bad in ({}, {"agentId": "main"}, {"agentId": "user"}, {"agentId": "coder", "source": foreign}):
+        for bad in ({}, {"agentId": "main"}, {"agentId": "user"}):
             assert_problem(limited.post("/api/log", json={"content": "x", **bad}), 403, "agent_forbidden")
             assert_problem(limited.post("/api/ingest", json={"content": "x", **bad}), 403, "agent_forbidden")
+        foreign = {"content": "x", "agentId": "coder", "source": {"sessionKey": "agent:main:main"}}
+        for path in ("/api/log", "/api/ingest"):
+            assert_problem(limited.post(path, json=foreign), 403, "session_forbidden")
 
     def test_it_learns_of_deletions_of_its_own_only(self, limited: httpx.Client, api: httpx.Client) -> None:
         for entry in api.get("/api/log").json():
@@ -237,13 +242,14 @@ class TestAgents:
 
 
 def test_the_stream_shows_a_limited_token_only_its_own(gateway: Running, api: httpx.Client) -> None:
+    mine, other = (api.post("/api/spaces", json={"name": name}).json()["id"] for name in ("Mine", "Other"))
     with (
-        gateway.client(make_token(gateway.hold.store, "narrow", spaces=["s1"])) as limited,
+        gateway.client(make_token(gateway.hold.store, "narrow", spaces=[mine])) as limited,
         streaming(limited) as seen,
     ):
-        for space in ("s2", None, "s1"):
+        for space in (other, None, mine):
             api.post("/api/log", json={"content": f"in {space}", "spaceId": space})
-        assert next(seen)["data"]["content"] == "in s1"
+        assert next(seen)["data"]["content"] == f"in {mine}"
 
 
 def test_the_stream_of_a_revoked_token_ends(gateway: Running, api: httpx.Client) -> None:

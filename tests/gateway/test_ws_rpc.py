@@ -246,6 +246,9 @@ def test_scopes_and_limits_hold_for_every_method(gateway: Running) -> None:
     limited = make_token(store, "ws-other", agents=["other"])
     with peer(gateway, limited) as ws:
         assert ws.refused("agent", message="x")["data"]["code"] == "agent_forbidden"
+        for method in ("agent", "agent.steer", "chat.send"):
+            refused = ws.refused(method, message="x", sessionKey="agent:main:web:dm:secret")
+            assert refused["data"]["code"] == "session_forbidden"
         for method in ("agent.status", "agent.wait", "agent.cancel", "agent.resume", "agent.subscribe"):
             assert ws.refused(method, runId=theirs)["data"]["code"] == "unknown_run"
         for method in ("sessions.get", "sessions.history", "sessions.reset", "chat.history", "chat.abort"):

@@ -9,7 +9,19 @@ import pytest
 from builders import KEY, in_threads, session
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.log import OWNER, Session, SessionStatus, Store, changes, sessions
+from holdfast.log import (
+    FOR_ANYONE,
+    OWNER,
+    EntryDraft,
+    Session,
+    SessionStatus,
+    Store,
+    changes,
+    entries,
+    for_space,
+    sessions,
+    surfaces,
+)
 
 
 def read(store: Store, id_: str) -> Session:
@@ -201,3 +213,16 @@ def test_every_change_of_a_session_is_in_the_feed(store: Store) -> None:
     with store.read(OWNER) as tx:
         seen = [(c.type, c.entity_id) for c in changes.since(tx, 0)]
     assert seen == [("session.upserted", id_) for id_ in (made.id, made.id, made.id, new.id)]
+
+
+def test_who_may_read_what_was_said_under_a_key_is_told_whatever_its_spelling(store: Store) -> None:
+    with store.write(OWNER) as tx:
+        sessions.ensure(tx, "agent:main:main", audience=FOR_ANYONE)
+        for key, heard in (("agent:Main:main", for_space("a")), ("agent:main:main", for_space("b"))):
+            entries.append(tx, EntryDraft(content="x", session_key=key, audience=heard))
+        gone = entries.append(tx, EntryDraft(content="x", session_key="agent:main:main")).entry
+        entries.delete(tx, gone.id)
+        every = {FOR_ANYONE, for_space("a"), for_space("b")}
+        assert surfaces.audiences_under(tx, "agent:Main:main") == every
+        assert surfaces.audiences_under(tx, "agent:main:main") == every - {for_space("a")}
+        assert surfaces.audiences_under(tx, "nobody spoke here") == frozenset()

@@ -141,6 +141,34 @@ def check_work(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok", "no work was left lying")
 
 
+def check_surfaces(patient: Patient) -> Iterator[Finding]:
+    """Groups that the owner declared private, and in which somebody else was seen to write."""
+    from holdfast import migrations
+    from holdfast.log import surfaces
+
+    config = patient.config
+    if config is None or not any(channel.private for channel in config.channels.values()):
+        return
+    with _store(patient) as store:
+        if store is None:
+            return
+        with store.read(OWNER) as tx:
+            if migrations.current(tx.conn) != migrations.HEAD:
+                return
+            seen = {name: surfaces.of_channel(tx, name) for name in config.channels}
+    exposed = [
+        (name, id_, one.sender)
+        for name, found in seen.items()
+        for id_, one in found
+        if config.is_private(name, id_)
+    ]
+    for name, id_, sender in exposed:
+        mend = f"`holdfast channels private {name} {id_}` if they are gone, with --remove if not."
+        yield Finding("warn", f"{name} {id_} is private no longer: {sender} wrote there", mend)
+    if not exposed:
+        yield Finding("ok", "nobody else was seen where only you read")
+
+
 def check_workspaces(patient: Patient) -> Iterator[Finding]:
     from holdfast.cli.workspaces import workspace_of
     from holdfast.templates import missing, write_workspace
@@ -196,6 +224,7 @@ CHECKS: Final[list[Named]] = [
     Named("extras", check_extras),
     Named("store", check_store),
     Named("work", check_work),
+    Named("surfaces", check_surfaces),
     Named("workspace", check_workspaces),
     Named("disk", check_disk),
     Named("port", check_port),

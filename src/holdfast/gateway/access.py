@@ -1,75 +1,141 @@
-"""What a caller limited to spaces or agents may see and write. Deny by default: what is not known to lie
-within the limits lies outside them."""
+"""What a caller limited to spaces or agents may write, and where.
+
+Reading needs nothing of this: a transaction of the caller's shows what the caller may read. Deny by default:
+what is not known to lie within the limits lies outside them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
-from holdfast.board import View
+from holdfast.board import View, sharing, tasks, topics
 from holdfast.errors import Conflict, Forbidden, InvalidInput
 from holdfast.gateway.tokens import Principal
-from holdfast.keys import parse_key
-from holdfast.log import Change, Entry, EntryDraft, Session
+from holdfast.keys import BoardTaskKey, ParsedKey, board_key_of, parse_key
+from holdfast.log import Audience, Entry, EntryDraft, Tx, entries, for_space, surfaces
+from holdfast.log.surfaces import Declared
 
 
-def sees_session(caller: Principal, session: Session) -> bool:
-    """A session lies in no space, so that one limited to spaces sees none."""
-    return caller.spaces is None and caller.may_see_agent(session.agent_id)
+def own_view(caller: Principal) -> View:
+    """Where the caller may change things: in its spaces."""
+    return View(caller.spaces)
 
 
 def seen_agents(caller: Principal, agent_id: str | None) -> frozenset[str] | None:
-    """Whose runtime the caller sees, of the agent asked for; it lies in no space, as sessions do not."""
+    """Whose runtime the caller sees, of the agent asked for; it lies in no space."""
     agents = frozenset[str]() if caller.spaces is not None else caller.agents
     if agent_id is None:
         return agents
     return frozenset((agent_id,)) if agents is None else agents & {agent_id}
 
 
-def sees_change(
-    caller: Principal,
-    change: Change,
-    data: Mapping[str, Any] | None,
-    view: View,
-    places: frozenset[str] | None,
-) -> bool:
-    """Whether the view shows what the change is about; `places` are its spaces if it is on the board.
-
-    What is not on the board lies in no space: a caller limited to spaces does not see it, others do.
-    """
-    if data is None:
-        return view.spaces is None and not caller.limited
-    if places is None:
-        return caller.may_see_space(data.get("spaceId")) and caller.may_see_agent(data.get("agentId"))
-    by_agent = not change.type.startswith("log.") or caller.may_see_agent(data.get("agentId"))
-    return by_agent and view.sees(places)
-
-
-def repeated(entry: Entry, *, shown: bool) -> Entry:
-    """The entry that a repeated key found; a key must not open what the caller could not read."""
+def repeated(entry: Entry) -> Entry:
+    """The entry that a repeated key found."""
     if entry.deleted_at is not None:
         raise Conflict("the entry with this idempotency key was deleted", code="entry_deleted")
-    if not shown:
-        raise Conflict("this idempotency key is in use", code="key_in_use", hint="Send another key.")
     return entry
 
 
-def require_write(caller: Principal, draft: EntryDraft) -> None:
-    """Whether the caller may write this: as its agents, into their sessions."""
-    if caller.agents is None:
+def require_spaces(caller: Principal, space_ids: Iterable[str]) -> None:
+    """A caller limited to spaces puts nothing into others."""
+    if caller.spaces is not None and not caller.spaces.issuperset(space_ids):
+        raise sharing.outside()
+
+
+def require_key(tx: Tx, caller: Principal, key: str | None) -> None:
+    """Nobody speaks in a session that is not theirs; one that is not there is refused in the same words."""
+    if not may_use_key(tx, caller, key):
+        raise Forbidden(
+            "this token may not speak under this session key",
+            code="session_forbidden",
+            hint="Leave the key out, or use one of a conversation or an agent of its own.",
+        )
+
+
+def may_use_key(tx: Tx, caller: Principal, key: str | None) -> bool:
+    """Whether what the caller writes may stand under this key.
+
+    Keys of agents are for tokens that name the agent, and those have no others. A chat of the board is for
+    who sees its topic; any other key for who may read what was said under it, if anything was.
+    """
+    if key is None or not caller.limited:
+        return True
+    try:
+        parsed, board = parse_key(key), board_key_of(key)
+    except InvalidInput:
+        return False
+    if not _is_own(caller, parsed):
+        return False
+    if board is not None:
+        task_id = board.task_id if isinstance(board, BoardTaskKey) else None
+        if not _may_file_under(tx, caller, [board.topic_id], [] if task_id is None else [task_id]):
+            return False
+    return all(map(caller.reader.may_read, surfaces.audiences_under(tx, key)))
+
+
+def _is_own(caller: Principal, key: ParsedKey) -> bool:
+    if key.agent_id is None:
+        return caller.agents is None
+    return caller.agents is not None and key.agent_id in caller.agents
+
+
+def require_draft(tx: Tx, caller: Principal, draft: EntryDraft) -> None:
+    """Whether the caller may write this: as whom, under which key, and about what."""
+    if not caller.limited:
         return
-    owner = draft.agent_id if draft.session_key is None else _owner(draft.session_key, draft.agent_id)
-    if draft.agent_id not in caller.agents or owner not in caller.agents:
+    if caller.agents is not None and draft.agent_id not in caller.agents:
         raise Forbidden(
             "this token may write only for its own agents",
             code="agent_forbidden",
             hint="Send an agentId that it may write for, and a sessionKey of that agent.",
         )
+    require_key(tx, caller, draft.session_key)
+    require_places(tx, caller, draft)
 
 
-def _owner(session_key: str, otherwise: str | None) -> str | None:
-    """The agent that a session's key names; a key that names none belongs to whoever writes."""
-    try:
-        return parse_key(session_key).agent_id or otherwise
-    except InvalidInput:
-        return otherwise
+def require_places(tx: Tx, caller: Principal, draft: EntryDraft) -> None:
+    """A limited caller names only spaces of its own, and topics, tasks and entries that it sees."""
+    source = draft.source or {}
+    require_spaces(caller, _ids(draft.space_id, source.get("boardScopeSpaceId")))
+    topic_ids = _ids(draft.topic_id, source.get("boardScopeTopicId"))
+    task_ids = _ids(draft.task_id, source.get("boardScopeTaskId"))
+    if caller.limited and not _may_file_under(tx, caller, topic_ids, task_ids):
+        raise sharing.outside()
+    if caller.limited and draft.related_id is not None:
+        entries.get(tx, draft.related_id)
+
+
+def _may_file_under(tx: Tx, caller: Principal, topic_ids: list[str], task_ids: list[str]) -> bool:
+    view = own_view(caller)
+    found = {one.id for one in topics.get_many(tx, topic_ids) if view.sees(one.space_ids)}
+    found |= {one.id for one in tasks.get_many(tx, task_ids) if view.sees(one.space_ids)}
+    return found.issuperset((*topic_ids, *task_ids))
+
+
+def audience_of(tx: Tx, caller: Principal, draft: EntryDraft, declared: Declared) -> Audience:
+    """Who may read what the caller writes. Only the owner, and who holds it, shares by naming a space."""
+    if caller.spaces is None and caller.agents is not None:
+        scope = {k: v for k, v in (draft.source or {}).items() if k != "boardScopeSpaceId"}
+        draft = replace(draft, space_id=None, source=scope)
+    return sharing.for_draft(tx, draft, declared, held=caller.spaces, may_widen=caller.is_owner)
+
+
+def placed_by(tx: Tx, caller: Principal, space_id: str | None) -> Audience:
+    """The same for what is put into a space by its name: topics, tasks, files."""
+    named = None if caller.spaces is None and caller.agents is not None else space_id
+    return sharing.for_placed(tx, named, caller.spaces)
+
+
+def heard_under(tx: Tx, caller: Principal, key: str, declared: Declared) -> Audience:
+    """Who hears a session that the caller begins: the topic's if it is about one, else its one space's."""
+    heard = sharing.heard_under_key(tx, key, declared)
+    if caller.reader.may_read(heard):
+        return heard
+    if caller.spaces is None or len(caller.spaces) != 1:
+        raise sharing.outside()
+    return for_space(min(caller.spaces))
+
+
+def _ids(*named: object) -> list[str]:
+    return [one for one in named if isinstance(one, str) and one]

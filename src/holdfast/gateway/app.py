@@ -43,6 +43,7 @@ from holdfast.gateway.routes import (
     openai,
     search,
     sessions,
+    share,
     skills,
     spaces,
     system,
@@ -64,7 +65,7 @@ _ROUTERS: Final = (
     *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai, models)),
-    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, channels)),
+    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, channels, share)),
     channels.inbound_router,
 )
 

@@ -1,7 +1,7 @@
 """Asking an agent from outside: the body of a request as an ask, and who may ask and look.
 
-A run lies in no space, so that a token limited to spaces neither starts nor sees any; one limited to agents
-has those of its agents, and names sessions only by keys that say whose they are.
+A token limited to spaces starts no runs, and sees those of sessions that are shared with it; one limited to
+agents has those of its agents, and names sessions only by keys that say whose they are.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from holdfast.agents.loop import Accepted, Ask, Deliver, Mode
 from holdfast.agents.loop.addressing import Address, address
 from holdfast.agents.loop.asks import MAX_IMAGES, MAX_TEXT
 from holdfast.agents.models import ModelRef
-from holdfast.config import Config
 from holdfast.config.agents import Thinking
 from holdfast.context import Image
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unavailable
-from holdfast.gateway.access import sees_session
+from holdfast.gateway.access import require_key
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Label, Text, Wire
 from holdfast.keys import MAX_KEY_LENGTH, canonical_agent_id, parse_key
-from holdfast.log import SYSTEM, sessions, turns
+from holdfast.log import turns
 from holdfast.services import Services
 
 MAX_RUN_SECONDS: Final = 48 * 3600
@@ -95,7 +94,7 @@ class AgentIn(Wire):
             timeout_seconds=self.timeout_seconds,
             key=own_key(header_key or self.idempotency_key),
             sender=sender_of(caller),
-            owner=is_owner(caller),
+            owner=caller.is_owner,
         )
 
 
@@ -108,11 +107,6 @@ def sender_of(caller: Principal) -> str:
     return f"token:{caller.name}"
 
 
-def is_owner(caller: Principal) -> bool:
-    """Only who may administer everything is the owner to tools and commands that are for the owner alone."""
-    return caller.scope is Scope.ADMIN and not caller.limited
-
-
 def picture(mime: str, data: str) -> Image:
     try:
         base64.b64decode(data, validate=True)
@@ -121,33 +115,35 @@ def picture(mime: str, data: str) -> Image:
     return Image(mime, data)
 
 
-def require_address(caller: Principal, ask: Ask, config: Config) -> Address:
-    """Where the ask goes, if the caller may go there."""
+async def require_address(here: Gateway, caller: Principal, ask: Ask) -> None:
+    """Whether the caller may ask for this: of that agent, in that session."""
     caller.require(Scope.WRITE)
-    if caller.spaces is not None:
-        raise Forbidden(
-            "a token limited to spaces runs no agents",
-            code="space_forbidden",
-            hint="Use one that is limited to agents instead, or not at all.",
-        )
-    to = address(ask, config)
+    require_agents(caller)
+    to = address(ask, here.hold.settings)
+    if caller.agents is not None:
+        await here.hold.threads(_require_within, here, caller, ask, to)
     if ask.agent_id is not None and to.agent_id != canonical_agent_id(ask.agent_id):
         raise InvalidInput(
             f"the session is agent {to.agent_id!r}'s",
             hint="Leave out agentId, or name a session of that one.",
         )
-    if caller.agents is not None and not {to.agent_id, parse_key(to.session_key).agent_id} <= caller.agents:
+
+
+def _require_within(here: Gateway, caller: Principal, ask: Ask, to: Address) -> None:
+    if ask.session_key is not None:
+        with here.read_as(caller) as tx:
+            require_key(tx, caller, to.session_key)
+    if caller.agents is None or not {to.agent_id, parse_key(to.session_key).agent_id} <= caller.agents:
         raise Forbidden(
             "this token may ask only its own agents",
             code="agent_forbidden",
             hint="Send an agentId that it may use, and a sessionKey of the form agent:<agentId>:….",
         )
-    return to
 
 
 async def accept(here: Gateway, caller: Principal, ask: Ask) -> Accepted:
     """Store the ask and promise its turn; a key must not open a run that the caller could not see."""
-    require_address(caller, ask, here.hold.settings)
+    await require_address(here, caller, ask)
     accepted = await here.hold.runs.accept(ask)
     if not accepted.created:
         await require_own(here, caller, accepted.run_id)
@@ -165,19 +161,31 @@ async def require_own(here: Gateway, caller: Principal, run_id: str) -> None:
 
 
 async def require_run(here: Gateway, caller: Principal, run_id: str) -> None:
-    """`NotFound` for a run that is not there and for one that the caller may not see."""
+    """`NotFound` for a run that is not there and for one that the caller may not read."""
 
-    def look() -> bool:
-        with here.hold.store.read(SYSTEM) as tx:
-            return sees_session(caller, sessions.get(tx, turns.get(tx, run_id).session_id))
+    def look() -> None:
+        with here.read_as(caller) as tx:
+            turns.get(tx, run_id)
 
-    unknown = NotFound(f"no run {run_id[:80]!r}", code="unknown_run")
     try:
-        seen = await here.hold.threads(look)
+        await here.hold.threads(look)
     except NotFound as error:
-        raise unknown from error
-    if not seen:
-        raise unknown
+        raise NotFound(f"no run {run_id[:80]!r}", code="unknown_run") from error
+
+
+async def require_own_run(here: Gateway, caller: Principal, run_id: str) -> None:
+    """The same for who stops it or lets it go on: that is for who may ask its agent."""
+    await require_run(here, caller, run_id)
+    require_agents(caller)
+
+
+def require_agents(caller: Principal) -> None:
+    if caller.spaces is not None:
+        raise Forbidden(
+            "a token limited to spaces runs no agents",
+            code="space_forbidden",
+            hint="Use one that is limited to agents instead, or not at all.",
+        )
 
 
 def serving(here: Gateway) -> Services:

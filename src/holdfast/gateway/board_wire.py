@@ -122,6 +122,7 @@ class _WorkOut(Answer):
     id: str
     space_id: str
     space_ids: list[str] = Field(description="Every space that it lies in.")
+    audience: str = Field(description="Who may read it.")
     created_by: CreatedBy
     color: str | None
     description: str | None
@@ -208,6 +209,7 @@ def _work_json(item: Topic | Task) -> dict[str, Any]:
     return {
         "spaceId": item.space_id,
         "spaceIds": sorted(item.space_ids),
+        "audience": item.audience,
         "createdBy": item.created_by,
         "color": item.color,
         "description": item.description,

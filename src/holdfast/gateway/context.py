@@ -5,18 +5,26 @@ The dependencies are asynchronous although they wait for nothing: FastAPI runs p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 
+from holdfast.board import sharing
+from holdfast.errors import InvalidInput
 from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.metrics import Metrics
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import Principal, Scope, TokenBook
 from holdfast.gateway.views import Views
+from holdfast.keys import canonical_key
+from holdfast.log import FOR_ANYONE, Reader, Session, Tx, heard_by, sessions, surfaces
 from holdfast.runtime import Holdfast
 from holdfast.services import Services
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -30,6 +38,54 @@ class Gateway:
     metrics: Metrics = field(default_factory=Metrics)
     services: Services | None = None
     stream: Stream | None = None
+
+    @contextmanager
+    def read_as(self, caller: Principal, session_key: str | None = None) -> Iterator[Tx]:
+        """A look at what the caller may read; with a session's key, no more than all who hear that session.
+
+        Routes look into the store by this, `write_as` and `run_as` alone: what a route reads is then what its
+        caller may read, whatever it asks for.
+        """
+        with self.hold.store.read(caller.reader) as tx:
+            tx.reader = self._reader(tx, caller, session_key)
+            yield tx
+
+    def write_as(self, caller: Principal, *, ordered: bool = True) -> AbstractContextManager[Tx]:
+        """One transaction of the caller's: what it reads, the caller may read."""
+        return self.hold.store.write(caller.reader, ordered=ordered)
+
+    def run_as(self, caller: Principal, work: Callable[[Tx], T]) -> T:
+        """The same, repeated when the database broke it off."""
+        return self.hold.store.run(caller.reader, work)
+
+    def reader_for(self, caller: Principal, session_key: str | None) -> Reader:
+        """Who reads where a request asks for a session: that is where the answer will stand."""
+        if session_key is None:
+            return caller.reader
+        with self.hold.store.read(caller.reader) as tx:
+            return self._reader(tx, caller, session_key)
+
+    def find_session(self, tx: Tx, caller: Principal, key: str) -> Session:
+        """A session that the caller may read, in a transaction of the runtime's own."""
+        with tx.reading_as(caller.reader):
+            return sessions.find(tx, key)
+
+    def _reader(self, tx: Tx, caller: Principal, session_key: str | None) -> Reader:
+        """As all who hear the session, and the chat of a shared topic as those whom it is shared with.
+
+        A key that cannot be read names a surface that nobody knows: it gets what anyone may read.
+        """
+        if not session_key:
+            return caller.reader
+        try:
+            key = canonical_key(session_key.strip())
+        except InvalidInput:
+            return caller.reader.within(heard_by(FOR_ANYONE))
+        declared = self.hold.settings.is_private
+        heard = sharing.heard_under_key(tx, key, declared)
+        space = sessions.given_space(tx, key)
+        about = heard_by(heard, frozenset(() if space is None else (space,)))
+        return caller.reader.within(surfaces.reader_under(tx, key, declared)).within(about)
 
 
 async def _gateway(request: Request) -> Gateway:

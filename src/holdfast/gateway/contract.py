@@ -30,6 +30,7 @@ class EntryOut(Answer):
     topic_id: str | None
     task_id: str | None
     space_id: str | None
+    audience: str = Field(description="Who may read it: owner, space:<id>, group:…, peer:…, anyone.")
     related_log_id: str | None
     classification_status: Classification
     classification_code: str | None
@@ -79,6 +80,8 @@ class SessionOut(Answer):
     session_id: str
     session_key: str
     agent_id: str | None
+    audience: str = Field(description="Who hears what is said in it.")
+    space_id: str | None = Field(description="The space that a person put it into.")
     status: Literal["active", "archived"]
     chat_type: str | None
     channel: str | None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Depends, Query
 
 from holdfast.board import View, parse_allowed, resolve
 from holdfast.board.context_sight import Sight
-from holdfast.board.visibility import spaces_of_entries, spaces_of_tasks, spaces_of_topics
-from holdfast.errors import Forbidden, NotFound
-from holdfast.gateway.access import sees_change
+from holdfast.board.visibility import spaces_of_entries
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.views import Views
-from holdfast.log import OWNER, Change, Entry, EntryDraft, Tx, entries
+from holdfast.log import FOR_OWNER, Change, Tx, entries
+
+if TYPE_CHECKING:
+    from holdfast.gateway.context import Gateway
 
 SpaceParam = Annotated[
     str | None, Query(alias="spaceId", max_length=256, description="The space that is looked from.")
@@ -37,13 +38,19 @@ class Ask:
     session_key: str | None = None
 
     def view(self, tx: Tx, caller: Principal) -> View:
+        """What is shown of what the caller may read: all, unless the request looks from somewhere."""
         return resolve(
             tx,
             space_id=self.space_id,
             session_key=self.session_key,
             allowed_ids=parse_allowed(self.allowed),
-            principal_spaces=caller.spaces,
+            principal_spaces=self.limit(caller),
         )
+
+    def limit(self, caller: Principal) -> frozenset[str] | None:
+        """The spaces beyond which the caller looks from nowhere."""
+        looks = (self.space_id, self.session_key, self.allowed) != (None, None, None)
+        return caller.spaces if looks else None
 
 
 async def _placed(space_id: SpaceParam = None, allowed: AllowedParam = None) -> Ask:
@@ -62,80 +69,53 @@ Placed = Annotated[Ask, Depends(_placed)]
 Asked = Annotated[Ask, Depends(_asked)]
 
 
-def sight_of(ask: Ask, caller: Principal) -> Sight:
+def sight_of(here: Gateway, caller: Principal, ask: Ask) -> Sight:
     """The same for what is kept by where one looks from: a value, not yet a view."""
     return Sight(
-        reader=replace(OWNER, agents=caller.agents),  # gateway: the caller's reader
+        reader=here.reader_for(caller, ask.session_key),
         space_id=ask.space_id,
         session_key=ask.session_key,
         allowed_ids=parse_allowed(ask.allowed),
-        principal_spaces=caller.spaces,
-    )
-
-
-def own_view(caller: Principal) -> View:
-    """All that the caller may see."""
-    return View(caller.spaces)
-
-
-def shows(tx: Tx, caller: Principal, view: View, entry: Entry) -> bool:
-    if entry.deleted_at is not None or not caller.may_see_agent(entry.agent_id):
-        return False
-    return view.spaces is None or view.sees(spaces_of_entries(tx, [entry])[entry.id])
-
-
-def seen_entry(tx: Tx, caller: Principal, id_: str, view: View | None = None) -> Entry:
-    """The entry, unless it is deleted or hidden: both look like nothing there."""
-    entry = entries.get(tx, id_)
-    if not shows(tx, caller, own_view(caller) if view is None else view, entry):
-        raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
-    return entry
-
-
-def require_places(tx: Tx, caller: Principal, drafts: Sequence[EntryDraft]) -> None:
-    """A caller limited to spaces writes only to places that it sees, and names at least one."""
-    if caller.spaces is None:
-        return
-    by_topic = spaces_of_topics(tx, (draft.topic_id for draft in drafts))
-    by_task = spaces_of_tasks(tx, (draft.task_id for draft in drafts))
-    none: frozenset[str] = frozenset()
-    for draft in drafts:
-        scope = (draft.source or {}).get("boardScopeSpaceId")
-        named = [frozenset((one,)) for one in (draft.space_id, scope) if isinstance(one, str)]
-        named += [by_topic.get(draft.topic_id, none)] if draft.topic_id is not None else []
-        named += [by_task.get(draft.task_id, none)] if draft.task_id is not None else []
-        if not named or not all(own_view(caller).sees(place) for place in named):
-            raise outside()
-
-
-def require_spaces(caller: Principal, space_ids: Iterable[str]) -> None:
-    """A caller limited to spaces puts nothing into others."""
-    if caller.spaces is not None and not caller.spaces.issuperset(space_ids):
-        raise outside()
-
-
-def outside() -> Forbidden:
-    return Forbidden(
-        "this token may write only to its own spaces",
-        code="space_forbidden",
-        hint="Send a spaceId that it may see.",
+        principal_spaces=ask.limit(caller),
     )
 
 
 def visible_changes(
     tx: Tx, views: Views, caller: Principal, ask: Ask, batch: Sequence[Change]
 ) -> list[tuple[Change, Mapping[str, Any] | None]]:
-    """The changes that the caller may see from where it looks, each with its data as it is now."""
+    """The changes that the caller may see from where it looks, each with its data as it is now.
+
+    What may not be read is not told, not even that it was there.
+    """
     data = views.of(tx, batch)
     view = ask.view(tx, caller)
     if view.spaces is None and not caller.limited:
         return [(change, data[change.seq]) for change in batch]
     places = _places(tx, batch, data)
     return [
-        (change, _own(caller, change, data[change.seq]))
+        (change, _own(caller, change, told))
         for change in batch
-        if sees_change(caller, change, data[change.seq], view, places.get(change.seq))
+        if (told := data[change.seq]) is not None
+        and _may_be_told(caller, change, told)
+        and (change.seq not in places or view.sees(places[change.seq]))
     ]
+
+
+def _may_be_told(caller: Principal, change: Change, data: Mapping[str, Any]) -> bool:
+    """Whether the caller may know of a change.
+
+    What was looked up, the caller may read. What is gone travels in the change itself, with who could read
+    it. All else is about an agent's runtime, which lies in no space, or about the whole home.
+    """
+    kind = change.type.partition(".")[0]
+    if kind in ("session", "turn") or not caller.limited:
+        return True
+    if kind == "space":
+        return caller.may_see_space(change.entity_id)
+    if kind in ("log", "topic", "task"):
+        audience = str(data.get("audience") or FOR_OWNER)
+        return change.payload is None or caller.reader.may_read_of(audience, data.get("agentId"))
+    return caller.spaces is None and caller.may_see_agent(data.get("agentId"))
 
 
 def _own(caller: Principal, change: Change, data: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

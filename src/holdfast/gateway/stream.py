@@ -14,7 +14,7 @@ from holdfast.gateway.scope import EVERYWHERE, Ask, visible_changes
 from holdfast.gateway.tokens import Principal, TokenBook
 from holdfast.gateway.views import Views
 from holdfast.gateway.wire import change_json, dumps
-from holdfast.log import SYSTEM, Change, Feed, Ping, Reset, Store, Threads, changes
+from holdfast.log import Change, Feed, Ping, Reset, Store, Threads, changes
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Stream:
 
         The place to begin at is fixed before `ready` is sent: whatever happens after it comes.
         """
-        start = await self._threads(self._head) if after is None else after
+        start = await self._threads(self._head, principal) if after is None else after
         id_ = start if after is None else None
         yield frame({"type": "stream.ready", "eventTs": self._now()}, event="ready", id_=id_)
         try:
@@ -68,11 +68,11 @@ class Stream:
         self, principal: Principal, ask: Ask, change: Change
     ) -> list[tuple[Change, Mapping[str, Any] | None]]:
         """The change with its data, or nothing: what may be seen is decided as things stand now."""
-        with self._store.read(SYSTEM) as tx:
+        with self._store.read(principal.reader) as tx:
             return visible_changes(tx, self._views, principal, ask, [change])
 
-    def _head(self) -> int:
-        with self._store.read(SYSTEM) as tx:
+    def _head(self, principal: Principal) -> int:
+        with self._store.read(principal.reader) as tx:
             return changes.bounds(tx)[1]
 
     def _now(self) -> str:

@@ -19,7 +19,8 @@ from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, No
 from holdfast.gateway import page_sessions
 from holdfast.gateway.page_sessions import SIGNAL, PageSession
 from holdfast.ids import uuid7
-from holdfast.log import SYSTEM, Store, Tx
+from holdfast.log import SYSTEM, Reader, Store, Tx
+from holdfast.log.audience import holding
 from holdfast.log.tables import Json, metadata
 
 log = logging.getLogger(__name__)
@@ -75,8 +76,18 @@ class Principal:
     home_token: str | None = field(default=None, compare=False, repr=False)
 
     @property
+    def reader(self) -> Reader:
+        """What the caller may read: all, as the owner, or what its spaces share and its agents wrote."""
+        return holding(f"token:{self.name}", self.spaces, self.agents)
+
+    @property
     def limited(self) -> bool:
         return self.spaces is not None or self.agents is not None
+
+    @property
+    def is_owner(self) -> bool:
+        """Only who may administer everything is the owner to what is for the owner alone."""
+        return self.scope is Scope.ADMIN and not self.limited
 
     def require_unlimited(self) -> None:
         if self.limited:

@@ -15,12 +15,14 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.errors import InvalidInput
-from holdfast.keys import ChannelBucketKey, ChannelKey, GroupKey, parse_key
+from holdfast.keys import ChannelBucketKey, ChannelKey, GroupKey, canonical_key, parse_key
 from holdfast.log import sessions
-from holdfast.log.audience import FOR_OWNER, Audience, Reader, group_of, heard_by, of_key
+from holdfast.log.audience import FOR_OWNER, Audience, Reader, for_group, group_of, heard_by, of_key
 from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
+from holdfast.log.tables import entries
 from holdfast.log.tables import exposed_surfaces as table
+from holdfast.log.tables import sessions as session_table
 
 Declared = Callable[[str, str], bool]
 """Whether the owner declared a surface private: by its channel and the id of the group."""
@@ -56,6 +58,14 @@ def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
     return heard_by(heard_under(tx, key, declared), frozenset(() if space is None else (space,)))
 
 
+def audiences_under(tx: Tx, key: str, *, most: int = 50) -> frozenset[Audience]:
+    """Each audience of what was lately said under a key, and of its sessions.
+
+    A look-up of the runtime's, whoever reads: it tells whether somebody may speak there, and nothing else.
+    """
+    return frozenset(Audience(row[0]) for row in _UNDER.rows(tx, key=key, own=_canonical(key), most=most))
+
+
 def expose(tx: Tx, surface: Audience, sender: str) -> bool:
     """Somebody who is not the owner wrote on a surface; whether that is new."""
     if is_exposed(tx, surface):
@@ -80,6 +90,23 @@ def listing(tx: Tx, *, limit: int = 200) -> list[Exposed]:
     return [Exposed(Audience(row.surface), row.sender, row.exposed_at) for row in rows]
 
 
+def of_channel(tx: Tx, channel: str) -> list[tuple[str, Exposed]]:
+    """The same for one channel, each with the id of its group."""
+    begins = for_group(channel, None, "").removesuffix("::") + ":"
+    return [
+        (one.surface.removeprefix(begins).partition(":")[2], one)
+        for one in listing(tx)
+        if one.surface.startswith(begins)
+    ]
+
+
+def _canonical(key: str) -> str:
+    try:
+        return canonical_key(key)
+    except InvalidInput:
+        return key
+
+
 def _is_declared(key: str, declared: Declared) -> bool:
     try:
         parsed = parse_key(key)
@@ -91,3 +118,18 @@ def _is_declared(key: str, declared: Declared) -> bool:
 
 
 _EXPOSED = Statement(sa.select(table.c.surface).where(table.c.surface == sa.bindparam("surface")))
+_LATELY = (
+    sa.select(entries.c.audience)
+    .where(
+        entries.c.session_key.in_((sa.bindparam("key"), sa.bindparam("own"))), entries.c.deleted_at.is_(None)
+    )
+    .order_by(entries.c.created_at.desc(), entries.c.position.desc())
+    .limit(sa.bindparam("most"))
+    .subquery()
+)
+_UNDER = Statement(
+    sa.union(
+        sa.select(_LATELY.c.audience),
+        sa.select(session_table.c.audience).where(session_table.c.key == sa.bindparam("own")),
+    )
+)

@@ -102,9 +102,13 @@ def test_standing_tasks_are_made_changed_and_ended_over_http(client: TestClient,
     assert_problem(client.post("/api/cron", json={"prompt": "x"}, headers=head), 422, "bad_schedule")
     other = bearer(hold, make_token(hold.store, "other", agents=["other"]))
     assert client.get("/api/cron", headers=other).json() == []
-    assert_problem(client.delete(url, headers=other), 404, "unknown_task")
-    mine = {"prompt": "x", "every": "1h", "agentId": "main"}
-    assert_problem(client.post("/api/cron", json=mine, headers=other), 404, "unknown_task")
+    assert_problem(client.get(url, headers=other), 404, "unknown_task")
+    for agent in ("main", "other"):
+        new = {"prompt": "x", "every": "1h", "agentId": agent}
+        assert_problem(client.post("/api/cron", json=new, headers=other), 403, "forbidden")
+    for method, path in (("DELETE", url), ("PATCH", url), ("POST", f"{url}/run")):
+        refused = client.request(method, path, json={"prompt": "x"}, headers=other)
+        assert_problem(refused, 403, "forbidden")
     assert client.post(f"{url}/run", headers=head).status_code == 202
     assert client.delete(url, headers=head).json() == {"ok": True, "deleted": True, "id": task["id"]}
     assert_problem(client.get(url, headers=head), 404, "unknown_task")
@@ -120,7 +124,8 @@ def test_heartbeats_are_seen_and_asked_for_over_http(client: TestClient, hold: H
     assert client.post("/api/heartbeat/nobody/now", headers=bearer(hold)).status_code == 404
     other = bearer(hold, make_token(hold.store, "other", agents=["other"]))
     assert [told["agentId"] for told in client.get("/api/heartbeat", headers=other).json()] == ["other"]
-    assert_problem(client.post("/api/heartbeat/main/now", headers=other), 404, "unknown_agent")
+    for agent in ("main", "other"):
+        assert_problem(client.post(f"/api/heartbeat/{agent}/now", headers=other), 403, "forbidden")
 
 
 def test_the_command_line_does_the_same(tmp_path: Path) -> None:

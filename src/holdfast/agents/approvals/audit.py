@@ -17,7 +17,9 @@ from holdfast.log import Tx
 from holdfast.logs import Redact, redactor
 from holdfast.text import clean_text, clip
 
-Event = Literal["run", "block", "requested", "approved", "denied", "expired", "used", "pattern", "unpattern"]
+Event = Literal[
+    "run", "block", "requested", "approved", "denied", "expired", "used", "pattern", "unpattern", "shared"
+]
 MAX_COMMAND: Final = 2_000
 MAX_PAGE: Final = 500
 BATCH: Final = 1_000

@@ -16,7 +16,7 @@ from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table
 
 space_option = click.option("--space", "space_id", metavar="ID", help="Look from this space.")
-session_option = click.option("--session", "session_key", metavar="KEY", help="Look from this session.")
+session_option = click.option("--session", "session_key", metavar="KEY", help="As it is for this session.")
 topic_option = click.option("--topic", "topic_id", metavar="ID", help="Only within this topic.")
 status_option = click.option("--status", help="Only those of this status.")
 
@@ -166,6 +166,35 @@ def log(app: App, /, entry_id: str | None, why: bool, limit: int, as_json: bool,
     print_json(found) if as_json else _print_entries(found[::-1])
 
 
+@board.command("share")
+@click.argument("kind", type=click.Choice(["topic", "entry", "session"]))
+@click.argument("id_", metavar="ID")
+@click.option("--with", "audience", required=True, metavar="AUDIENCE", help="space:<id>, group:…, anyone.")
+@click.option("--entries", is_flag=True, help="With a topic: what was said under it, too.")
+@json_option
+@pass_app
+def share(app: App, kind: str, id_: str, audience: str, entries: bool, as_json: bool) -> None:
+    """Let more people read something. That cannot be taken back, and stands in the audit trail.
+
+    \b
+    Example:
+      holdfast board share topic topic-1 --with space:space-garden --entries
+    """
+    from holdfast.gateway.routes.share import ShareIn, share_in
+    from holdfast.log import OWNER
+
+    if entries and kind != "topic":
+        raise click.UsageError("--entries goes with a topic.")
+    name = {"topic": "topicId", "entry": "entryId", "session": "sessionKey"}[kind]
+    asked = ShareIn.model_validate({name: id_, "audience": audience, "withEntries": entries})
+    with app.open() as hold, hold.store.write(OWNER) as tx:
+        done = share_in(tx, asked, actor="cli")
+    if as_json:
+        print_json(done.json())
+    else:
+        click.echo(f"{done.kind} {done.id}: {done.before} -> {done.after}; {done.entries} entries.")
+
+
 def _entry(app: App, entry_id: str, *, why: bool, as_json: bool) -> None:
     part = quote(entry_id, safe="")
     found = _asked(app, f"/api/classifier/decisions/{part}" if why else f"/api/log/{part}")
@@ -197,6 +226,7 @@ def _print_work(one: Mapping[str, Any]) -> None:
             "id": one["id"],
             "state": _state(one),
             "spaces": ", ".join(one["spaceIds"]),
+            "read by": one["audience"],
             "tags": ", ".join(one["tags"]) or None,
             "due": moment(one["dueDate"]),
             "changed": moment(one["updatedAt"]),
@@ -238,7 +268,7 @@ def _width() -> int | None:
 
 
 def _print_entry(one: Mapping[str, Any]) -> None:
-    names = ("id", "type", "agentId", "topicId", "taskId", "spaceId", "createdAt", "summary")
+    names = ("id", "type", "agentId", "topicId", "taskId", "spaceId", "audience", "createdAt", "summary")
     code = f" ({one['classificationCode']})" if one["classificationCode"] else ""
     print_fields({name: one[name] for name in names} | {"status": f"{one['classificationStatus']}{code}"})
     click.echo()

@@ -27,7 +27,7 @@ def channels() -> None:
 def list_(app: App, as_json: bool) -> None:
     """Every channel: whether it is connected, when something came and went, what is still on its way."""
     with app.open() as hold:
-        found = _office(hold).listing()
+        found = [told | _surfaces(hold, told["name"]) for told in _office(hold).listing()]
     if as_json:
         print_json(found)
         return
@@ -40,11 +40,50 @@ def list_(app: App, as_json: bool) -> None:
             _minute(told["lastOutboundAt"]),
             told["pendingDeliveries"],
             told["waitingPairings"],
+            ", ".join(told["private"]) or None,
         )
         for told in found
     ]
-    columns = ["channel", "state", "by", "last in", "last out", "pending", "to pair"]
+    columns = ["channel", "state", "by", "last in", "last out", "pending", "to pair", "private"]
     print_table(columns, rows, empty="No channels. Add one under `channels` in the config.")
+    for told in found:
+        for one in told["exposed"]:
+            who = f"{one['sender']} wrote there first at {_minute(one['exposedAt'])}"
+            click.echo(f"{told['name']} {one['id']} is read by others: {who}.")
+
+
+@channels.command()
+@click.argument("channel")
+@click.argument("id_", metavar="ID|*")
+@click.option("--remove", is_flag=True, help="It is read by others too.")
+@json_option
+@pass_app
+def private(app: App, channel: str, id_: str, remove: bool, as_json: bool) -> None:
+    """Say that only you read and write in a group or channel: it is then treated as your own chat.
+
+    It ends by itself when somebody else writes there; say it again to take it back. `*` stands for every
+    group of the channel in which nobody else was seen.
+
+    \b
+    Example:
+      holdfast channels private discord 1187
+    """
+    from holdfast.errors import NotFound
+
+    with app.open() as hold:
+        known = hold.settings.channels.get(channel)
+        if known is None:
+            hint = "See `holdfast channels list`; channels are set up in the config."
+            raise NotFound(f"no channel {channel[:80]!r}", code="unknown_channel", hint=hint)
+        kept = [one for one in known.private if one != id_] + ([] if remove else [id_])
+        hold.config.patch({"channels": {channel: {"private": kept}}})
+        if not remove:
+            _reclaim(hold, channel, id_)
+        told = {"name": channel} | _surfaces(hold, channel)
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(f"{channel} {id_} is {'read by others' if remove else 'yours alone'}.")
 
 
 @channels.command()
@@ -144,6 +183,27 @@ def _say(pairing: dict[str, Any], what: str, as_json: bool) -> None:
         print_json(pairing)
     else:
         click.echo(f"{pairing['label'] or pairing['sender']} on {pairing['channel']} {what}.")
+
+
+def _surfaces(hold: Holdfast, channel: str) -> dict[str, Any]:
+    """The groups of a channel that are the owner's alone, and those in which others were seen to write."""
+    from holdfast.clock import iso
+    from holdfast.log import OWNER, surfaces
+
+    known = hold.settings.channels.get(channel)
+    with hold.store.read(OWNER) as tx:
+        seen = surfaces.of_channel(tx, channel)
+    exposed = [{"id": id_, "sender": one.sender, "exposedAt": iso(one.exposed_at)} for id_, one in seen]
+    return {"private": [] if known is None else list(known.private), "exposed": exposed}
+
+
+def _reclaim(hold: Holdfast, channel: str, id_: str) -> None:
+    from holdfast.log import OWNER, surfaces
+
+    with hold.store.write(OWNER, ordered=False) as tx:
+        for found, one in surfaces.of_channel(tx, channel):
+            if found == id_:
+                surfaces.reclaim(tx, one.surface)
 
 
 def _office(hold: Holdfast) -> Office:

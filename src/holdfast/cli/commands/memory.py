@@ -14,6 +14,7 @@ from holdfast.cli.output import cell, print_json, print_table
 
 if TYPE_CHECKING:
     from holdfast.cli.client import Client
+    from holdfast.log import Reader
     from holdfast.runtime import Holdfast
 
 agent_option = click.option("--agent", "agent_id", metavar="ID", help="The agent; else the default one.")
@@ -59,6 +60,7 @@ def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: boo
 @agent_option
 @click.option("-n", "--limit", type=click.IntRange(1, 100), help="Results at most.")
 @click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what scores less.")
+@click.option("--session", "session_key", metavar="KEY", help="As an agent would find it in this session.")
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 @json_option
 @pass_app
@@ -68,17 +70,19 @@ def search(
     agent_id: str | None,
     limit: int | None,
     min_score: float | None,
+    session_key: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
     """Look for something in notes, daily logs and conversations."""
     asked = {"q": query, "agentId": agent_id, "maxResults": limit, "minScore": min_score}
+    asked["sessionKey"] = session_key
 
     def here(hold: Holdfast) -> Any:
-        from holdfast.log import OWNER
-        from holdfast.memory import Ask
+        from holdfast.memory import Ask, Chat
 
-        ask = Ask(query, _agent(hold, agent_id), OWNER, max_results=limit, min_score=min_score)
+        chat, reader = Chat.of(session_key), _reader(hold, session_key)
+        ask = Ask(query, _agent(hold, agent_id), reader, chat, max_results=limit, min_score=min_score)
         return hold.memory.search(ask).json(explain=True)
 
     found = _either(app, "/api/memory/search", {**asked, "explain": "true"}, here)
@@ -202,6 +206,16 @@ def remove(app: App, name: str) -> None:
 
 def _paths(hold: Holdfast) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True) for one in hold.settings.memory.search.paths]
+
+
+def _reader(hold: Holdfast, session_key: str | None) -> Reader:
+    """Who reads: the owner, or all who hear the session that is asked for."""
+    from holdfast.log import OWNER, surfaces
+
+    if session_key is None:
+        return OWNER
+    with hold.store.read(OWNER) as tx:
+        return surfaces.reader_under(tx, session_key, hold.settings.is_private)
 
 
 def _agent(hold: Holdfast, agent_id: str | None) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def sessions() -> None:
-    """List, show, reset, export, import, archive."""
+    """List, show, reset, export, import, archive; the space of one."""
 
 
 @sessions.command("list")
@@ -103,6 +103,35 @@ def reset(app: App, key: str, as_json: bool) -> None:
 def archive(app: App, key: str, as_json: bool) -> None:
     """End the session; the next message to its key begins a new one."""
     _end(app, key, as_json, successor=False)
+
+
+@sessions.command()
+@click.argument("key")
+@click.argument("space_id", required=False, metavar="[SPACE]")
+@click.option("--none", "take_out", is_flag=True, help="Take it out of its space.")
+@json_option
+@pass_app
+def space(app: App, key: str, space_id: str | None, take_out: bool, as_json: bool) -> None:
+    """Put a session into a space: all who hear it may then read what is shared with that space.
+
+    \b
+    Example:
+      holdfast sessions space agent:main:discord:group:42 space-garden
+    """
+    from holdfast.board import spaces
+    from holdfast.gateway.wire import session_json
+    from holdfast.log import sessions as room
+
+    if (space_id is None) != take_out:
+        raise click.UsageError("Name a SPACE, or give --none.")
+    with app.open() as hold, hold.store.write(OWNER) as tx:
+        if space_id is not None:
+            spaces.require(tx, space_id)
+        now = room.give_space(tx, find_session(tx, key), space_id)
+    if as_json:
+        print_json(session_json(now))
+    else:
+        click.echo(f"{now.key} is in {'no space' if space_id is None else space_id} now.")
 
 
 @sessions.command()

@@ -58,15 +58,23 @@ def add(
 ) -> None:
     """Make a token. It is printed now and never again.
 
+    A space that a token is limited to is shared from then on: what is put into it by name can be read with
+    the token. What was there before stays yours until you share it (`holdfast board share`).
+
     \b
     Example:
       holdfast tokens add laptop --scope read --expires 30d
     """
+    from holdfast.board import sharing
+    from holdfast.board.spaces import require
     from holdfast.gateway.tokens import Scope
     from holdfast.gateway.tokens import add as make
 
     lasts = None if expires is None else _duration(expires)
     with app.open() as hold, hold.store.write(OWNER, ordered=False) as tx:
+        for space in spaces:
+            require(tx, space)
+        sharing.mark_shared(tx, frozenset(spaces))
         made, text = make(
             tx,
             name,
@@ -78,6 +86,8 @@ def add(
     if as_json:
         print_json(_as_json(made) | {"token": text})
     else:
+        if spaces:
+            click.echo(_shared(spaces), err=True)
         click.echo("Keep it now, it is not shown again:", err=True)
         click.echo(text)
 
@@ -117,6 +127,13 @@ def revoke(app: App, name: str, as_json: bool) -> None:
         print_json(_as_json(ended))
     else:
         click.echo(f"Token {ended.name} holds no longer.")
+
+
+def _shared(spaces: tuple[str, ...]) -> str:
+    named = ", ".join(spaces)
+    return (
+        f"Shared from now on: what is put into {named} by name. What is there stays yours until you share it."
+    )
 
 
 def _duration(text: str) -> int:

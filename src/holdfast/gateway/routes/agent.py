@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.errors import InvalidInput
 from holdfast.gateway import run_stream
-from holdfast.gateway.asking import MAX_IDEMPOTENCY, AgentIn, accept, require_run, serving
+from holdfast.gateway.asking import MAX_IDEMPOTENCY, AgentIn, accept, require_own_run, require_run, serving
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.run_contract import AcceptedRunOut, RunOut
@@ -66,14 +66,14 @@ async def events(
 @router.post("/api/agent/{runId}/cancel", response_model=RunOut)
 async def cancel(here: Here, caller: Caller, run_id: RunId) -> Response:
     """Stop the run; one that has ended stays as it is."""
-    await require_run(here, caller, run_id)
+    await require_own_run(here, caller, run_id)
     return json_response((await here.hold.runs.cancel(run_id)).json())
 
 
 @router.post("/api/agent/{runId}/resume", response_model=RunOut)
 async def resume(here: Here, caller: Caller, run_id: RunId) -> Response:
     """Go on with a run that was interrupted."""
-    await require_run(here, caller, run_id)
+    await require_own_run(here, caller, run_id)
     return json_response((await here.hold.runs.resume(run_id)).json())
 
 

@@ -20,7 +20,7 @@ from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
-from holdfast.log import SYSTEM, Tx
+from holdfast.log import Tx
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -79,7 +79,7 @@ async def listing(
     agents = seen_agents(caller, agent_id)
 
     def read() -> list[Approval]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             wanted = None if status == "all" else ApprovalStatus(status)
             return requests.listing(tx, status=wanted, agent_ids=agents, limit=most + 1, offset=skip)
 
@@ -106,7 +106,7 @@ async def decide(
     by = f"token:{caller.name}"
 
     def write() -> Approval:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             _require_visible(tx, caller, id_)
             if body.decision == "allow":
                 return allow_always(tx, id_, pattern=body.pattern, by=by)

@@ -13,18 +13,18 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.board import attachments, sharing, spaces
+from holdfast.board import EVERYTHING, attachments, log_view, spaces
 from holdfast.board.attachments import Attachment, Files, Upload
-from holdfast.errors import InvalidInput, NotFound, TooLarge
+from holdfast.errors import Forbidden, InvalidInput, TooLarge
+from holdfast.gateway.access import placed_by, require_spaces
 from holdfast.gateway.board_wire import AttachmentOut, PolicyOut, attachment_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import DeletedOut
 from holdfast.gateway.multipart import Part, boundary_of, parts
-from holdfast.gateway.scope import outside, own_view, shows
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import SYSTEM, Tx, entries
+from holdfast.log import Audience, Tx
 
 router = APIRouter(tags=["attachments"], route_class=StrictRoute)
 
@@ -86,8 +86,8 @@ async def get(here: Here, caller: Caller, id_: AttachmentPath) -> Response:
     """The file itself, to be saved; a picture may be shown."""
 
     def read() -> tuple[Attachment, Iterator[bytes]]:
-        with here.hold.store.read(SYSTEM) as tx:
-            found = _seen(tx, caller, id_)
+        with here.read_as(caller) as tx:
+            found = attachments.get(tx, id_)
         return found, files(here).read(found.sha256)
 
     found, content = await here.hold.threads(read)
@@ -99,8 +99,7 @@ async def delete(here: Here, caller: Caller, id_: AttachmentPath) -> Response:
     """Forget an attachment; its content goes with the last one that has it."""
 
     def write() -> None:
-        with here.hold.store.write(SYSTEM) as tx:
-            _seen(tx, caller, id_)
+        with here.write_as(caller) as tx:
             gone, last = attachments.delete(tx, id_)
             if last:
                 # Within the transaction: an upload of the same content waits for it, then writes anew.
@@ -131,10 +130,8 @@ def _keep(
             raise TooLarge(f"a file has at most {limits.max_bytes} bytes", hint="Make it smaller.")
     for part in found:
         _checked(body, part, limits.max_bytes)
-    with here.hold.store.write(SYSTEM) as tx:
-        _require_place(tx, caller, space_id, log_id)
-        # gateway: the caller's audience
-        audience = sharing.for_placed(tx, space_id, None)
+    with here.write_as(caller) as tx:
+        audience = _audience(tx, caller, space_id, log_id)
         made = []
         for part in found:
             one = _checked(body, part, limits.max_bytes)
@@ -151,28 +148,20 @@ def _checked(body: bytes | mmap.mmap, part: Part, max_bytes: int) -> Upload:
     return attachments.check(sent, max_bytes=max_bytes)
 
 
-def _require_place(tx: Tx, caller: Principal, space_id: str | None, log_id: str | None) -> None:
+def _audience(tx: Tx, caller: Principal, space_id: str | None, log_id: str | None) -> Audience:
+    """Who may read a file: whoever may read its entry, else as what is put into its space."""
     if space_id is not None:
-        if not caller.may_see_space(space_id):
-            raise outside()
+        require_spaces(caller, [space_id])
         spaces.require(tx, space_id)
-    if log_id is not None and not shows(tx, caller, own_view(caller), entries.get(tx, log_id)):
-        raise NotFound(f"no entry {log_id[:80]!r}", code="unknown_entry")
-    if caller.limited and space_id is None and log_id is None:
-        raise outside()
-
-
-def _seen(tx: Tx, caller: Principal, id_: str) -> Attachment:
-    """The attachment, if the caller sees its entry, or else its space."""
-    found = attachments.get(tx, id_)
-    if found.entry_id is not None:
-        entry = entries.get_many(tx, [found.entry_id])
-        seen = bool(entry) and shows(tx, caller, own_view(caller), entry[0])
-    else:
-        seen = not caller.limited or (found.space_id is not None and caller.may_see_space(found.space_id))
-    if not seen:
-        raise NotFound(f"no attachment {id_[:80]!r}", code="unknown_attachment")
-    return found
+    if log_id is not None:
+        return log_view.get(tx, log_id, EVERYTHING).audience
+    if caller.agents is not None:
+        raise Forbidden(
+            "a token limited to agents keeps files only with their entries",
+            code="entry_required",
+            hint="Send the logId of an entry that it may see.",
+        )
+    return placed_by(tx, caller, space_id)
 
 
 def _headers(found: Attachment) -> dict[str, str]:

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from holdfast.channels import Channels, Inbound, Surface
 from holdfast.config.session import PeerKind
 from holdfast.errors import InvalidInput
-from holdfast.gateway.asking import is_owner
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Here, Unlimited
 from holdfast.gateway.contract import Answer, Iso
@@ -125,7 +124,7 @@ async def inbound(request: Request, channel: Annotated[str, Path(max_length=64)]
         caller.require(Scope.WRITE)
         caller.require_unlimited()
     message = _parsed(body).message(channel)
-    done = await room.receive(message, may_own=caller is None or is_owner(caller))
+    done = await room.receive(message, may_own=caller is None or caller.is_owner)
     told: dict[str, Any] = {"ok": True, "state": done.state, "reason": done.reason}
     told |= {"runId": done.run_id, "duplicate": done.duplicate}
     return json_response(told, 200 if done.duplicate else 202)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.board import decisions, log_view, routing, topics
+from holdfast.board import EVERYTHING, decisions, log_view, routing, topics
 from holdfast.clock import iso
+from holdfast.gateway.access import may_use_key, own_view, require_key, require_places
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, EntryOut, Iso
 from holdfast.gateway.pages import CursorParam, page
-from holdfast.gateway.scope import Placed, own_view, seen_entry
-from holdfast.gateway.tokens import Principal
+from holdfast.gateway.scope import Placed
 from holdfast.gateway.wire import Id, Wire, entry_json, json_response
-from holdfast.log import SYSTEM, Classification, Cursor, EntryFilter, entries, sessions
+from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entries, sessions
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)
 
@@ -79,11 +78,11 @@ async def pending(
     cursor: CursorParam = None,
 ) -> Response:
     """Entries that wait to be sorted, newest first."""
-    where = EntryFilter(status=Classification.PENDING, agent_ids=caller.agents)
+    where = EntryFilter(status=Classification.PENDING)
     start = None if cursor is None else Cursor.parse(cursor)
 
     def read() -> entries.Page:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             return log_view.listing(tx, ask.view(tx, caller), where, limit=limit, cursor=start)
 
     found = await here.hold.threads(read)
@@ -96,8 +95,10 @@ async def remembered(here: Here, caller: Caller, ask: Placed, session_key: Sessi
     options = here.hold.settings.board.routing_memory
 
     def read() -> list[routing.Routed]:
-        with here.hold.store.read(SYSTEM) as tx:
-            return _own(caller, routing.recall(tx, session_key, options, ask.view(tx, caller)))
+        with here.read_as(caller, session_key) as tx:
+            if not may_use_key(tx, caller, session_key):
+                return []
+            return routing.recall(tx, session_key, options, ask.view(tx, caller))
 
     return json_response(_routing_json(session_key, await here.hold.threads(read)))
 
@@ -108,12 +109,14 @@ async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
     options = here.hold.settings.board.routing_memory
 
     def write() -> list[routing.Routed]:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
+            require_key(tx, caller, body.session_key)
             topic = topics.get(tx, body.topic_id, own_view(caller))
+            require_places(tx, caller, EntryDraft(content="", task_id=body.task_id))
             item = routing.Routed(int(tx.now), topic.id, topic.name, body.anchor, body.task_id)
             heard = sessions.heard_in(tx, body.session_key)
             routing.remember(tx, body.session_key, item, options, heard)
-            return _own(caller, routing.recall(tx, body.session_key, options, own_view(caller)))
+            return routing.recall(tx, body.session_key, options, own_view(caller))
 
     return json_response(_routing_json(body.session_key, await here.hold.threads(write)))
 
@@ -123,8 +126,9 @@ async def replay(here: Here, caller: Caller, body: ReplayIn) -> Response:
     """Sort a session again from an entry on."""
 
     def write() -> int:
-        with here.hold.store.write(SYSTEM) as tx:
-            seen_entry(tx, caller, body.anchor_log_id)
+        with here.write_as(caller) as tx:
+            anchor = log_view.get(tx, body.anchor_log_id, own_view(caller))
+            require_key(tx, caller, anchor.session_key)
             return decisions.replay(tx, body.anchor_log_id, here.hold.settings.board.classifier)
 
     return json_response({"ok": True, "count": await here.hold.threads(write)})
@@ -137,8 +141,8 @@ async def explain(
     """Why an entry lies where it lies."""
 
     def read() -> decisions.Made:
-        with here.hold.store.read(SYSTEM) as tx:
-            seen_entry(tx, caller, id_)
+        with here.read_as(caller) as tx:
+            log_view.get(tx, id_, EVERYTHING)
             return decisions.explain(tx, id_)
 
     return json_response(_decision_json(await here.hold.threads(read)))
@@ -147,11 +151,6 @@ async def explain(
 def _routing_json(session_key: str, items: list[routing.Routed]) -> dict[str, Any]:
     rows = [{**one.plain(), "ts": iso(one.ts), "taskId": one.task_id} for one in items]
     return {"sessionKey": session_key, "items": rows}
-
-
-def _own(caller: Principal, found: list[routing.Routed]) -> list[routing.Routed]:
-    """Goes once the transaction has the caller's reader, to which `recall` holds itself."""
-    return found if caller.agents is None else [replace(one, anchor="") for one in found]
 
 
 def _decision_json(made: decisions.Made) -> dict[str, Any]:

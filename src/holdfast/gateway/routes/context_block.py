@@ -53,7 +53,7 @@ async def context(here: Here, caller: Caller, query: Annotated[ContextQuery, Que
     options = here.hold.settings.board
     wanted = ContextAsk(
         q=query.q,
-        sight=sight_of(query.ask, caller),
+        sight=await here.hold.threads(sight_of, here, caller, query.ask),
         mode=query.mode or options.context_mode,
         include_pending=_given(query.include_pending, options.include_pending),
         max_chars=query.max_chars or options.context_max_chars,

@@ -13,7 +13,6 @@ from holdfast.gateway.board_wire import DraftIn, DraftOut, draft_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Here, Unlimited
 from holdfast.gateway.wire import json_response
-from holdfast.log import SYSTEM
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -25,7 +24,7 @@ async def listing(
     """Drafts, the most recently written first."""
 
     def read() -> list[Draft]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             return drafts.listing(tx, limit=limit)
 
     return json_response([draft_json(draft) for draft in await here.hold.threads(read)])
@@ -41,7 +40,7 @@ async def put(here: Here, caller: Unlimited, body: DraftIn) -> Response:
     """Keep a draft under its key; an empty one is forgotten."""
 
     def write() -> tuple[Draft, bool]:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             return drafts.put(tx, body.key, body.value)
 
     draft, created = await here.hold.threads(write)

@@ -22,14 +22,13 @@ from holdfast.context import (
     UserMessage,
     wire,
 )
-from holdfast.errors import NotFound
-from holdfast.gateway.access import sees_session
+from holdfast.gateway.access import heard_under, require_key
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import Id, Text, Wire, json_response
-from holdfast.log import SYSTEM, Session, sessions
+from holdfast.log import Session, sessions
 
 router = APIRouter(tags=["engine"], prefix="/api/engine", route_class=StrictRoute)
 
@@ -311,23 +310,19 @@ async def on_subagent_ended(here: Here, caller: Caller, body: EndedIn) -> Respon
 
 
 async def _session(here: Gateway, caller: Principal, key: str, *, create: bool = False) -> Session:
-    """The session of a key, if the caller may see it; made only within what the caller may see."""
+    """The session of a key under which the caller may speak; made if it is not there and that is wanted."""
 
     def find() -> Session:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
+            require_key(tx, caller, key)
             known = sessions.active(tx, key)
             if known is not None or not create:
-                return _visible(caller, known if known is not None else sessions.find(tx, key), key)
-        with here.hold.store.write(SYSTEM) as tx:
-            return _visible(caller, sessions.ensure(tx, key), key)
+                return known if known is not None else sessions.find(tx, key)
+        with here.write_as(caller) as tx:
+            heard = heard_under(tx, caller, key, here.hold.settings.is_private)
+            return sessions.ensure(tx, key, audience=heard)
 
     return await here.hold.threads(find)
-
-
-def _visible(caller: Principal, session: Session, key: str) -> Session:
-    if not sees_session(caller, session):
-        raise NotFound(f"no session {key[:80]!r}", code="unknown_session")
-    return session
 
 
 def _messages(found: Sequence[MessageIn]) -> list[Message]:

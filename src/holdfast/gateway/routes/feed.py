@@ -14,7 +14,7 @@ from holdfast.gateway.contract import ChangeOut
 from holdfast.gateway.pages import MAX_NUMBER, CursorParam, number, page
 from holdfast.gateway.scope import Placed, visible_changes
 from holdfast.gateway.wire import change_json
-from holdfast.log import SYSTEM, changes
+from holdfast.log import changes
 
 router = APIRouter(tags=["changes"], route_class=StrictRoute)
 
@@ -33,7 +33,7 @@ async def listing(
     most = min(limit, changes.MAX_PAGE)
 
     def read() -> tuple[list[dict[str, Any]], int | None]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             batch = changes.since(tx, after, limit=most)
             seen = [change_json(*one) for one in visible_changes(tx, here.views, caller, ask, batch)]
             last = batch[-1].seq if batch else after
@@ -59,7 +59,7 @@ async def stream(
         raise Unavailable("the gateway is not serving yet", code="starting")
 
     def check() -> None:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             ask.view(tx, caller)
 
     await here.hold.threads(check)

@@ -41,7 +41,7 @@ async def graph(
     """What the newest entries within sight name, where, and together with what."""
     options = here.hold.settings.board
     wanted = MapAsk(
-        sight=sight_of(ask, caller),
+        sight=await here.hold.threads(sight_of, here, caller, ask),
         include_pending=options.include_pending if include_pending is None else include_pending,
         max_entities=max_entities or options.graph.max_entities,
         max_nodes=max_nodes or options.graph.max_nodes,

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.responses import Response
 
-from holdfast.board import log_view
+from holdfast.board import log_view, sharing
 from holdfast.board.ingest import prepare
-from holdfast.board.visibility import narrowed
 from holdfast.errors import InvalidInput, TooLarge
-from holdfast.gateway.access import repeated, require_write
+from holdfast.gateway.access import audience_of, own_view, repeated, require_draft, require_places
 from holdfast.gateway.bodies import DirectRoute, StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import AcceptedOut, DeletedOut, EntryOut, FullEntryOut
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
-from holdfast.gateway.scope import Placed, own_view, require_places, seen_entry, shows
+from holdfast.gateway.scope import Placed
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import LogIn, LogPatch, dumps, entry_json, json_response
 from holdfast.log import (
-    SYSTEM,
     Classification,
     Cursor,
     Entry,
     EntryDraft,
     EntryFilter,
     EntryType,
+    Tx,
     entries,
     ingest,
 )
 
 router = APIRouter(tags=["log"], route_class=StrictRoute)
 
-_PLACES = frozenset(("space_id", "topic_id", "task_id"))
+_PLACES = ("space_id", "topic_id", "task_id")
 EntryPath = Annotated[str, Path(alias="id", max_length=256)]
 IdempotencyKey = Annotated[str | None, Header(alias="X-Idempotency-Key", min_length=1, max_length=512)]
 
@@ -41,14 +42,13 @@ IdempotencyKey = Annotated[str | None, Header(alias="X-Idempotency-Key", min_len
 async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = None) -> Response:
     """Write one entry. The same idempotency key again answers with the entry that was written first."""
     draft = body.draft(key)
-    require_write(caller, draft)
 
     def write() -> entries.Appended:
-        with here.hold.store.write(SYSTEM) as tx:
-            require_places(tx, caller, [draft])
-            done = entries.append(tx, prepare(tx, draft, here.hold.settings.board))
+        with here.write_as(caller) as tx:
+            own = _allowed(here, tx, caller, draft)
+            done = entries.append(tx, prepare(tx, own, here.hold.settings.board))
             if not done.created:
-                repeated(done.entry, shown=shows(tx, caller, own_view(caller), done.entry))
+                repeated(done.entry)
             return done
 
     done = await here.hold.threads(write)
@@ -75,12 +75,11 @@ async def ingest_batch(
 ) -> Response:
     """Accept one entry or a list of them; they are written soon, in order, and once."""
     batch = body if isinstance(body, list) else [body]
-    drafts = _batch(here, caller, batch, key)
+    drafts = _batch(here, batch, key)
 
     def write() -> str:
-        with here.hold.store.write(SYSTEM, ordered=False) as tx:
-            require_places(tx, caller, drafts)
-            return ingest.accept(tx, drafts).id
+        with here.write_as(caller, ordered=False) as tx:
+            return ingest.accept(tx, [_allowed(here, tx, caller, draft) for draft in drafts]).id
 
     id_ = await here.hold.threads(write) if drafts else None
     return json_response({"ok": True, "queued": True, "id": id_, "count": len(drafts)}, 202)
@@ -108,7 +107,7 @@ async def listing(
         session_key=session_key,
         topic_id=topic_id,
         task_id=task_id,
-        agent_ids=narrowed(caller.agents, None if agent_id is None else frozenset((agent_id,))),
+        agent_ids=None if agent_id is None else frozenset((agent_id,)),
         related_ids=_csv(related),
         types=None if type_ is None else frozenset((type_,)),
         status=status,
@@ -116,7 +115,7 @@ async def listing(
     start = None if cursor is None else Cursor.parse(cursor)
 
     def read() -> entries.Page:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             view = ask.view(tx, caller)
             return log_view.listing(
                 tx, view, where, limit=limit, cursor=start, offset=offset, raw=include_raw
@@ -137,8 +136,8 @@ async def get(
     """One entry."""
 
     def read() -> Entry:
-        with here.hold.store.read(SYSTEM) as tx:
-            return seen_entry(tx, caller, id_, ask.view(tx, caller))
+        with here.read_as(caller) as tx:
+            return log_view.get(tx, id_, ask.view(tx, caller))
 
     return json_response(entry_json(await here.hold.threads(read), raw=include_raw))
 
@@ -147,13 +146,13 @@ async def get(
 async def patch(here: Here, caller: Caller, id_: EntryPath, body: LogPatch) -> Response:
     """Change what an entry is about, or correct its text; the text before is kept as a revision."""
     annotations = body.annotations()
-    places = {name: annotations[name] for name in _PLACES & annotations.keys()}
+    named = {name: annotations[name] for name in (*_PLACES, "related_id") if name in annotations}
 
     def write() -> Entry:
-        with here.hold.store.write(SYSTEM) as tx:
-            entry = seen_entry(tx, caller, id_)
-            if places:
-                require_places(tx, caller, [EntryDraft(content="", **places)])
+        with here.write_as(caller) as tx:
+            entry = log_view.get(tx, id_, own_view(caller))
+            require_places(tx, caller, EntryDraft(content="", **named))
+            _require_kept(caller, named)
             if body.content is not None:
                 entry = entries.correct(tx, id_, body.content)
             return entries.annotate(tx, id_, annotations) if annotations else entry
@@ -166,15 +165,28 @@ async def delete(here: Here, caller: Caller, id_: EntryPath) -> Response:
     """Hide an entry from every view at once; its text is erased after the retention period."""
 
     def write() -> Entry:
-        with here.hold.store.write(SYSTEM) as tx:
-            seen_entry(tx, caller, id_)
+        with here.write_as(caller) as tx:
+            log_view.get(tx, id_, own_view(caller))
             return entries.delete(tx, id_)
 
     entry = await here.hold.threads(write)
     return json_response({"ok": True, "deleted": True, "id": entry.id})
 
 
-def _batch(here: Gateway, caller: Principal, batch: list[LogIn], key: str | None) -> list[EntryDraft]:
+def _allowed(here: Gateway, tx: Tx, caller: Principal, draft: EntryDraft) -> EntryDraft:
+    """The draft with who may read it, if the caller may write it at all."""
+    require_draft(tx, caller, draft)
+    return replace(draft, audience=audience_of(tx, caller, draft, here.hold.settings.is_private))
+
+
+def _require_kept(caller: Principal, named: Mapping[str, Any]) -> None:
+    """A caller limited to spaces takes nothing out of them."""
+    moved = [named[name] for name in _PLACES if name in named]
+    if caller.spaces is not None and moved and not any(moved):
+        raise sharing.outside()
+
+
+def _batch(here: Gateway, batch: list[LogIn], key: str | None) -> list[EntryDraft]:
     limits = here.hold.settings.gateway.limits
     if len(batch) > limits.ingest_batch:
         raise TooLarge(f"a batch holds at most {limits.ingest_batch} entries", hint="Send it in parts.")
@@ -182,7 +194,6 @@ def _batch(here: Gateway, caller: Principal, batch: list[LogIn], key: str | None
     for index, item in enumerate(batch):
         header = None if key is None else (key if len(batch) == 1 else f"{key}:{index}")
         draft = item.draft(header)
-        require_write(caller, draft)
         if _size(item) > limits.entry_bytes:
             raise TooLarge(f"entry {index} is larger than {limits.entry_bytes} bytes")
         drafts.append(draft)

@@ -11,7 +11,6 @@ from holdfast.errors import NotFound
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import OWNER
 from holdfast.memory import Ask, Chat
 
 router = APIRouter(tags=["memory"])
@@ -35,8 +34,8 @@ async def search(
 ) -> Response:
     """What memory has on a question, with its sources; an empty answer says why."""
     agent = _agent(here, caller, agent_id)
-    # gateway: the caller's reader
-    ask = Ask(q, agent, OWNER, Chat.of(session_key), max_results, min_score)
+    reader = await here.hold.threads(here.reader_for, caller, session_key)
+    ask = Ask(q, agent, reader, Chat.of(session_key), max_results, min_score)
     found = await here.hold.threads(lambda: here.hold.memory.search(ask))
     return json_response(found.json(explain=explain))
 
@@ -55,9 +54,8 @@ async def get(
     agent = _agent(here, caller, agent_id)
 
     def read() -> dict[str, object]:
-        chat = Chat.of(session_key)
-        # gateway: the caller's reader
-        return here.hold.memory.read(agent, path, OWNER, start=start, lines=lines, chat=chat)
+        reader, chat = here.reader_for(caller, session_key), Chat.of(session_key)
+        return here.hold.memory.read(agent, path, reader, start=start, lines=lines, chat=chat)
 
     return json_response(await here.hold.threads(read))
 

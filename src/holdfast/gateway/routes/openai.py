@@ -20,7 +20,6 @@ from holdfast.gateway import openai_wire
 from holdfast.gateway.asking import (
     MAX_IDEMPOTENCY,
     accept,
-    is_owner,
     own_key,
     require_address,
     require_own,
@@ -39,7 +38,6 @@ from holdfast.gateway.wire import dumps, json_response
 from holdfast.ids import AgentId, uuid7
 from holdfast.keys import MAX_KEY_LENGTH, DirectKey
 from holdfast.log import (
-    SYSTEM,
     Classification,
     EntryDraft,
     Session,
@@ -75,6 +73,7 @@ class RunFailed(HoldfastError):
 class _Asked:
     """One request: its run, and whether its session was made for it alone."""
 
+    caller: Principal
     accepted: Accepted
     head: Head
     once: bool
@@ -125,7 +124,7 @@ async def _ask(
         thinking=body.thinking,
         key=key,
         sender=sender_of(caller),
-        owner=is_owner(caller),
+        owner=caller.is_owner,
         mode="queue",
         source={"channel": CHANNEL},
     )
@@ -134,7 +133,7 @@ async def _ask(
     else:
         known = said.history() if named is None else said.answers()
         accepted = await _accept_after(here, caller, replace(ask, commands=False), known)
-    return _Asked(accepted, Head(accepted.run_id, body.model, accepted.accepted_at), named is None)
+    return _Asked(caller, accepted, Head(accepted.run_id, body.model, accepted.accepted_at), named is None)
 
 
 def _session_of(agent: str, user: str | None) -> str | None:
@@ -149,7 +148,7 @@ def _session_for(agent: str, key: str | None) -> str:
 
 async def _accept_after(here: Gateway, caller: Principal, ask: Ask, before: list[Message]) -> Accepted:
     """What the client has of the conversation and its ask, in one transaction."""
-    require_address(caller, ask, here.hold.settings)
+    await require_address(here, caller, ask)
     assert ask.session_key is not None
 
     def write(tx: Tx) -> Accepted:
@@ -158,7 +157,7 @@ async def _accept_after(here: Gateway, caller: Principal, ask: Ask, before: list
             entries.append_many(tx, [_remembered(message, session) for message in before])
         return here.hold.runs.accept_in(tx, ask)
 
-    accepted = await here.hold.threads(here.hold.store.run, SYSTEM, write)
+    accepted = await here.hold.threads(here.run_as, caller, write)
     if not accepted.created:
         await require_own(here, caller, accepted.run_id)
     return accepted
@@ -169,6 +168,7 @@ def _remembered(message: Message, session: Session) -> EntryDraft:
     draft = draft_of(message)
     return replace(
         draft,
+        audience=session.audience,
         session_key=session.key,
         session_id=session.id,
         agent_id=draft.agent_id or session.agent_id,
@@ -284,7 +284,7 @@ async def _put_away(here: Gateway, asked: _Asked) -> None:
             sessions.archive(tx, session, cause="answered")
 
     try:
-        await here.hold.threads(here.hold.store.run, SYSTEM, archive)
+        await here.hold.threads(here.run_as, asked.caller, archive)
     except HoldfastError as error:
         log.warning("session %s was not put away: %s", asked.accepted.session_key, error.message)
 

@@ -52,7 +52,7 @@ async def search(here: Here, caller: Caller, query: Annotated[SearchQuery, Query
     pending = options.include_pending if query.include_pending is None else query.include_pending
     wanted = SearchAsk(
         q=query.q,
-        sight=sight_of(query.ask, caller),
+        sight=await here.hold.threads(sight_of, here, caller, query.ask),
         topic_id=query.topic_id,
         include_pending=pending,
         topics=query.limit_topics or options.search.limit_topics,

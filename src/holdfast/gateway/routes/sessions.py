@@ -7,21 +7,26 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from holdfast.board import spaces
 from holdfast.errors import NotFound
-from holdfast.gateway.access import sees_session
+from holdfast.gateway.access import may_use_key
 from holdfast.gateway.bodies import StrictRoute
-from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.context import Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import LineOut, SessionOut, TurnOut
 from holdfast.gateway.pages import MAX_NUMBER, MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import entry_json, json_response, session_json, turn_json
-from holdfast.log import SYSTEM, Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
+from holdfast.gateway.wire import Id, Wire, entry_json, json_response, session_json, turn_json
+from holdfast.log import Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
 MAX_PAGE = 499
 Most = Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")]
 Position = Annotated[int, Query(ge=0, le=MAX_NUMBER)]
+
+
+class SpaceOfSessionIn(Wire):
+    space_id: Id | None
 
 
 @router.get("/api/sessions", response_model=list[SessionOut])
@@ -36,16 +41,13 @@ async def listing(
 ) -> Response:
     """Sessions, most recently used first."""
     most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
-    agents = frozenset[str]() if caller.spaces is not None else caller.agents
-    if agent_id is not None:
-        agents = frozenset((agent_id,)) if agents is None else agents & {agent_id}
 
     def read() -> list[Session]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             return sessions.listing(
                 tx,
                 status=None if status == "all" else SessionStatus(status),
-                agent_ids=agents,
+                agent_ids=None if agent_id is None else frozenset((agent_id,)),
                 limit=most + 1,
                 offset=skip,
             )
@@ -69,8 +71,8 @@ async def turn_list(
     end = before if cursor is None else number(cursor, 0, most=2**31 - 1)
 
     def read() -> tuple[Session, list[Turn]]:
-        with here.hold.store.read(SYSTEM) as tx:
-            session = seen_session(tx, caller, key)
+        with here.read_as(caller) as tx:
+            session = sessions.find(tx, key)
             return session, turns.listing(tx, session.id, before=end, limit=most + 1)
 
     session, rows = await here.hold.threads(read)
@@ -86,25 +88,38 @@ async def transcript(
     most, start = min(limit, MAX_PAGE), number(cursor, after)
 
     def read() -> list[Entry]:
-        with here.hold.store.read(SYSTEM) as tx:
-            return entries.transcript(tx, seen_session(tx, caller, key).id, after=start, limit=most + 1)
+        with here.read_as(caller) as tx:
+            return entries.transcript(tx, sessions.find(tx, key).id, after=start, limit=most + 1)
 
     rows = await here.hold.threads(read)
     shown = [entry_json(e) | {"role": e.role, "turnId": e.turn_id} for e in rows[:most]]
     return page(shown, rows[most - 1].position if len(rows) > most else None)
 
 
+@router.put("/api/sessions/{key:path}/space", response_model=SessionOut)
+async def give_space(here: Here, caller: Unlimited, key: str, body: SpaceOfSessionIn) -> Response:
+    """Put a session into a space, or take it out: who hears it may read what is shared with that space."""
+
+    def write() -> Session:
+        with here.write_as(caller) as tx:
+            if body.space_id is not None:
+                spaces.require(tx, body.space_id)
+            return sessions.give_space(tx, sessions.find(tx, key), body.space_id)
+
+    return json_response(session_json(await here.hold.threads(write)))
+
+
 @router.post("/api/sessions/{key:path}/reset", response_model=SessionOut)
 async def reset(here: Here, caller: Caller, key: str) -> Response:
     """Archive the session and begin its successor; what runs in it is stopped."""
-    session = await here.hold.runs.reset(lambda tx: seen_session(tx, caller, key))
+    session = await here.hold.runs.reset(lambda tx: own_session(here, tx, caller, key))
     return json_response(session_json(session))
 
 
 @router.post("/api/sessions/{key:path}/archive", response_model=SessionOut)
 async def archive(here: Here, caller: Caller, key: str) -> Response:
     """End the session and what runs in it; the next message to its key begins a new one."""
-    session = await here.hold.runs.archive(lambda tx: seen_session(tx, caller, key))
+    session = await here.hold.runs.archive(lambda tx: own_session(here, tx, caller, key))
     return json_response(session_json(session))
 
 
@@ -113,15 +128,15 @@ async def get(here: Here, caller: Caller, key: str) -> Response:
     """One session, by its key or its id."""
 
     def read() -> Session:
-        with here.hold.store.read(SYSTEM) as tx:
-            return seen_session(tx, caller, key)
+        with here.read_as(caller) as tx:
+            return sessions.find(tx, key)
 
     return json_response(session_json(await here.hold.threads(read)))
 
 
-def seen_session(tx: Tx, caller: Principal, key: str) -> Session:
-    """The session of a key or an id, unless it is hidden, which looks like nothing there."""
-    found = sessions.find(tx, key)
-    if not sees_session(caller, found):
+def own_session(here: Gateway, tx: Tx, caller: Principal, key: str) -> Session:
+    """The session, for who may end it: who may speak in it. To others it is not there."""
+    found = here.find_session(tx, caller, key)
+    if not may_use_key(tx, caller, found.key):
         raise NotFound(f"no session {key[:80]!r}", code="unknown_session")
     return found

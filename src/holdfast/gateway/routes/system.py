@@ -20,7 +20,7 @@ from holdfast.gateway.metrics import exposition
 from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import SYSTEM, agenda
+from holdfast.log import agenda
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
 
@@ -122,7 +122,7 @@ async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=
     """What is due and what runs."""
 
     def read() -> list[agenda.Item]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             return agenda.listing(tx, limit=limit)
 
     return json_response([_item(item) for item in await here.hold.threads(read)])

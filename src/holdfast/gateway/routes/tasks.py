@@ -7,16 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from holdfast.board import Keyset, Task, TaskStatus, stats, tasks, topics
+from holdfast.board import Keyset, Task, TaskStatus, Topic, stats, tasks, topics
+from holdfast.gateway.access import own_view, placed_by, require_spaces
 from holdfast.gateway.board_wire import BoardMetricsOut, TaskIn, TaskOut, TaskPatch, task_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
 from holdfast.gateway.contract import DeletedOut
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
-from holdfast.gateway.scope import Asked, own_view, require_spaces
+from holdfast.gateway.scope import Asked
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import SYSTEM, Tx
+from holdfast.log import FOR_OWNER, Audience, Tx, space_of
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -38,7 +39,7 @@ async def listing(
     start = None if cursor is None else Keyset.parse(cursor)
 
     def read() -> tasks.Page:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller, ask.session_key) as tx:
             view = ask.view(tx, caller)
             return tasks.listing(
                 tx, view, topic_id=topic_id, status=status, limit=limit, cursor=start, offset=offset
@@ -60,13 +61,13 @@ async def upsert(here: Here, caller: Caller, body: TaskIn) -> Response:
     title, topic_id = values.pop("title"), values.pop("topic_id", None)
 
     def write() -> tasks.Upserted:
-        with here.hold.store.write(SYSTEM) as tx:
-            if body.id is not None and tasks.get_many(tx, [body.id]):
+        with here.write_as(caller) as tx:
+            if body.id is not None and (caller.limited or tasks.get_many(tx, [body.id])):
                 tasks.get(tx, body.id, own_view(caller))
-            _require_places(tx, caller, topic_id, values.get("space_id"))
-            return tasks.upsert(
-                tx, title, topic_id=topic_id, id_=body.id, created_by=body.created_by, **values
-            )
+            topic = _require_places(tx, caller, topic_id, values.get("space_id"))
+            heard = FOR_OWNER if topic is None else _audience(tx, caller, topic, values.get("space_id"))
+            made: dict[str, Any] = {"id_": body.id, "created_by": body.created_by, "audience": heard}
+            return tasks.upsert(tx, title, topic_id=topic_id, **made, **values)
 
     done = await here.hold.threads(write)
     return json_response(task_json(done.task), 201 if done.created else 200)
@@ -77,7 +78,7 @@ async def get(here: Here, caller: Caller, ask: Asked, id_: TaskPath) -> Response
     """One task."""
 
     def read() -> Task:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller, ask.session_key) as tx:
             return tasks.get(tx, id_, ask.view(tx, caller))
 
     return json_response(task_json(await here.hold.threads(read)))
@@ -89,7 +90,7 @@ async def patch(here: Here, caller: Caller, id_: TaskPath, body: TaskPatch) -> R
     values = body.fields()
 
     def write() -> Task:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             tasks.get(tx, id_, own_view(caller))
             _require_places(tx, caller, values.get("topic_id"), values.get("space_id"))
             return tasks.update(tx, id_, values)
@@ -102,7 +103,7 @@ async def delete(here: Here, caller: Caller, id_: TaskPath) -> Response:
     """Remove a task; what was logged under it stays in the log."""
 
     def write() -> None:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             tasks.get(tx, id_, own_view(caller))
             tasks.delete(tx, id_)
 
@@ -115,14 +116,20 @@ async def metrics(here: Here, caller: Unlimited) -> Response:
     """The board in figures."""
 
     def read() -> dict[str, Any]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             return stats.figures(tx)
 
     return json_response(await here.hold.threads(read))
 
 
-def _require_places(tx: Tx, caller: Principal, topic_id: str | None, space_id: str | None) -> None:
+def _require_places(tx: Tx, caller: Principal, topic_id: str | None, space_id: str | None) -> Topic | None:
     """A task goes only into a topic that the caller sees, and into a space that is its own."""
-    if topic_id is not None:
-        topics.get(tx, topic_id, own_view(caller))
     require_spaces(caller, () if space_id is None else (space_id,))
+    return None if topic_id is None else topics.get(tx, topic_id, own_view(caller))
+
+
+def _audience(tx: Tx, caller: Principal, topic: Topic, space_id: str | None) -> Audience:
+    """A task of a topic that is shared is shared with it; another as what is put into its space by name."""
+    if space_of(topic.audience) is not None and space_id is None:
+        return topic.audience
+    return placed_by(tx, caller, space_id if caller.spaces is None else space_id or topic.space_id)

@@ -17,9 +17,9 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.pages import CursorParam, page
-from holdfast.gateway.routes.sessions import seen_session
+from holdfast.gateway.routes.sessions import own_session
 from holdfast.gateway.wire import json_response
-from holdfast.log import SYSTEM, Cursor, Entry, EntryFilter, Session, entries
+from holdfast.log import Cursor, Entry, EntryFilter, Session, entries, sessions
 from holdfast.text import clip
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
@@ -77,8 +77,8 @@ async def listing(
     most = min(limit, MAX_STRETCH)
 
     def read() -> tuple[list[RecordedCall], Cursor | None]:
-        with here.hold.store.read(SYSTEM) as tx:
-            where = EntryFilter(session_id=seen_session(tx, caller, key).id)
+        with here.read_as(caller) as tx:
+            where = EntryFilter(session_id=sessions.find(tx, key).id)
             found = entries.listing(tx, where, limit=most, cursor=before, raw=True)
             stretch = found.entries if found.next is None else _whole(found.entries)
             last = None if found.next is None else Cursor(stretch[-1].created_at, stretch[-1].position)
@@ -98,11 +98,11 @@ async def output(
     offset: Annotated[int, Query(ge=0, le=MAX_LINE, description="Characters to pass over in it.")] = 0,
     chars: Annotated[int, Query(ge=1, le=MAX_CHARS)] = PAGE_CHARS,
 ) -> Response:
-    """A page of a tool's long output, kept for the session that made it."""
+    """A page of a tool's long output, kept for the session that made it and for who may speak in that."""
 
     def read() -> Page:
-        with here.hold.store.read(SYSTEM) as tx:
-            session = seen_session(tx, caller, key)
+        with here.read_as(caller) as tx:
+            session = own_session(here, tx, caller, key)
         outputs = Outputs(here.hold.home, here.hold.clock)
         return outputs.page(_agent(session), session.id, id_, start=start, offset=offset, most=chars)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
@@ -10,14 +11,16 @@ from starlette.responses import Response
 from holdfast.board import Keyset, Topic, TopicStatus, log_view, membership, topics
 from holdfast.board.tags import owner_of
 from holdfast.errors import NotFound
+from holdfast.gateway.access import own_view, placed_by, require_spaces
 from holdfast.gateway.board_wire import OrderIn, TopicIn, TopicOut, TopicPatch, topic_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import DeletedOut, FullEntryOut
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
-from holdfast.gateway.scope import Asked, Placed, own_view, require_spaces
+from holdfast.gateway.scope import Asked, Placed
+from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import entry_json, json_response
-from holdfast.log import SYSTEM, Cursor, EntryFilter, entries
+from holdfast.log import Cursor, EntryFilter, Tx, entries
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -39,7 +42,7 @@ async def listing(
     start = None if cursor is None else Keyset.parse(cursor)
 
     def read() -> topics.Page:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller, ask.session_key) as tx:
             view = ask.view(tx, caller)
             return topics.listing(tx, view, status=status, limit=limit, cursor=start, offset=offset)
 
@@ -59,14 +62,16 @@ async def upsert(here: Here, caller: Caller, body: TopicIn) -> Response:
     name = values.pop("name")
 
     def write() -> topics.Upserted:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
+            tags = values.get("tags", ())
             if body.id is None:
-                tags = values.get("tags", ())
                 require_spaces(caller, membership(owner_of(body.space_id, tags), tags))
-            old = topics.find(tx, name, id_=body.id, space_id=body.space_id, tags=values.get("tags", ()))
-            if old is not None and not own_view(caller).sees(old.space_ids):
+            old = topics.find(tx, name, id_=body.id, space_id=body.space_id, tags=tags)
+            hidden = old is not None and not own_view(caller).sees(old.space_ids)
+            if hidden or (old is None and body.id is not None and caller.limited):
                 raise NotFound(f"no topic {body.id!r}", code="unknown_topic")
-            done = topics.upsert(tx, name, id_=body.id, created_by=body.created_by, **values)
+            new = _made_by(tx, caller, body.space_id, tags) if old is None else {}
+            done = topics.upsert(tx, name, id_=body.id, created_by=body.created_by, **new, **values)
             require_spaces(caller, done.topic.space_ids - (frozenset() if old is None else old.space_ids))
             return done
 
@@ -79,7 +84,7 @@ async def reorder(here: Here, caller: Caller, body: OrderIn) -> Response:
     """Put topics into this order; those that are not named keep their places."""
 
     def write() -> list[Topic]:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             return topics.reorder(tx, body.ordered_ids, own_view(caller))
 
     return json_response([topic_json(topic) for topic in await here.hold.threads(write)])
@@ -90,7 +95,7 @@ async def get(here: Here, caller: Caller, ask: Asked, id_: TopicPath) -> Respons
     """One topic."""
 
     def read() -> Topic:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller, ask.session_key) as tx:
             return topics.get(tx, id_, ask.view(tx, caller))
 
     return json_response(topic_json(await here.hold.threads(read)))
@@ -101,7 +106,7 @@ async def patch(here: Here, caller: Caller, id_: TopicPath, body: TopicPatch) ->
     """Change a topic. New tags without a space move it to the first space that they name."""
 
     def write() -> Topic:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             old = topics.get(tx, id_, own_view(caller))
             new = topics.update(tx, id_, body.fields())
             require_spaces(caller, new.space_ids - old.space_ids)
@@ -115,7 +120,7 @@ async def delete(here: Here, caller: Caller, id_: TopicPath) -> Response:
     """Remove a topic and its tasks; what was logged under it stays in the log."""
 
     def write() -> None:
-        with here.hold.store.write(SYSTEM) as tx:
+        with here.write_as(caller) as tx:
             topics.get(tx, id_, own_view(caller))
             topics.delete(tx, id_)
 
@@ -136,10 +141,10 @@ async def thread(
 ) -> Response:
     """What was logged under a topic, newest first."""
     start = None if cursor is None else Cursor.parse(cursor)
-    where = EntryFilter(topic_id=id_, agent_ids=caller.agents)
+    where = EntryFilter(topic_id=id_)
 
     def read() -> entries.Page:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             view = ask.view(tx, caller)
             topics.get(tx, id_, view)
             return log_view.listing(
@@ -148,3 +153,10 @@ async def thread(
 
     found = await here.hold.threads(read)
     return page([entry_json(entry, raw=include_raw) for entry in found.entries], found.next)
+
+
+def _made_by(tx: Tx, caller: Principal, space_id: str | None, tags: Sequence[str]) -> dict[str, Any]:
+    """Who may read a new topic. Tags sort; only a space that is given by its id shares."""
+    named = space_id if caller.spaces is None else owner_of(space_id, tags)
+    agent = None if caller.agents is None else min(caller.agents, default=None)
+    return {"audience": placed_by(tx, caller, named), "agent_id": agent}

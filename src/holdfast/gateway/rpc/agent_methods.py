@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.gateway import asking, run_stream
-from holdfast.gateway.asking import AgentIn, require_run
+from holdfast.gateway.asking import AgentIn, require_own_run, require_run
 from holdfast.gateway.rpc.methods import Methods
 from holdfast.gateway.rpc.peer import Peer
 from holdfast.gateway.tokens import Scope
@@ -65,13 +65,13 @@ async def status(peer: Peer, sent: RunIn) -> dict[str, Any]:
 
 @methods.add("agent.cancel", RunIn, Scope.WRITE)
 async def cancel(peer: Peer, sent: RunIn) -> dict[str, Any]:
-    await require_run(peer.here, peer.caller, sent.run_id)
+    await require_own_run(peer.here, peer.caller, sent.run_id)
     return (await peer.here.hold.runs.cancel(sent.run_id)).json()
 
 
 @methods.add("agent.resume", RunIn, Scope.WRITE)
 async def resume(peer: Peer, sent: RunIn) -> dict[str, Any]:
-    await require_run(peer.here, peer.caller, sent.run_id)
+    await require_own_run(peer.here, peer.caller, sent.run_id)
     status = await peer.here.hold.runs.resume(sent.run_id)
     peer.follow_run(sent.run_id)
     return status.json()

@@ -11,7 +11,7 @@ from holdfast.gateway.rpc.methods import Methods
 from holdfast.gateway.rpc.peer import Peer
 from holdfast.gateway.scope import Ask
 from holdfast.gateway.wire import Wire
-from holdfast.log import SYSTEM, changes
+from holdfast.log import changes
 
 methods = Methods()
 
@@ -43,7 +43,7 @@ async def subscribe(peer: Peer, sent: SubscribeIn) -> dict[str, Any]:
     ask = Ask(sent.space_id, sent.allowed_space_ids)
 
     def look() -> int:
-        with peer.here.hold.store.read(SYSTEM) as tx:
+        with peer.here.read_as(peer.caller) as tx:
             ask.view(tx, peer.caller)
             return changes.bounds(tx)[1]
 

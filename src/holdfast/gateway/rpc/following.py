@@ -14,7 +14,7 @@ from holdfast.gateway.rpc.protocol import notice
 from holdfast.gateway.scope import Ask, visible_changes
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import change_json
-from holdfast.log import SYSTEM, Change, Ping, Reset
+from holdfast.log import Change, Ping, Reset
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ async def change_notices(
     """The changes that the caller may see; `events.reset` says to start over."""
 
     def look(change: Change) -> list[tuple[Change, Mapping[str, Any] | None]]:
-        with here.hold.store.read(SYSTEM) as tx:
+        with here.read_as(caller) as tx:
             return visible_changes(tx, here.views, caller, ask, [change])
 
     async with aclosing(serving(here).feed.follow(after)) as follower:

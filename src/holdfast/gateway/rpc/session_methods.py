@@ -6,16 +6,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from holdfast.errors import NotFound
-from holdfast.gateway.access import sees_session
-from holdfast.gateway.asking import require_run
+from holdfast.gateway.asking import require_own_run
+from holdfast.gateway.routes.sessions import own_session
 from holdfast.gateway.rpc.agent_methods import AskIn, send
 from holdfast.gateway.rpc.methods import Methods
 from holdfast.gateway.rpc.peer import Peer
-from holdfast.gateway.tokens import Principal, Scope
+from holdfast.gateway.tokens import Scope
 from holdfast.gateway.wire import Text, Wire, entry_json, session_json
 from holdfast.keys import MAX_KEY_LENGTH
-from holdfast.log import SYSTEM, Entry, EntryFilter, EntryType, Session, SessionStatus, Tx, entries, sessions
+from holdfast.log import Entry, EntryFilter, EntryType, Session, SessionStatus, entries, sessions
 
 methods = Methods()
 
@@ -62,13 +61,11 @@ class AbortIn(Wire):
 @methods.add("sessions.list", ListIn)
 async def listing(peer: Peer, sent: ListIn) -> dict[str, Any]:
     """Sessions that the caller sees, most recently used first."""
-    agents = frozenset[str]() if peer.caller.spaces is not None else peer.caller.agents
-    if sent.agent_id is not None:
-        agents = frozenset((sent.agent_id,)) if agents is None else agents & {sent.agent_id}
+    agents = None if sent.agent_id is None else frozenset((sent.agent_id,))
     status = None if sent.status == "all" else SessionStatus(sent.status)
 
     def read() -> list[Session]:
-        with peer.here.hold.store.read(SYSTEM) as tx:
+        with peer.here.read_as(peer.caller) as tx:
             return sessions.listing(
                 tx, status=status, agent_ids=agents, limit=sent.limit + 1, offset=sent.offset
             )
@@ -81,8 +78,8 @@ async def listing(peer: Peer, sent: ListIn) -> dict[str, Any]:
 @methods.add("sessions.get", SessionIn)
 async def get(peer: Peer, sent: SessionIn) -> dict[str, Any]:
     def read() -> Session:
-        with peer.here.hold.store.read(SYSTEM) as tx:
-            return _session(tx, peer.caller, sent.session_key)
+        with peer.here.read_as(peer.caller) as tx:
+            return sessions.find(tx, sent.session_key)
 
     return session_json(await peer.here.hold.threads(read))
 
@@ -90,8 +87,9 @@ async def get(peer: Peer, sent: SessionIn) -> dict[str, Any]:
 @methods.add("sessions.reset", SessionIn, Scope.WRITE)
 async def reset(peer: Peer, sent: SessionIn) -> dict[str, Any]:
     """Archive the session and begin its successor; what runs in it is stopped."""
-    runs = peer.here.hold.runs
-    return session_json(await runs.reset(lambda tx: _session(tx, peer.caller, sent.session_key)))
+    here, caller = peer.here, peer.caller
+    after = await here.hold.runs.reset(lambda tx: own_session(here, tx, caller, sent.session_key))
+    return session_json(after)
 
 
 @methods.add("sessions.history", HistoryIn)
@@ -99,8 +97,8 @@ async def history(peer: Peer, sent: HistoryIn) -> dict[str, Any]:
     """What was said and done in a session, in order; `next` goes on with it as `after`."""
 
     def read() -> list[Entry]:
-        with peer.here.hold.store.read(SYSTEM) as tx:
-            session = _session(tx, peer.caller, sent.session_key)
+        with peer.here.read_as(peer.caller) as tx:
+            session = sessions.find(tx, sent.session_key)
             return entries.transcript(tx, session.id, after=sent.after, limit=sent.limit + 1)
 
     rows = await peer.here.hold.threads(read)
@@ -119,8 +117,8 @@ async def chat_history(peer: Peer, sent: ChatHistoryIn) -> dict[str, Any]:
     """The newest of what was said in a session, oldest first: a page to begin a chat with."""
 
     def read() -> tuple[Session, list[Entry]]:
-        with peer.here.hold.store.read(SYSTEM) as tx:
-            session = _session(tx, peer.caller, sent.session_key)
+        with peer.here.read_as(peer.caller) as tx:
+            session = sessions.find(tx, sent.session_key)
             spoken = EntryFilter(session_id=session.id, types=frozenset({EntryType.CONVERSATION}))
             return session, entries.listing(tx, spoken, limit=sent.limit).entries
 
@@ -134,25 +132,18 @@ async def chat_abort(peer: Peer, sent: AbortIn) -> dict[str, Any]:
     """Stop a run, or all that runs and waits in a session, its background commands and subagents too."""
     runs = peer.here.hold.runs
     if sent.run_id is not None:
-        await require_run(peer.here, peer.caller, sent.run_id)
+        await require_own_run(peer.here, peer.caller, sent.run_id)
         before = await runs.status(sent.run_id)
         await runs.cancel(sent.run_id)
         return {"aborted": 0 if before.ended else 1}
     named = str(sent.session_key)
 
     def read() -> Session:
-        with peer.here.hold.store.read(SYSTEM) as tx:
-            return _session(tx, peer.caller, named)
+        with peer.here.read_as(peer.caller) as tx:
+            return own_session(peer.here, tx, peer.caller, named)
 
     ended = await runs.stop_session(await peer.here.hold.threads(read))
     return {"aborted": sum(one.count for one in ended)}
-
-
-def _session(tx: Tx, caller: Principal, key: str) -> Session:
-    found = sessions.find(tx, key)
-    if not sees_session(caller, found):
-        raise NotFound(f"no session {key[:80]!r}", code="unknown_session")
-    return found
 
 
 def _lines(rows: list[Entry]) -> list[dict[str, Any]]:
