@@ -1,7 +1,7 @@
 """Slash commands. `standard_commands()` are those that every Holdfast has; plugins may register more."""
 
 from holdfast.agents.commands import choosing, control, sessions
-from holdfast.agents.commands.about import about_commands, use_skill
+from holdfast.agents.commands.about import about_commands, are_skills_open, use_skill
 from holdfast.agents.commands.registry import (
     Called,
     Command,
@@ -20,6 +20,7 @@ __all__ = [
     "Control",
     "PassOn",
     "Reply",
+    "are_skills_open",
     "standard_commands",
     "use_skill",
 ]

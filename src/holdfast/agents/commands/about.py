@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agents import guests
 from holdfast.agents.commands.registry import Command, CommandContext, Commands, PassOn, Reply
 from holdfast.agents.policy import decide, explain, policy_of
 from holdfast.context import ToolCall
@@ -66,6 +67,11 @@ def skill_with(commands: Commands) -> Command:
     return Command("skill", "List skills, or use one.", skill, "[name] [input]", aliases=("skills",))
 
 
+def are_skills_open(context: CommandContext) -> bool:
+    """Whether those who hear the session may use the agent's skills; others are not even told of them."""
+    return guests.open_to(context.parts.config(), context.session.audience).skills
+
+
 async def use_skill(context: CommandContext, command: SlashCommand, args: str) -> Reply | PassOn:
     """Through the agent, which is told to read it; or straight to a tool where the skill says so."""
     if command.tool is None:
@@ -97,7 +103,7 @@ def arguments_for(context: CommandContext, tool: str, args: str) -> dict[str, An
 
 async def _skill_commands(context: CommandContext, taken: tuple[str, ...]) -> tuple[SlashCommand, ...]:
     room = context.parts.skills
-    if room is None:
+    if room is None or not are_skills_open(context):
         return ()
     return await context.parts.threads(lambda: room().commands(context.to.agent_id, taken))
 

@@ -6,7 +6,16 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from holdfast.agents.commands import Called, CommandContext, Commands, Control, PassOn, Reply, use_skill
+from holdfast.agents.commands import (
+    Called,
+    CommandContext,
+    Commands,
+    Control,
+    PassOn,
+    Reply,
+    are_skills_open,
+    use_skill,
+)
 from holdfast.agents.loop import finishing
 from holdfast.agents.loop.accepting import come_in, entered_session, terms_of
 from holdfast.agents.loop.addressing import Address
@@ -85,6 +94,8 @@ class Desk:
             if called is not None:
                 return await self._commands.run(context, called)
             assert skill is not None
+            if not are_skills_open(context):
+                return PassOn(context.ask.text)
             return await use_skill(context, skill.command, skill.argument)
         except HoldfastError as error:
             return Reply(f"{error.message}. {error.hint}".rstrip(". ") + ".", {"code": error.code})

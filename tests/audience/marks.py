@@ -1,0 +1,108 @@
+"""Marks: a word of each audience that nobody else may ever see, and who may read which."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.log import FOR_OWNER, Audience, Reader, for_group, for_peer, for_space, heard_by
+from holdfast.log.audience import holding
+
+CHANNEL: Final = "pier"
+SPACE_A, SPACE_B = "space-a", "space-b"
+MARK: Final = re.compile(r"mk[a-z]+q[0-9a-f]{10}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Words of one audience: `word` is the secret, `hook` the word beside it that others might look for."""
+
+    name: str
+    audience: Audience
+    agent: str | None
+    word: str
+    hook: str
+
+    @property
+    def text(self) -> str:
+        return f"the {self.hook} of {self.name} is {self.word}"
+
+
+def mark(name: str, audience: Audience, agent: str | None = "main") -> Mark:
+    plain = re.sub(r"[^a-z]", "", name)
+    return Mark(name, audience, agent, f"mk{plain}q{secrets.token_hex(5)}", f"hook{plain}")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """All of them. `beta` are the owner's words to another agent, `desk` those in a private group."""
+
+    owner: Mark = field(default_factory=lambda: mark("owner", FOR_OWNER))
+    beta: Mark = field(default_factory=lambda: mark("beta", FOR_OWNER, "beta"))
+    desk: Mark = field(default_factory=lambda: mark("desk", FOR_OWNER))
+    guest: Mark = field(default_factory=lambda: mark("guest", for_peer(CHANNEL, None, "gil")))
+    one: Mark = field(default_factory=lambda: mark("groupone", for_group(CHANNEL, None, "g1")))
+    two: Mark = field(default_factory=lambda: mark("grouptwo", for_group(CHANNEL, None, "g2")))
+    space_a: Mark = field(default_factory=lambda: mark("spacea", for_space(SPACE_A), None))
+    space_b: Mark = field(default_factory=lambda: mark("spaceb", for_space(SPACE_B), None))
+    beta_in_a: Mark = field(default_factory=lambda: mark("betaina", for_space(SPACE_A), "beta"))
+
+    @property
+    def all(self) -> tuple[Mark, ...]:
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    def foreign(self, reader: Reader) -> tuple[Mark, ...]:
+        return tuple(one for one in self.all if not reader.may_read_of(one.audience, one.agent))
+
+    def own(self, reader: Reader) -> tuple[Mark, ...]:
+        return tuple(one for one in self.all if reader.may_read_of(one.audience, one.agent))
+
+    def named(self, words: Iterable[str]) -> list[str]:
+        by_word = {one.word: one.name for one in self.all}
+        return sorted({by_word[word] for word in words if word in by_word})
+
+    def leaked(self, text: str, reader: Reader) -> list[str]:
+        """The names of marks in a text that this reader may not read."""
+        hidden = {one.word for one in self.foreign(reader)}
+        return self.named(hidden.intersection(MARK.findall(text)))
+
+    def found(self, text: str) -> list[str]:
+        return self.named(MARK.findall(text))
+
+
+# Who holds a token. Each is as the specification has it, not as the product computes it for a request.
+HOLDERS: Final[dict[str, Reader]] = {
+    "owner": holding("owner", None, None),
+    "unlimited": holding("unlimited", None, None),
+    "space A": holding("space A", frozenset((SPACE_A,)), None),
+    "space B": holding("space B", frozenset((SPACE_B,)), None),
+    "beta": holding("beta", None, frozenset(("beta",))),
+    "beta in A": holding("beta in A", frozenset((SPACE_A,)), frozenset(("beta",))),
+    "stranger": Reader("stranger", frozenset()),
+}
+LIMITS: Final[dict[str, dict[str, list[str]]]] = {
+    "unlimited": {},
+    "space A": {"spaces": [SPACE_A]},
+    "space B": {"spaces": [SPACE_B]},
+    "beta": {"agents": ["beta"]},
+    "beta in A": {"spaces": [SPACE_A], "agents": ["beta"]},
+}
+
+# The chats in which an agent speaks, by the key of their session, and who hears them.
+SURFACES: Final[dict[str, Audience]] = {
+    "agent:main:main": FOR_OWNER,
+    "agent:main:pier:dm:ada": FOR_OWNER,
+    "agent:beta:main": FOR_OWNER,
+    "agent:main:pier:group:desk": FOR_OWNER,
+    "agent:main:pier:dm:gil": for_peer(CHANNEL, None, "gil"),
+    "agent:main:pier:group:g1": for_group(CHANNEL, None, "g1"),
+    "agent:main:pier:group:g2": for_group(CHANNEL, None, "g2"),
+}
+
+
+def hears(key: str) -> Reader:
+    """All who hear a chat, as one reader."""
+    return heard_by(SURFACES[key])

@@ -1,0 +1,233 @@
+"""Whoever asks, whatever address, with whatever in it: nobody is told a word that is not theirs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from asking import Addresses, Known, Question, Unknown
+from marked_world import MAIN, SPOKEN, World
+from marks import HOLDERS, SPACE_A, SPACE_B, SURFACES, hears
+from serving import events
+from websockets.sync.client import connect
+
+from builders import PATIENCE
+from holdfast.log import Reader
+
+# Where the answer is made to stand in the chat that is asked for, whoever holds the token.
+IN_THE_CHAT = frozenset({"/api/context", "/api/search", "/api/memory/search", "/api/memory/get"})
+WRITERS = {"owner": "owner", "unlimited": "owner"}
+
+
+@pytest.fixture(scope="module")
+def questions(world: World) -> list[Question]:
+    return list(Addresses(world).questions())
+
+
+def reader_of(holder: str, question: Question) -> Reader:
+    reader = HOLDERS[holder]
+    if question.template in IN_THE_CHAT and question.key in SURFACES:
+        return reader.within(hears(str(question.key)))
+    return reader
+
+
+def told(answer: httpx.Response) -> str:
+    """All that an answer tells: status line, headers, body."""
+    head = "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
+    return f"{answer.status_code} {answer.reason_phrase}\n{head}\n{answer.text}"
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_no_address_tells_anybody_what_is_not_theirs(
+    world: World, questions: list[Question], holder: str
+) -> None:
+    leaks: dict[str, str] = {}
+    broken: list[str] = []
+    with world.client(holder) as client:
+        for question in questions:
+            answer = client.get(question.path, params=dict(question.query))
+            if answer.status_code >= 500:
+                broken.append(f"{answer.status_code} {answer.url}: {answer.text[:200]}")
+            for name in world.marks.leaked(told(answer), reader_of(holder, question)):
+                leaks.setdefault(f"{question.template} told {holder} of {name}", str(answer.url)[:300])
+            if holder == "stranger" and answer.status_code == 200:
+                assert question.template == "/healthz", answer.url
+    assert not broken
+    assert not leaks, json.dumps(leaks, indent=1)
+
+
+def test_the_owner_finds_everything_that_anybody_said(world: World, questions: list[Question]) -> None:
+    for holder in ("owner", "unlimited"):
+        with world.client(holder) as client:
+            log = client.get("/api/log", params={"limit": 1000, "includeRaw": True}).text
+            for mark in world.marks.all:
+                assert mark.word in log, mark.name
+                found = client.get("/api/search", params={"q": mark.hook}).text
+                assert mark.word in found, mark.name
+
+
+@pytest.mark.parametrize("holder", [one for one in HOLDERS if one not in ("owner", "unlimited", "stranger")])
+def test_who_holds_a_limited_token_finds_what_is_theirs(world: World, holder: str) -> None:
+    with world.client(holder) as client:
+        for mark in world.marks.own(HOLDERS[holder]):
+            for path, query in (("/api/log", {"limit": "500"}), ("/api/search", {"q": mark.hook})):
+                assert mark.word in client.get(path, params=query).text, (path, mark.name)
+
+
+@pytest.mark.parametrize("key", SPOKEN)
+def test_each_chat_finds_its_own_words(world: World, key: str) -> None:
+    """What stands in a group's prompt comes from `/api/context` for its key, so nothing may be lost there."""
+    agent = key.split(":")[1]
+    for mark in world.marks.all:
+        if (mark.audience, mark.agent) == (SURFACES[key], agent):
+            for path in ("/api/context", "/api/search", "/api/memory/search"):
+                query = {"q": mark.hook, "sessionKey": key}
+                query |= {"mode": "patient"} if "context" in path else {}
+                query |= {"agentId": agent} if "memory" in path else {}
+                assert mark.word in world.api.get(path, params=query).text, (path, mark.name)
+
+
+def test_asking_for_a_secret_by_its_very_word_tells_no_more_than_a_word_that_nobody_said(
+    world: World,
+) -> None:
+    """Not even that it is there: the answer has the word as often as one to nonsense has that."""
+    nonsense = "mknobodyq0123456789"
+    for holder, reader in HOLDERS.items():
+        with world.client(holder) as client:
+            for path in ("/api/search", "/api/context", "/api/memory/search"):
+                for mark in world.marks.foreign(reader):
+                    counts = [
+                        client.get(path, params={"q": f"sauna {word}"}).text.count(word)
+                        for word in (mark.word, nonsense)
+                    ]
+                    assert counts[0] == counts[1], (holder, path, mark.name)
+
+
+def own_word(world: World, holder: str, text: str) -> None:
+    """Something happens that this holder may know of."""
+    place: dict[str, Any] = {"agentId": "beta"} if "beta" in holder else {"agentId": "user"}
+    if holder.endswith(" A"):
+        place["spaceId"] = SPACE_A
+    if holder.endswith(" B"):
+        place["spaceId"] = SPACE_B
+    if holder == "beta":
+        place["source"] = {"sessionKey": "agent:beta:main"}
+    with world.client(WRITERS.get(holder, holder)) as client:
+        world.made("/api/log", {"content": text, **place}, client)
+
+
+LIVE = [one for one in HOLDERS if one != "stranger"]
+
+
+@pytest.mark.parametrize("holder", LIVE)
+def test_live_events_and_what_was_missed_of_them_are_for_those_who_may_know(
+    world: World, holder: str
+) -> None:
+    with world.client(holder) as client:
+        for params in ({}, {"spaceId": SPACE_A}, {"allowedSpaceIds": f"{SPACE_A},{SPACE_B}"}):
+            if "spaceId" in params and holder == "space B":
+                continue
+            with client.stream("GET", "/api/stream", params=params, headers={"Last-Event-ID": "1"}) as live:
+                assert live.status_code == 200, live.read()
+                end = f"the end of it for {holder}"
+                if params == {}:
+                    own_word(world, holder, end)
+                heard: list[str] = []
+                for event in events(live):
+                    heard.append(json.dumps(event))
+                    if end in heard[-1] or (params and event.get("event") == "ready"):
+                        break
+                assert not world.marks.leaked("\n".join(heard), HOLDERS[holder])
+
+
+@pytest.mark.parametrize("holder", LIVE)
+def test_no_method_of_the_socket_tells_anybody_what_is_not_theirs(world: World, holder: str) -> None:
+    from holdfast.gateway.rpc.connection import METHODS
+
+    known, leaks = Known(world), []
+    address = world.gateway.url.replace("http", "ws", 1) + "/ws"
+    headers = {"Authorization": f"Bearer {world.tokens[holder]}"}
+    with connect(address, additional_headers=headers, proxy=None) as socket:
+        for number, (name, params) in enumerate(_calls(known, METHODS)):
+            socket.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": name, "params": params}))
+            while True:
+                text = str(socket.recv(PATIENCE))
+                leaks += [(name, one) for one in world.marks.leaked(text, HOLDERS[holder])]
+                if json.loads(text).get("id") == number:
+                    break
+        socket.send(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 10**6, "method": "events.subscribe", "params": {"sinceSeq": 0}}
+            )
+        )
+        end = f"the end of the socket for {holder}"
+        own_word(world, holder, end)
+        while end not in (text := str(socket.recv(PATIENCE))):
+            leaks += [("events.subscribe", one) for one in world.marks.leaked(text, HOLDERS[holder])]
+    assert not set(leaks)
+
+
+# Methods that change something are tried by test_findings and the gateway's own tests.
+_LOOKING = {"connect", "sessions.list", "sessions.get", "sessions.history", "chat.history"}
+_LOOKING |= {"agent.wait", "agent.status", "agent.subscribe"}
+_CHANGING = {"agent", "agent.steer", "agent.cancel", "agent.resume", "chat.send", "chat.abort"}
+_CHANGING |= {"sessions.reset", "events.subscribe", "events.unsubscribe", "agent.unsubscribe"}
+
+
+def _calls(known: Known, methods: Any) -> list[tuple[str, dict[str, Any]]]:
+    unknown = set(methods) - _LOOKING - _CHANGING
+    if unknown:
+        raise Unknown(f"methods of the socket that this suite does not know: {sorted(unknown)}")
+    found: list[tuple[str, dict[str, Any]]] = [("connect", {})]
+    found += [("sessions.list", {"status": status, "limit": 400}) for status in ("active", "all", "archived")]
+    for key in known.sessions:
+        found += [
+            (name, {"sessionKey": key, **more})
+            for name, more in (
+                ("sessions.get", {}),
+                ("sessions.history", {"limit": 400}),
+                ("chat.history", {"limit": 400}),
+            )
+        ]
+    found += [
+        (name, {"runId": id_}) for name in ("agent.status", "agent.subscribe") for id_ in known.ids("turns")
+    ]
+    found += [("agent.wait", {"runId": id_, "timeoutMs": 0}) for id_ in known.ids("turns")]
+    return found
+
+
+def test_an_address_that_the_suite_knows_nothing_of_fails_it(world: World) -> None:
+    known = Known(world)
+    for ask in (
+        lambda: known.in_path("/api/diaries/{id}", "id"),
+        lambda: known.in_path("/api/diaries/{diary}", "diary"),
+        lambda: known.in_query("/api/log", "whose", {}),
+        lambda: _calls(known, {"diaries.read": None}),
+    ):
+        with pytest.raises(Unknown):
+            ask()
+
+
+@pytest.mark.parametrize("holder", [one for one in HOLDERS if one != "stranger"])
+def test_an_agent_that_is_asked_over_the_api_says_nothing_that_the_asker_may_not_read(
+    world: World, holder: str
+) -> None:
+    """The model says all that it is shown; and what it was shown is what its asker may read."""
+    if holder == "unlimited":
+        pytest.skip("a token that may only read asks nobody")
+    with world.client(holder) as client:
+        for agent in ("main", "beta"):
+            body = {"model": f"holdfast/{agent}", "messages": [{"role": "user", "content": "the sauna?"}]}
+            asked = [client.post("/v1/chat/completions", json=body)]
+            for key in (None, MAIN, f"agent:{agent}:main", "agent:main:pier:group:g1"):
+                sent = {"message": "What of the sauna?", "agentId": agent}
+                accepted = client.post("/api/agent", json=sent | ({"sessionKey": key} if key else {}))
+                asked.append(accepted)
+                if accepted.status_code == 202:
+                    run = accepted.json()["runId"]
+                    asked.append(client.get(f"/api/agent/{run}/wait", params={"timeoutMs": 20_000}))
+            for answer in asked:
+                assert answer.status_code < 500
+                assert not world.marks.leaked(told(answer), HOLDERS[holder]), answer.url
