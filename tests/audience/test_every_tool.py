@@ -89,7 +89,7 @@ class Outside:
 
     @classmethod
     def of(cls, world: World, caller: Caller) -> Outside:
-        return cls(dict(_files(world.hold.home.path)), {name: found for name, found in _rows(world, caller)})
+        return cls(dict(_files(world.hold.home.path)), dict(_rows(world, caller)))
 
     def changed(self, after: Outside) -> dict[str, list[str]]:
         return {name: sorted(after.rows[name] ^ rows)[:3] for name, rows in self.rows.items()}
