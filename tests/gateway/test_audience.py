@@ -144,7 +144,6 @@ class TestReading:
                     assert not opened, f"{where}:{node.lineno}"
 
 
-@pytest.mark.xfail(strict=True, reason="until `scope.sight_of` gives the board's Sight its reader")
 class TestRecall:
     """The same for what is found by meaning, and for the block that goes into a prompt."""
 

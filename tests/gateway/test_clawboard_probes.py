@@ -61,9 +61,11 @@ def test_a_space_and_a_tag_of_one_name_are_one_space(api: httpx.Client) -> None:
 
 
 def test_a_new_session_sees_no_more_than_its_caller(gateway: Running, api: httpx.Client) -> None:
-    api.post("/api/topics", json={"name": "Secret walrus", "tags": ["space:Far"]})
-    api.post("/api/topics", json={"name": "Open walrus", "tags": ["space:Near"]})
+    for name in ("Near", "Far"):
+        api.post("/api/spaces", json={"name": name})
     token = make_token(gateway.hold.store, "near", spaces=["space-near"])
+    api.post("/api/topics", json={"name": "Secret walrus", "tags": ["space:Far"]})
+    api.post("/api/topics", json={"name": "Open walrus", "spaceId": "space-near"})
     with gateway.client(token) as near:
         found = search(near, "walrus", sessionKey="brand new")
         assert [hit["name"] for hit in found["topics"]] == ["Open walrus"]

@@ -19,7 +19,7 @@ from builders import KEY as KEY_MAIN
 from builders import append, session
 from holdfast.clock import ManualClock
 from holdfast.errors import InvalidInput
-from holdfast.log import OWNER, entries, sqlite_url
+from holdfast.log import OWNER, entries, for_peer, heard_by, sqlite_url
 from holdfast.memory import Ask, Chat, Found
 from holdfast.memory.fallback import NOT_READY, Breaker, FallbackMemory
 from holdfast.memory.qmd import QmdFailed, QmdProgram, hits_from, query_document
@@ -78,6 +78,14 @@ def bench(new_bench: Callable[..., Bench]) -> Bench:
     made.write("MEMORY.md", "# Access\n\nThe staging deploy needs the VPN.\n")
     made.write("memory/2026-01-01.md", "Ines has the key to the boathouse.")
     return made
+
+
+def test_qmd_is_not_asked_where_somebody_else_listens(bench: Bench) -> None:
+    bench.write("MEMORY.md", "The heron is called Bo.")
+    bench.memory.update("main")
+    assert bench.ask("heron").diagnostics.backend == "qmd"
+    found = bench.memory.search(Ask("heron", "main", heard_by(for_peer("discord", None, "7"))))
+    assert (found.diagnostics.backend, found.hits) == ("builtin", [])
 
 
 def test_qmd_serves_with_our_addresses_lines_and_citations(bench: Bench) -> None:

@@ -189,6 +189,8 @@ class Classifier:
             fields = {
                 name: getattr(now, name) for name in ("status", "code", "topic_id", "task_id", "space_id")
             }
+            if entry.given_space is not None:
+                fields["space_id"] = entry.given_space
             entries.annotate(tx, entry.id, fields)
             return None
         return decision.scope

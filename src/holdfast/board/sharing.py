@@ -12,10 +12,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.board import tasks, topics
+from holdfast.board import spaces, tasks, topics
 from holdfast.board.tables import spaces as space_table
 from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
+from holdfast.board.tags import DEFAULT_NAME, DEFAULT_SPACE, Label
 from holdfast.board.visibility import EVERYTHING, spaces_of_tasks, spaces_of_topics
 from holdfast.errors import Conflict, Forbidden
 from holdfast.keys import board_key_of
@@ -41,6 +42,8 @@ MOST_SHARED = 5_000
 
 def mark_shared(tx: Tx, space_ids: frozenset[str] | None) -> None:
     """Somebody else holds these spaces from now on: what is put into them by name is theirs to read too."""
+    if DEFAULT_SPACE in (space_ids or ()):
+        spaces.ensure(tx, [Label(DEFAULT_SPACE, DEFAULT_NAME)])
     for id_ in sorted(space_ids or ()):
         tx.conn.execute(sa.update(space_table).where(space_table.c.id == id_).values(shared=True))
 

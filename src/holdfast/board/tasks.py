@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
@@ -167,8 +168,10 @@ def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Task:
     new = _typed(clean_fields(values, _MUTABLE))
     if "title" in new:
         new["title"] = clean_title(new["title"], "title")
-    owner, of_topic = _topic_of(tx, new.get("topic_id", old.topic_id))
-    if new.get("topic_id", old.topic_id) != old.topic_id:
+    moves = new.get("topic_id", old.topic_id) != old.topic_id
+    with nullcontext() if moves else tx.reading_as(SYSTEM):
+        owner, of_topic = _topic_of(tx, new.get("topic_id", old.topic_id))
+    if moves:
         _require_room(tx, new["topic_id"])
         new.setdefault("space_id", owner)
     if new.get("space_id", old.space_id) != old.space_id:

@@ -93,9 +93,19 @@ class AgentIn(Wire):
             sender_label=self.label,
             timeout_seconds=self.timeout_seconds,
             key=own_key(header_key or self.idempotency_key),
-            sender=sender_of(caller),
-            owner=caller.is_owner,
+            **named_by(caller),
         )
+
+
+def named_by(caller: Principal) -> dict[str, Any]:
+    """In whose name a token asks: with no more rights, and reading no more, than it has."""
+    return {
+        "sender": sender_of(caller),
+        "owner": caller.is_owner,
+        "by_token": True,
+        "owner_sent": not caller.limited,
+        "limited_to": None if caller.agents is None else tuple(sorted(caller.agents)),
+    }
 
 
 def own_key(sent: str | None) -> str | None:

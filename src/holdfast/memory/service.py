@@ -15,7 +15,7 @@ from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
-from holdfast.memory.documents import Document, Filter
+from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index, View
@@ -32,6 +32,7 @@ from holdfast.text import clip
 
 MAX_QUERY: Final = 4_000
 SESSIONS: Final = "sessions/"
+_REMEMBERED: Final[frozenset[Source]] = frozenset(("file", "note", "transcript", "log"))
 _INLINE: Final = 2_000
 _AROUND: Final = 10
 _EMBED_SHARE: Final = 0.75
@@ -209,7 +210,7 @@ class Memory:
 
     def status(self, agent: str) -> dict[str, Any]:
         files = {c.name: self.catalogue.files(agent, c.name) for c in self.collections(agent)}
-        mine = self.index.view(Filter(agents=frozenset((agent,))))
+        mine = self.index.view(Filter(agents=frozenset((agent,)), sources=_REMEMBERED))
         return {
             "backend": "builtin",
             "agent": agent,
@@ -242,7 +243,7 @@ class Memory:
         return 0 if self._follower is None else self._follower.catch_up(_INLINE).behind
 
     def _filter(self, ask: Ask, config: MemoryConfig) -> Filter:
-        sources = {"file", "note", "transcript", "log"} if ask.sources is None else set(ask.sources)
+        sources = set(_REMEMBERED if ask.sources is None else ask.sources)
         if not config.search.sessions.enabled:
             sources -= {"transcript", "log"}
         keep = config.search.sessions.retention_days

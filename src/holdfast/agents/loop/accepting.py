@@ -110,7 +110,8 @@ def come_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
 def entered_session(tx: Tx, ask: Ask, to: Address, config: Config) -> Session:
     """The session of an address, as it is heard now: where more people hear it than before, a new one."""
     heard = ask.heard or heard_under_key(tx, to.session_key, config.is_private)
-    if ask.external and ask.heard is None and not ask.owner and heard == FOR_OWNER:
+    theirs = ask.owner or ask.by_token or ask.heard is not None
+    if ask.external and heard == FOR_OWNER and not theirs:
         raise Forbidden(
             f"session {to.session_key[:80]!r} is the owner's alone",
             code="session_forbidden",

@@ -59,7 +59,8 @@ class Ask:
     `tools` are run by whoever asks: a call of one ends the turn and is handed over. One of `must_call` has to
     be called; `form` is what the reply has to be. `heard` is who hears the surface that it comes from, where
     that is known better than from the session's key. `owner_sent` says that the owner chose by hand where the
-    reply goes; `limited_to` are the agents whose words the asker may read at most.
+    reply goes; `limited_to` are the agents whose words the asker may read at most. `by_token` says that it
+    was asked with a token of the home's: whoever holds that may speak in the owner's sessions.
     """
 
     text: str
@@ -88,6 +89,7 @@ class Ask:
     heard: Audience | None = None
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
+    by_token: bool = False
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:

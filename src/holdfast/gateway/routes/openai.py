@@ -20,10 +20,10 @@ from holdfast.gateway import openai_wire
 from holdfast.gateway.asking import (
     MAX_IDEMPOTENCY,
     accept,
+    named_by,
     own_key,
     require_address,
     require_own,
-    sender_of,
     serving,
 )
 from holdfast.gateway.bodies import StrictRoute
@@ -123,8 +123,7 @@ async def _ask(
         form=body.form,
         thinking=body.thinking,
         key=key,
-        sender=sender_of(caller),
-        owner=caller.is_owner,
+        **named_by(caller),
         mode="queue",
         source={"channel": CHANNEL},
     )
