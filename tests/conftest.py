@@ -17,7 +17,18 @@ from hypothesis import HealthCheck, settings
 from builders import new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
-from holdfast.log import Store, Threads, open_store, sqlite_url
+from holdfast.context import manifest
+from holdfast.log import (
+    SYSTEM,
+    Store,
+    Threads,
+    Tx,
+    heard_by,
+    open_store,
+    parse_audience,
+    sqlite_url,
+)
+from holdfast.log.tables import sessions
 
 # In CI the same examples every time, so that a failure is the change's; by hand new ones on every run.
 settings.register_profile(
@@ -28,6 +39,38 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("holdfast")
+
+
+_leaks: list[str] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watched_manifests() -> Iterator[None]:
+    """The law of the prompt, on every manifest that any test stores: who hears a session may read it all."""
+    save = manifest.save
+
+    def watched(tx: Tx, blobs: Any, account: manifest.Manifest, *rest: Any, **more: Any) -> None:
+        audience = sa.select(sessions.c.audience, sessions.c.space_id).where(
+            sessions.c.id == account.session_id
+        )
+        found = tx.conn.execute(audience).first()
+        held = frozenset(() if found is None or found[1] is None else (found[1],))
+        heard = SYSTEM if found is None else heard_by(found[0], held)
+        for section in account.sections:
+            if not heard.may_read(parse_audience(section.audience)):
+                _leaks.append(f"{account.session_key}: {section.place}/{section.name} is {section.audience}")
+        save(tx, blobs, account, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest, "save", watched)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_prompt_leaks() -> Iterator[None]:
+    yield
+    found, _leaks[:] = list(_leaks), []
+    assert not found
 
 
 @pytest.fixture

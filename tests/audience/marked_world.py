@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,9 @@ from serving import Running, make_token, running, wait_for
 
 from builders import PATIENCE, rows
 from holdfast.agents.approvals import ApprovalRequest, allowlist, requests
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.tools.types import Caller
 from holdfast.board import sharing
 from holdfast.board.digests import enqueue as ask_for_digests
@@ -37,6 +40,7 @@ from holdfast.log import (
     agenda,
     notes,
     sessions,
+    turns,
 )
 from holdfast.runtime import Holdfast, open_home
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
@@ -146,22 +150,18 @@ class World:
             return [one for one in found if one.due_at <= tx.now]
 
     def caller(self, key: str, **fields: Any) -> Caller:
-        """In whose name tools run, in the newest turn of a chat."""
-        from holdfast.agents.loop.asks import Terms
-        from holdfast.agents.loop.finishing import ASK
-        from holdfast.agents.loop.planning import caller_of
-        from holdfast.log import turns
-
+        """In whose name tools run in a chat: the newest who spoke there; where others listen, one of them."""
         agency, config = self.hold.agency, self.hold.settings
         with self.hold.store.read(SYSTEM) as tx:
             session = sessions.find(tx, key)
-            newest = turns.listing(tx, session.id, limit=1)
-        terms = Terms.read((newest[0].meta or {}).get(ASK) or {}, session.agent_id or "main")
+            found = turns.listing(tx, session.id, limit=200)
+        asked = [
+            (one, Terms.read((one.meta or {}).get(ASK) or {}, session.agent_id or "main")) for one in found
+        ]
+        turn, terms = next(one for one in asked if session.audience == FOR_OWNER or not one[1].owner)
         about = agency.models.about(agency.models.choice(config.agent(terms.agent_id))[0])
         made = caller_of(config, session, terms, self.hold.workspace(terms.agent_id), about)
-        from dataclasses import replace
-
-        return replace(made, turn_id=newest[0].id, **fields)
+        return replace(made, turn_id=turn.id, **fields)
 
     def use(self, caller: Caller, name: str, arguments: dict[str, Any]) -> ToolResult:
         self.count += 1

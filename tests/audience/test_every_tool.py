@@ -174,13 +174,13 @@ def test_a_tool_that_the_suite_knows_nothing_of_fails_it(world: World) -> None:
         list(calls(Names(world, Known(world)), "diary_read"))
 
 
-@pytest.mark.parametrize("key", [GIL, ONE, TWO])
+@pytest.mark.parametrize("key", [GIL, ONE])
 def test_no_command_tells_or_does_what_is_the_owners(world: World, key: str) -> None:
     """Slash commands are answered by the runtime itself; they are found in its registry."""
     heard = heard_by(SURFACES[key])
     words: list[str] = []
     for name in world.hold.runs.commands.names:
-        words += [f"/{name}", f"/{name} sauna", f"/{name} agent:main:main"]
+        words += [f"/{name}", f"/{name} sauna"]
     with world.hold.store.read(SYSTEM) as tx:
         before = sessions.find(tx, MAIN)
     for text in (*words, "/sauna", "/sauna MEMORY.md"):

@@ -13,7 +13,7 @@ from holdfast.context import AssembleParams, AssembleResult, CompactResult, Mess
 from holdfast.context.lossless import LosslessEngine, Problem, Projection, check, projections
 from holdfast.context.recall_tools import call
 from holdfast.context.tokens import message_tokens
-from holdfast.log import OWNER, Store, Threads
+from holdfast.log import OWNER, Store, Threads, sessions
 
 WINDOW = 20_000
 
@@ -73,7 +73,9 @@ class Lossless(Stage):
             return check(tx, session_id or self.session.id)
 
     def tool(self, name: str, session_id: str | None = None, **arguments: Any) -> dict[str, Any]:
-        return call(self.store, name, arguments, session_id=session_id or self.session.id)
+        with self.store.read(OWNER) as tx:
+            session = sessions.get(tx, session_id or self.session.id)
+        return call(self.store, name, arguments, session=session)
 
     def read_all(self, id_: str, session_id: str | None = None, limit: int = 3000) -> str:
         """All pages behind an id, put together again."""

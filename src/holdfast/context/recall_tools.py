@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput
-from holdfast.log import SYSTEM, Store
+from holdfast.log import Session, Store
 
 _PAGE_CHARS: Final = 12_000
 _MOST_CHARS: Final = 40_000
@@ -50,16 +50,17 @@ def schemas() -> dict[str, dict[str, Any]]:
     }
 
 
-def call(store: Store, name: str, arguments: Mapping[str, Any], *, session_id: str) -> dict[str, Any]:
-    """Run one of the tools for a session; it sees that session's family only. What it reads is data."""
+def call(store: Store, name: str, arguments: Mapping[str, Any], *, session: Session) -> dict[str, Any]:
+    """Run one of the tools for a session; it sees that session's family only, and of that what all may read
+    who hear the session now. What it reads is data."""
     from holdfast.context.lossless.recall import Recall
     from holdfast.context.lossless.searching import search
 
     if name not in TOOLS:
         raise InvalidInput(f"no context tool {name[:40]!r}", hint=f"There are {', '.join(TOOLS)}.")
     given = _checked(TOOLS[name].input, arguments)
-    with store.read(SYSTEM) as tx:
-        recall = Recall(tx, session_id)
+    with store.read(session.reader) as tx:
+        recall = Recall(tx, session.id)
         match given:
             case ReadInput():
                 return recall.read(given.id, start=given.start, limit=given.limit).json()

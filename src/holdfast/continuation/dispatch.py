@@ -36,7 +36,8 @@ from holdfast.log.agenda import Postpone, Retry
 log = logging.getLogger(__name__)
 
 LIMIT: Final = 8
-BY_HAND: Final = frozenset(("new", "reset"))
+# How a session ends for good: by hand, or because others hear the next one, for whom nothing was elected.
+FOR_GOOD: Final = frozenset(("new", "reset", "audience"))
 
 
 class Dispatch:
@@ -81,8 +82,8 @@ class Dispatch:
         return int(tx.now) + delays.DISABLED_RECHECK_MS
 
     def _session(self, tx: Tx, owner: str, found: Sequence[Record]) -> Session | None:
-        """The session as it is now. One that was begun anew by hand has nothing to do with what was elected
-        before; one that only went stale goes on with it."""
+        """The session as it is now. One that was begun anew by hand, or because others hear it now, has
+        nothing to do with what was elected before; one that only went stale goes on with it."""
         session = sessions.active(tx, owner)
         if session is None:
             for record in found:
@@ -91,8 +92,8 @@ class Dispatch:
             return None
         for record in found:
             if record.session_id != session.id and record.status is Status.QUEUED:
-                by_hand = _left_by_hand(tx, record.session_id)
-                event = st.Cancel("the session was reset") if by_hand else st.Rebind(session.id)
+                over = _left_for_good(tx, record.session_id)
+                event = st.Cancel("the session was reset") if over else st.Rebind(session.id)
                 records.apply(tx, record, event)
         return session
 
@@ -205,8 +206,8 @@ class Dispatch:
             folding.fold(tx, rest)
 
 
-def _left_by_hand(tx: Tx, session_id: str) -> bool:
+def _left_for_good(tx: Tx, session_id: str) -> bool:
     try:
-        return sessions.get(tx, session_id).archive_cause in BY_HAND
+        return sessions.get(tx, session_id).archive_cause in FOR_GOOD
     except NotFound:
         return True

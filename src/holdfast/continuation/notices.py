@@ -76,8 +76,15 @@ def settle(tx: Tx, record: Record) -> Record:
     lost = record.failure == "the spawn was interrupted"
     head = "[continuation:delegate-spawn-interrupted]" if lost else "[system:continuation-warning]"
     text = f"{head} The {what} that you elected did not come about: {record.failure}. It was: {own(record)}"
-    tell(tx, record.owner, WARNING, f"continuation-notice:{record.id}", text)
+    key = f"continuation-notice:{record.id}"
+    tell(tx, record.owner, WARNING, key, text, audience=_heard_then(tx, record))
     return records.apply(tx, record, Noticed())
+
+
+def _heard_then(tx: Tx, record: Record) -> Audience | None:
+    """Who heard the session in which it was elected: the words are theirs, whoever hears it now."""
+    found = sessions.get_many(tx, [record.session_id])
+    return found[0].audience if found else None
 
 
 def own(record: Record) -> str:

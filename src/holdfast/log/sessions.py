@@ -198,13 +198,13 @@ def touch(tx: Tx, session: Session, *, external: bool) -> Session:
 
 def heard_now(tx: Tx, session: Session, audience: Audience) -> Session:
     """The session as it is heard from now on. Where more people hear it than before, it begins anew: what was
-    said before them is not theirs."""
+    said before them is not theirs, nor are the name and the space that it was given among fewer."""
     if session.audience == audience:
         return session
     if covers(session.audience, audience):
         return update(tx, session, audience=audience)
     fresh = reset(tx, session, cause="audience") if session.turn_count else session
-    return update(tx, fresh, audience=audience)
+    return update(tx, fresh, audience=audience, label=None, space_id=None)
 
 
 _HANDED_ON = ("audience", "space_id", "agent_id", "chat_type", "channel", "label", "parent_key")

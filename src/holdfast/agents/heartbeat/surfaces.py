@@ -50,11 +50,15 @@ def nobody_knows(_: Tx, __: str) -> Audience | None:
 def place(
     tx: Tx, target: str, session_key: str, agent_id: str, heard_at: HeardAt = nobody_knows
 ) -> Deliver | None:
-    """Where a target leads: `last`, `none`, or a channel with a place in it, as in `discord:42`."""
+    """Where a target leads: `last`, `none`, or a channel with a place in it, as in `discord:42`.
+
+    Who hears a place is asked anew each time: others may have come since the owner last spoke there.
+    """
     if target == NONE:
         return None
     if target == LAST:
-        return _last(tx, session_key, agent_id)
+        found = _last(tx, session_key, agent_id)
+        return None if found is None else replace(found, heard=heard_at(tx, found.target) or found.heard)
     kind, _, to = target.partition(":")
     payload = {"to": to} if to else {}
     return Deliver(kind=kind, target=target, payload=payload, heard=heard_at(tx, target))

@@ -52,7 +52,7 @@ def _who(caller: Caller) -> board_tools.Caller:
 
 def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
-        return lambda caller, given: recall_tools.call(store, name, given, session_id=caller.session.id)
+        return lambda caller, given: recall_tools.call(store, name, given, session=caller.session)
 
     return [_adapter(name, tool, call(name), threads) for name, tool in recall_tools.TOOLS.items()]
 

@@ -75,7 +75,7 @@ class Page:
 
 
 class Recall:
-    """Reads for one session, in the caller's transaction."""
+    """Reads for one session, in the caller's transaction; `shown` is which entries, by who reads."""
 
     def __init__(self, tx: Tx, session_id: str, *, retain_depth: int = Settings().retain_depth) -> None:
         self.tx = tx
@@ -85,6 +85,7 @@ class Recall:
         own = [Span(one, 0, END) for one in self.family]
         given = [s for s in _behind(tx, self.projection.base) if s.session_id not in self.family]
         self.scope = [*own, *given]
+        self.shown = (table.c.deleted_at.is_(None), *entries.within_reach(tx.reader))
 
     def read(self, id_: str, *, start: str | int | None = None, limit: int = PAGE_CHARS) -> Page:
         """A page of the exact text behind an id; `start` is the `next` of the page before."""
@@ -140,7 +141,7 @@ class Recall:
 
     def _entries(self, where: Sequence[Span], after: int) -> list[Entry]:
         c = table.c
-        query = sa.select(c.id).where(in_spans(where), c.position > after, c.deleted_at.is_(None))
+        query = sa.select(c.id).where(in_spans(where), c.position > after, *self.shown)
         ids = list(self.tx.conn.execute(query.order_by(c.position).limit(_ROWS)).scalars())
         return entries.get_many(self.tx, ids)
 

@@ -107,14 +107,13 @@ def words_of(query: str) -> list[str]:
 def _places(recall: Recall, word: str) -> list[int]:
     c = table.c
     holds = sa.or_(c.content.icontains(word, autoescape=True), c.raw.icontains(word, autoescape=True))
-    query = sa.select(c.position).where(in_spans(recall.scope), c.deleted_at.is_(None), holds)
+    query = sa.select(c.position).where(in_spans(recall.scope), *recall.shown, holds)
     query = query.order_by(c.position.desc()).limit(MOST_PLACES)
     return list(recall.tx.conn.execute(query).scalars())
 
 
 def _size(recall: Recall) -> int:
-    c = table.c
-    query = sa.select(sa.func.count()).where(in_spans(recall.scope), c.deleted_at.is_(None))
+    query = sa.select(sa.func.count()).where(in_spans(recall.scope), *recall.shown)
     return int(recall.tx.conn.execute(query).scalar() or 0)
 
 
