@@ -101,7 +101,7 @@ class Known:
         found: dict[str, list[str]] = {}
         for id_, audience in self.world.rows(by_mark.format(table)):
             found.setdefault(audience, []).append(id_)
-        return [id_ for ids in found.values() for id_ in (*ids[:4], *ids[-4:])]
+        return [id_ for ids in found.values() for id_ in (*ids[:3], *ids[-3:])]
 
     def in_path(self, template: str, name: str) -> Sequence[str]:
         if name == "id":

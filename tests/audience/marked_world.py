@@ -92,6 +92,16 @@ class World:
 
     # -- what people do ---------------------------------------------------------------------------------
 
+    @property
+    def last_prompt(self) -> str:
+        return json.dumps(self.model.requests[-1].body, ensure_ascii=False)
+
+    def let_in(self, key: str) -> None:
+        """A stranger writes, and the owner lets them in as a guest."""
+        assert self.say(key, "may I?")["state"] == "pairing"
+        [(code,)] = self.rows("SELECT code FROM channel_pairings WHERE status = 'waiting'")
+        self.hold.agency.channels.approve(code)
+
     def say(self, key: str, text: str, **fields: Any) -> dict[str, Any]:
         """Somebody writes in the chat of this session: its guest, Gil; in groups Ann; else the owner, Ada."""
         kind, peer = key.split(":")[3:5]
@@ -171,20 +181,26 @@ class World:
 
 @contextmanager
 def marked_world(home: Path) -> Iterator[World]:
+    with small_world(home) as world:
+        world.tokens = {"owner": world.gateway.admin, "stranger": "hf_nobody-knows-this-token"}
+        for plant in PLANTED:
+            plant(world)
+        yield world
+
+
+@contextmanager
+def small_world(home: Path, **channel: Any) -> Iterator[World]:
+    """The same with nothing said yet: the owner, Ada, and whoever writes. `channel` are its settings."""
     marks, clock = Marks(), ManualClock(NOW)
     write_files(home, marks)
     with far_end() as end, ScriptedOpenAI(parrot) as model:
-        (home / "holdfast.json").write_text(json.dumps(config(model.url, end.url)))
+        (home / "holdfast.json").write_text(json.dumps(config(model.url, end.url, **channel)))
         with (
             open_home(home, clock=clock) as hold,
             running(hold) as gateway,
             gateway.client(gateway.admin) as api,
         ):
-            world = World(gateway, model, end, api, clock, marks)
-            world.tokens = {"owner": gateway.admin, "stranger": "hf_nobody-knows-this-token"}
-            for plant in PLANTED:
-                plant(world)
-            yield world
+            yield World(gateway, model, end, api, clock, marks)
 
 
 def config(model_url: str, end_url: str, **channel: Any) -> dict[str, Any]:
@@ -309,12 +325,7 @@ def _plant_board(world: World) -> None:
 
 def _plant_chats(world: World) -> None:
     """Everybody talks; the guest is let in first."""
-    told = world.say(GIL, "may I?")
-    assert told["state"] == "pairing"
-    [waiting] = world.hold.agency.channels.pairings(CHANNEL)
-    assert waiting["status"] == "waiting"
-    [(code,)] = world.rows("SELECT code FROM channel_pairings")
-    world.hold.agency.channels.approve(code)
+    world.let_in(GIL)
     for key in SPOKEN:
         own = mark_in(world, key)
         world.speak(key, f"Remember about the sauna that {own.text}")

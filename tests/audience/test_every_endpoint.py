@@ -217,6 +217,7 @@ def test_an_agent_that_is_asked_over_the_api_says_nothing_that_the_asker_may_not
     """The model says all that it is shown; and what it was shown is what its asker may read."""
     if holder == "unlimited":
         pytest.skip("a token that may only read asks nobody")
+    before = len(world.model.requests)
     with world.client(holder) as client:
         for agent in ("main", "beta"):
             body = {"model": f"holdfast/{agent}", "messages": [{"role": "user", "content": "the sauna?"}]}
@@ -231,3 +232,5 @@ def test_an_agent_that_is_asked_over_the_api_says_nothing_that_the_asker_may_not
             for answer in asked:
                 assert answer.status_code < 500
                 assert not world.marks.leaked(told(answer), HOLDERS[holder]), answer.url
+    for asked in world.model.requests[before:]:
+        assert not world.marks.leaked(json.dumps(asked.body, ensure_ascii=False), HOLDERS[holder])

@@ -5,40 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_stage import far_end
-from marked_world import DESK, MAIN, World, config, parrot, write_files
-from marks import Marks
-from serving import running
+from marked_world import DESK, MAIN, World, small_world
 
 from builders import PATIENCE
-from holdfast.clock import ManualClock
 from holdfast.log import FOR_OWNER, OWNER, SYSTEM, for_group, notes, sessions, surfaces
-from holdfast.runtime import open_home
-from holdfast.testing import Asked, ScriptedOpenAI
+from holdfast.testing import Asked
 
 SURFACE = for_group("pier", None, "desk")
 SECRET = "the vault opens with 4711"
 STRANGER = {"sender": {"id": "mallory", "name": "Mallory"}}
-
-
-@contextmanager
-def small_world(home: Path, **channel: Any) -> Iterator[World]:
-    """The owner, Ada, their private group, and whoever writes."""
-    marks, clock = Marks(), ManualClock()
-    write_files(home, marks)
-    with far_end() as end, ScriptedOpenAI(parrot) as model:
-        (home / "holdfast.json").write_text(json.dumps(config(model.url, end.url, **channel)))
-        with (
-            open_home(home, clock=clock) as hold,
-            running(hold) as gateway,
-            gateway.client(gateway.admin) as api,
-        ):
-            yield World(gateway, model, end, api, clock, marks)
 
 
 @pytest.fixture
@@ -51,10 +30,6 @@ def prompt(asked: Asked) -> str:
     return json.dumps(asked.body, ensure_ascii=False)
 
 
-def last_prompt(world: World) -> str:
-    return prompt(world.model.requests[-1])
-
-
 def expose(world: World, text: str = "Hello, may I join in?") -> dict[str, Any]:
     return world.say(DESK, text, **STRANGER)
 
@@ -62,11 +37,11 @@ def expose(world: World, text: str = "Hello, may I join in?") -> dict[str, Any]:
 def test_it_remembers_like_a_direct_chat(world: World) -> None:
     world.ask(MAIN, f"Remember that {SECRET}")
     world.say(DESK, "What opens the vault?")
-    assert "# MEMORY.md" in last_prompt(world)
-    assert "4711" in last_prompt(world)
+    assert "# MEMORY.md" in world.last_prompt
+    assert "4711" in world.last_prompt
     world.say(DESK, "The regatta begins at noon")
     world.ask(MAIN, "When does the regatta begin?")
-    assert "begins at noon" in last_prompt(world)
+    assert "begins at noon" in world.last_prompt
     caller = world.caller(MAIN)
     assert "begins at noon" in world.use(caller, "memory_search", {"query": "regatta"}).text
 
@@ -84,8 +59,8 @@ class TestExposed:
     def test_the_very_message_that_exposes_it_is_answered_in_a_fresh_session(self, world: World) -> None:
         run = expose(world)
         assert run["status"] == "committed"
-        assert "4711" not in last_prompt(world)
-        assert "# MEMORY.md" not in last_prompt(world)
+        assert "4711" not in world.last_prompt
+        assert "# MEMORY.md" not in world.last_prompt
         assert run["turn"] == 1
         old, new = world.rows(f"SELECT audience, status, label FROM sessions WHERE key = '{DESK}'")
         assert (old[:2], new[:2]) == ((FOR_OWNER, "archived"), (SURFACE, "active"))
@@ -94,8 +69,8 @@ class TestExposed:
     def test_from_then_on_the_owner_is_answered_there_as_the_group_too(self, world: World) -> None:
         expose(world)
         world.say(DESK, "What opens the vault?")
-        assert "4711" not in last_prompt(world)
-        assert "may I join in" in last_prompt(world)
+        assert "4711" not in world.last_prompt
+        assert "may I join in" in world.last_prompt
         said = [post for post in world.end.posts if post.body["to"]["id"] == "desk"]
         assert world.marks.found("".join(post.raw.decode() for post in said[1:])) == []
 
@@ -139,8 +114,8 @@ class TestExposed:
             found = [note for note in notes.waiting(tx, MAIN) if note.kind == "surface-exposed"]
         assert [(note.audience, "Mallory" in note.text) for note in found] == [(FOR_OWNER, True)]
         world.ask(MAIN, "Anything new?")
-        assert "declared private" in last_prompt(world)
-        assert "holdfast channels private pier desk" in last_prompt(world)
+        assert "declared private" in world.last_prompt
+        assert "holdfast channels private pier desk" in world.last_prompt
 
     def test_what_the_owner_had_set_going_there_speaks_there_no_more(self, world: World) -> None:
         """A standing task of the private days still runs, for the owner: not before the stranger."""
@@ -152,7 +127,7 @@ class TestExposed:
         assert world.api.post(f"/api/cron/{id_}/run").status_code in (200, 202)
         world.settle(1)
         [(key,)] = world.rows("SELECT key FROM sessions WHERE key LIKE '%:cron:%'")
-        assert "4711" in last_prompt(world), key
+        assert "4711" in world.last_prompt, key
         assert [post.text for post in world.end.posts[before:]] == []
         [(told,)] = world.rows("SELECT content FROM entries WHERE content LIKE 'Not delivered%'")
         assert "pier:group:desk" in told
@@ -174,7 +149,7 @@ class TestExposed:
         script = world.model._script
 
         def patient(asked: Asked) -> Any:
-            if "look slowly" in asked.last_text and "subagent" in prompt(asked):
+            if "Session: agent:main:subagent:" in prompt(asked):
                 assert gate.wait(PATIENCE)
             return script(asked)
 
@@ -194,13 +169,13 @@ class TestExposed:
         with world.hold.store.write(OWNER) as tx:
             assert surfaces.reclaim(tx, SURFACE)
         world.say(DESK, "What opens the vault?")
-        assert "4711" in last_prompt(world)
-        assert "# MEMORY.md" in last_prompt(world)
+        assert "4711" in world.last_prompt
+        assert "# MEMORY.md" in world.last_prompt
         assert world.rows(f"SELECT audience FROM sessions WHERE key = '{DESK}' AND status = 'active'") == [
             (FOR_OWNER,)
         ]
         expose(world, "Me again")
-        assert "4711" not in last_prompt(world)
+        assert "4711" not in world.last_prompt
 
 
 def test_what_was_kept_unanswered_there_is_not_given_to_others(home: Path) -> None:
@@ -208,12 +183,12 @@ def test_what_was_kept_unanswered_there_is_not_given_to_others(home: Path) -> No
     with small_world(home, requireMention=True) as world:
         assert world.say(DESK, f"An aside: {SECRET}")["state"] == "kept"
         world.say(DESK, "main: hello?", mentioned=True, **STRANGER)
-        assert "4711" not in last_prompt(world)
+        assert "4711" not in world.last_prompt
         assert world.say(DESK, "An aside of a stranger's", **STRANGER)["state"] == "kept"
         assert world.say(DESK, "Another by the owner")["state"] == "kept"
         world.say(DESK, "main: and now?", mentioned=True, **STRANGER)
-        assert "aside of a stranger" in last_prompt(world)
-        assert "Another by the owner" in last_prompt(world)
+        assert "aside of a stranger" in world.last_prompt
+        assert "Another by the owner" in world.last_prompt
 
 
 def test_a_thread_of_an_exposed_group_begins_without_what_was_said_before(home: Path) -> None:
@@ -223,14 +198,14 @@ def test_a_thread_of_an_exposed_group_begins_without_what_was_said_before(home: 
         with small_world(folder, thread={"inheritParent": inherit}) as world:
             world.say(DESK, f"For the desk: {SECRET}")
             world.say(DESK, "in a thread", threadId="t9", **STRANGER)
-            assert "4711" not in last_prompt(world)
-            assert "# MEMORY.md" not in last_prompt(world)
+            assert "4711" not in world.last_prompt
+            assert "# MEMORY.md" not in world.last_prompt
 
 
 def test_a_private_surface_of_all_groups_is_exposed_one_by_one(home: Path) -> None:
     with small_world(home, private=["*"]) as world:
         world.say("agent:main:pier:group:g1", f"For one: {SECRET}", sender={"id": "ada", "name": "Ada"})
         expose(world)
-        assert "4711" not in last_prompt(world)
+        assert "4711" not in world.last_prompt
         world.say("agent:main:pier:group:g1", "The vault?", sender={"id": "ada", "name": "Ada"})
-        assert "4711" in last_prompt(world)
+        assert "4711" in world.last_prompt

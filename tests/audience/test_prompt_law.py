@@ -6,17 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from channel_stage import far_end
-from marked_world import GIL, MAIN, World, config, parrot, write_files
-from marks import Marks
-from serving import running
+from marked_world import GIL, MAIN, small_world
 
 from holdfast.agents.loop import planning
-from holdfast.clock import ManualClock
 from holdfast.context import Text
 from holdfast.log import FOR_OWNER
-from holdfast.runtime import open_home
-from holdfast.testing import ScriptedOpenAI
 
 
 def test_a_planted_leak_fails_the_turn_before_a_model_sees_it(
@@ -28,22 +22,13 @@ def test_a_planted_leak_fails_the_turn_before_a_model_sees_it(
         return (Text("continuity", "the sauna opens with 4711", audience=FOR_OWNER),)
 
     monkeypatch.setattr(planning, "_continuity", careless)
-    marks = Marks()
-    write_files(home, marks)
-    with far_end() as end, ScriptedOpenAI(parrot) as model:
-        (home / "holdfast.json").write_text(json.dumps(config(model.url, end.url, dmPolicy="open")))
-        with (
-            open_home(home, clock=ManualClock()) as hold,
-            running(hold) as gateway,
-            gateway.client(gateway.admin) as api,
-        ):
-            world = World(gateway, model, end, api, ManualClock(), marks)
-            run = world.say(GIL, "What opens the sauna?")
-            assert run["status"] == "failed"
-            assert "continuity" in run["error"]
-            assert model.requests == []
-            [(source,)] = world.rows("SELECT source FROM entries WHERE type = 'system'")
-            assert json.loads(source)["code"] == "prompt_leak"
-            assert not [post for post in end.posts if "4711" in post.raw.decode()]
-            assert world.ask(MAIN, "What opens the sauna?")["status"] == "committed"
-            assert "4711" in json.dumps(model.requests[0].body)
+    with small_world(home, dmPolicy="open") as world:
+        run = world.say(GIL, "What opens the sauna?")
+        assert run["status"] == "failed"
+        assert "continuity" in run["error"]
+        assert world.model.requests == []
+        [(source,)] = world.rows("SELECT source FROM entries WHERE type = 'system'")
+        assert json.loads(source)["code"] == "prompt_leak"
+        assert not [post for post in world.end.posts if "4711" in post.raw.decode()]
+        assert world.ask(MAIN, "What opens the sauna?")["status"] == "committed"
+        assert "4711" in world.last_prompt
