@@ -105,7 +105,7 @@ class World:
     def say(self, key: str, text: str, **fields: Any) -> dict[str, Any]:
         """Somebody writes in the chat of this session: its guest, Gil; in groups Ann; else the owner, Ada."""
         kind, peer = key.split(":")[3:5]
-        who = "gil" if key == GIL else "ada" if kind == "dm" or key == DESK else "ann"
+        who = "gil" if key == GIL else "ada" if kind == "dm" or peer.startswith("desk") else "ann"
         body = {"sender": {"id": who, "name": who.title()}, "peer": {"kind": kind, "id": peer}, **fields}
         self.count += 1
         told = call(self.gateway.url, {"id": f"m{self.count}", "text": text, **body}, channel=CHANNEL)

@@ -27,8 +27,11 @@ def questions(world: World) -> list[Question]:
 
 
 def asked_by(holder: str, questions: list[Question]) -> list[Question]:
-    """Who may read everything, and is nobody in particular, is asked about where the answer stands."""
-    return [one for one in questions if holder != "unlimited" or one.template in IN_THE_CHAT]
+    """Who may read everything is asked what depends on the chat, and each address once."""
+    if HOLDERS[holder].audiences is not None or HOLDERS[holder].agents is not None:
+        return questions
+    once = {one.template: one for one in reversed(questions)}
+    return [one for one in questions if one.template in IN_THE_CHAT or once[one.template] is one]
 
 
 def reader_of(holder: str, question: Question) -> Reader:
