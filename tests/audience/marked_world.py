@@ -105,7 +105,7 @@ class World:
     def say(self, key: str, text: str, **fields: Any) -> dict[str, Any]:
         """Somebody writes in the chat of this session: its guest, Gil; in groups Ann; else the owner, Ada."""
         kind, peer = key.split(":")[3:5]
-        who = "gil" if key == GIL else "ada" if kind == "dm" or key == DESK else "ann"
+        who = "gil" if key == GIL else "ada" if kind == "dm" or peer.startswith("desk") else "ann"
         body = {"sender": {"id": who, "name": who.title()}, "peer": {"kind": kind, "id": peer}, **fields}
         self.count += 1
         told = call(self.gateway.url, {"id": f"m{self.count}", "text": text, **body}, channel=CHANNEL)
@@ -160,15 +160,14 @@ class World:
             return [one for one in found if one.due_at <= tx.now]
 
     def caller(self, key: str, **fields: Any) -> Caller:
-        """In whose name tools run in a chat: the newest who spoke there; where others listen, one of them."""
+        """In whose name tools run in a chat: the owner's; where others listen, the newest of theirs."""
         agency, config = self.hold.agency, self.hold.settings
         with self.hold.store.read(SYSTEM) as tx:
             session = sessions.find(tx, key)
             found = turns.listing(tx, session.id, limit=200)
-        asked = [
-            (one, Terms.read((one.meta or {}).get(ASK) or {}, session.agent_id or "main")) for one in found
-        ]
-        turn, terms = next(one for one in asked if session.audience == FOR_OWNER or not one[1].owner)
+        alone = session.audience == FOR_OWNER
+        asked = ((one, Terms.read((one.meta or {}).get(ASK) or {}, session.agent_id or "")) for one in found)
+        turn, terms = next(one for one in asked if (one[1].owner and one[1].limited_to is None) is alone)
         about = agency.models.about(agency.models.choice(config.agent(terms.agent_id))[0])
         made = caller_of(config, session, terms, self.hold.workspace(terms.agent_id), about)
         return replace(made, turn_id=turn.id, **fields)

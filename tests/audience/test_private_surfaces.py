@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,34 +14,54 @@ import pytest
 from marked_world import DESK, MAIN, World, small_world
 
 from builders import PATIENCE
-from holdfast.log import FOR_OWNER, OWNER, SYSTEM, for_group, notes, sessions, surfaces
+from holdfast.log import FOR_OWNER, OWNER, SYSTEM, Audience, for_group, notes, sessions, surfaces
 from holdfast.testing import Asked
 
-SURFACE = for_group("pier", None, "desk")
 SECRET = "the vault opens with 4711"
 STRANGER = {"sender": {"id": "mallory", "name": "Mallory"}}
 
 
-@pytest.fixture
-def world(home: Path) -> Iterator[World]:
-    with small_world(home) as made:
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[World]:
+    """One home for all tests here, in which every group was declared private; each test has a group."""
+    home = tmp_path_factory.mktemp("private")
+    shutil.copy(sqlite_template, home / "holdfast.db")
+    with small_world(home, private=["*"], groups=["*"]) as made:
+        made.ask(MAIN, f"Remember that {SECRET}")
         yield made
+
+
+@pytest.fixture
+def desk() -> str:
+    """The session of a private group of the test's own."""
+    return f"agent:main:pier:group:desk{next(_NUMBERS)}"
+
+
+_NUMBERS = itertools.count(11)
+
+
+def surface(desk: str) -> Audience:
+    return for_group("pier", None, id_of(desk))
+
+
+def id_of(desk: str) -> str:
+    return desk.rsplit(":", 1)[1]
 
 
 def prompt(asked: Asked) -> str:
     return json.dumps(asked.body, ensure_ascii=False)
 
 
-def expose(world: World, text: str = "Hello, may I join in?") -> dict[str, Any]:
-    return world.say(DESK, text, **STRANGER)
+def expose(world: World, desk: str, text: str = "Hello, may I join in?") -> dict[str, Any]:
+    return world.say(desk, text, **STRANGER)
 
 
-def test_it_remembers_like_a_direct_chat(world: World) -> None:
+def test_it_remembers_like_a_direct_chat(world: World, desk: str) -> None:
     world.ask(MAIN, f"Remember that {SECRET}")
-    world.say(DESK, "What opens the vault?")
+    world.say(desk, "What opens the vault?")
     assert "# MEMORY.md" in world.last_prompt
     assert "4711" in world.last_prompt
-    world.say(DESK, "The regatta begins at noon")
+    world.say(desk, "The regatta begins at noon")
     world.ask(MAIN, "When does the regatta begin?")
     assert "begins at noon" in world.last_prompt
     caller = world.caller(MAIN)
@@ -48,42 +70,39 @@ def test_it_remembers_like_a_direct_chat(world: World) -> None:
 
 class TestExposed:
     @pytest.fixture
-    def world(self, world: World) -> World:
-        world.ask(MAIN, f"Remember that {SECRET}")
-        world.say(DESK, f"For the desk: {SECRET}")
+    def world(self, world: World, desk: str) -> World:
+        world.say(desk, f"For the desk: {SECRET}")
         with world.hold.store.write(OWNER) as tx:
-            sessions.update(tx, sessions.find(tx, DESK), label=f"label: {SECRET}")
+            sessions.update(tx, sessions.find(tx, desk), label=f"label: {SECRET}")
         world.settle(30)
         return world
 
-    def test_the_very_message_that_exposes_it_is_answered_in_a_fresh_session(self, world: World) -> None:
-        run = expose(world)
+    def test_the_very_message_that_exposes_it_is_answered_in_a_fresh_session(
+        self, world: World, desk: str
+    ) -> None:
+        run = expose(world, desk)
         assert run["status"] == "committed"
         assert "4711" not in world.last_prompt
         assert "# MEMORY.md" not in world.last_prompt
         assert run["turn"] == 1
-        old, new = world.rows(f"SELECT audience, status, label FROM sessions WHERE key = '{DESK}'")
-        assert (old[:2], new[:2]) == ((FOR_OWNER, "archived"), (SURFACE, "active"))
+        old, new = world.rows(f"SELECT audience, status, label FROM sessions WHERE key = '{desk}'")
+        assert (old[:2], new[:2]) == ((FOR_OWNER, "archived"), (surface(desk), "active"))
         assert new[2] is None
 
-    def test_from_then_on_the_owner_is_answered_there_as_the_group_too(self, world: World) -> None:
-        expose(world)
-        world.say(DESK, "What opens the vault?")
+    def test_from_then_on_the_owner_is_answered_there_as_the_group_too(self, world: World, desk: str) -> None:
+        expose(world, desk)
+        world.say(desk, "What opens the vault?")
         assert "4711" not in world.last_prompt
         assert "may I join in" in world.last_prompt
-        said = [post for post in world.end.posts if post.body["to"]["id"] == "desk"]
+        said = [post for post in world.end.posts if post.body["to"]["id"] == id_of(desk)]
         assert world.marks.found("".join(post.raw.decode() for post in said[1:])) == []
 
-    def test_what_was_said_before_stays_the_owners(self, world: World) -> None:
-        expose(world)
-        rows = world.rows(
-            f"SELECT DISTINCT audience FROM entries WHERE session_key = '{DESK}' AND content LIKE '%4711%'"
-        )
-        assert rows == [(FOR_OWNER,)]
-        caller = world.caller(DESK)
-        old = world.rows(f"SELECT id FROM entries WHERE session_key = '{DESK}' AND content LIKE '%4711%'")[0][
-            0
-        ]
+    def test_what_was_said_before_stays_the_owners(self, world: World, desk: str) -> None:
+        expose(world, desk)
+        before = f"FROM entries WHERE session_key = '{desk}' AND content LIKE '%4711%'"
+        assert world.rows(f"SELECT DISTINCT audience {before}") == [(FOR_OWNER,)]
+        caller = world.caller(desk)
+        old = world.rows(f"SELECT id {before}")[0][0]
         for tool, arguments in (
             ("context_search", {"query": "vault"}),
             ("context_read", {"id": old}),
@@ -99,29 +118,30 @@ class TestExposed:
         ):
             assert "4711" not in world.use(caller, tool, arguments).text, tool
         for path in ("/api/context", "/api/search", "/api/memory/search"):
-            assert "4711" not in world.api.get(path, params={"q": "vault", "sessionKey": DESK}).text
+            assert "4711" not in world.api.get(path, params={"q": "vault", "sessionKey": desk}).text
         for command in ("/status", "/context", "/usage"):
-            world.say(DESK, command, **STRANGER)
-            world.settle()
-            assert "4711" not in world.end.posts[-1].raw.decode()
+            world.say(desk, command, **STRANGER)
+        world.settle()
+        assert "4711" not in "".join(post.raw.decode() for post in world.end.posts)
         owner = world.caller(MAIN)
         assert "4711" in world.use(owner, "clawboard_get_log", {"id": old}).text
 
-    def test_the_owner_is_asked_about_it_once(self, world: World) -> None:
-        expose(world)
-        expose(world, "And again")
+    def test_the_owner_is_asked_about_it_once(self, world: World, desk: str) -> None:
+        expose(world, desk)
+        expose(world, desk, "And again")
         with world.hold.store.read(SYSTEM) as tx:
-            found = [note for note in notes.waiting(tx, MAIN) if note.kind == "surface-exposed"]
+            waiting = [note for note in notes.waiting(tx, MAIN) if note.kind == "surface-exposed"]
+        found = [note for note in waiting if id_of(desk) in note.text]
         assert [(note.audience, "Mallory" in note.text) for note in found] == [(FOR_OWNER, True)]
         world.ask(MAIN, "Anything new?")
         assert "declared private" in world.last_prompt
-        assert "holdfast channels private pier desk" in world.last_prompt
+        assert f"holdfast channels private pier {id_of(desk)}" in world.last_prompt
 
-    def test_what_the_owner_had_set_going_there_speaks_there_no_more(self, world: World) -> None:
+    def test_what_the_owner_had_set_going_there_speaks_there_no_more(self, world: World, desk: str) -> None:
         """A standing task of the private days still runs, for the owner: not before the stranger."""
-        world.obey(DESK, ("cron_create", {"prompt": "Tell what you know of the vault", "every": "5h"}))
+        world.obey(desk, ("cron_create", {"prompt": "Tell what you know of the vault", "every": "5h"}))
         [id_] = world.ids("standing_tasks")
-        expose(world)
+        expose(world, desk)
         world.settle()
         before = len(world.end.posts)
         assert world.api.post(f"/api/cron/{id_}/run").status_code in (200, 202)
@@ -130,21 +150,23 @@ class TestExposed:
         assert "4711" in world.last_prompt, key
         assert [post.text for post in world.end.posts[before:]] == []
         [(told,)] = world.rows("SELECT content FROM entries WHERE content LIKE 'Not delivered%'")
-        assert "pier:group:desk" in told
+        assert f"pier:group:{id_of(desk)}" in told
 
-    def test_a_child_of_the_private_days_brings_nothing_into_the_group(self, world: World) -> None:
-        world.obey(DESK, ("continue_delegate", {"task": "Look into the vault", "delaySeconds": 60}))
-        world.obey(DESK, ("continue_work", {"reason": f"go on: {SECRET}", "delaySeconds": 60}))
-        expose(world)
+    def test_a_child_of_the_private_days_brings_nothing_into_the_group(self, world: World, desk: str) -> None:
+        world.obey(desk, ("continue_delegate", {"task": "Look into the vault", "delaySeconds": 60}))
+        world.obey(desk, ("continue_work", {"reason": f"go on: {SECRET}", "delaySeconds": 60}))
+        expose(world, desk)
         count, posts = len(world.model.requests), len(world.end.posts)
         world.settle(600)
-        world.say(DESK, "Anything new?", **STRANGER)
-        in_group = [p for p in map(prompt, world.model.requests[count:]) if f"Session: {DESK}" in p]
+        world.say(desk, "Anything new?", **STRANGER)
+        in_group = [p for p in map(prompt, world.model.requests[count:]) if f"Session: {desk}" in p]
         assert in_group
         assert not [one for one in in_group if "4711" in one]
         assert not [post for post in world.end.posts[posts:] if "4711" in post.raw.decode()]
 
-    def test_a_child_that_comes_back_after_it_is_the_owners(self, world: World) -> None:
+    def test_a_child_that_comes_back_after_it_is_the_owners(
+        self, world: World, desk: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         gate = threading.Event()
         script = world.model._script
 
@@ -153,28 +175,28 @@ class TestExposed:
                 assert gate.wait(PATIENCE)
             return script(asked)
 
-        world.model._script = patient
-        world.obey(DESK, ("sessions_spawn", {"task": f"look slowly: {SECRET}"}))
-        expose(world)
+        monkeypatch.setattr(world.model, "_script", patient)
+        world.obey(desk, ("sessions_spawn", {"task": f"look slowly: {SECRET}"}))
+        expose(world, desk)
         count, posts = len(world.model.requests), len(world.end.posts)
         gate.set()
         world.settle(1)
-        world.say(DESK, "Anything new?", **STRANGER)
-        in_group = [p for p in map(prompt, world.model.requests[count:]) if f"Session: {DESK}" in p]
+        world.say(desk, "Anything new?", **STRANGER)
+        in_group = [p for p in map(prompt, world.model.requests[count:]) if f"Session: {desk}" in p]
         assert not [one for one in in_group if "4711" in one]
         assert not [post for post in world.end.posts[posts:] if "4711" in post.raw.decode()]
 
-    def test_declared_again_it_is_private_again(self, world: World) -> None:
-        expose(world)
+    def test_declared_again_it_is_private_again(self, world: World, desk: str) -> None:
+        expose(world, desk)
         with world.hold.store.write(OWNER) as tx:
-            assert surfaces.reclaim(tx, SURFACE)
-        world.say(DESK, "What opens the vault?")
+            assert surfaces.reclaim(tx, surface(desk))
+        world.say(desk, "What opens the vault?")
         assert "4711" in world.last_prompt
         assert "# MEMORY.md" in world.last_prompt
-        assert world.rows(f"SELECT audience FROM sessions WHERE key = '{DESK}' AND status = 'active'") == [
+        assert world.rows(f"SELECT audience FROM sessions WHERE key = '{desk}' AND status = 'active'") == [
             (FOR_OWNER,)
         ]
-        expose(world, "Me again")
+        expose(world, desk, "Me again")
         assert "4711" not in world.last_prompt
 
 
@@ -202,10 +224,9 @@ def test_a_thread_of_an_exposed_group_begins_without_what_was_said_before(home: 
             assert "# MEMORY.md" not in world.last_prompt
 
 
-def test_a_private_surface_of_all_groups_is_exposed_one_by_one(home: Path) -> None:
-    with small_world(home, private=["*"]) as world:
-        world.say("agent:main:pier:group:g1", f"For one: {SECRET}", sender={"id": "ada", "name": "Ada"})
-        expose(world)
-        assert "4711" not in world.last_prompt
-        world.say("agent:main:pier:group:g1", "The vault?", sender={"id": "ada", "name": "Ada"})
-        assert "4711" in world.last_prompt
+def test_one_private_group_that_others_come_to_leaves_the_rest_private(world: World, desk: str) -> None:
+    other = f"{desk}b"
+    expose(world, desk)
+    assert "4711" not in world.last_prompt
+    world.say(other, "The vault?")
+    assert "4711" in world.last_prompt
