@@ -45,6 +45,10 @@ def test_chips_and_names_keep_to_one_short_line(text: str) -> None:
     assert name is None or (0 < len(name) <= NAME_CHARS and name == " ".join(name.split()))
 
 
+def test_a_name_does_not_end_in_what_stood_before_its_mark() -> None:
+    assert topic_name("boats .") == topic_name("boats !?") == "Boats"
+
+
 def test_words_are_compared_without_their_endings_and_small_words() -> None:
     assert list(terms("The posts are posted; posting a post")) == ["post"] * 4
     assert list(terms("it is what it is")) == []

@@ -57,7 +57,8 @@ def topic_name(text: str) -> str | None:
     best = max(_phrases(text), key=lambda phrase: (_worth(phrase, weight), -len(phrase)), default="")
     if len(terms(best)) >= 2:
         return cut(_capital(best), NAME_CHARS)
-    return cut(_capital(chip(text, NAME_CHARS).rstrip(".!?…:;,")), NAME_CHARS)
+    said = chip(text, NAME_CHARS).rstrip(" .!?…:;,")
+    return cut(_capital(said), NAME_CHARS) or None
 
 
 def cut(text: str, limit: int) -> str:
