@@ -3,7 +3,7 @@
 Three of the nine are held elsewhere: approvals that held more than was shown (8) by
 tests/agents/tools/test_approvals_hold.py, a cookie that answered after logout (9) by
 tests/gateway/test_page_sessions.py, and a new route in the style of the house (7) by
-tests/gateway/test_audience.py.
+tests/gateway/test_gateway_audience.py.
 """
 
 from __future__ import annotations

@@ -105,7 +105,13 @@ class TestPrivateSurfaces:
             assert run("channels", "private", "discord", id_, "--remove").exit_code == 0
         with open_home(home) as hold:
             assert not hold.settings.is_private("discord", "42")
-        assert run("channels", "private", "nowhere", "42").exit_code == 2
+        for wrong in (("discord", "42", "--remove"), ("no such", "42"), ("a:b", "42")):
+            assert run("channels", "private", *wrong).exit_code == 2
+
+    def test_the_channel_may_be_another_programs(self, run: Run, home: Path, made: dict[str, str]) -> None:
+        assert run("channels", "private", "elsewhere", "42").exit_code == 0
+        with open_home(home) as hold:
+            assert hold.settings.is_private("elsewhere", "42")
 
     def test_one_in_which_others_write_is_told_of_until_it_is_claimed_again(
         self, run: Run, home: Path, made: dict[str, str]

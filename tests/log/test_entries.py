@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from builders import append, draft, in_threads
 from holdfast.clock import ManualClock
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import OWNER, Classification, Cursor, EntryFilter, EntryType, Store, changes, entries
+from holdfast.log import (
+    OWNER,
+    Classification,
+    Cursor,
+    EntryFilter,
+    EntryType,
+    Reader,
+    Store,
+    changes,
+    entries,
+    heard_by,
+)
 from holdfast.log.entries import Entry, Page
 
 
@@ -332,15 +343,22 @@ def test_the_head_of_an_empty_log_is_zero(store: Store) -> None:
         assert entries.head(tx) == 0
 
 
-def plan(store: Store, where: EntryFilter, cursor: Cursor | None) -> list[str]:
+def plan(store: Store, where: EntryFilter, cursor: Cursor | None, reader: Reader = OWNER) -> list[str]:
     seen: list[tuple[str, Any]] = []
-    with store.read(OWNER) as tx:
+    with store.read(reader) as tx:
         sa.event.listen(
             tx.conn, "before_cursor_execute", lambda c, cur, sql, params, *rest: seen.append((sql, params))
         )
         entries.listing(tx, where, cursor=cursor, limit=10)
         sql, params = seen[-1]
         return [str(row[3]) for row in tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", params)]
+
+
+@pytest.mark.parametrize("cursor", [None, Cursor(5, 5)])
+def test_who_may_not_read_all_walks_an_index_of_their_own(sqlite_store: Store, cursor: Cursor | None) -> None:
+    steps = plan(sqlite_store, EntryFilter(), cursor, heard_by("group:discord::1", frozenset({"space-a"})))
+    assert [step for step in steps if "entries_audience" in step]
+    assert not [step for step in steps if "SCAN entries" in step or "TEMP B-TREE" in step], steps
 
 
 ONE, FEW = frozenset({"a"}), frozenset({"a", "b", "c"})

@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.config import Config
 from holdfast.config.channels import Guests
+from holdfast.config.section import overlay
 from holdfast.context import OPENABLE
 from holdfast.log import FOR_OWNER
 from holdfast.log.audience import surface_of
@@ -26,7 +27,11 @@ def open_to(config: Config, audience: str) -> Guests:
     if surface is None:
         return NOTHING
     channel = config.channels.get(surface.channel)
-    return NOTHING if channel is None else channel.of_account(surface.account).guests_of(surface.id)
+    if channel is None:
+        return NOTHING
+    rules = channel.of_account(surface.account)
+    own = rules.guests_in.get(surface.id)
+    return rules.guests if own is None else overlay(rules.guests, own)
 
 
 def opened_files(config: Config, audience: str) -> tuple[str, ...]:

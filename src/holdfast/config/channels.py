@@ -121,11 +121,6 @@ class ChannelConfig(Section):
     def _names_alone(cls, value: Any) -> Any:
         return {str(name): {} for name in value} if isinstance(value, list | tuple) else value
 
-    def guests_of(self, id_: str) -> Guests:
-        """What is open in one chat: as it says itself, else as the channel does."""
-        own = self.guests_in.get(id_)
-        return self.guests if own is None else overlay(self.guests, own)
-
     def is_private(self, id_: str) -> bool:
         """Whether the owner declared this group or channel to be read by nobody else."""
         return id_ in self.private or ANYONE in self.private

@@ -19,7 +19,7 @@ from holdfast.gateway.metrics import Metrics
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import Principal, Scope, TokenBook
 from holdfast.gateway.views import Views
-from holdfast.keys import canonical_key
+from holdfast.keys import board_key_of, canonical_key
 from holdfast.log import FOR_ANYONE, Reader, Session, Tx, heard_by, sessions, surfaces
 from holdfast.runtime import Holdfast
 from holdfast.services import Services
@@ -82,10 +82,11 @@ class Gateway:
         except InvalidInput:
             return caller.reader.within(heard_by(FOR_ANYONE))
         declared = self.hold.settings.is_private
-        heard = sharing.heard_under_key(tx, key, declared)
+        if board_key_of(key) is None:
+            return caller.reader.within(surfaces.reader_under(tx, key, declared))
         space = sessions.given_space(tx, key)
-        about = heard_by(heard, frozenset(() if space is None else (space,)))
-        return caller.reader.within(surfaces.reader_under(tx, key, declared)).within(about)
+        given = frozenset(() if space is None else (space,))
+        return caller.reader.within(heard_by(sharing.heard_under_key(tx, key, declared), given))
 
 
 async def _gateway(request: Request) -> Gateway:

@@ -154,6 +154,8 @@ class Reader:
 
     def within(self, other: Reader) -> Reader:
         """Who may read no more than both."""
+        if other.reads_all:
+            return self
         return replace(
             self,
             audiences=_both(self.audiences, other.audiences),

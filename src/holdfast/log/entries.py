@@ -157,6 +157,7 @@ class EntryFilter:
     related_ids: frozenset[str] | None = None
     types: frozenset[EntryType] | None = None
     status: Classification | None = None
+    audience: Audience | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,7 @@ def listing(
     if cursor is not None:
         before = sa.tuple_(table.c.created_at, table.c.position)
         light = light.where(before < sa.tuple_(cursor.created_at, cursor.position))
-    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(where)])
+    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(tx.reader, where)])
     rows = tx.conn.execute(query.limit(limit + 1).offset(max(0, offset))).mappings().all()
     found = [_entry(row) for row in rows[:limit]]
     more = len(rows) > limit
@@ -281,7 +282,7 @@ def listing(
 def refs(tx: Tx, where: EntryFilter, *, limit: int) -> list[Ref]:
     """As `listing`, but only which entries and in what state: for those who know most of them already."""
     light = sa.select(*_REF)
-    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(where)])
+    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(tx.reader, where)])
     rows = tx.conn.execute(query.limit(max(1, min(limit, MAX_PAGE))))
     return [Ref(row.id, row.topic_id, row.updated_at) for row in rows]
 
@@ -436,8 +437,13 @@ def _visible(tx: Tx, id_: str) -> Entry:
     return entry
 
 
-def _branches(where: EntryFilter) -> list[EntryFilter]:
-    """One filter for each of several spaces: their listings, merged in order, need no sorting."""
+def _branches(reader: Reader, where: EntryFilter) -> list[EntryFilter]:
+    """One filter for each of several spaces: their listings, merged in order, need no sorting.
+
+    Where nothing else narrows a listing, who may not read all is given one for each audience.
+    """
+    if where == EntryFilter() and reader.audiences is not None and len(reader.audiences) <= _MAX_BRANCHES:
+        return [replace(where, audience=one) for one in sorted(reader.audiences)] or [where]
     name = _leading(where)
     wanted: Any = getattr(where, name)
     if isinstance(wanted, frozenset) and 1 < len(wanted) <= _MAX_BRANCHES:
@@ -457,6 +463,9 @@ def within_reach(reader: Reader) -> list[sa.ColumnElement[bool]]:
     found: list[sa.ColumnElement[bool]] = []
     if reader.audiences is not None:
         found.append(table.c.audience.in_(sorted(reader.audiences)))
+    if reader.audiences is not None and FOR_OWNER not in reader.audiences:
+        # Written into the SQL rather than bound, so that the partial index can be used.
+        found.append(table.c.audience != sa.literal_column(f"'{FOR_OWNER}'"))
     if reader.agents is not None:
         found.append(sa.func.coalesce(table.c.agent_id, "").in_(sorted(reader.agents)))
     return found
@@ -527,6 +536,7 @@ _FILTERS: Final = {
     "status": table.c.status,
     "types": table.c.type,
     "agent_ids": table.c.agent_id,
+    "audience": table.c.audience,
 }
 _COLUMNS = tuple(table.c)
 _COLUMN_NAMES = tuple(table.c.keys())

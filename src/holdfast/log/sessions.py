@@ -110,6 +110,12 @@ def reader_in(tx: Tx, key: str) -> Reader:
     return heard_by(heard, frozenset(() if space is None else (space,)))
 
 
+def hearing(tx: Tx, key: str) -> tuple[Audience | None, str | None]:
+    """Who hears the session of a key, and the space that it was given; in one look."""
+    row = _HEARD.first(tx, key=key)
+    return (None, None) if row is None else (Audience(row[0]), row[1])
+
+
 def given_space(tx: Tx, key: str) -> str | None:
     """The space that a person gave the session of a key, if one did."""
     row = _HEARD.first(tx, key=key)

@@ -54,8 +54,11 @@ def heard_under(tx: Tx, key: str | None, declared: Declared) -> Audience:
 
 def reader_under(tx: Tx, key: str, declared: Declared) -> Reader:
     """All who hear what is said under a key, as one reader."""
-    space = sessions.given_space(tx, key)
-    return heard_by(heard_under(tx, key, declared), frozenset(() if space is None else (space,)))
+    heard, space = sessions.hearing(tx, key)
+    named = of_key(key)
+    if named != FOR_OWNER:
+        heard = group_heard(tx, named, declared=_is_declared(key, declared))
+    return heard_by(heard or FOR_OWNER, frozenset(() if space is None else (space,)))
 
 
 def audiences_under(tx: Tx, key: str, *, most: int = 50) -> frozenset[Audience]:

@@ -80,10 +80,9 @@ class Agency:
                 bind=self.channels.bind,
             )
         )
-        self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace))
-        self.standing = Standing(
-            StandingParts(**common, patch=hold.config.patch, heard_at=self.channels.heard_at)
-        )
+        heard_at = self.channels.heard_at
+        self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace, heard_at=heard_at))
+        self.standing = Standing(StandingParts(**common, patch=hold.config.patch, heard_at=heard_at))
         self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
         self.hooks += [ProcessHook(self.processes), ApprovalHook()]
         self.runs = Runs(self._loop_parts())

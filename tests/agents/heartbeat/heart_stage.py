@@ -18,6 +18,7 @@ from holdfast.agents.cron import Standing
 from holdfast.agents.heartbeat import Heartbeats, Parts
 from holdfast.agents.heartbeat import state as states
 from holdfast.agents.heartbeat.state import State
+from holdfast.agents.heartbeat.surfaces import HeardAt, nobody_knows
 from holdfast.agents.loop import Deliver
 from holdfast.clock import ManualClock
 from holdfast.config import Config
@@ -40,6 +41,7 @@ class HeartStage(Stage):
         script: Script = (),
         *,
         heartbeat: dict[str, Any] | None = None,
+        heard_at: HeardAt = nobody_knows,
         **config: Any,
     ) -> None:
         defaults = {"heartbeat": heartbeat or {}, **config.pop("defaults", {})}
@@ -47,7 +49,7 @@ class HeartStage(Stage):
         assert isinstance(store.clock, ManualClock)
         self.clock = store.clock
         parts = {"store": store, "threads": threads, "config": lambda: self.settings}
-        self.heartbeats = Heartbeats(Parts(**parts, workspace=lambda _: self.workspace))
+        self.heartbeats = Heartbeats(Parts(**parts, workspace=lambda _: self.workspace, heard_at=heard_at))
         self.standing = Standing(StandingParts(**parts), env={"HOOK_SECRET": "a long shared secret"})
         self.hooks += [self.heartbeats.hook, self.standing.hook]
         self.toolbox.register_all(self.standing.tools())

@@ -16,7 +16,19 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from builders import soon
 from holdfast.agents.heartbeat import beating
 from holdfast.agents.loop import Deliver, turn
-from holdfast.log import OWNER, Store, Threads, agenda, changes, entries, for_peer
+from holdfast.log import (
+    FOR_OWNER,
+    OWNER,
+    Audience,
+    Store,
+    Threads,
+    Tx,
+    agenda,
+    changes,
+    entries,
+    for_group,
+    for_peer,
+)
 from holdfast.testing import Call, Say, broken
 
 LONG = "The nightly build is broken since commit abc, and nobody has looked at it yet."
@@ -259,3 +271,24 @@ def test_the_turn_of_a_heartbeat_runs_under_its_span(
     assert parent is not None
     assert own is not None
     assert (parent.trace_id, parent.span_id) == (own.trace_id, own.span_id)
+
+
+def test_a_report_is_not_posted_where_others_hear_it(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    def heard_at(_: Tx, target: str) -> Audience:
+        return for_group("chat", None, "g") if target == "chat:group:g" else FOR_OWNER
+
+    async def main() -> None:
+        script = [Say(LONG), Say(LONG + " Still.")]
+        async with HeartStage(sqlite_store, threads, tmp_path, script, heard_at=heard_at) as stage:
+            stage.checklist("look")
+            stage.configure(target="chat:group:g")
+            stage.heartbeats.schedule()
+            await stage.beat(minutes=30)
+            assert stage.posted() == []
+            stage.configure(target="chat:dm:me")
+            await stage.beat(minutes=30)
+            assert [target for target, _ in stage.posted()] == ["chat:dm:me"]
+
+    asyncio.run(main())

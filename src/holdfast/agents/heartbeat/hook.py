@@ -11,10 +11,10 @@ from holdfast.agents.heartbeat.checklist import Seen
 from holdfast.agents.heartbeat.parts import Parts
 from holdfast.agents.heartbeat.state import State, Status
 from holdfast.agents.heartbeat.zones import day_of, zone_of
-from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.asks import Deliver, Terms
 from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
 from holdfast.context import Occasion, ShownData
-from holdfast.log import Session, Turn, Tx, outbox
+from holdfast.log import Session, Turn, Tx, heard_by, outbox
 
 _OTHERS: Final = (Occasion.MESSAGE, Occasion.FLUSH)
 _OURS: Final = (beating.TRIGGER, booting.TRIGGER)
@@ -56,8 +56,8 @@ class HeartbeatHook(TurnHook):
         if known.told(report, tx.now):
             return known, "repeated"
         target = self._parts.settings(known.agent_id).heartbeat.target
-        to = surfaces.place(tx, target, end.session.key, known.agent_id)
-        if to is None:
+        to = surfaces.place(tx, target, end.session.key, known.agent_id, self._parts.heard_at)
+        if to is None or not _is_theirs(to, end.turn):
             return known, "logged"
         payload = {"text": end.said, "turnId": end.turn.id, "sessionKey": end.session.key}
         outbox.post(
@@ -71,6 +71,11 @@ class HeartbeatHook(TurnHook):
     def _spent(self, known: State, turn: Turn, now: int) -> State:
         day = day_of(now, zone_of("user", self._parts.settings(known.agent_id)))
         return known.with_spending(day, turn.usage or {})
+
+
+def _is_theirs(to: Deliver, turn: Turn) -> bool:
+    """Whether all who hear a target may read what the beat was given; where nobody knows, the config says."""
+    return to.heard is None or heard_by(to.heard).may_read(turn.audience)
 
 
 def parcel_key(turn_id: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.agents.heartbeat import checklist
+from holdfast.agents.heartbeat.surfaces import HeardAt, nobody_knows
 from holdfast.config import AgentSettings, Config
 from holdfast.context.workspace import FileReader
 from holdfast.errors import InvalidInput, NotFound
@@ -23,6 +24,7 @@ class Parts:
     threads: Threads
     config: Callable[[], Config]
     workspace: Callable[[str], Path]
+    heard_at: HeardAt = nobody_knows
     reader: FileReader = field(default_factory=FileReader)
 
     def items(self, agent_id: str, name: str) -> tuple[checklist.Item, ...] | None:

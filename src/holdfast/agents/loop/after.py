@@ -12,7 +12,7 @@ from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.parts import Parts
 from holdfast.context import AfterTurn, Occasion, flush_plan, mark_flushed
 from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Session, Turn, agenda, sessions
+from holdfast.log import FOR_OWNER, SYSTEM, Session, Turn, agenda, sessions
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class AfterWork:
                 reported_input_tokens=calling.last.usage.input or None,
                 is_heartbeat=terms.occasion in (Occasion.HEARTBEAT, Occasion.HEARTBEAT_LIGHT),
             )
-            flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH
+            # The daily notes are the owner's: what others hear is not written into them.
+            flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH and turn.audience == FOR_OWNER
             if flush or verdict.compaction_due:
                 await self._parts.threads(self._schedule, turn, terms, verdict, flush)
         except HoldfastError:

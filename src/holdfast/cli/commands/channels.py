@@ -62,20 +62,25 @@ def private(app: App, channel: str, id_: str, remove: bool, as_json: bool) -> No
     """Say that only you read and write in a group or channel: it is then treated as your own chat.
 
     It ends by itself when somebody else writes there; say it again to take it back. `*` stands for every
-    group of the channel in which nobody else was seen.
+    group of the channel in which nobody else was seen. The channel may be another program's that logs here.
 
     \b
     Example:
       holdfast channels private discord 1187
     """
-    from holdfast.errors import NotFound
+    from holdfast.errors import InvalidInput, NotFound
 
+    if ":" in channel or len(channel.split()) != 1:
+        hint = "Use its name as it stands in the keys of sessions."
+        raise InvalidInput(f"not a channel: {channel[:80]!r}", hint=hint)
     with app.open() as hold:
         known = hold.settings.channels.get(channel)
-        if known is None:
-            hint = "See `holdfast channels list`; channels are set up in the config."
-            raise NotFound(f"no channel {channel[:80]!r}", code="unknown_channel", hint=hint)
-        kept = [one for one in known.private if one != id_] + ([] if remove else [id_])
+        declared = () if known is None else known.private
+        if remove and id_ not in declared:
+            hint = "See `holdfast channels list` for those that are."
+            said = f"{channel[:80]} {id_[:80]} is not declared private"
+            raise NotFound(said, code="not_private", hint=hint)
+        kept = [one for one in declared if one != id_] + ([] if remove else [id_])
         hold.config.patch({"channels": {channel: {"private": kept}}})
         if not remove:
             _reclaim(hold, channel, id_)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.board import EVERYTHING, decisions, log_view, routing, topics
+from holdfast.board import EVERYTHING, decisions, log_view, routing, sharing, topics
 from holdfast.clock import iso
 from holdfast.gateway.access import may_use_key, own_view, require_key, require_places
 from holdfast.gateway.bodies import StrictRoute
@@ -17,7 +17,7 @@ from holdfast.gateway.contract import Answer, EntryOut, Iso
 from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Placed
 from holdfast.gateway.wire import Id, Wire, entry_json, json_response
-from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entries, sessions
+from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entries
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)
 
@@ -114,7 +114,7 @@ async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
             topic = topics.get(tx, body.topic_id, own_view(caller))
             require_places(tx, caller, EntryDraft(content="", task_id=body.task_id))
             item = routing.Routed(int(tx.now), topic.id, topic.name, body.anchor, body.task_id)
-            heard = sessions.heard_in(tx, body.session_key)
+            heard = sharing.heard_under_key(tx, body.session_key, here.hold.settings.is_private)
             routing.remember(tx, body.session_key, item, options, heard)
             return routing.recall(tx, body.session_key, options, own_view(caller))
 

@@ -9,11 +9,12 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from holdfast.board.block import MAX_CHARS, MIN_CHARS
-from holdfast.board.context import ContextAsk, Mode
-from holdfast.gateway.context import Caller, Here
+from holdfast.board.context import Context, ContextAsk, Mode
+from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.queries import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
+from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
 
 router = APIRouter(tags=["board"], route_class=QueryRoute)
@@ -50,17 +51,21 @@ class ContextQuery(Sighted):
 @router.get("/api/context", response_model=ContextBlockOut)
 async def context(here: Here, caller: Caller, query: Annotated[ContextQuery, Query()]) -> Response:
     """Layer A always, recall as the mode says; a block that goes into a prompt as it is."""
+    return await here.hold.threads(lambda: json_response(_built(here, caller, query).json()))
+
+
+def _built(here: Gateway, caller: Principal, query: ContextQuery) -> Context:
     options = here.hold.settings.board
     wanted = ContextAsk(
         q=query.q,
-        sight=await here.hold.threads(sight_of, here, caller, query.ask),
+        sight=sight_of(here, caller, query.ask),
         mode=query.mode or options.context_mode,
         include_pending=_given(query.include_pending, options.include_pending),
         max_chars=query.max_chars or options.context_max_chars,
         working_set_limit=_given(query.working_set_limit, options.working_set_limit),
         timeline_limit=_given(query.timeline_limit, options.timeline_limit),
     )
-    return await here.hold.threads(lambda: json_response(here.hold.board.continuity.build(wanted).json()))
+    return here.hold.board.continuity.build(wanted)
 
 
 def _given(value: T | None, otherwise: T) -> T:

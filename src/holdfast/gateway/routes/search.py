@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from holdfast.board.search import SearchAsk, SearchFound
 from holdfast.board.search_forms import found_json
-from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.queries import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
+from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import dumps
 
 router = APIRouter(tags=["board"], route_class=QueryRoute)
@@ -48,20 +49,25 @@ class SearchQuery(Sighted):
 )
 async def search(here: Here, caller: Caller, query: Annotated[SearchQuery, Query()]) -> Response:
     """Hybrid search, best first; what a topic's entries score counts for the topic too."""
+    board = here.hold.board
+    async with board.search.gate.entering():
+        return await here.hold.threads(
+            lambda: _answer(query.q, board.search.run(_wanted(here, caller, query)))
+        )
+
+
+def _wanted(here: Gateway, caller: Principal, query: SearchQuery) -> SearchAsk:
     options = here.hold.settings.board
     pending = options.include_pending if query.include_pending is None else query.include_pending
-    wanted = SearchAsk(
+    return SearchAsk(
         q=query.q,
-        sight=await here.hold.threads(sight_of, here, caller, query.ask),
+        sight=sight_of(here, caller, query.ask),
         topic_id=query.topic_id,
         include_pending=pending,
         topics=query.limit_topics or options.search.limit_topics,
         tasks=query.limit_tasks or options.search.limit_tasks,
         logs=query.limit_logs or options.search.limit_logs,
     )
-    board = here.hold.board
-    async with board.search.gate.entering():
-        return await here.hold.threads(lambda: _answer(query.q, board.search.run(wanted)))
 
 
 def _answer(q: str, found: SearchFound) -> Response:

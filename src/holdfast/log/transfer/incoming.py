@@ -16,7 +16,7 @@ from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey, canonical_key, parse_key
 from holdfast.log import entries, sessions
-from holdfast.log.audience import SYSTEM
+from holdfast.log.audience import SYSTEM, of_key
 from holdfast.log.entries import Entry, EntryDraft
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.store import Store, Tx
@@ -253,6 +253,7 @@ def _make(tx: Tx, arrival: Arrival, batch: list[EntryDraft]) -> Session:
         values |= {"archived_at": arrival.archived_at or tx.now, "archive_cause": arrival.cause}
     values |= {name: value for name, value in arrival.known.items() if value is not None}
     status = SessionStatus.ACTIVE if active else SessionStatus.ARCHIVED
+    values.setdefault("audience", of_key(arrival.key))
     return sessions.adopt(tx, Session(id=arrival.session_id, key=arrival.key, status=status, **values))
 
 

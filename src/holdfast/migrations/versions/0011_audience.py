@@ -53,6 +53,15 @@ def upgrade() -> None:
         sa.Column("sender", sa.Text, nullable=False),
         sa.Column("exposed_at", sa.BigInteger, nullable=False),
     )
+    # What is the owner's alone, most of a log, is read by whoever reads all: it needs no place in this index.
+    others = sa.text(f"audience <> '{OWNER}'")
+    op.create_index(
+        "entries_audience",
+        "entries",
+        ["audience", "created_at", "position"],
+        sqlite_where=others,
+        postgresql_where=others,
+    )
     conn = op.get_bind()
     conn.execute(sa.text("UPDATE entries SET given_space = space_id WHERE status = 'pending'"))
     for key, audience in _audiences(conn):
