@@ -73,7 +73,7 @@ class Services:
         self.cycles.register(self.runner)
         self._register_board()
         hold.runs.register(self.runner)
-        hold.agency.subagents.register(self.runner, hold.runs, hold.agency.returned)
+        hold.agency.subagents.register(self.runner, hold.runs)
         hold.agency.continuation.register(self.runner)
         hold.agency.channels.register(self.runner)
         hold.agency.heartbeats.register(self.runner)

@@ -221,7 +221,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with next to no room; only root may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
         pytest.skip("needs the right to mount a tmpfs")
     yield folder

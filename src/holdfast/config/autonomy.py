@@ -72,8 +72,12 @@ class Continuation(Section):
     default_delay_ms: Ms = key(15000, "Delay when the agent names none; kept within the two below.")
     min_delay_ms: Ms = key(5000, "Shortest delay other than none.")
     max_delay_ms: Ms = key(300000, "Longest delay.", ge=1)
-    max_chain_length: Positive = key(10, "Turns in one chain.", le=10000)
-    cost_cap_tokens: Count = key(500000, "Tokens in one chain; 0: no cap.")
+    max_chain_length: Positive = key(
+        10, "Elected turns and delegates in one chain, over all sessions that it reaches.", le=10000
+    )
+    cost_cap_tokens: Count = key(500000, "Tokens in one chain, after which nothing is elected; 0: no cap.")
+    cost_cap_dollars: Num = key(0.0, "The same in dollars, as far as prices are known; 0: no cap.", ge=0)
+    max_chain_minutes: Minutes = key(10080, "How long after it began a chain may elect more; 0: without end.")
     max_delegates_per_turn: Positive = key(5, "Delegates from one turn.", le=1000)
     max_pending_work: Positive = key(32, "Elected turns that may wait per session.", le=10000)
     cross_session_targeting: Literal["disabled", "enabled"] = key(
@@ -103,6 +107,9 @@ class Subagents(Section):
     max_concurrent: Positive = key(8, "Subagents that run at once.", le=1000)
     max_spawn_depth: Int = key(1, "How deep spawning may nest; 1: subagents spawn none.", ge=0, le=5)
     max_children_per_agent: Int = key(5, "Live children of one session.", ge=1, le=100)
+    max_per_chain: Positive = key(
+        100, "Subagents and messages to other sessions that may follow from one message.", le=10000
+    )
     archive_after_minutes: Minutes = key(60, "Archive a finished subagent's session after; 0: never.")
     announce_timeout_ms: Ms = key(120000, "Limit for delivering a result to the parent.", ge=1)
     run_timeout_seconds: Seconds = key(0, "Limit for one run; 0: none.")

@@ -7,29 +7,19 @@ continuation.register(runner)
 await continuation.recover()
 """
 
-from holdfast.continuation.orphans import ParentRun, Registry
-from holdfast.continuation.parts import Spawned, Spawner, SpawnOrder
 from holdfast.continuation.payloads import Attachment
 from holdfast.continuation.record import Kind, Phase, Record, Status
 from holdfast.continuation.records import prune
 from holdfast.continuation.recovering import Recovered
-from holdfast.continuation.room import Continuation, delegate_of
-from holdfast.continuation.spawning import Carry
+from holdfast.continuation.room import Continuation
 
 __all__ = [
     "Attachment",
-    "Carry",
     "Continuation",
     "Kind",
-    "ParentRun",
     "Phase",
     "Record",
     "Recovered",
-    "Registry",
-    "SpawnOrder",
-    "Spawned",
-    "Spawner",
     "Status",
-    "delegate_of",
     "prune",
 ]

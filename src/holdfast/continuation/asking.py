@@ -67,7 +67,8 @@ def grant(tx: Tx, parts: Parts, record: Record, text: str, *, traceparent: str |
 def wake(
     tx: Tx, parts: Parts, record: Record, text: str, session: Session, *, traceparent: str | None
 ) -> str:
-    """A turn for a return that came in. In a session other than the elector's it is someone else's word."""
+    """A turn for a return that came in, in the chain that brought it about wherever that is. In a session
+    other than the elector's it is run in that session's own name."""
     key = f"delegate-return:{record.id}:{session.key}"
     mine = session.key == record.owner
     trigger = DELEGATE if mine else "session"
@@ -104,4 +105,5 @@ def _ask(
         trust=Trust.OPERATOR,
         commands=False,
         limited_to=terms.limited_to,
+        chain_id=record.chain_id,
     )

@@ -1,19 +1,16 @@
-"""What bounds a chain: its steps, its tokens, what may wait, and how wide one turn may scatter."""
+"""What bounds a chain: its steps, its cost, its age, what may wait, and how wide one turn may scatter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal, TypeVar
 
 from holdfast.config.autonomy import Continuation
-from holdfast.continuation.chains import Chain
-from holdfast.continuation.record import Kind, Phase, Record, Status
+from holdfast.continuation.record import Kind
+from holdfast.continuation.records import Waiting
+from holdfast.log import Chain
 
-Cap = Literal["chain_length", "cost", "pending", "per_turn"]
-
-MID_CHAIN: Final = frozenset(("continuation", "delegate"))
-NEUTRAL: Final = frozenset(("flush", "evacuation", "command"))
+Cap = Literal["chain_length", "cost", "time", "stopped", "pending", "per_turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,45 +21,63 @@ class Capped:
     text: str
 
 
-def resets(trigger: str) -> bool:
-    """Whether a turn begins a new chain: all but wakes of the chain itself and the runtime's own upkeep."""
-    return trigger not in MID_CHAIN and trigger not in NEUTRAL
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a chain may come to: the narrower of what its first agent and the one that elects are given."""
+
+    steps: int
+    tokens: int
+    dollars: float
+    minutes: int
+
+    @classmethod
+    def of(cls, *given: Continuation) -> Budget:
+        return cls(
+            steps=min(one.max_chain_length for one in given),
+            tokens=_least([one.cost_cap_tokens for one in given]),
+            dollars=_least([one.cost_cap_dollars for one in given]),
+            minutes=_least([one.max_chain_minutes for one in given]),
+        )
+
+    def left(self, chain: Chain) -> int:
+        """The steps that may still be taken."""
+        return max(0, self.steps - chain.steps)
 
 
-def chain_cap(chain: Chain, settings: Continuation, *, ahead: int = 0) -> Capped | None:
+Number = TypeVar("Number", int, float)
+
+
+def _least(caps: list[Number]) -> Number:
+    """The smallest cap; 0 is none."""
+    return min((cap for cap in caps if cap), default=caps[0])
+
+
+def chain_cap(chain: Chain, budget: Budget, now: int, *, ahead: int = 0) -> Capped | None:
     """What keeps one more step from being accepted, with `ahead` steps elected but not yet counted."""
-    if chain.count + ahead >= settings.max_chain_length:
-        return Capped("chain_length", f"the chain has had its {settings.max_chain_length} steps")
-    if settings.cost_cap_tokens > 0 and chain.tokens > settings.cost_cap_tokens:
-        most = f"{settings.cost_cap_tokens:,}"
-        return Capped("cost", f"the chain has used {chain.tokens:,} tokens; {most} are the most")
+    if chain.stopped:
+        return Capped("stopped", f"the chain was stopped: {chain.stop_reason}")
+    if chain.steps + ahead >= budget.steps:
+        return Capped("chain_length", f"the chain has had its {budget.steps} steps")
+    if budget.tokens and chain.tokens > budget.tokens:
+        return Capped("cost", f"the chain has used {chain.tokens:,} tokens; {budget.tokens:,} are the most")
+    if budget.dollars and chain.cost > budget.dollars:
+        return Capped("cost", f"the chain has cost ${chain.cost:.4f}; ${budget.dollars:g} is the most")
+    if budget.minutes and now - chain.started_at > budget.minutes * 60_000:
+        return Capped("time", f"the chain began more than {budget.minutes} minutes ago")
     return None
 
 
-def pending_cap(live: Sequence[Record], kind: Kind, settings: Continuation) -> Capped | None:
+def pending_cap(waiting: Waiting, kind: Kind, settings: Continuation) -> Capped | None:
     """Whether as many wait as may; turns and delegates are counted apart."""
-    work = kind is Kind.WORK
-    waiting = sum(r.status is Status.QUEUED and (r.kind is Kind.WORK) is work for r in live)
-    if waiting < settings.max_pending_work:
+    count = waiting.work if kind is Kind.WORK else waiting.delegates
+    if count < settings.max_pending_work:
         return None
-    return Capped(
-        "pending", f"{waiting} continuations wait already; {settings.max_pending_work} are the most"
-    )
+    return Capped("pending", f"{count} continuations wait already; {settings.max_pending_work} are the most")
 
 
-def width_cap(live: Sequence[Record], turn_id: str, settings: Continuation) -> Capped | None:
+def width_cap(waiting: Waiting, settings: Continuation) -> Capped | None:
     """Whether a turn has sent off as many delegates as it may; those of earlier turns do not count."""
-    mine = sum(r.kind is not Kind.WORK and r.election.turn_id == turn_id for r in live)
-    if mine < settings.max_delegates_per_turn:
+    if waiting.sent < settings.max_delegates_per_turn:
         return None
     most = settings.max_delegates_per_turn
-    return Capped("per_turn", f"this turn has sent off {mine} delegates; {most} are the most")
-
-
-def ahead_of(live: Sequence[Record], turn_id: str) -> int:
-    """Steps that a running turn has elected and that are counted when it ends."""
-    return sum(r.phase is Phase.ELECTING and r.election.turn_id == turn_id for r in live)
-
-
-def remaining(chain: Chain, settings: Continuation) -> int:
-    return max(0, settings.max_chain_length - chain.count)
+    return Capped("per_turn", f"this turn has sent off {waiting.sent} delegates; {most} are the most")

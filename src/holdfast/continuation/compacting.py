@@ -11,9 +11,9 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.finishing import ASK
 from holdfast.config.autonomy import Continuation
 from holdfast.context import CompactResult, Pressure
-from holdfast.continuation import chains, notices
-from holdfast.continuation.chains import Chain
+from holdfast.continuation import notices, session_state
 from holdfast.continuation.parts import Compacted, Parts
+from holdfast.continuation.session_state import SessionState
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Session, Turn, Tx, agenda, sessions, turns
 
@@ -38,7 +38,9 @@ class Rejected:
     reason: str
 
 
-def guard(pressure: Pressure | None, chain: Chain, now: int, settings: Continuation) -> Rejected | None:
+def guard(
+    pressure: Pressure | None, state: SessionState, now: int, settings: Continuation
+) -> Rejected | None:
     """Whether it is too early: the window is not full enough, or the last success is not long ago."""
     floor = settings.compaction_floor
     if pressure is None:
@@ -49,7 +51,7 @@ def guard(pressure: Pressure | None, chain: Chain, now: int, settings: Continuat
             "context_threshold", f"Context usage ({used}) is below the floor ({least}): not needed yet."
         )
     wait = settings.compaction_cooldown_minutes * 60_000
-    last = max(chain.compactions, default=None)
+    last = max(state.compactions, default=None)
     if last is not None and now - last < wait:
         left = -(-(wait - (now - last)) // 1000)
         return Rejected(
@@ -115,7 +117,7 @@ class Compacting:
             text = f"[system:compaction-failed] The compaction that you requested did not happen: {error}."
             notices.tell(tx, session.key, notices.FAILED_COMPACTION, f"compaction-failed:{item_id}", text)
             return
-        chains.save(tx, chains.load(tx, now).compacted(int(tx.now)))
+        session_state.save(tx, session_state.load(tx, now).compacted(int(tx.now)))
         self._compacted(tx, now)
 
     def _session(self, session_id: str) -> Session:
@@ -152,5 +154,6 @@ def evacuate(tx: Tx, parts: Parts, session: Session, turn: Turn, terms: Terms) -
         due_at=turn.accepted_at,
         max_attempts=1,
         meta={ASK: kept.json()},
+        chain_id=turn.chain_id,
     )
     return made.turn

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass
+from typing import Final
 
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.subagents import Errand, Run, SpawnInput, stats, stopped_on_purpose
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Trust
-from holdfast.continuation import asking, budget, chains, notices, records, returns, targets, tracing
-from holdfast.continuation.parts import Parts, SpawnOrder
-from holdfast.continuation.record import Attempt, Kind, Phase, Record
-from holdfast.continuation.state import (
-    STAGED_TTL_MS,
-    Claim,
-    Fail,
-    HandOff,
-    Lapse,
-    Release,
-    Returned,
-)
+from holdfast.continuation import asking, attaching, budget, notices, records, returns, targets, tracing
+from holdfast.continuation.parts import Parts
+from holdfast.continuation.record import Kind, Phase, Record
+from holdfast.continuation.returns import Return
+from holdfast.continuation.state import STAGED_TTL_MS, Fail, Lapse, Release, Returned, Spawn, Stop
 from holdfast.errors import Busy, Conflict, HoldfastError, Unavailable
 from holdfast.ids import uuid7
-from holdfast.log import Audience, Session, Tx, sessions
+from holdfast.log import Audience, Chain, ChainStopped, Session, Tx, chains, sessions
 
 log = logging.getLogger(__name__)
 
+_SPAWN_KEY: Final = re.compile(r"continuation:(cont-[0-9a-f-]+):[0-9a-f-]+")
+
 
 def dispatch(tx: Tx, parts: Parts, session: Session, record: Record, settings: Continuation) -> Record:
-    """Spawn one: claim, child and step of the chain in one transaction. A no is told to its session."""
-    chain = chains.load(tx, session)
-    over = budget.chain_cap(chain, settings)
+    """Spawn one: its run and the step of the chain in one transaction. A no is told to its session."""
+    chain = chain_of(tx, record)
+    over = budget.chain_cap(chain, parts.budget(chain, record.agent_id), int(tx.now))
     refused = targets.refusal(record.owner, record.election.targets, record.election.fanout, settings)
     why = refused or (None if over is None else over.text)
-    claimed = records.apply(tx, record, Claim(_attempt(record, int(tx.now))))
     if why is not None:
-        return notices.settle(tx, records.apply(tx, claimed, Fail(why, final=True)))
+        return notices.settle(tx, records.apply(tx, record, Fail(why, final=True)))
     facts = {
         "delegate.mode": record.election.mode,
         "delegate.delivery": "immediate" if record.election.delay_ms == 0 else "timer",
-        "chain.id": record.chain_id,
-        "chain.step.remaining": budget.remaining(chain, settings) - 1,
+        "chain.id": chain.id,
+        "chain.step.remaining": parts.budget(chain, record.agent_id).left(chain) - 1,
         **tracing.about_text(record.election.text),
     }
     if record.election.delay_ms > 0:
@@ -47,69 +45,72 @@ def dispatch(tx: Tx, parts: Parts, session: Session, record: Record, settings: C
         tracing.mark("continuation.delegate.fire", facts | deferred, parent=record.traceparent)
     with tracing.span("continuation.delegate.dispatch", facts, parent=record.traceparent) as own:
         try:
-            child = _spawn(tx, parts, session, claimed, chain.count + 1, own)
+            with tx.apart():
+                run = _sent_off(tx, parts, session, record, chain, own)
         except HoldfastError as error:
             passing = isinstance(error, Busy | Unavailable | Conflict)
-            failed = records.apply(tx, claimed, Fail(error.message, final=not passing))
+            failed = records.apply(tx, record, Fail(error.message, final=not passing))
             return notices.settle(tx, failed)
-    chains.save(tx, replace(chain.stepped(int(tx.now)), traceparent=chain.traceparent or own))
-    return records.apply(tx, claimed, HandOff(child, chain.count + 1, own))
+    stepped = chains.traced(tx, chains.count(tx, chain), own)
+    return records.apply(tx, record, Spawn(run.spawn_key, run.child_key, stepped.steps, own))
 
 
-def _attempt(record: Record, now: int) -> Attempt:
-    id_ = uuid7()
-    return Attempt(id_, f"continuation:{record.id}:{id_}", now)
+def chain_of(tx: Tx, record: Record) -> Chain:
+    """The chain of an election; it was opened when that was made."""
+    return chains.get(tx, record.chain_id or "")
 
 
-def _spawn(
-    tx: Tx, parts: Parts, session: Session, record: Record, hop: int, traceparent: str | None
-) -> str | None:
-    if parts.spawner is None:
+def _sent_off(
+    tx: Tx, parts: Parts, session: Session, record: Record, chain: Chain, traceparent: str | None
+) -> Run:
+    if parts.spawner is None or parts.caller_of is None:
         raise Unavailable("nothing here can spawn delegates", code="no_spawner")
-    order = order_of(parts, session, record, hop, traceparent)
-    with tx.apart():
-        return parts.spawner.spawn(tx, order).child_session_key
+    terms = Terms.read(record.election.terms, record.agent_id)
+    key = f"continuation:{record.id}:{uuid7()}"
+    asked = SpawnInput(task=_equipped(parts, record), model=record.election.model)
+    errand = Errand(key, terms, chain, traceparent)
+    return parts.spawner.send_off(tx, parts.caller_of(session, terms), asked, errand)
 
 
-def order_of(parts: Parts, owner: Session, record: Record, hop: int, traceparent: str | None) -> SpawnOrder:
-    """What the subagent room is asked for."""
+def _equipped(parts: Parts, record: Record) -> str:
+    """The task, with its files where the child will find them; a repeat writes the same."""
     election = record.election
-    return SpawnOrder(
-        run_id=record.attempts[-1].child_run_id,
-        record_id=record.id,
-        owner=owner,
-        task=election.text,
-        terms=election.terms,
-        hop=hop,
-        model=election.model,
-        attachments=parts.payloads.read(record.id) if election.attachments else (),
-        mount_path=election.mount_path,
-        traceparent=traceparent,
-    )
+    if not election.attachments or parts.workspace is None:
+        return election.text
+    files = parts.payloads.read(record.id)
+    placed = attaching.place(parts.workspace(record.agent_id), record.id, files, election.mount_path)
+    return attaching.told(election.text, placed)
 
 
-def returned(
-    tx: Tx, parts: Parts, record_id: str, text: str, status: str, *, tokens: int = 0, stats: str = ""
-) -> bool:
-    """A delegate has ended: bring its return where it belongs, once. False if that was done before.
+def run_ended(tx: Tx, parts: Parts, run: Run) -> None:
+    """A run has ended: if it is a delegate's, its return goes where it belongs, once.
 
-    Called in the transaction in which the child's run ends. What it says is another session's word.
+    In the transaction in which the run ends. What it says is another session's word. One that someone
+    stopped brings nothing back.
     """
-    record = records.find(tx, record_id)
+    record = _delegate_of(tx, run.spawn_key)
     if record is None or record.phase is not Phase.HANDED_OFF:
-        return False
-    done = records.apply(tx, record, Returned())
-    owner = sessions.active(tx, record.owner)
-    if owner is not None and tokens:
-        chain = chains.load(tx, owner)
-        if chain.chain_id == record.chain_id:
-            chains.save(tx, replace(chain, tokens=chain.tokens + tokens))
+        return
+    done = records.apply(tx, record, Returned(stopped=stopped_on_purpose(run)))
     if done.delivered:
-        _route(tx, parts, record, returns.text(record, text, status, stats), status)
-    return True
+        status = run.outcome.value if run.outcome is not None else "unknown"
+        said = run.said or run.error or ""
+        _route(tx, parts, record, returns.Return(said, status, stats(run, int(tx.now)), run.parts))
 
 
-def _route(tx: Tx, parts: Parts, record: Record, said: str, status: str) -> None:
+def run_stopping(tx: Tx, run: Run) -> None:
+    """Someone has a run end: what the child elected is not to come, and the delegate brings nothing back."""
+    for record in records.live(tx, run.child_key):
+        if record.chain_id == run.chain_id:
+            records.apply(tx, record, Stop(run.stop_reason or "stopped"))
+
+
+def _delegate_of(tx: Tx, spawn_key: str) -> Record | None:
+    found = _SPAWN_KEY.fullmatch(spawn_key)
+    return None if found is None else records.find(tx, found[1])
+
+
+def _route(tx: Tx, parts: Parts, record: Record, back: Return) -> None:
     settings = parts.settings(record.agent_id)
     audience = sessions.heard_in(tx, record.child_session_key or record.owner)
     resolved = targets.resolve(tx, record.owner, record.election, settings, child=record.child_session_key)
@@ -117,13 +118,13 @@ def _route(tx: Tx, parts: Parts, record: Record, said: str, status: str) -> None
     if found.withheld is not None:
         key = f"continuation-withheld:{record.id}"
         notices.warn(tx, record.owner, key, f"Not everyone named got a delegate's return: {found.withheld}.")
-    mode = {"delegate.mode": record.election.mode, "delegate.status": status}
+    mode = {"delegate.mode": record.election.mode, "delegate.status": back.status}
     queued = _queued(record, settings)
     with tracing.span("continuation.queue.announce", mode, parent=queued) as told:
         many = {"queue.recipients": len(found.keys)}
         with tracing.span("continuation.queue.fanout", many, parent=told) as fan:
             for index, key in enumerate(found.keys):
-                _deliver(tx, parts, record, _Return(said, audience), index, key, fan)
+                _deliver(tx, parts, record, _Told(back, audience), index, key, fan)
 
 
 def _queued(record: Record, settings: Continuation) -> str | None:
@@ -134,22 +135,23 @@ def _queued(record: Record, settings: Continuation) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Return:
+class _Told:
     """What a delegate brought back, and who may read it."""
 
-    said: str
+    back: Return
     audience: Audience
 
 
 def _deliver(
-    tx: Tx, parts: Parts, record: Record, back: _Return, index: int, key: str, fan: str | None
+    tx: Tx, parts: Parts, record: Record, told: _Told, index: int, key: str, fan: str | None
 ) -> None:
-    """One recipient's note, and a turn for it that goes on with the trace."""
+    """One recipient's notes, the runtime's account and the delegate's words apart, and a turn for them."""
     facts = {"recipient.index": index, "recipient.self": key == record.owner}
     own = tracing.mark("continuation.queue.deliver", facts, parent=fan, links=[fan])
-    note = f"continuation-return:{record.id}:{index}:{key}"
-    words = back.said
-    notices.tell(tx, key, notices.RETURN, note, words, trust=Trust.OTHER_SESSION, audience=back.audience)
+    base = f"continuation-return:{record.id}:{index}:{key}"
+    account, words = returns.account(record, told.back), returns.words(record, told.back)
+    notices.tell(tx, key, notices.RETURN, f"{base}:account", account, audience=told.audience)
+    notices.tell(tx, key, notices.RETURN, base, words, trust=Trust.OTHER_SESSION, audience=told.audience)
     if record.election.mode != "silent":
         _wake(tx, parts, record, key, own)
 
@@ -161,7 +163,7 @@ def _wake(tx: Tx, parts: Parts, record: Record, key: str, traceparent: str | Non
         return
     try:
         asking.wake(tx, parts, record, notices.delegate_wake(record), session, traceparent=traceparent)
-    except Busy as error:
+    except (Busy, ChainStopped) as error:
         log.info("no turn for the return of %s: %s", record.id, error.message)
 
 

@@ -9,11 +9,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from holdfast.agents.subagents import registry
 from holdfast.config.autonomy import Continuation
 from holdfast.continuation import (
     asking,
-    budget,
-    chains,
     delays,
     delegating,
     electing,
@@ -22,15 +21,16 @@ from holdfast.continuation import (
     notices,
     orphans,
     records,
+    session_state,
     superseding,
     tracing,
 )
 from holdfast.continuation import state as st
-from holdfast.continuation.chains import Chain
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.record import Kind, Phase, Record, Status
 from holdfast.errors import Busy, HoldfastError, NotFound
-from holdfast.log import SYSTEM, Session, Tx, agenda, sessions, turns
+from holdfast.keys import parse_key
+from holdfast.log import SYSTEM, ChainStopped, Session, Tx, agenda, sessions, turns
 from holdfast.log.agenda import Postpone, Retry
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ class Dispatch:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=LIMIT, retry=Retry(base_ms=1_000, ceiling_ms=delays.FOLD_CHECK_MS))
+        retry = Retry(base_ms=1_000, ceiling_ms=delays.FOLD_CHECK_MS)
+        return agenda.Kind(self.run, limit=LIMIT, retry=retry, halts=True)
 
     async def run(self, job: agenda.Job) -> None:
         owner = str(job.item.payload["sessionKey"])
@@ -71,6 +72,8 @@ class Dispatch:
         if session is not None:
             moved = any(record.session_id != session.id for record in found)
             self._drain(tx, session, records.live(tx, owner) if moved else found, settings)
+        if self._parts.spawner is not None and parse_key(owner).is_subagent:
+            self._parts.spawner.settle(tx, owner)
         return records.next_due(records.live(tx, owner))
 
     def _disabled(self, tx: Tx, found: Sequence[Record]) -> int | None:
@@ -98,7 +101,7 @@ class Dispatch:
         return session
 
     def _drain(self, tx: Tx, session: Session, found: list[Record], settings: Continuation) -> None:
-        found = [self._anchored(tx, session, record, settings) for record in found]
+        found = [self._anchored(tx, record, settings) for record in found]
         lane = asking.lane_of(tx, session)
         for record in found:
             if record.phase is Phase.FOLDED and (record.due or 0) <= tx.now:
@@ -114,7 +117,7 @@ class Dispatch:
         if work:
             self._fire(tx, session, lane, work, settings)
 
-    def _anchored(self, tx: Tx, session: Session, record: Record, settings: Continuation) -> Record:
+    def _anchored(self, tx: Tx, record: Record, settings: Continuation) -> Record:
         """An election whose turn never told its end: while that runs it waits on, else it counts as ended."""
         if record.phase is not Phase.ELECTING or not record.matured(int(tx.now)):
             return record
@@ -124,7 +127,7 @@ class Dispatch:
             alive = False
         if alive:
             return records.apply(tx, record, st.Busy(delays.hedge_at(int(tx.now), settings), parked=False))
-        chains.save(tx, electing.anchor(tx, record, chains.load(tx, session), settings))
+        electing.anchor(tx, self._parts, record, delegating.chain_of(tx, record))
         return records.get(tx, record.id)
 
     def _coalesced(self, tx: Tx, work: list[Record], settings: Continuation) -> list[Record]:
@@ -146,11 +149,10 @@ class Dispatch:
         elif lane.busy:
             self._wait(tx, work, settings, parked=lane.running is not None)
         else:
-            chain = chains.load(tx, session)
-            if noop.tripped(chain, int(tx.now)):
+            if noop.tripped(session_state.load(tx, session), int(tx.now)):
                 self._stop_idling(tx, work)
             else:
-                self._grant(tx, session, chain, work, settings)
+                self._grant(tx, session, work, settings)
 
     def _wait(self, tx: Tx, work: Sequence[Record], settings: Continuation, *, parked: bool) -> None:
         """Being busy is no failure. Only here is it asked whether someone still waits for the work."""
@@ -163,9 +165,7 @@ class Dispatch:
 
     def _orphaned(self, tx: Tx, record: Record, settings: Continuation) -> bool:
         parent = record.election.parent_run_id
-        if parent is None or self._parts.registry is None:
-            return False
-        run = self._parts.registry.run(tx, parent)
+        run = None if parent is None else registry.by_run(tx, parent)
         return orphans.is_orphan(parent, run, int(tx.now), settings.orphan_reap_stale_cutoff_ms)
 
     def _stop_idling(self, tx: Tx, work: Sequence[Record]) -> None:
@@ -176,25 +176,29 @@ class Dispatch:
         )
         notices.warn(tx, work[0].owner, f"continuation-idle:{work[0].id}", text)
 
-    def _grant(
-        self, tx: Tx, session: Session, chain: Chain, work: list[Record], settings: Continuation
-    ) -> None:
+    def _grant(self, tx: Tx, session: Session, work: list[Record], settings: Continuation) -> None:
         """A turn for the first; the others are told to that same turn."""
         first, rest = work[0], work[1:]
+        chain = delegating.chain_of(tx, first)
+        allowed = self._parts.budget(chain, first.agent_id)
         facts = {
             "delay.ms": first.election.delay_ms,
             "fire.deferred_ms": int(tx.now) - (first.due_at or int(tx.now)),
             "chain.id": first.chain_id,
-            "chain.step.remaining": budget.remaining(chain, settings),
+            "chain.step.remaining": allowed.left(chain),
             **tracing.about_text(first.election.text),
         }
         with tracing.span("continuation.work.fire", facts, parent=first.traceparent) as own:
-            text = notices.wake(first, chain, settings.max_chain_length)
+            text = notices.wake(first, chain, allowed.steps)
             try:
                 run_id = asking.grant(tx, self._parts, first, text, traceparent=own)
             except Busy as error:
                 log.info("no room for an elected turn of %s: %s", session.key, error.message)
                 self._wait(tx, work, settings, parked=False)
+                return
+            except ChainStopped as error:
+                for record in work:
+                    records.apply(tx, record, st.Cancel(error.message))
                 return
             except HoldfastError as error:
                 log.warning("no turn for %s: %s", first.id, error.message)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.agents.subagents import registry
 from holdfast.config.autonomy import Continuation
 from holdfast.continuation import (
     budget,
-    chains,
     delays,
     lookout,
     notices,
@@ -20,13 +20,13 @@ from holdfast.continuation import (
 )
 from holdfast.continuation.asking import kept_terms
 from holdfast.continuation.budget import Capped
-from holdfast.continuation.chains import Chain
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.payloads import Attachment
 from holdfast.continuation.record import Election, Fanout, Kind, Mode, Phase, Record
 from holdfast.continuation.state import Anchor, Cancel, Refuse, Supersede
 from holdfast.continuation.tokens import DelegateToken, Token, WorkToken
-from holdfast.log import EntryFilter, Session, Turn, Tx, entries
+from holdfast.keys import parse_key
+from holdfast.log import Chain, EntryFilter, Session, Turn, Tx, chains, entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +58,38 @@ class Elected:
 
 
 def elect(tx: Tx, parts: Parts, session: Session, turn: Turn, agent_id: str, wish: Wish) -> Elected:
-    """Write an election of a running turn; the same call again finds the first."""
+    """Write an election of a running turn, in the turn's chain; the same call again finds the first."""
+    known = records.of_call(tx, turn.id, wish.call)
+    if known is not None:
+        return Elected(known)
     settings = parts.settings(agent_id)
-    live = records.live(tx, session.key)
-    for known in live:
-        if (known.election.turn_id, known.election.call) == (turn.id, wish.call):
-            return Elected(known)
-    refused = _refused(tx, session, turn, wish, settings, live)
+    chain = chains.opened(tx, turn)
+    refused = _refused(tx, parts, session, turn, wish, settings, chain)
     if refused is not None:
+        notices.logged_refusal(tx, session, turn, wish.kind, wish.text, _why(refused))
         return Elected(None, refused)
+    hedge = delays.hedge_at(int(tx.now), settings)
+    made = records.create(
+        tx,
+        session,
+        wish.kind,
+        _election(tx, session, turn, agent_id, wish, settings),
+        hedge_at=hedge,
+        chain_id=chain.id,
+        id_=wish.id,
+        traceparent=wish.traceparent,
+    )
+    notices.logged_election(tx, session, turn, made)
+    lookout.arm(tx, session.key, hedge)
+    return Elected(made)
+
+
+def _election(
+    tx: Tx, session: Session, turn: Turn, agent_id: str, wish: Wish, settings: Continuation
+) -> Election:
     delay = delays.work_delay if wish.kind is Kind.WORK else delays.delegate_delay
-    election = Election(
+    parent = registry.live_of_child(tx, session.key) if parse_key(session.key).is_subagent else None
+    return Election(
         text=wish.text,
         turn_id=turn.id,
         elected_at=int(tx.now),
@@ -83,30 +104,29 @@ def elect(tx: Tx, parts: Parts, session: Session, turn: Turn, agent_id: str, wis
         mount_path=wish.mount_path,
         attachments=len(wish.attachments),
         options=wish.options,
-        parent_run_id=None if parts.registry is None else parts.registry.run_of(tx, session),
+        parent_run_id=None if parent is None else parent.run_id,
     )
-    hedge = delays.hedge_at(int(tx.now), settings)
-    made = records.create(
-        tx, session, wish.kind, election, hedge_at=hedge, id_=wish.id, traceparent=wish.traceparent
-    )
-    lookout.arm(tx, session.key, hedge)
-    return Elected(made)
 
 
 def _refused(
-    tx: Tx, session: Session, turn: Turn, wish: Wish, settings: Continuation, live: list[Record]
+    tx: Tx, parts: Parts, session: Session, turn: Turn, wish: Wish, settings: Continuation, chain: Chain
 ) -> Capped | str | None:
     """What is known to be in the way already; the chain's cost is known only when the turn has ended."""
+    waiting = records.waiting(tx, session.key, turn.id)
     if wish.kind is not Kind.WORK:
         closed = targets.refusal(session.key, wish.targets, wish.fanout, settings)
         if closed is not None:
             return closed
-        wide = budget.width_cap(live, turn.id, settings)
+        wide = budget.width_cap(waiting, settings)
         if wide is not None:
             return wide
-    chain = chains.load(tx, session)
-    over = budget.chain_cap(chain, settings, ahead=budget.ahead_of(live, turn.id))
-    return over or budget.pending_cap(live, wish.kind, settings)
+    allowed = parts.budget(chain, str(session.agent_id or ""))
+    over = budget.chain_cap(chain, allowed, int(tx.now), ahead=waiting.electing)
+    return over or budget.pending_cap(waiting, wish.kind, settings)
+
+
+def _why(refused: Capped | str) -> str:
+    return refused.text if isinstance(refused, Capped) else refused
 
 
 def heard(
@@ -129,10 +149,8 @@ def heard(
         wish = _delegate_wish(token)
     made = elect(tx, parts, session, turn, agent_id, wish)
     if made.refused is not None:
-        why = made.refused.text if isinstance(made.refused, Capped) else made.refused
-        notices.warn(
-            tx, session.key, f"continuation-refused:{turn.id}", f"What you elected was refused: {why}."
-        )
+        text = f"What you elected was refused: {_why(made.refused)}."
+        notices.warn(tx, session.key, f"continuation-refused:{turn.id}", text)
 
 
 def _delegate_wish(token: DelegateToken) -> Wish:
@@ -151,29 +169,31 @@ def _delegate_wish(token: DelegateToken) -> Wish:
     )
 
 
-def settle(tx: Tx, parts: Parts, session: Session, turn: Turn, chain: Chain, found: list[Record]) -> Chain:
+def settle(tx: Tx, parts: Parts, turn: Turn, found: list[Record]) -> None:
     """Anchor what a turn elected, each within the caps; one that is over a cap is refused, with a notice."""
-    settings = parts.settings(found[0].agent_id) if found else Continuation()
     elected = _of(found, turn)
+    if not elected:
+        return
+    chain = chains.opened(tx, turn)
     for record in elected:
-        chain = anchor(tx, record, chain, settings)
+        chain = anchor(tx, parts, record, chain)
     if any(record.kind is Kind.WORK for record in elected):
         for record in superseding.replaced(found, turn.id):
             records.apply(tx, record, Supersede())
-    return chain
 
 
-def anchor(tx: Tx, record: Record, chain: Chain, settings: Continuation) -> Chain:
+def anchor(tx: Tx, parts: Parts, record: Record, chain: Chain) -> Chain:
     """Accept one election: work takes its step in the chain now, a delegate when it is spawned."""
-    over = budget.chain_cap(chain, settings)
+    allowed = parts.budget(chain, record.agent_id)
+    over = budget.chain_cap(chain, allowed, int(tx.now))
     if over is not None:
         notices.settle(tx, records.apply(tx, record, Refuse(over.text)))
         return chain
-    stepped = chain.stepped(int(tx.now)) if record.kind is Kind.WORK else chain
-    own = _trace(record, stepped, settings)
-    hop = stepped.count if record.kind is Kind.WORK else chain.count + 1
-    records.apply(tx, record, Anchor(hop, chain.chain_id, own))
-    return replace(stepped, traceparent=stepped.traceparent or own)
+    stepped = chains.count(tx, chain) if record.kind is Kind.WORK else chain
+    own = _trace(record, stepped, allowed.left(stepped))
+    hop = stepped.steps if record.kind is Kind.WORK else chain.steps + 1
+    records.apply(tx, record, Anchor(hop, chain.id, own))
+    return chains.traced(tx, stepped, own)
 
 
 def drop(tx: Tx, turn: Turn, found: list[Record], reason: str) -> None:
@@ -182,10 +202,10 @@ def drop(tx: Tx, turn: Turn, found: list[Record], reason: str) -> None:
         records.apply(tx, record, Cancel(reason))
 
 
-def retract(tx: Tx, session: Session, turn: Turn) -> None:
+def retract(tx: Tx, turn: Turn) -> None:
     """An attempt was cut off: an election whose call has no result in the log is one that the model knows
     nothing of. The next attempt makes it again, under another id, or does not."""
-    elected = [r for r in _of(records.live(tx, session.key), turn) if r.election.source == "tool"]
+    elected = [r for r in _of(records.of_turn(tx, turn.id), turn) if r.election.source == "tool"]
     answered = _answered(tx, turn) if elected else set()
     for record in elected:
         if record.election.call not in answered:
@@ -202,10 +222,9 @@ def _of(found: list[Record], turn: Turn) -> list[Record]:
     return [r for r in found if r.phase is Phase.ELECTING and r.election.turn_id == turn.id]
 
 
-def _trace(record: Record, chain: Chain, settings: Continuation) -> str | None:
-    left = budget.remaining(chain, settings)
+def _trace(record: Record, chain: Chain, left: int) -> str | None:
     parent = record.traceparent or chain.traceparent
-    facts: dict[str, Any] = {"chain.step.remaining": left, "chain.id": chain.chain_id}
+    facts: dict[str, Any] = {"chain.step.remaining": left, "chain.id": chain.id}
     facts |= tracing.about_text(record.election.text)
     if record.kind is not Kind.WORK:
         facts |= {"delegate.mode": record.election.mode}

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
-from holdfast.config.autonomy import Continuation
+from holdfast.agents.loop.hooks import Ended, Heard, TurnEnd, TurnHook
+from holdfast.agents.subagents import Run
 from holdfast.context import ShownData, Text
 from holdfast.continuation import (
-    budget,
-    chains,
     compacting,
     delegating,
     electing,
@@ -21,14 +19,15 @@ from holdfast.continuation import (
     notices,
     pressure,
     records,
+    session_state,
     tokens,
     tracing,
 )
 from holdfast.continuation import state as st
-from holdfast.continuation.chains import Chain
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.record import Kind, Phase, Record, Status
-from holdfast.log import Session, Turn, TurnStatus, Tx, notes
+from holdfast.log import Chain, Session, Turn, TurnStatus, Tx, chains, notes
+from holdfast.log import turns as turn_log
 from holdfast.traces import here
 
 TAUGHT = (
@@ -47,29 +46,29 @@ class ContinuationHook(TurnHook):
         self._parts = parts
 
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
-        """Someone from outside begins a new chain; a session that filled up is told so."""
+        """Whoever comes from outside ends a streak of idle turns; a session that filled up is told so."""
         if turn.attempt > 1:
-            electing.retract(tx, session, turn)
+            electing.retract(tx, turn)
             return
         settings = self._parts.settings(terms.agent_id)
         if not settings.enabled:
             return
-        chain = chains.load(tx, session)
-        after = chain.restarted() if budget.resets(turn.trigger) else chain
+        state = session_state.load(tx, session)
+        after = replace(state, idle_turns=0, idle_at=None) if turn.chain_id == turn.id else state
         band = pressure.news(after.pressure, after.band, settings)
         if band is not None and after.pressure is not None:
             key = f"context-pressure:{turn.id}"
             notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, after.pressure))
             after = replace(after, band=band)
-        if after != chain:
-            chains.save(tx, after)
+        if after != state:
+            session_state.save(tx, after)
 
     def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
         settings = self._parts.settings(terms.agent_id)
         if not settings.enabled:
             return ()
-        chain = chains.peek(tx, session)
-        line = "" if chain is None or chain.count == 0 else f"\n{chain_line(chain, settings)}"
+        chain = None if turn.chain_id is None else chains.find(tx, turn.chain_id)
+        line = "" if chain is None or chain.steps == 0 else f"\n{self._chain_line(chain, terms.agent_id)}"
         told = TAUGHT + line
         return (Text("continuation", told, source="holdfast/continuation", audience=session.audience),)
 
@@ -97,16 +96,14 @@ class ContinuationHook(TurnHook):
         for record in _granted(found, end.turn):
             records.apply(tx, record, st.Deliver())
         folding.after_turn(tx, found, end.turn)
-        chain = _spent(chains.load(tx, end.session), end.turn)
-        if end.pressure is not None:
-            chain = replace(chain, used=end.pressure.used, window=end.pressure.window)
         if token == QUOTED:
             notices.warn(tx, end.session.key, f"continuation-quoted:{end.turn.id}", notices.REPEATED)
         elif token is not None:
             agent = end.terms.agent_id
             electing.heard(tx, self._parts, end.session, end.turn, agent, token, found)
             found = records.live(tx, end.session.key)
-        chains.save(tx, self._settle(tx, end, chain, found))
+        self._note_session(tx, end, found)
+        electing.settle(tx, self._parts, end.turn, found)
         if any(record.turn_id != end.turn.id for record in found):
             self._idle(tx, end.session)
 
@@ -125,8 +122,7 @@ class ContinuationHook(TurnHook):
         if stopped:
             electing.drop(tx, end.turn, found, "its turn was stopped")
         else:
-            chain = _spent(chains.load(tx, end.session), end.turn)
-            chains.save(tx, electing.settle(tx, self._parts, end.session, end.turn, chain, found))
+            electing.settle(tx, self._parts, end.turn, found)
         self._idle(tx, end.session)
 
     def before_compaction(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
@@ -140,8 +136,8 @@ class ContinuationHook(TurnHook):
         if not settings.enabled:
             return
         released, kept = delegating.release(tx, session, found, settings)
-        chain = chains.load(tx, session)
-        chains.save(tx, replace(chain, band=None, used=0, window=0))
+        state = session_state.load(tx, session)
+        session_state.save(tx, replace(state, band=None, used=0, window=0))
         key = f"post-compaction:{session.id}:{session.compaction_count}:{int(tx.now)}"
         notices.tell(tx, session.key, notices.COMPACTED, key, pressure.after_compaction(released, kept))
         lookout.arm_for(tx, session.key)
@@ -151,13 +147,16 @@ class ContinuationHook(TurnHook):
         settings = self._parts.settings(session.agent_id or "")
         if not settings.enabled:
             return ""
-        chain = chains.peek(tx, session)
-        pending, staged = delegating.pending(records.listing(tx, owner=session.key, limit=500))
-        count = 0 if chain is None else chain.count
-        since = tx.now - chains.COMPACTIONS_TTL_MS
-        asked = 0 if chain is None else sum(at > since for at in chain.compactions)
+        found = records.listing(tx, owner=session.key, limit=500)
+        pending, staged = delegating.pending(found)
+        turns = sum(r.kind is Kind.WORK and r.status is Status.QUEUED for r in found)
+        chain = self._chain_here(tx, session)
+        most = 0 if chain is None else self._parts.budget(chain, session.agent_id or "").steps
+        since = tx.now - session_state.COMPACTIONS_TTL_MS
+        asked = sum(at > since for at in session_state.load(tx, session).compactions)
         parts = [
-            f"chain {count}/{settings.max_chain_length}" if count else "",
+            f"chain {chain.steps}/{most}" if chain is not None and chain.steps else "",
+            f"{turns} turn{'' if turns == 1 else 's'} waiting" if turns else "",
             f"{pending} delegate{'' if pending == 1 else 's'} pending" if pending else "",
             f"{staged} post-compaction staged" if staged else "",
             f"volitional: {asked}" if asked else "",
@@ -165,18 +164,52 @@ class ContinuationHook(TurnHook):
         said = " | ".join(part for part in parts if part)
         return f"🔄 Continuation: {said}" if said else ""
 
+    def _chain_here(self, tx: Tx, session: Session) -> Chain | None:
+        """The newest chain of those that live in the session, else that of its last turn."""
+        alive = [chain for id_ in chains.live_in(tx, session.key) if (chain := chains.find(tx, id_))]
+        if alive:
+            return alive[-1]
+        last = next(
+            (turn for turn in turn_log.listing(tx, session.id, limit=5) if turn.trigger != "command"), None
+        )
+        return None if last is None or last.chain_id is None else chains.find(tx, last.chain_id)
+
+    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Ended:
+        """All that was elected in the chain ends with it, whatever it is at; nobody is told by a turn."""
+        live = records.in_chain(tx, chain_id, live=True)
+        for record in live:
+            if record.note_key is not None:
+                notices.withdraw(tx, record.note_key)
+            records.apply(tx, record, st.Stop(reason))
+        return Ended(sum(r.kind is Kind.WORK and r.status is Status.QUEUED for r in live), "elected turn")
+
+    def run_stopping(self, tx: Tx, run: Run) -> None:
+        delegating.run_stopping(tx, run)
+
+    def run_ended(self, tx: Tx, run: Run) -> None:
+        delegating.run_stopping(tx, run)
+        delegating.run_ended(tx, self._parts, run)
+
     def reset(self, tx: Tx, left: Session) -> None:
         """Someone began anew: what was elected before is not for what comes after."""
         for record in records.live(tx, left.key):
-            records.apply(tx, record, st.Cancel("the session was reset"))
+            records.apply(tx, record, st.Stop("the session was reset"))
         notes.drop(tx, left.key, notices.KINDS)
 
-    def _settle(self, tx: Tx, end: TurnEnd, chain: Chain, found: list[Record]) -> Chain:
+    def _note_session(self, tx: Tx, end: TurnEnd, found: list[Record]) -> None:
+        """How full the window is now, and whether the turn did anything but elect the next one."""
+        state = session_state.load(tx, end.session)
+        if end.pressure is not None:
+            state = replace(state, used=end.pressure.used, window=end.pressure.window)
         mine = [r for r in found if r.phase is Phase.ELECTING and r.election.turn_id == end.turn.id]
         rearmed = any(record.kind is Kind.WORK for record in mine)
         idle = noop.is_idle(end.turn.trigger, end.said, end.tools, rearmed=rearmed)
-        chain = noop.counted(chain, idle, int(tx.now))
-        return electing.settle(tx, self._parts, end.session, end.turn, chain, found)
+        session_state.save(tx, noop.counted(state, idle, int(tx.now)))
+
+    def _chain_line(self, chain: Chain, agent_id: str) -> str:
+        allowed = self._parts.budget(chain, agent_id)
+        cost = f" of {allowed.tokens:,}" if allowed.tokens else ""
+        return f"Your chain: step {chain.steps}/{allowed.steps}, {chain.tokens:,}{cost} tokens."
 
     def _idle(self, tx: Tx, session: Session) -> None:
         """The session's turn has ended: what waited for that is looked at now."""
@@ -186,11 +219,6 @@ class ContinuationHook(TurnHook):
         lookout.arm_for(tx, session.key, [after.get(r.id, r) for r in now])
 
 
-def chain_line(chain: Chain, settings: Continuation) -> str:
-    cost = "" if not settings.cost_cap_tokens else f" of {settings.cost_cap_tokens:,}"
-    return f"Your chain: step {chain.count}/{settings.max_chain_length}, {chain.tokens:,}{cost} tokens."
-
-
 def _traced(token: tokens.Token) -> tokens.Token:
     """One that names no trace goes on with that of the turn which said it."""
     return token if token.traceparent is not None else replace(token, traceparent=here())
@@ -198,9 +226,3 @@ def _traced(token: tokens.Token) -> tokens.Token:
 
 def _granted(found: Sequence[Record], turn: Turn) -> list[Record]:
     return [r for r in found if r.status is Status.RUNNING and r.turn_id == turn.id]
-
-
-def _spent(chain: Chain, turn: Turn) -> Chain:
-    used = turn.usage or {}
-    spent = int(used.get("inputTokens", 0)) + int(used.get("outputTokens", 0))
-    return replace(chain, tokens=chain.tokens + spent)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.context import is_silent
-from holdfast.continuation.chains import Chain
+from holdfast.continuation.session_state import SessionState
 
 MOST: Final = 4
 WITHIN_MS: Final = 300_000
@@ -20,14 +20,14 @@ def is_idle(trigger: str, said: str, tools: Collection[str], *, rearmed: bool) -
     return trigger == "continuation" and rearmed and is_silent(said) and quiet
 
 
-def counted(chain: Chain, idle: bool, now: int) -> Chain:
+def counted(state: SessionState, idle: bool, now: int) -> SessionState:
     """The streak after a turn; anything real ends it, and so does a long pause."""
     if not idle:
-        return replace(chain, idle_turns=0, idle_at=None)
-    going_on = chain.idle_at is not None and now - chain.idle_at <= WITHIN_MS
-    return replace(chain, idle_turns=chain.idle_turns + 1 if going_on else 1, idle_at=now)
+        return replace(state, idle_turns=0, idle_at=None)
+    going_on = state.idle_at is not None and now - state.idle_at <= WITHIN_MS
+    return replace(state, idle_turns=state.idle_turns + 1 if going_on else 1, idle_at=now)
 
 
-def tripped(chain: Chain, now: int) -> bool:
-    recent = chain.idle_at is not None and now - chain.idle_at <= WITHIN_MS
-    return chain.idle_turns >= MOST and recent
+def tripped(state: SessionState, now: int) -> bool:
+    recent = state.idle_at is not None and now - state.idle_at <= WITHIN_MS
+    return state.idle_turns >= MOST and recent

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis, iso
 from holdfast.context import Trust, neutralise
 from holdfast.continuation import records
-from holdfast.continuation.chains import Chain
 from holdfast.continuation.record import Kind, Record
 from holdfast.continuation.state import Noticed
-from holdfast.log import Audience, NoteDraft, Tx, notes, sessions
+from holdfast.ids import SessionId, TurnId
+from holdfast.log import (
+    Audience,
+    Chain,
+    Classification,
+    EntryDraft,
+    EntryType,
+    NoteDraft,
+    Session,
+    Turn,
+    Tx,
+    entries,
+    notes,
+    sessions,
+)
 from holdfast.log.tables import notes as notes_table
 from holdfast.text import clip
 
@@ -78,6 +91,9 @@ def settle(tx: Tx, record: Record) -> Record:
     text = f"{head} The {what} that you elected did not come about: {record.failure}. It was: {own(record)}"
     key = f"continuation-notice:{record.id}"
     tell(tx, record.owner, WARNING, key, text, audience=_heard_then(tx, record))
+    logged = f"{_what(record.kind).capitalize()} did not come about: {record.failure}. It was: {own(record)}"
+    facts = {"event": "continuation.refused", "continuation": record.id, "chainId": record.chain_id}
+    _log(tx, record.owner, SessionId(record.session_id), _heard_then(tx, record), logged, facts)
     return records.apply(tx, record, Noticed())
 
 
@@ -89,12 +105,65 @@ def _heard_then(tx: Tx, record: Record) -> Audience | None:
 
 def own(record: Record) -> str:
     """The agent's own words, as a quotation that cannot pass for a marker."""
-    return f'"{neutralise(clip(" ".join(record.election.text.split()), _SHOWN))}"'
+    return quoted(record.election.text)
+
+
+def quoted(text: str) -> str:
+    return f'"{neutralise(clip(" ".join(text.split()), _SHOWN))}"'
+
+
+def logged_election(tx: Tx, session: Session, turn: Turn, record: Record) -> None:
+    """A line in the log, for people: what was elected, and for when."""
+    election = record.election
+    when = "at the next compaction" if record.kind is Kind.POST_COMPACTION else _in(election.delay_ms)
+    text = f"Elected {_what(record.kind)} {when}: {own(record)}"
+    facts = {"event": "continuation.elected", "continuation": record.id, "chainId": record.chain_id}
+    _log(tx, session.key, session.id, session.audience, text, facts, turn_id=turn.id)
+
+
+def logged_refusal(tx: Tx, session: Session, turn: Turn, kind: Kind, text: str, why: str) -> None:
+    """The same for what was refused at once, and why."""
+    facts = {"event": "continuation.refused", "chainId": turn.chain_id}
+    said = f"Refused {_what(kind)}: {why}. It was: {quoted(text)}"
+    _log(tx, session.key, session.id, session.audience, said, facts, turn_id=turn.id)
+
+
+def _what(kind: Kind) -> str:
+    return "another turn" if kind is Kind.WORK else "a delegate"
+
+
+def _in(delay_ms: int) -> str:
+    return "at once" if delay_ms == 0 else f"in {delay_ms / 1000:g} s"
+
+
+def _log(
+    tx: Tx,
+    session_key: str,
+    session_id: SessionId,
+    audience: Audience | None,
+    text: str,
+    facts: Mapping[str, Any],
+    turn_id: TurnId | None = None,
+) -> None:
+    """No model is shown it, and nothing is made of it."""
+    draft = EntryDraft(
+        content=text,
+        type=EntryType.SYSTEM,
+        role="system",
+        audience=audience or sessions.heard_in(tx, session_key),
+        session_key=session_key,
+        session_id=session_id,
+        turn_id=turn_id,
+        status=Classification.CLASSIFIED,
+        code="filtered_non_semantic",
+        source=facts,
+    )
+    entries.append(tx, draft)
 
 
 def wake(record: Record, chain: Chain, most: int) -> str:
     """What a granted turn is told instead of a user's words."""
-    began = "now" if chain.started_at is None else iso(Millis(chain.started_at))
+    began = iso(chain.started_at)
     return (
         f"[continuation:wake] Turn {record.hop}/{most} of a chain that you elected yourself; it began "
         f"{began} and has used {chain.tokens:,} tokens. Nobody spoke: this is your own election of "

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from holdfast.agents.loop import Ask
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.subagents import Errand, Run, SpawnInput
+from holdfast.agents.tools.types import Caller
 from holdfast.config import Config
 from holdfast.config.autonomy import Continuation
 from holdfast.context import CompactResult
-from holdfast.continuation.orphans import Registry
-from holdfast.continuation.payloads import Attachment, Payloads
+from holdfast.continuation.budget import Budget
+from holdfast.continuation.payloads import Payloads
 from holdfast.errors import NotFound
-from holdfast.log import Session, Store, Threads, Tx
+from holdfast.log import Chain, Session, Store, Threads, Tx
 
 
 class AcceptedRun(Protocol):
@@ -22,36 +25,19 @@ class AcceptedRun(Protocol):
     def run_id(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnOrder:
-    """A delegate to spawn. `run_id` is its own and never used twice; `terms` are in whose name it runs."""
-
-    run_id: str
-    record_id: str
-    owner: Session
-    task: str
-    terms: Mapping[str, Any]
-    hop: int
-    model: str | None = None
-    attachments: tuple[Attachment, ...] = ()
-    mount_path: str | None = None
-    traceparent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spawned:
-    """The child's session; None while it is not known yet."""
-
-    child_session_key: str | None
-
-
 class Spawner(Protocol):
-    """The subagent room. What it writes is in the given transaction: a claim and its child are one."""
+    """The subagents' room: sends a delegate off in the given transaction."""
 
-    def spawn(self, tx: Tx, order: SpawnOrder) -> Spawned:
-        """Raises before anything is written, or the child's run is accepted."""
+    def send_off(self, tx: Tx, caller: Caller, given: SpawnInput, errand: Errand) -> Run: ...
+
+    def settle(self, tx: Tx, child_key: str) -> None:
+        """Something ended that a child elected: with it, perhaps, the child's run."""
         ...
 
+
+CallerOf = Callable[[Session, Terms], Caller]
+StopTurn = Callable[[str, str], Awaitable[object]]
+"""Stops a turn by its id, for a reason, and waits until it has ended if that is soon."""
 
 Accept = Callable[[Tx, Ask], AcceptedRun]
 Compact = Callable[[Session, int, int], Awaitable[CompactResult]]
@@ -68,9 +54,13 @@ class Parts:
     accept: Accept
     payloads: Payloads
     spawner: Spawner | None = None
-    registry: Registry | None = None
+    caller_of: CallerOf | None = None
+    stop_turn: StopTurn | None = None
     compact: Compact | None = None
     workspace: Callable[[str], Path] | None = None
+
+    def budget(self, chain: Chain, agent_id: str) -> Budget:
+        return Budget.of(self.settings(chain.agent_id or agent_id), self.settings(agent_id))
 
     _known: dict[str, tuple[Config, Continuation]] = field(default_factory=dict, repr=False)
 

@@ -38,7 +38,6 @@ class Phase(StrEnum):
     STAGED = "staged"
     GRANTED = "granted"
     FOLDED = "folded"
-    CLAIMED = "claimed"
     HANDED_OFF = "handed_off"
     ENDED = "ended"
 
@@ -69,17 +68,10 @@ class Election:
     parent_run_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One try to spawn a delegate; its run id is fixed before anything is spawned."""
-
-    id: str
-    child_run_id: str
-    claimed_at: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """`spawn_key` names the run that a delegate was given, before anything of it is begun."""
+
     id: str
     kind: Kind
     owner: str
@@ -99,7 +91,7 @@ class Record:
     busy_skips: int = 0
     turn_id: str | None = None
     note_key: str | None = None
-    attempts: tuple[Attempt, ...] = ()
+    spawn_key: str | None = None
     child_session_key: str | None = None
     traceparent: str | None = None
     disposition: Literal["granted", "folded-active", "returned"] | None = None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.continuation.record import Attempt, Election, Kind, Phase, Record, Status
+from holdfast.continuation.record import Election, Kind, Phase, Record, Status
 from holdfast.continuation.state import Event, IllegalStep, transition
 from holdfast.continuation.tables import records as table
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Session, Tx, changes
+from holdfast.log import Session, Tx, chains, changes
 from holdfast.log.statements import Row, Statement, Update
 from holdfast.text import clean_json
 
@@ -62,6 +62,7 @@ def create(
     election: Election,
     *,
     hedge_at: int,
+    chain_id: str | None = None,
     id_: str | None = None,
     traceparent: str | None = None,
 ) -> Record:
@@ -76,6 +77,7 @@ def create(
         created_at=tx.now,
         updated_at=tx.now,
         due_at=hedge_at,
+        chain_id=chain_id,
         traceparent=traceparent,
     )
     _INSERT.run(tx, **_values(record))
@@ -92,6 +94,7 @@ def apply(tx: Tx, record: Record, event: Event) -> Record:
         tx.wake(SCRUB)
     if after.status is not record.status:
         changes.emit(tx, f"continuation.{after.status}", record.id)
+        chains.touch(tx, record.chain_id)
     return after
 
 
@@ -110,6 +113,40 @@ def find(tx: Tx, id_: str) -> Record | None:
 def live(tx: Tx, owner: str) -> list[Record]:
     """What a session has waiting or under way, in the order of its election."""
     return [_read(row) for row in (_LIVE_LOCKED if tx.postgres else _LIVE_OF).rows(tx, owner=owner)]
+
+
+def of_call(tx: Tx, turn_id: str, call: str) -> Record | None:
+    """The live election of one call of a turn."""
+    row = _OF_CALL.first(tx, turn=turn_id, call=call)
+    return None if row is None else _read(row)
+
+
+def of_turn(tx: Tx, turn_id: str) -> list[Record]:
+    """What a turn elected and is still live, as it was elected."""
+    return [_read(row) for row in _OF_TURN.rows(tx, turn=turn_id)]
+
+
+def in_chain(tx: Tx, chain_id: str, *, live: bool = False, limit: int = 500) -> list[Record]:
+    """What was elected in a chain, as it was elected."""
+    query = sa.select(table).where(table.c.chain_id == chain_id, *((_LIVE,) if live else ()))
+    rows = tx.conn.execute(query.order_by(table.c.created_at, table.c.record_id).limit(limit)).mappings()
+    return [_record(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many elections of a session wait, and of them how many are of one turn that still runs."""
+
+    work: int = 0
+    delegates: int = 0
+    electing: int = 0
+    sent: int = 0
+
+
+def waiting(tx: Tx, owner: str, turn_id: str) -> Waiting:
+    """Counted by the database: a turn may elect very many."""
+    row = _WAITING.first(tx, owner=owner, turn=turn_id)
+    return Waiting(*(int(number or 0) for number in row or ()))
 
 
 def listing(
@@ -172,7 +209,7 @@ def _values(record: Record) -> dict[str, Any]:
     values["due_at"] = record.due if _timed(record) and not record.status.ended else None
     state = {name: getattr(record, name) for name in _IN_STATE}
     state["election"] = {f.name: getattr(record.election, f.name) for f in fields(Election)}
-    state["attempts"] = [[a.id, a.child_run_id, a.claimed_at] for a in record.attempts]
+    values |= {"elected_in": record.election.turn_id, "call": record.election.call}
     values["state"] = clean_json({name: value for name, value in state.items() if value is not None})
     return values
 
@@ -192,8 +229,10 @@ def _record(row: Mapping[Any, Any]) -> Record:
         "phase": Phase(values["phase"]),
         "notice_pending": bool(values["notice_pending"]),
         "election": Election(**election),
-        "attempts": tuple(Attempt(*one) for one in state.pop("attempts")),
     }
+    attempts = state.pop("attempts", ())  # as records were kept before their delegates were spawned at once
+    if attempts:
+        state.setdefault("spawn_key", attempts[-1][1])
     return Record(**values, **{name: _millis(name, value) for name, value in state.items()})
 
 
@@ -215,6 +254,26 @@ _OF_OWNER = (
 )
 _LIVE_OF = Statement(_OF_OWNER)
 _LIVE_LOCKED = Statement(_OF_OWNER.with_for_update())
+_OF_TURN_ROWS = sa.select(table).where(table.c.elected_in == sa.bindparam("turn"), _LIVE)
+_OF_TURN = Statement(_OF_TURN_ROWS.order_by(table.c.created_at, table.c.record_id))
+_OF_CALL = Statement(_OF_TURN_ROWS.where(table.c.call == sa.bindparam("call")))
+
+
+def _count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.sum(sa.case((sa.and_(*conditions), 1), else_=0))
+
+
+_QUEUED = table.c.status == sa.literal_column("'queued'")
+_IS_WORK = table.c.kind == sa.literal_column("'work'")
+_OWN = table.c.elected_in == sa.bindparam("turn")
+_WAITING = Statement(
+    sa.select(
+        _count(_QUEUED, _IS_WORK),
+        _count(_QUEUED, ~_IS_WORK),
+        _count(_OWN, table.c.phase == sa.literal_column("'electing'")),
+        _count(_OWN, ~_IS_WORK),
+    ).where(table.c.owner_session_key == sa.bindparam("owner"), _LIVE)
+)
 _OWNERS = (
     sa.select(table.c.owner_session_key, sa.func.min(table.c.due_at).label("at"))
     .where(_LIVE, table.c.due_at.is_not(None))

@@ -7,8 +7,10 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from holdfast.continuation import lookout, notices, records
+from holdfast.agents.subagents import registry
+from holdfast.continuation import delegating, lookout, notices, records
 from holdfast.continuation.delays import STALE_RUNNING_MS
+from holdfast.continuation.parts import Parts
 from holdfast.continuation.record import Phase, Record
 from holdfast.continuation.state import Deliver, Fail, Lost
 from holdfast.errors import NotFound
@@ -27,9 +29,9 @@ class Recovered:
     noticed: int = 0
 
 
-def recover(tx: Tx) -> Recovered:
+def recover(tx: Tx, parts: Parts) -> Recovered:
     """Idempotent. Agenda and records are one store, so that most of the time there is nothing to mend."""
-    settled = sum(_settled(tx, r) for r in records.running_since(tx, int(tx.now) - STALE_RUNNING_MS))
+    settled = sum(_settled(tx, parts, r) for r in records.running_since(tx, int(tx.now) - STALE_RUNNING_MS))
     owed = [notices.settle(tx, record) for record in records.owed(tx)]
     missing = unwatched(tx)
     for owner, at in missing:
@@ -44,11 +46,10 @@ def unwatched(tx: Tx) -> list[tuple[str, int]]:
     return [(owner, at) for owner, at in records.owners_due(tx) if lookout.key_of(owner) not in keys]
 
 
-def _settled(tx: Tx, record: Record) -> bool:
-    """A granted turn that ended unseen, or a spawn of which nobody knows; all else has its own clock."""
-    if record.phase is Phase.CLAIMED:
-        notices.settle(tx, records.apply(tx, record, Lost()))
-        return True
+def _settled(tx: Tx, parts: Parts, record: Record) -> bool:
+    """A turn or a delegate that ended unseen, or of which nobody knows; all else has its own clock."""
+    if record.phase is Phase.HANDED_OFF:
+        return _joined(tx, parts, record)
     if record.phase is not Phase.GRANTED or record.turn_id is None:
         return False
     try:
@@ -61,3 +62,13 @@ def _settled(tx: Tx, record: Record) -> bool:
     event = Deliver() if turn.status is TurnStatus.COMMITTED else Fail(turn.error or "its turn failed")
     notices.settle(tx, records.apply(tx, record, event))
     return True
+
+
+def _joined(tx: Tx, parts: Parts, record: Record) -> bool:
+    """A delegate whose run nobody knows is not spawned again; one that is over has returned."""
+    run = registry.by_spawn(tx, record.spawn_key or "")
+    if run is None:
+        notices.settle(tx, records.apply(tx, record, Lost()))
+    elif not run.live:
+        delegating.run_ended(tx, parts, run)
+    return run is None or not run.live

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from holdfast.agents.loop.asks import Terms
+from holdfast.agents.subagents import due, registry
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import Millis, iso
 from holdfast.config import Config
-from holdfast.continuation import attaching, compacting, delegating, lookout, records, recovering, spawning
+from holdfast.continuation import attaching, compacting, lookout, notices, records, recovering
 from holdfast.continuation.dispatch import Dispatch
 from holdfast.continuation.hook import ContinuationHook
-from holdfast.continuation.orphans import Registry
-from holdfast.continuation.parts import Accept, Compact, Compacted, Parts, Spawner
+from holdfast.continuation.parts import Accept, CallerOf, Compact, Compacted, Parts, Spawner, StopTurn
 from holdfast.continuation.payloads import Payloads
 from holdfast.continuation.record import Record, Status
 from holdfast.continuation.recovering import Recovered
-from holdfast.continuation.spawning import Carry, SpawnQueue
-from holdfast.continuation.state import Cancel
+from holdfast.continuation.state import Stop
 from holdfast.continuation.tools import ContinuationTools
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Session, Store, Threads, Turn, Tx, sessions
@@ -30,15 +28,12 @@ from holdfast.text import clip
 
 log = logging.getLogger(__name__)
 
-_RUN_ID: Final = re.compile(r"continuation:(cont-[0-9a-f-]+):[0-9a-f-]+")
-
 
 class Continuation:
     """One for a store and process. Off until an agent's config switches it on; then live, both ways.
 
-    Delegates are spawned by `spawner` within a transaction, or later by `carry`, which the agenda calls and
-    which must find what it made when asked again with the same run id. `compacted` is told of a compaction
-    that an agent asked for; unset: this room's own hook alone.
+    `spawner` sends delegates off, in whose name `caller_of` says; `stop_turn` stops a turn that runs.
+    `compacted` is told of a compaction that an agent asked for; unset: this room's own hook alone.
     """
 
     def __init__(
@@ -50,27 +45,25 @@ class Continuation:
         *,
         payloads: Path,
         spawner: Spawner | None = None,
-        carry: Carry | None = None,
-        registry: Registry | None = None,
+        caller_of: CallerOf | None = None,
+        stop_turn: StopTurn | None = None,
         compact: Compact | None = None,
         compacted: Compacted | None = None,
         workspace: Callable[[str], Path] | None = None,
     ) -> None:
-        self._queue = None if carry is None else SpawnQueue(carry)
         self._parts = Parts(
             store=store,
             threads=threads,
             config=config,
             accept=accept,
             payloads=Payloads(payloads),
-            spawner=self._queue if spawner is None else spawner,
-            registry=registry,
+            spawner=spawner,
+            caller_of=caller_of,
+            stop_turn=stop_turn,
             compact=compact,
             workspace=workspace,
         )
         store.signals.subscribe(records.SCRUB, self._sweep)
-        if self._queue is not None:
-            self._queue.bind(self._parts)
         self.hook = ContinuationHook(self._parts)
         self.dispatch = Dispatch(self._parts)
         self._compacting = compacting.Compacting(self._parts, compacted or self.hook.compacted)
@@ -82,12 +75,11 @@ class Continuation:
         """Have this runner look after what is due."""
         runner.register(lookout.KIND, self.dispatch.kind())
         runner.register(compacting.KIND, self._compacting.kind())
-        if self._queue is not None:
-            runner.register(spawning.KIND, self._queue.kind())
 
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""
-        found = await self._parts.threads(self._parts.store.run, SYSTEM, recovering.recover)
+        parts = self._parts
+        found = await parts.threads(parts.store.run, SYSTEM, lambda tx: recovering.recover(tx, parts))
         await self._parts.threads(self._sweep)
         return found
 
@@ -96,15 +88,6 @@ class Continuation:
         gone = await self._parts.threads(self._parts.store.run, SYSTEM, records.prune)
         await self._parts.threads(self._sweep)
         return len(gone)
-
-    def returned(
-        self, tx: Tx, run_id: str, text: str, status: str, *, tokens: int = 0, stats: str = ""
-    ) -> bool:
-        """A delegate's run ends, in this very transaction. False for any other run, or a repeat."""
-        record_id = delegate_of(run_id)
-        if record_id is None:
-            return False
-        return delegating.returned(tx, self._parts, record_id, text, status, tokens=tokens, stats=stats)
 
     def evacuate(self, tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn | None:
         """One silent turn before a compaction that nobody asked for."""
@@ -129,12 +112,24 @@ class Continuation:
         return told(await self._parts.threads(look))
 
     async def cancel(self, record_id: str, *, reason: str = "cancelled") -> dict[str, Any]:
-        """Take an election back. A turn or delegate that runs already ends as it will, but not again."""
+        """Take an election back, whatever it is at: a turn that runs for it is stopped, a delegate ended."""
 
         def write(tx: Tx) -> Record:
-            return records.apply(tx, records.get(tx, record_id), Cancel(reason))
+            record = records.get(tx, record_id)
+            if record.note_key is not None:
+                notices.withdraw(tx, record.note_key)
+            ended = records.apply(tx, record, Stop(reason))
+            run = None if record.spawn_key is None else registry.by_spawn(tx, record.spawn_key)
+            if run is not None and run.live:
+                due.stop(tx, run, reason)
+            if self._parts.spawner is not None:
+                self._parts.spawner.settle(tx, record.owner)
+            return ended
 
-        return told(await self._parts.threads(self._parts.store.run, SYSTEM, write))
+        ended = await self._parts.threads(self._parts.store.run, SYSTEM, write)
+        if ended.turn_id is not None and self._parts.stop_turn is not None:
+            await self._parts.stop_turn(ended.turn_id, reason)
+        return told(ended)
 
     async def status_line(self, session_key: str) -> str:
         """One line for `/status`; empty if there is nothing to say."""
@@ -164,12 +159,6 @@ class Continuation:
                 attaching.remove(self._parts.workspace(record.agent_id), id_)
         finally:
             self._parts.payloads.scrub([id_])
-
-
-def delegate_of(run_id: str) -> str | None:
-    """The record that a delegate's run belongs to; None for any other run."""
-    found = _RUN_ID.fullmatch(run_id)
-    return None if found is None else found[1]
 
 
 def told(record: Record) -> dict[str, Any]:

@@ -3,9 +3,10 @@
     electing ──anchor──▶ waiting ──grant──▶ granted ──deliver──▶ succeeded
        │                 ▲ │ │  └──fold───▶ folded ───deliver──▶ succeeded
        └─refuse▶ failed  │ │ └─busy─▶ waiting or parked, later; an idle session brings it forward
-                         │ └──claim──▶ claimed ──hand off──▶ handed_off ──return──▶ succeeded
+                         │ └──spawn──▶ handed_off ──return──▶ succeeded
                          └── a failed turn, an untaken note or a failed spawn comes back, up to a ceiling
     staged ──release──▶ waiting: what waits for a compaction
+    anything that lives ──stop──▶ cancelled, at once
 
 What runs is never superseded or reaped, and what has ended stays as it ended. A wait for a busy session is
 no failure. Retries never touch `due_at`: what was asked for stays readable.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from holdfast.clock import Millis
-from holdfast.continuation.record import Attempt, Kind, Phase, Record, Status
+from holdfast.continuation.record import Kind, Phase, Record, Status
 from holdfast.errors import Conflict
 
 MAX_RETRIES: Final = 8
@@ -108,34 +109,32 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    attempt: Attempt
+class Stop:
+    """Someone stopped it, whatever it is at: what runs for it is ended by whoever says so."""
+
+    reason: str = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
-class HandOff:
-    """The child's run is durable now; its session may become known later."""
+class Spawn:
+    """The delegate's run is reserved in this very transaction."""
 
-    child_session_key: str | None
+    spawn_key: str
+    child_session_key: str
     hop: int
     traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """The session of a child that was handed off."""
-
-    child_session_key: str
-
-
-@dataclass(frozen=True, slots=True)
 class Returned:
-    """The delegate has ended and its return is posted."""
+    """The delegate has ended and its return is posted; one that was stopped returns nothing."""
+
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Claimed, but nobody knows of the child: at most once means that it is not spawned again."""
+    """Nobody knows of the child's run: at most once means that it is not spawned again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +175,8 @@ Event = (
     | Supersede
     | Reap
     | Cancel
-    | Claim
-    | HandOff
-    | Named
+    | Stop
+    | Spawn
     | Returned
     | Lost
     | Release
@@ -205,10 +203,15 @@ def _step(record: Record, event: Event, now: Millis) -> Record:
     match event:
         case Anchor() | Refuse():
             return _elected(record, event, now)
-        case Grant() | Fold() | Busy() | Idle() | Supersede() | Reap() | Claim() | Release() | Lapse():
+        case Grant() | Fold() | Busy() | Idle() | Supersede() | Reap() | Spawn() | Release() | Lapse():
             return _from_queue(_in(record, Status.QUEUED), event, now)
-        case Keep() | Unfold() | Deliver() | Fail() | HandOff() | Named() | Returned() | Lost():
+        case Fail(error=error, final=final):
+            _require(record, record.phase is Phase.GRANTED or _may_spawn(record), f"it is {record.phase}")
+            return _failed(record, error, final, now)
+        case Keep() | Unfold() | Deliver() | Returned() | Lost():
             return _from_running(_in(record, Status.RUNNING), event, now)
+        case Stop(reason=reason):
+            return _ended(record, Status.CANCELLED, reason, now)
         case Cancel(reason=reason):
             if record.status is Status.RUNNING:
                 return replace(record, cancel_requested_at=record.cancel_requested_at or now)
@@ -238,10 +241,11 @@ def _from_queue(record: Record, event: Event, now: Millis) -> Record:
         case Fold(note_key=key, check_at=at):
             _work(_at(record, *_READY))
             return _running(record, Phase.FOLDED, note_key=key, retry_at=at)
-        case Claim(attempt=attempt):
-            _require(record, record.kind is not Kind.WORK, "work is not spawned")
-            _at(record, *_READY)
-            return _running(record, Phase.CLAIMED, attempts=(*record.attempts, attempt))
+        case Spawn(spawn_key=key, child_session_key=child, hop=hop, traceparent=trace):
+            _require(record, _may_spawn(record), "it is not to be spawned")
+            facts = {"spawn_key": key, "child_session_key": child, "hop": hop}
+            after = _running(record, Phase.HANDED_OFF, **facts, retry_at=None, due_at=None)
+            return replace(after, traceparent=trace or record.traceparent)
         case Busy(until=until, parked=parked):
             _at(record, *_READY, Phase.ELECTING)
             waits = Phase.PARKED if parked else Phase.WAITING
@@ -276,22 +280,13 @@ def _from_running(record: Record, event: Event, now: Millis) -> Record:
         case Unfold():
             _at(record, Phase.FOLDED)
             return _again(replace(record, note_key=None), int(now), now)
-        case Fail(error=error, final=final):
-            _at(record, Phase.GRANTED, Phase.CLAIMED)
-            return _failed(record, error, final, now)
-        case HandOff(child_session_key=key, hop=hop, traceparent=trace):
-            _at(record, Phase.CLAIMED)
-            after = replace(record, phase=Phase.HANDED_OFF, child_session_key=key, hop=hop, retry_at=None)
-            return replace(after, due_at=None, traceparent=trace or record.traceparent)
-        case Named(child_session_key=key):
-            return replace(_at(record, Phase.HANDED_OFF), child_session_key=key)
-        case Returned():
+        case Returned(stopped=stopped):
             _at(record, Phase.HANDED_OFF)
-            if record.cancel_requested_at is not None:
+            if stopped or record.cancel_requested_at is not None:
                 return _ended(record, Status.CANCELLED, "cancelled", now)
             return _delivered(replace(record, disposition="returned"), now)
         case Lost():
-            _at(record, Phase.CLAIMED)
+            _at(record, Phase.HANDED_OFF)
             gone = _ended(record, Status.FAILED, "the spawn was interrupted", now)
             return replace(gone, notice_pending=True)
     raise AssertionError(f"unreachable: {event}")
@@ -311,6 +306,10 @@ def _again(record: Record, at: int, now: Millis) -> Record:
     if record.cancel_requested_at is not None:
         return _ended(record, Status.CANCELLED, "cancelled", now)
     return replace(record, status=Status.QUEUED, phase=Phase.WAITING, turn_id=None, retry_at=at)
+
+
+def _may_spawn(record: Record) -> bool:
+    return record.kind is not Kind.WORK and record.phase in _READY
 
 
 def _running(record: Record, phase: Phase, **changes: Any) -> Record:

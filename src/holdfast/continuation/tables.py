@@ -1,9 +1,10 @@
-"""The tables of continuation: what was elected, and how each session's chain stands."""
+"""The tables of continuation: what was elected, and what is known of each session."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
+from holdfast.log import chains
 from holdfast.log.tables import Json, metadata
 
 records = sa.Table(
@@ -26,18 +27,15 @@ records = sa.Table(
     sa.Column("chain_id", sa.Text),
     sa.Column("due_at", sa.BigInteger),
     sa.Column("state", Json, nullable=False),
+    sa.Column("elected_in", sa.Text),
+    sa.Column("call", sa.Text),
 )
 
-chains = sa.Table(
-    "continuation_chains",
+session_states = sa.Table(
+    "continuation_sessions",
     metadata,
     sa.Column("session_id", sa.Text, primary_key=True),
     sa.Column("session_key", sa.Text, nullable=False),
-    sa.Column("chain_id", sa.Text, nullable=False),
-    sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("tokens", sa.BigInteger, nullable=False),
-    sa.Column("started_at", sa.BigInteger),
-    sa.Column("traceparent", sa.Text),
     sa.Column("band", sa.Integer),
     sa.Column("used", sa.BigInteger, nullable=False),
     sa.Column("window", sa.BigInteger, nullable=False),
@@ -45,4 +43,15 @@ chains = sa.Table(
     sa.Column("idle_at", sa.BigInteger),
     sa.Column("compactions", Json, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
+)
+
+_LIVE = records.c.status.in_([sa.literal_column("'queued'"), sa.literal_column("'running'")])
+chains.takes_part(
+    chains.Part(
+        "election",
+        records.c.chain_id,
+        records.c.owner_session_key,
+        _LIVE,
+        at_work=sa.and_(_LIVE, records.c.phase != "staged"),
+    )
 )

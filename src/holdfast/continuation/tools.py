@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
-from holdfast.continuation import chains, compacting, electing, returns
+from holdfast.continuation import compacting, electing, returns, session_state
 from holdfast.continuation.attaching import checked_mount
 from holdfast.continuation.budget import Capped
 from holdfast.continuation.delays import seconds
@@ -28,7 +29,15 @@ from holdfast.traces import here, is_traceparent
 MAX_REASON: Final = 1_024
 _MOST_SECONDS: Final = 10**9
 
-Delay = Annotated[float | None, Field(ge=0, le=_MOST_SECONDS)]
+
+def _seconds(given: object) -> object:
+    """A number that is meant: not a yes or no, and one beyond all bounds is clamped like any other."""
+    if isinstance(given, bool):
+        raise ValueError("expected a number of seconds")
+    return min(given, _MOST_SECONDS) if isinstance(given, int | float) else given
+
+
+Delay = Annotated[float | None, BeforeValidator(_seconds), Field(ge=0)]
 Trace = Annotated[str | None, Field(max_length=64, description="W3C traceparent to go on with.")]
 Key = Annotated[str, Field(min_length=1, max_length=1024)]
 
@@ -145,7 +154,7 @@ class ContinuationTools:
         )
 
     async def work(self, caller: Caller, given: WorkInput, call: str) -> ToolOutput:
-        asked = None if given.delaySeconds is None else int(given.delaySeconds * 1000)
+        asked = _ms(given.delaySeconds)
         wish = Wish(text=given.reason, call=call, delay_ms=asked, traceparent=given.traceparent or here())
         done = await self._elect(caller, wish)
         if done.record is None:
@@ -158,7 +167,7 @@ class ContinuationTools:
             raise Forbidden("a subagent at this depth may not send off delegates", code="spawn_depth")
         for key in given.targets:
             parse_key(key)
-        asked = None if given.delaySeconds is None else int(given.delaySeconds * 1000)
+        asked = _ms(given.delaySeconds)
         staged = given.mode == "post-compaction"
         files = tuple(Attachment(f.name, f.content, f.encoding, f.mimeType) for f in given.attachments or ())
         wish = Wish(
@@ -190,15 +199,15 @@ class ContinuationTools:
             session = sessions.get(tx, caller.session.id)
             if agenda.is_live(tx, compacting.key_of(session)):
                 return {"status": "already_pending"}
-            chain = chains.load(tx, session)
+            state = session_state.load(tx, session)
             settings = self._parts.settings(caller.agent_id)
-            no = compacting.guard(chain.pressure, chain, int(tx.now), settings)
-            usage = None if chain.pressure is None else round(chain.pressure.share * 100)
-            if no is not None or chain.pressure is None:
+            no = compacting.guard(state.pressure, state, int(tx.now), settings)
+            usage = None if state.pressure is None else round(state.pressure.share * 100)
+            if no is not None or state.pressure is None:
                 told = {"status": "rejected", "guard": no and no.guard, "reason": no and no.reason}
                 return {**told, "contextUsage": usage, "threshold": round(settings.compaction_floor * 100)}
             turn = turns.get(tx, caller.turn_id)
-            item = compacting.request(tx, session, turn, chain.pressure, given.reason)
+            item = compacting.request(tx, session, turn, state.pressure, given.reason)
             return {"status": "compaction_requested", "compactionRequestId": item.id, "contextUsage": usage}
 
         return _answer(await self._parts.threads(self._parts.store.run, SYSTEM, write))
@@ -237,18 +246,22 @@ class ContinuationTools:
             )
 
 
+def _ms(seconds_: float | None) -> int | None:
+    """In milliseconds; the smallest wait that is one stays one."""
+    return None if seconds_ is None else math.ceil(seconds_ * 1000)
+
+
 def _clamped(asked: int | None, given: int) -> dict[str, Any]:
     """Said only where it is not what was asked for."""
     return {} if asked is None or asked == given else {"requestedDelaySeconds": seconds(asked)}
 
 
 def _refused(done: Elected) -> ToolOutput:
+    """Told as a result like any other: nothing failed, and what is in the way is said once, as data."""
     why = done.refused
     if isinstance(why, Capped):
-        told: dict[str, Any] = {"status": "rejected", "cap": why.cap, "reason": why.text}
-    else:
-        told = {"status": "rejected", "cap": "cross_session", "reason": why}
-    return ToolOutput(text=json.dumps(told), is_error=True, details=told)
+        return _answer({"status": "rejected", "cap": why.cap, "reason": why.text})
+    return _answer({"status": "rejected", "cap": "cross_session", "reason": why})
 
 
 def _answer(told: Mapping[str, Any]) -> ToolOutput:

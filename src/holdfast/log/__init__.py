@@ -6,7 +6,19 @@ with store.write(OWNER) as tx:
     turns.accept(tx, session, EntryDraft(content="hello"), key="client-42")
 """
 
-from holdfast.log import agenda, changes, entries, ingest, leases, notes, outbox, sessions, surfaces, turns
+from holdfast.log import (
+    agenda,
+    chains,
+    changes,
+    entries,
+    ingest,
+    leases,
+    notes,
+    outbox,
+    sessions,
+    surfaces,
+    turns,
+)
 from holdfast.log.audience import (
     FOR_ANYONE,
     FOR_OWNER,
@@ -26,6 +38,7 @@ from holdfast.log.audience import (
     space_of,
 )
 from holdfast.log.bridge import Bridge
+from holdfast.log.chains import Chain, ChainStopped
 from holdfast.log.changes import Change
 from holdfast.log.check import check
 from holdfast.log.copy import copy
@@ -51,6 +64,8 @@ __all__ = [
     "Allowance",
     "Audience",
     "Bridge",
+    "Chain",
+    "ChainStopped",
     "Change",
     "Classification",
     "Cursor",
@@ -78,6 +93,7 @@ __all__ = [
     "Tx",
     "Waiter",
     "agenda",
+    "chains",
     "changes",
     "check",
     "copy",

@@ -59,9 +59,11 @@ class Tx:
         self.gathered.setdefault(write, []).append(row)
 
     def write_gathered(self) -> None:
-        gathered, self.gathered = self.gathered, {}
-        for write, rows in gathered.items():
-            write(self, rows)
+        """Until nothing is left: what is written last may have something to tell of as well."""
+        while self.gathered:
+            gathered, self.gathered = self.gathered, {}
+            for write, rows in gathered.items():
+                write(self, rows)
 
     def driver(self, statement: str) -> Driver:
         """The driver's own connection, within this transaction: for the statements on the hot path."""

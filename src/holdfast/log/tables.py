@@ -114,6 +114,37 @@ turns = sa.Table(
     sa.Column("accepted_at", sa.BigInteger, nullable=False),
     sa.Column("started_at", sa.BigInteger),
     sa.Column("ended_at", sa.BigInteger),
+    sa.Column("chain_id", sa.Text),
+)
+
+chains = sa.Table(
+    "chains",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("session_key", sa.Text, nullable=False),
+    sa.Column("agent_id", sa.Text),
+    sa.Column("audience", sa.Text, nullable=False),
+    sa.Column("trigger", sa.Text, nullable=False),
+    sa.Column("sender", sa.Text),
+    sa.Column("entry_id", sa.Text),
+    sa.Column("steps", sa.Integer, nullable=False),
+    sa.Column("sent", sa.Integer, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("cost", sa.Float, nullable=False),
+    sa.Column("traceparent", sa.Text),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("stopped_at", sa.BigInteger),
+    sa.Column("stop_reason", sa.Text),
+)
+
+halts = sa.Table(
+    "halts",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("since", sa.BigInteger, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
 )
 
 agenda = sa.Table(

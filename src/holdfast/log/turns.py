@@ -17,7 +17,7 @@ from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.ids import SessionId, TurnId, turn_id
 from holdfast.keys import parse_key
-from holdfast.log import agenda, changes, entries, outbox, sessions
+from holdfast.log import agenda, chains, changes, entries, outbox, sessions
 from holdfast.log.audience import FOR_OWNER, Audience, Reader
 from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.sessions import Session
@@ -51,6 +51,8 @@ class TurnStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
+    """`chain_id` is the turn from which it follows in the end; its own id where nothing went before."""
+
     id: TurnId
     key: str
     session_id: SessionId
@@ -70,6 +72,7 @@ class Turn:
     error: str | None = None
     started_at: Millis | None = None
     ended_at: Millis | None = None
+    chain_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +130,21 @@ def accept(
     meta: Mapping[str, Any] | None = None,
     said: Entry | None = None,
     fresh: bool = False,
+    chain_id: str | None = None,
 ) -> Accepted:
     """Write a message, its turn and the agenda item that will run it, together. A repeat finds them.
 
     `said` is a message that stands in the log already and gets a turn of its own. `fresh` says that the key
-    was made for this call: nothing can have it yet.
+    was made for this call: nothing can have it yet. `chain_id` is the chain that it follows from; one from
+    outside begins its own. Nothing follows from a chain that was stopped (`ChainStopped`).
     """
     key = clean_text(key)
     known = None if fresh else _known(tx, key)
     if known is not None:
         return known
+    if chain_id is not None:
+        chains.require_open(tx, chain_id)
+        chains.touch(tx, chain_id)
     id_ = turn_id()
     if message is not None:
         said = _write_input(tx, session, message, id_, key)
@@ -162,6 +170,7 @@ def accept(
         input_id=None if said is None else said.id,
         meta=meta,
         accepted_at=tx.now,
+        chain_id=chain_id or id_,
     )
     _insert(tx, turn)
     changes.emit(tx, "turn.accepted", id_)
@@ -196,6 +205,7 @@ def record(
         input_id=said.id,
         accepted_at=tx.now,
         started_at=tx.now,
+        chain_id=id_,
     )
     _insert(tx, turn)
     changes.emit(tx, "turn.accepted", id_)
@@ -250,6 +260,7 @@ def charge(tx: Tx, session_id: str, usage: Mapping[str, Any]) -> None:
     if turn is None or running is None:
         _add_usage(tx, session_id, usage)
     if turn is not None and running is None:
+        chains.spend(tx, turn.chain_id, usage)
         _apply(tx, turn, {"usage": added(turn.usage, usage)}, "turn.charged")
 
 
@@ -413,6 +424,7 @@ def end(
     if usage:
         values["usage"] = dict(usage)
         _count_usage(tx, turn, Outcome(usage=usage))
+    chains.touch(tx, turn.chain_id)
     return _apply(tx, turn, values, f"turn.{status}")
 
 
@@ -462,8 +474,10 @@ def _of_turn(draft: EntryDraft, turn: Turn) -> EntryDraft:
 
 
 def _count_usage(tx: Tx, turn: Turn, outcome: Outcome) -> None:
-    """Into the session's totals, without what was counted when the turn was interrupted."""
-    _add_usage(tx, turn.session_id, outcome.usage, (turn.meta or {}).get(COUNTED), outcome.context_tokens)
+    """Into the totals of session and chain, without what was counted when the turn was interrupted."""
+    counted = (turn.meta or {}).get(COUNTED)
+    _add_usage(tx, turn.session_id, outcome.usage, counted, outcome.context_tokens)
+    chains.spend(tx, turn.chain_id, outcome.usage, counted)
 
 
 def _add_usage(

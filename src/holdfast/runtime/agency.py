@@ -21,12 +21,10 @@ from holdfast.agents.loop.processes import ProcessHook
 from holdfast.agents.models import Hit, Models, ModelSummariser
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.subagents import Parts as SubagentParts
-from holdfast.agents.subagents import Subagents, registry
-from holdfast.agents.subagents.asking import SpawnInput
-from holdfast.agents.subagents.registry import Run
-from holdfast.agents.subagents.words import stats
+from holdfast.agents.subagents import Subagents, chain_refusal
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
+from holdfast.agents.tools.types import Caller
 from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
 from holdfast.channels import Channels
@@ -34,11 +32,8 @@ from holdfast.config import Config
 from holdfast.context import CompactResult, Trust
 from holdfast.context.debug import DebugOutputs
 from holdfast.continuation import Continuation
-from holdfast.continuation.orphans import ParentRun
-from holdfast.continuation.parts import Spawned as DelegateSpawned
-from holdfast.continuation.parts import SpawnOrder
 from holdfast.keys import parse_key
-from holdfast.log import SYSTEM, Reader, Session, Tx, sessions
+from holdfast.log import SYSTEM, Reader, Session, Tx, chains, sessions, turns
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
@@ -87,6 +82,7 @@ class Agency:
         self.hooks += [ProcessHook(self.processes), ApprovalHook()]
         self.runs = Runs(self._loop_parts())
         self.continuation = self._continuation()
+        self.subagents.watch(self.continuation.hook)
         self.hooks += [self.continuation.hook, self.channels.hook]
         self.standing.bind(self.runs)
         for room in (self.subagents, self.standing, self.continuation, self.channels):
@@ -134,46 +130,42 @@ class Agency:
             self._config,
             self.runs.accept_in,
             payloads=self._hold.home.path / "continuation",
-            carry=self._delegate,
-            registry=Spawned(),
+            spawner=self.subagents.spawner,
+            caller_of=self._caller_of,
+            stop_turn=lambda run_id, reason: self.runs.cancel(run_id, reason=reason),
             compact=self._compact,
             compacted=lambda tx, session: None,
             workspace=self._hold.workspace,
         )
 
-    async def send(self, sender: Session, to: str, text: str) -> str:
-        """`sessions_send`: words from another session are data there, and never keep it fresh."""
+    async def send(self, caller: Caller, to: str, text: str) -> str:
+        """`sessions_send`: words from another session are data there, and never keep it fresh. They follow
+        from what the sender was asked, so that two sessions cannot keep each other going without end."""
+        hold = self._hold
+        return await hold.threads(hold.store.run, SYSTEM, lambda tx: self._sent(tx, caller, to, text))
+
+    def _sent(self, tx: Tx, caller: Caller, to: str, text: str) -> str:
+        chain = chains.opened(tx, turns.get(tx, caller.turn_id))
+        full = chain_refusal(chain.sent, caller.settings.subagents)
+        if full is not None:
+            raise full.error()
         ask = Ask(
             text=text,
             session_key=to,
             trigger="session",
             trust=Trust.OTHER_SESSION,
-            sender=sender.key,
+            sender=caller.session.key,
             owner=False,
-            source={"fromSessionKey": sender.key},
+            source={"fromSessionKey": caller.session.key},
+            chain_id=chains.count(tx, chain, "sent").id,
         )
-        return (await self.runs.accept(ask)).run_id
+        return self.runs.accept_in(tx, ask).run_id
 
-    def returned(self, tx: Tx, run: Run) -> None:
-        """A delegate's run has ended: its return goes where its record says."""
-        used = run.usage or {}
-        tokens = int(used.get("inputTokens", 0)) + int(used.get("outputTokens", 0))
-        text = run.said or run.error or ""
-        outcome = run.outcome.value if run.outcome is not None else "unknown"
-        told = stats(run, int(tx.now))
-        self.continuation.returned(tx, run.spawn_key, text, outcome, tokens=tokens, stats=told)
-
-    async def _delegate(self, order: SpawnOrder) -> DelegateSpawned:
-        """Spawn a delegate as its session's own subagent; asked again, it is found."""
+    def _caller_of(self, session: Session, terms: Terms) -> Caller:
+        """Who sends a delegate off, after the turn that elected it."""
         config = self._hold.settings
-        terms = Terms.read(order.terms, config.default_agent_id)
         about = self.models.about(self.models.choice(config.agent(terms.agent_id), terms.model)[0])
-        caller = caller_of(config, order.owner, terms, self._hold.workspace(terms.agent_id), about)
-        asked = SpawnInput(task=order.task, model=order.model, expectsCompletionMessage=True)
-        run = await self.subagents.spawner.spawn(
-            caller, asked, key=order.run_id, traceparent=order.traceparent
-        )
-        return DelegateSpawned(run.child_key)
+        return caller_of(config, session, terms, self._hold.workspace(terms.agent_id), about)
 
     async def _compact(self, session: Session, window: int, used: int) -> CompactResult:
         return await self._hold.context.compact(
@@ -220,21 +212,6 @@ class Agency:
         sight = Sight(reader=reader, session_key=session_key)
         wanted = SearchAsk(q=question, sight=sight, topics=0, tasks=0, logs=RECALLED)
         return [Hit(f.text, f"log:{f.item.id}") for f in self._hold.board.search.run(wanted).logs]
-
-
-class Spawned:
-    """The subagents' registry, as continuation asks it whether a run is still there."""
-
-    def run_of(self, tx: Tx, session: Session) -> str | None:
-        run = registry.live_of_child(tx, session.key)
-        return None if run is None else run.run_id
-
-    def run(self, tx: Tx, run_id: str) -> ParentRun | None:
-        run = registry.by_run(tx, run_id)
-        if run is None:
-            return None
-        limit = run.timeout_seconds * 1000 or None
-        return ParentRun(run.started_at or run.created_at, run.ended_at, limit)
 
 
 def _said(snippet: str) -> str:

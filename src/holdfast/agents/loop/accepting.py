@@ -221,6 +221,7 @@ def _own_turn(
         most_waiting=most_waiting,
         meta={ASK: coming.terms.json()},
         fresh=coming.ask.key is None,
+        chain_id=coming.ask.chain_id,
     )
     return _accepted(made.turn, made.input, reset=coming.entered.reset, created=made.created)
 

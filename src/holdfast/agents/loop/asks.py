@@ -60,7 +60,8 @@ class Ask:
     be called; `form` is what the reply has to be. `heard` is who hears the surface that it comes from, where
     that is known better than from the session's key. `owner_sent` says that the owner chose by hand where the
     reply goes; `limited_to` are the agents whose words the asker may read at most. `by_token` says that it
-    was asked with a token of the home's: whoever holds that may speak in the owner's sessions.
+    was asked with a token of the home's: whoever holds that may speak in the owner's sessions. `chain_id` is
+    the chain that it follows from; unset: it comes from outside, and begins one.
     """
 
     text: str
@@ -90,6 +91,7 @@ class Ask:
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
     by_token: bool = False
+    chain_id: str | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:

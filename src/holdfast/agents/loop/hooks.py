@@ -97,6 +97,10 @@ class TurnHook:
         """Someone stopped all that a session does; what more that stopped here."""
         return None
 
+    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Ended | None:
+        """Someone stopped a chain: what of this room lives in it ends now, and wakes nobody."""
+        return None
+
     def reset(self, tx: Tx, left: Session) -> Ended | None:
         """Someone left a session by hand; what of this room ended with it, if they are to be told."""
         return None

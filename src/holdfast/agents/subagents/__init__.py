@@ -7,21 +7,30 @@ subagents.register(runner, runs)
 subagents.recover()
 """
 
-from holdfast.agents.subagents.checks import Refusal, Standing, Wish, refusal
+from holdfast.agents.subagents.asking import SpawnInput
+from holdfast.agents.subagents.checks import Refusal, Standing, Wish, chain_refusal, refusal
+from holdfast.agents.subagents.ending import Watcher, stopped_on_purpose
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
 from holdfast.agents.subagents.room import Subagents
-from holdfast.agents.subagents.spawning import OpenThread, Parts
+from holdfast.agents.subagents.spawning import Errand, OpenThread, Parts
+from holdfast.agents.subagents.words import stats
 
 __all__ = [
     "Announce",
+    "Errand",
     "OpenThread",
     "Outcome",
     "Parts",
     "Refusal",
     "Run",
+    "SpawnInput",
     "Standing",
     "Status",
     "Subagents",
+    "Watcher",
     "Wish",
+    "chain_refusal",
     "refusal",
+    "stats",
+    "stopped_on_purpose",
 ]

@@ -62,6 +62,17 @@ def refusal(wish: Wish, rules: Subagents, here: Standing) -> Refusal | None:
     )
 
 
+def chain_refusal(sent: int, rules: Subagents) -> Refusal | None:
+    """Whether one message has set going as much as it may, over all sessions that follow from it."""
+    if sent < rules.max_per_chain:
+        return None
+    return Refusal(
+        "chain_full",
+        f"{sent} subagents and messages to other sessions follow from one message already, which is the most",
+        "Report what there is; the operator can raise subagents.maxPerChain.",
+    )
+
+
 def _by_depth(rules: Subagents, here: Standing) -> Refusal | None:
     if rules.max_spawn_depth == 0:
         return Refusal(

@@ -45,7 +45,7 @@ class SubagentCommands:
 
 
 def _line(run: Run, now: int) -> str:
-    state = run.status.value if run.outcome is None else run.outcome.value
+    state = run.status.value if run.live or run.outcome is None else run.outcome.value
     late = " (stale)" if run.stale(now) else ""
     return f"{run.name}: {state}{late} · {words.stats(run, now)}\n   {clip(' '.join(run.task.split()), 100)}"
 

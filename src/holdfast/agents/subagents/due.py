@@ -1,4 +1,4 @@
-"""What delegated work puts on the agenda: waking the requester, stopping a run, clearing up behind it."""
+"""What delegated work puts on the agenda: beginning a run, waking its requester, stopping and clearing up."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import Final
 from holdfast.agents.subagents.registry import Run
 from holdfast.log import Tx, agenda
 
+LAUNCH: Final = "subagent.launch"
 WAKE: Final = "subagent.wake"
 STOP: Final = "subagent.stop"
 SWEEP: Final = "subagent.sweep"
-RETURN: Final = "subagent.return"
 
 TIMEOUT: Final = "timeout"
 ATTEMPTS: Final = 8
 _ALWAYS_ROOM: Final = 1_000_000
+
+
+def launch(tx: Tx, run: Run, traceparent: str | None) -> None:
+    """Begin a run that was reserved in this transaction, whatever becomes of this process."""
+    payload = {"id": run.id, "traceparent": traceparent}
+    agenda.enqueue(tx, LAUNCH, payload, key=launch_key(run), max_attempts=ATTEMPTS)
+
+
+def launch_key(run: Run) -> str:
+    return f"{LAUNCH}:{run.id}"
 
 
 def wake(tx: Tx, requester_key: str, *, due_at: int | None = None) -> None:

@@ -1,16 +1,33 @@
-"""How a delegated run ends: outcome, announcement and the requester's waking are one transaction."""
+"""How a delegated run ends: outcome, announcement and the requester's waking are one transaction.
+
+A run is open while its chain is at work in the child's session: a turn that runs or waits, one that the child
+elected, a child of its own. When that is over, right before the commit that ended it, its last word is its
+result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from holdfast.agents.subagents import due, registry, returning, words
+from holdfast.agents.subagents import due, registry, words
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
 from holdfast.board import supervision
 from holdfast.context import Trust, is_silent
-from holdfast.log import EntryFilter, NoteDraft, Turn, TurnStatus, Tx, entries, notes, sessions, turns
+from holdfast.log import (
+    EntryFilter,
+    NoteDraft,
+    Turn,
+    TurnStatus,
+    Tx,
+    agenda,
+    chains,
+    entries,
+    notes,
+    sessions,
+    turns,
+)
 
 KIND: Final = "subagent"
 RETURN: Final = "subagent-return"
@@ -23,18 +40,29 @@ _SUPERVISED: Final = {
 }
 
 
+class Watcher(Protocol):
+    """A room that has a part in runs; what it writes is in the transaction of the run's own step."""
+
+    def run_stopping(self, tx: Tx, run: Run) -> None:
+        """Someone has a run end before its time: what waits in the child's session is not to come."""
+        ...
+
+    def run_ended(self, tx: Tx, run: Run) -> None:
+        """A run has ended, once for each of its rounds."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     outcome: Outcome
     error: str | None = None
 
 
-def verdict(turn: TurnStatus, said: str | None, run: Run, error: str | None = None) -> Verdict:
-    """What the runtime makes of a run's last turn; a result that is waited for and missing is an error."""
+def verdict(turn: TurnStatus, run: Run, error: str | None = None) -> Verdict:
+    """What the runtime makes of a turn of the run."""
     match turn:
         case TurnStatus.COMMITTED:
-            missing = run.expects and is_silent(said or "")
-            return Verdict(Outcome.ERROR, words.MISSING) if missing else Verdict(Outcome.SUCCESS)
+            return Verdict(Outcome.SUCCESS)
         case TurnStatus.CANCELLED if run.stop_reason == due.TIMEOUT:
             return Verdict(Outcome.TIMEOUT, f"it took longer than {run.timeout_seconds} seconds")
         case TurnStatus.CANCELLED:
@@ -49,16 +77,50 @@ def verdict(turn: TurnStatus, said: str | None, run: Run, error: str | None = No
             return Verdict(Outcome.UNKNOWN, f"its turn is {turn}")
 
 
-def pending(tx: Tx, session_key: str) -> bool:
-    """Whether a session still waits for results that it asked for."""
-    awaited = any(run.expects for run in registry.children(tx, session_key, live=True))
-    return awaited or bool(registry.announced(tx, session_key, (Announce.WAITING, Announce.ASKED)))
+def stopped(run: Run) -> Verdict:
+    """The end of a run that someone had stopped, or whose time was over."""
+    return verdict(TurnStatus.CANCELLED, run)
 
 
-def close(tx: Tx, run: Run, found: Verdict) -> Run:
+def at_work(tx: Tx, run: Run) -> bool:
+    """Whether more comes of a run by itself."""
+    key = run.child_key
+    if any(child.expects for child in registry.children(tx, key, live=True)):
+        return True
+    if registry.announced(tx, key, (Announce.WAITING, Announce.ASKED)):
+        return True
+    return run.chain_id is not None and chains.at_work(tx, run.chain_id, key)
+
+
+def settle_later(tx: Tx, watchers: Sequence[Watcher], child_key: str) -> None:
+    """Have a child's run end with this transaction, if by then nothing of it is at work any more."""
+    tx.gather(_settle, (watchers, child_key))
+
+
+def _settle(tx: Tx, found: Sequence[tuple[Sequence[Watcher], str]]) -> None:
+    for key, watchers in {key: watchers for watchers, key in found}.items():
+        run = registry.live_of_child(tx, key)
+        turn = None if run is None else turn_of(tx, run)
+        if run is None or turn is None or not _is_over(tx, turn) or at_work(tx, run):
+            continue
+        last = (
+            verdict(turn.status, run, turn.error) if run.outcome is None else Verdict(run.outcome, run.error)
+        )
+        close(tx, watchers, run, last)
+
+
+def _is_over(tx: Tx, turn: Turn) -> bool:
+    """Whether a turn is neither under way nor about to be tried again."""
+    item = None if turn.agenda_id is None else agenda.find(tx, turn.agenda_id)
+    return turn.status.ended and (item is None or item.status.ended or turn.status is TurnStatus.COMMITTED)
+
+
+def close(tx: Tx, watchers: Sequence[Watcher], run: Run, found: Verdict) -> Run:
     """End a run and set its result on its way; one that has ended already is left as it is."""
     if not run.live:
         return run
+    if found.outcome is Outcome.SUCCESS and run.expects and is_silent(run.said or ""):
+        found = Verdict(Outcome.ERROR, words.MISSING)
     ended = registry.save(
         tx, run, status=Status.ENDED, outcome=found.outcome, error=found.error, ended_at=tx.now
     )
@@ -68,16 +130,30 @@ def close(tx: Tx, run: Run, found: Verdict) -> Run:
         if child.expects:
             due.stop(tx, child, PARENT_ENDED)
     due.sweep(tx, ended)
-    return _announce(tx, ended)
+    announced = _announce(tx, watchers, ended)
+    for watcher in watchers:
+        watcher.run_ended(tx, announced)
+    chains.touch(tx, run.chain_id)
+    return announced
 
 
-def _announce(tx: Tx, run: Run) -> Run:
+def stop(tx: Tx, watchers: Sequence[Watcher], run: Run, reason: str) -> Run:
+    """Write down that a run is to end, and why; nothing more is elected for it, and its children end too."""
+    marked = registry.save(tx, run, stop_reason=run.stop_reason or reason)
+    for watcher in watchers:
+        watcher.run_stopping(tx, marked)
+    for child in registry.children(tx, run.child_key, live=True):
+        due.stop(tx, child, PARENT_ENDED)
+    return marked
+
+
+def _announce(tx: Tx, watchers: Sequence[Watcher], run: Run) -> Run:
     """Leave the result for the requester, and ask for a turn where one is wanted."""
     text = words.announcement(run, tx.now)
     if run.on_errand:
-        returning.bring(tx, run)
+        settle_later(tx, watchers, run.requester_key)
         return registry.save(tx, run, announcement=text, announce=Announce.NONE)
-    asks = run.expects and not _stopped_on_purpose(run)
+    asks = run.expects and not stopped_on_purpose(run)
     if not (run.own_surface and asks):
         leave_note(tx, run, text)
     state = Announce.WAITING if asks else Announce.QUIET
@@ -85,7 +161,7 @@ def _announce(tx: Tx, run: Run) -> Run:
     if asks:
         due.wake(tx, run.requester_key)
     else:
-        release(tx, run.requester_key)
+        settle_later(tx, watchers, run.requester_key)
     return announced
 
 
@@ -104,14 +180,24 @@ def leave_note(tx: Tx, run: Run, text: str) -> None:
     )
 
 
-def release(tx: Tx, requester_key: str) -> None:
-    """End a run that waited for its own children alone, once nothing more of theirs will wake it."""
-    run = registry.live_of_child(tx, requester_key)
-    if run is None or run.run_id is None or pending(tx, requester_key):
-        return
-    turn = turn_of(tx, run)
-    if turn is not None and turn.status is TurnStatus.COMMITTED:
-        close(tx, run, verdict(turn.status, run.said, run))
+def abandon(tx: Tx, watchers: Sequence[Watcher], id_: str, why: str) -> bool:
+    """End a run that was never launched, with its empty session; False if it is launched or over."""
+    run = registry.get(tx, id_)
+    if run.status is not Status.PREPARING:
+        return False
+    outcome = Outcome.CANCELLED if run.stop_reason is not None else Outcome.ERROR
+    over = registry.save(
+        tx, run, status=Status.ENDED, outcome=outcome, error=why, ended_at=tx.now, archived_at=tx.now
+    )
+    child = sessions.get(tx, run.child_session_id)
+    if child.status is sessions.SessionStatus.ACTIVE:
+        sessions.archive(tx, child, cause="spawn_failed")
+    if run.on_errand:
+        for watcher in watchers:
+            watcher.run_ended(tx, over)
+    chains.touch(tx, run.chain_id)
+    settle_later(tx, watchers, run.requester_key)
+    return True
 
 
 def turn_of(tx: Tx, run: Run) -> Turn | None:
@@ -121,9 +207,18 @@ def turn_of(tx: Tx, run: Run) -> Turn | None:
 
 
 def note_turn(tx: Tx, run: Run, turn: Turn, said: str) -> Run:
-    """Keep what a turn of the run said and used; silence never hides what was said before."""
-    kept = run.said if is_silent(said) else said
-    return registry.save(tx, run, said=kept, usage=added(run.usage, turn.usage))
+    """Keep what a turn of the run said, used and came to; silence never hides what was said before."""
+    silent = is_silent(said)
+    last = verdict(turn.status, run, turn.error)
+    return registry.save(
+        tx,
+        run,
+        said=run.said if silent else said,
+        parts=run.parts + (not silent),
+        usage=added(run.usage, turn.usage),
+        outcome=last.outcome,
+        error=last.error,
+    )
 
 
 def added(usage: Mapping[str, Any] | None, more: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -141,6 +236,6 @@ def last_words(tx: Tx, turn: Turn) -> str:
     return next(said, "")
 
 
-def _stopped_on_purpose(run: Run) -> bool:
+def stopped_on_purpose(run: Run) -> bool:
     """Who stopped a run does not need to be told by a turn; that it ran out of time, they do."""
     return run.outcome is Outcome.CANCELLED and run.stop_reason is not None

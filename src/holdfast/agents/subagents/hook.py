@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.hooks import Ended, TurnEnd, TurnHook
 from holdfast.agents.subagents import due, ending, registry, words
 from holdfast.agents.subagents.registry import Announce, Run, Status
-from holdfast.config import Config
+from holdfast.agents.subagents.spawning import Parts
 from holdfast.context import Occasion, Text
 from holdfast.keys import parse_key
 from holdfast.log import Session, Turn, TurnStatus, Tx, entries, notes
@@ -21,8 +21,8 @@ class SubagentHook(TurnHook):
 
     name = "subagents"
 
-    def __init__(self, config: Callable[[], Config]) -> None:
-        self._config = config
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         run = registry.by_run(tx, turn.id) if _is_child(session) else None
@@ -38,7 +38,7 @@ class SubagentHook(TurnHook):
         found: list[Text] = []
         run = registry.newest_of_child(tx, session.key) if _is_child(session) else None
         if run is not None:
-            deepest = self._config().agent(terms.agent_id).subagents.max_spawn_depth
+            deepest = self._parts.config().agent(terms.agent_id).subagents.max_spawn_depth
             brief = words.child_brief(run, may_spawn=run.depth < deepest)
             found.append(_word("subagent", brief, session))
         if turn.trigger == ending.RETURN:
@@ -49,11 +49,9 @@ class SubagentHook(TurnHook):
     def committed(self, tx: Tx, end: TurnEnd) -> None:
         self._taken(tx, end)
         run = _run_of(tx, end)
-        if run is None:
-            return
-        run = ending.note_turn(tx, run, end.turn, _said(tx, end))
-        if not ending.pending(tx, run.child_key):
-            ending.close(tx, run, ending.verdict(end.turn.status, run.said, run))
+        if run is not None:
+            ending.note_turn(tx, run, end.turn, _said(tx, end))
+            ending.settle_later(tx, self._parts.watchers, run.child_key)
 
     def failed(self, tx: Tx, end: TurnEnd) -> None:
         self._not_taken(tx, end)
@@ -61,17 +59,25 @@ class SubagentHook(TurnHook):
             for child in registry.asked_by_turn(tx, end.turn.id):
                 due.stop(tx, child, ending.PARENT_STOPPED)
         run = _run_of(tx, end)
-        if run is None:
-            return
-        run = ending.note_turn(tx, run, end.turn, run.said or ending.last_words(tx, end.turn))
-        if end.turn.id == run.run_id or not ending.pending(tx, run.child_key):
-            ending.close(tx, run, ending.verdict(end.turn.status, run.said, run, end.turn.error))
+        if run is not None:
+            ending.note_turn(tx, run, end.turn, run.said or ending.last_words(tx, end.turn))
+            ending.settle_later(tx, self._parts.watchers, run.child_key)
 
-    def stopped(self, tx: Tx, session: Session) -> Ended:
-        """Someone stopped all that a session does: what it delegated stops too."""
-        live = registry.children(tx, session.key, live=True)
+    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Ended:
+        """Every run of the chain ends with it, the youngest first, and none of them asks for a turn."""
+        live = registry.in_chain(tx, chain_id, live=True)
         for run in live:
-            due.stop(tx, run, "stopped")
+            marked = registry.save(tx, run, stop_reason=run.stop_reason or reason)
+            if not ending.abandon(tx, self._parts.watchers, run.id, reason):
+                ending.close(tx, self._parts.watchers, marked, ending.stopped(marked))
+        registry.quiet(tx, chain_id)
+        return Ended(len(live), "subagent")
+
+    def reset(self, tx: Tx, left: Session) -> Ended:
+        """Someone left a session: what it delegated ends with it."""
+        live = registry.children(tx, left.key, live=True)
+        for run in live:
+            due.stop(tx, run, "its session was left")
         return Ended(len(live), "subagent")
 
     def _taken(self, tx: Tx, end: TurnEnd) -> None:
@@ -101,7 +107,7 @@ class SubagentHook(TurnHook):
             if end.turn.status is TurnStatus.CANCELLED or run.asks >= MOST_ASKS:
                 registry.save(tx, run, announce=Announce.QUIET, announce_turn=None)
             else:
-                wait = self._config().agent(run.requester_agent).subagents.announce_timeout_ms
+                wait = self._parts.config().agent(run.requester_agent).subagents.announce_timeout_ms
                 registry.save(tx, run, announce=Announce.WAITING, announce_turn=None)
                 due.wake(tx, end.session.key, due_at=int(tx.now) + wait * run.asks)
 
@@ -116,6 +122,7 @@ def _reopened(tx: Tx, run: Run) -> Run:
         outcome=None,
         error=None,
         stop_reason=None,
+        parts=0,
         announce=Announce.NONE,
         announce_turn=None,
         asks=0,
@@ -125,13 +132,14 @@ def _reopened(tx: Tx, run: Run) -> Run:
 
 
 def _run_of(tx: Tx, end: TurnEnd) -> Run | None:
-    """The live run that a turn belongs to: by its id, or as a further turn for what came back to it."""
+    """The live run that a turn belongs to: by its id, or as a further turn of the same chain."""
     if not _is_child(end.session):
         return None
-    run = registry.by_run(tx, end.turn.id)
-    if run is None and end.turn.trigger == ending.RETURN:
-        run = registry.live_of_child(tx, end.session.key)
-    return run if run is not None and run.live else None
+    run = registry.by_run(tx, end.turn.id) or registry.live_of_child(tx, end.session.key)
+    if run is None or not run.live:
+        return None
+    own = end.turn.id == run.run_id or end.turn.chain_id == run.chain_id or end.turn.trigger == ending.RETURN
+    return run if own else None
 
 
 def _said(tx: Tx, end: TurnEnd) -> str:

@@ -13,15 +13,59 @@ from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
-from holdfast.agents.subagents.tables import subagent_runs as table
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
-from holdfast.log import Tx
+from holdfast.log import Tx, chains
 from holdfast.log.statements import Statement, among
+from holdfast.log.tables import Json, metadata
 
 MAX_PAGE: Final = 200
 MAX_UNENDED: Final = 10_000
 STALE_MS: Final = 2 * 3_600_000
+
+table = sa.Table(
+    "subagent_runs",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("spawn_key", sa.Text, nullable=False, unique=True),
+    sa.Column("run_id", sa.Text, unique=True),
+    sa.Column("child_key", sa.Text, nullable=False),
+    sa.Column("child_session_id", sa.Text, nullable=False),
+    sa.Column("agent_id", sa.Text, nullable=False),
+    sa.Column("requester_key", sa.Text, nullable=False),
+    sa.Column("requester_agent", sa.Text, nullable=False),
+    sa.Column("requester_turn", sa.Text),
+    sa.Column("origin", Json, nullable=False),
+    sa.Column("binding", Json),
+    sa.Column("task", sa.Text, nullable=False),
+    sa.Column("label", sa.Text),
+    sa.Column("depth", sa.Integer, nullable=False),
+    sa.Column("mode", sa.Text, nullable=False),
+    sa.Column("cleanup", sa.Text, nullable=False),
+    sa.Column("context", sa.Text, nullable=False),
+    sa.Column("expects", sa.Boolean, nullable=False),
+    sa.Column("timeout_seconds", sa.Integer, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text),
+    sa.Column("error", sa.Text),
+    sa.Column("said", sa.Text),
+    sa.Column("usage", Json),
+    sa.Column("stop_reason", sa.Text),
+    sa.Column("announce", sa.Text, nullable=False),
+    sa.Column("announcement", sa.Text),
+    sa.Column("announce_turn", sa.Text),
+    sa.Column("asks", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("archived_at", sa.BigInteger),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("chain_id", sa.Text),
+    sa.Column("parts", sa.Integer, nullable=False, server_default="0"),
+)
 
 Mode = Literal["run", "session"]
 Cleanup = Literal["keep", "delete"]
@@ -68,7 +112,9 @@ OPEN: Final = (Announce.WAITING, Announce.ASKED, Announce.QUIET)
 class Run:
     """One delegated run. `run_id` is its first turn; `origin` is in whose name it was asked for.
 
-    `binding` is the surface of its own that the child was given. `round` counts how often it was begun.
+    `binding` is the surface of its own that the child was given. `round` counts how often it was begun. It
+    ends when nothing of its chain is at work in the child's session any more: `said` is the last word of the
+    `parts` that it spoke until then, and while it runs `outcome` is that of its last turn.
     """
 
     id: str
@@ -108,6 +154,8 @@ class Run:
     ended_at: Millis | None = None
     archived_at: Millis | None = None
     revision: int = 0
+    chain_id: str | None = None
+    parts: int = 0
 
     @property
     def on_errand(self) -> bool:
@@ -205,6 +253,22 @@ def announced(tx: Tx, requester_key: str, states: Collection[Announce] = OPEN) -
     return [_run(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
+def in_chain(tx: Tx, chain_id: str, *, live: bool = False, limit: int = MAX_PAGE) -> list[Run]:
+    """The runs of a chain, newest first."""
+    query = sa.select(table).where(table.c.chain_id == chain_id, *((_LIVE,) if live else ()))
+    return _many(tx, query.order_by(table.c.created_at.desc(), table.c.id.desc()), limit)
+
+
+def quiet(tx: Tx, chain_id: str) -> None:
+    """Results of a stopped chain ask for no turn any more; they lie ready for whatever turn comes next."""
+    asking = table.c.announce.in_([Announce.WAITING.value, Announce.ASKED.value])
+    tx.conn.execute(
+        sa.update(table)
+        .where(table.c.chain_id == chain_id, asking)
+        .values(announce=Announce.QUIET.value, announce_turn=None, revision=table.c.revision + 1)
+    )
+
+
 def unended(tx: Tx) -> list[Run]:
     """Every run that has not ended, oldest first."""
     query = sa.select(table).where(_LIVE).order_by(table.c.created_at, table.c.id).limit(MAX_UNENDED)
@@ -227,6 +291,11 @@ def prune(tx: Tx, before: int, *, limit: int = 2_000) -> int:
 
 # Written out rather than bound, so that the partial indexes can be used.
 _LIVE: Final = table.c.status != sa.literal_column("'ended'")
+chains.takes_part(
+    chains.Part(
+        "subagent", table.c.chain_id, table.c.requester_key, _LIVE, at_work=sa.and_(_LIVE, table.c.expects)
+    )
+)
 _OPEN_ANNOUNCE: Final = table.c.announce.in_([sa.literal_column(f"'{state}'") for state in OPEN])
 _COLUMNS: Final = tuple(table.c.keys())
 _ANNOUNCED_ROWS = (

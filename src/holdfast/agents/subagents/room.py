@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.agents.commands import Command
 from holdfast.agents.loop.asks import Accepted, Ask
-from holdfast.agents.loop.status import RunStatus
-from holdfast.agents.subagents import due, recovering, registry
-from holdfast.agents.subagents.clearing import Stopper, Sweeper
+from holdfast.agents.subagents import due, handlers, registry
 from holdfast.agents.subagents.commands import SubagentCommands
+from holdfast.agents.subagents.ending import Watcher
+from holdfast.agents.subagents.handlers import Launcher, RegistryRuns, Stopper, Sweeper, Waker
 from holdfast.agents.subagents.hook import SubagentHook
 from holdfast.agents.subagents.registry import Run
-from holdfast.agents.subagents.returning import Returned, Returner
 from holdfast.agents.subagents.spawning import Parts, Spawner
-from holdfast.agents.subagents.supervising import RegistryRuns
 from holdfast.agents.subagents.tools import SubagentTools
-from holdfast.agents.subagents.waking import Waker
 from holdfast.agents.tools.types import Tool
 from holdfast.board import supervision
 from holdfast.log import SYSTEM, Tx
@@ -28,7 +26,7 @@ class Turns(Protocol):
 
     def accept_in(self, tx: Tx, ask: Ask) -> Accepted: ...
 
-    async def cancel(self, run_id: str, *, reason: str = "cancelled") -> RunStatus: ...
+    async def stop_items(self, ids: Sequence[str], reason: str) -> None: ...
 
 
 class Subagents:
@@ -37,7 +35,7 @@ class Subagents:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.spawner = Spawner(parts)
-        self.hook = SubagentHook(parts.config)
+        self.hook = SubagentHook(parts)
         self.supervised = RegistryRuns()
         self._tools = SubagentTools(parts, self.spawner)
         self._commands = SubagentCommands(parts)
@@ -49,20 +47,17 @@ class Subagents:
     def commands(self) -> tuple[Command, ...]:
         return self._commands.commands()
 
-    def register(self, runner: Runner, turns: Turns, returned: Returned = lambda tx, run: None) -> None:
-        """Have this runner wake requesters, stop runs, clear up and supervise.
+    def watch(self, watcher: Watcher) -> None:
+        """Have another room take part in how runs end."""
+        self._parts.watchers.append(watcher)
 
-        `returned` takes in what comes back to another room, which spawned it under a key of its own.
-        """
+    def register(self, runner: Runner, turns: Turns) -> None:
+        """Have this runner begin runs, wake requesters, stop runs, clear up and supervise."""
         parts = self._parts
-
-        async def cancel(run_id: str, reason: str) -> None:
-            await turns.cancel(run_id, reason=reason)
-
+        runner.register(due.LAUNCH, Launcher(parts, self.spawner).kind())
         runner.register(due.WAKE, Waker(parts.store, parts.threads, turns.accept_in).kind())
-        runner.register(due.STOP, Stopper(parts, cancel).kind())
+        runner.register(due.STOP, Stopper(parts, turns.stop_items).kind())
         runner.register(due.SWEEP, Sweeper(parts).kind())
-        runner.register(due.RETURN, Returner(parts.store, parts.threads, returned).kind())
         supervisor = supervision.Supervisor(
             parts.store, parts.threads, lambda: parts.config().board, runs=self.supervised
         )
@@ -72,7 +67,7 @@ class Subagents:
         """At start-up, before the runner: how many runs were found over and are told of now."""
 
         def write(tx: Tx) -> int:
-            ended = recovering.recover(tx)
+            ended = handlers.recover(tx, self._parts.watchers)
             supervision.recover(tx, self._parts.config().board.supervision)
             return ended
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from holdfast.agents.loop.asks import Deliver, Terms
 from holdfast.agents.loop.finishing import ASK
 from holdfast.agents.loop.parts import Answers
 from holdfast.agents.sandbox import is_sandboxed
-from holdfast.agents.subagents import ending, registry, returning
+from holdfast.agents.subagents import due, ending, registry
 from holdfast.agents.subagents.asking import SpawnInput
-from holdfast.agents.subagents.checks import Standing, Wish, refusal
-from holdfast.agents.subagents.registry import Outcome, Run, Status
+from holdfast.agents.subagents.checks import Standing, Wish, chain_refusal, refusal
+from holdfast.agents.subagents.ending import Watcher
+from holdfast.agents.subagents.registry import Run, Status
 from holdfast.agents.tools.settings import sandboxed
 from holdfast.agents.tools.types import Caller
 from holdfast.board import lineage, supervision
@@ -25,7 +26,20 @@ from holdfast.context import ContextRoom, SpawnParams, Trust, UserMessage, draft
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import AgentId, uuid7
 from holdfast.keys import SubagentKey, parse_key
-from holdfast.log import SYSTEM, Session, Store, Threads, Turn, Tx, sessions, this_process, to_the_end, turns
+from holdfast.log import (
+    SYSTEM,
+    Chain,
+    Session,
+    Store,
+    Threads,
+    Turn,
+    Tx,
+    chains,
+    sessions,
+    this_process,
+    to_the_end,
+    turns,
+)
 from holdfast.traces import here
 
 log = logging.getLogger(__name__)
@@ -49,24 +63,59 @@ class Parts:
     models: Answers
     open_thread: OpenThread | None = None
     bind: Callable[[Tx, Run], None] = lambda tx, run: None
+    watchers: list[Watcher] = field(default_factory=list)
+    """Rooms that take part in how runs end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A delegate that another room sends off: under a key of its own, on whose terms, in which chain.
+
+    That room counts it as a step of the chain, and takes its return.
+    """
+
+    key: str
+    terms: Terms
+    chain: Chain
+    traceparent: str | None = None
 
 
 class Spawner:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def spawn(
-        self, caller: Caller, given: SpawnInput, *, key: str | None = None, traceparent: str | None = None
-    ) -> Run:
-        """A child on its way; the same key again finds the one that it made. Its turn continues a trace."""
+    async def spawn(self, caller: Caller, given: SpawnInput, *, traceparent: str | None = None) -> Run:
+        """A child on its way. Its turn continues a trace."""
         parts = self._parts
-        wish = given.wish(caller.agent_id)
-        run = await parts.threads(
-            parts.store.run, SYSTEM, lambda tx: self._reserve(tx, caller, given, wish, key)
-        )
+        run = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._reserve(tx, caller, given))
+        return await self._carried_out(run, caller.session, given.thread, traceparent)
+
+    def send_off(self, tx: Tx, caller: Caller, given: SpawnInput, errand: Errand) -> Run:
+        """A child for another room, in its own transaction: reserved now, begun by the agenda. The same key
+        again finds the one that it made."""
+        known = registry.by_spawn(tx, errand.key)
+        if known is not None:
+            return known
+        run = self._reserve(tx, caller, given, errand)
+        due.launch(tx, run, errand.traceparent)
+        return run
+
+    async def launch(self, id_: str, traceparent: str | None) -> Run:
+        """Begin a run that was reserved; one that is begun or over is left as it is."""
+
+        def look() -> tuple[Run, Session]:
+            with self._parts.store.read(SYSTEM) as tx:
+                run = registry.get(tx, id_)
+                return run, sessions.find(tx, run.requester_key)
+
+        run, requester = await self._parts.threads(look)
         if run.status is not Status.PREPARING:
             return run
-        return await self._carried_out(run, caller, wish, traceparent)
+        return await self._carried_out(run, requester, False, traceparent, keep=True)
+
+    def settle(self, tx: Tx, child_key: str) -> None:
+        """Something ended that a child elected: with it, perhaps, the child's run."""
+        ending.settle_later(tx, self._parts.watchers, child_key)
 
     async def further(self, run: Run, text: str, caller: Caller) -> Run:
         """Another task for a child whose session is still there, with a return of its own."""
@@ -76,50 +125,61 @@ class Spawner:
             parts.store.run, SYSTEM, lambda tx: self._further(tx, run, text, caller, trace)
         )
 
-    async def _carried_out(self, run: Run, caller: Caller, wish: Wish, traceparent: str | None) -> Run:
+    async def _carried_out(
+        self, run: Run, requester: Session, thread: bool, traceparent: str | None, *, keep: bool = False
+    ) -> Run:
+        """Have the engine ready the child's context, and begin; with `keep` a failed one is tried again."""
         rollback: Callable[[], Awaitable[None]] | None = None
         launched: Run | None = None
         try:
-            rollback = await self._parts.context().prepare_subagent_spawn(_params(run, caller, wish))
-            binding = await self._binding(run, caller) if wish.thread else None
+            rollback = await self._parts.context().prepare_subagent_spawn(_params(run, requester))
+            binding = await self._binding(run, requester) if thread else None
             launched = await self._parts.threads(
                 self._parts.store.run, SYSTEM, lambda tx: self._launch(tx, run.id, binding, traceparent)
             )
             return launched
         finally:
             if launched is None:
-                await to_the_end(self._taken_back(run, rollback))
+                await to_the_end(self._taken_back(run, rollback, keep=keep))
 
-    async def _taken_back(self, run: Run, rollback: Callable[[], Awaitable[None]] | None) -> None:
+    async def _taken_back(
+        self, run: Run, rollback: Callable[[], Awaitable[None]] | None, *, keep: bool
+    ) -> None:
         """Undo what was prepared, unless the run was launched after all while we were told to stop."""
-        undone = await self._parts.threads(
-            self._parts.store.run, SYSTEM, lambda tx: abandon(tx, run.id, "it could not be begun")
-        )
+
+        def write(tx: Tx) -> bool:
+            if keep:
+                return registry.get(tx, run.id).status is Status.PREPARING
+            return ending.abandon(tx, self._parts.watchers, run.id, "it could not be begun")
+
+        undone = await self._parts.threads(self._parts.store.run, SYSTEM, write)
         if undone and rollback is not None:
             try:
                 await rollback()
             except HoldfastError:
                 log.exception("the context of %s could not be taken back", run.child_key)
 
-    async def _binding(self, run: Run, caller: Caller) -> Deliver:
+    async def _binding(self, run: Run, requester: Session) -> Deliver:
         assert self._parts.open_thread is not None
         origin = Terms.read(run.origin, run.requester_agent)
-        opened = await self._parts.open_thread(caller.session, origin.deliver, run.name)
+        opened = await self._parts.open_thread(requester, origin.deliver, run.name)
         above = None if origin.deliver is None else origin.deliver.heard
-        return replace(opened, heard=opened.heard or above or caller.session.audience)
+        return replace(opened, heard=opened.heard or above or requester.audience)
 
-    def _reserve(self, tx: Tx, caller: Caller, given: SpawnInput, wish: Wish, key: str | None) -> Run:
+    def _reserve(self, tx: Tx, caller: Caller, given: SpawnInput, errand: Errand | None = None) -> Run:
         """Check everything, and take a place with the child's session; nothing runs yet."""
-        known = None if key is None else registry.by_spawn(tx, key)
-        if known is not None:
-            return known
+        wish = given.wish(caller.agent_id)
         depth = depth_of(tx, caller.session, caller.depth)
-        refused = refusal(wish, caller.settings.subagents, self._standing(tx, caller, wish, depth))
-        if refused is not None:
-            raise refused.error()
+        parent = caller.session.key
+        if errand is not None and depth >= caller.settings.subagents.max_spawn_depth > 0:
+            # The deepest may send off delegates too: they stand beside it, and its chain bounds them.
+            parent, depth = caller.session.parent_key or parent, depth - 1
+        self._require_allowed(tx, caller, wish, depth)
         target = caller.config.agent(wish.agent_id)
         turn = _turn(tx, caller.turn_id)
-        meta = self._meta(given, wish, target, caller, origin_of(turn, caller), depth + 1)
+        origin = origin_of(turn, caller) if errand is None else errand.terms
+        chain = self._chain(tx, caller, turn) if errand is None else errand.chain
+        meta = self._meta(given, wish, target, caller, origin, depth + 1)
         id_ = uuid7()
         child = sessions.ensure(
             tx,
@@ -130,7 +190,7 @@ class Spawner:
             chat_type=caller.session.chat_type,
             channel=caller.channel,
             label=given.label,
-            parent_key=caller.session.key,
+            parent_key=parent,
             meta=meta | {"spawnId": id_, "mode": wish.mode},
         )
         timeout = given.runTimeoutSeconds
@@ -139,8 +199,10 @@ class Spawner:
             tx,
             caller,
             turn,
+            origin,
+            chain_id=None if chain is None else chain.id,
             id=id_,
-            spawn_key=key or f"spawn:{id_}",
+            spawn_key=f"spawn:{id_}" if errand is None else errand.key,
             child_key=child.key,
             child_session_id=child.id,
             agent_id=wish.agent_id,
@@ -153,6 +215,21 @@ class Spawner:
             expects=given.expectsCompletionMessage,
             timeout_seconds=rules.run_timeout_seconds if timeout is None else timeout,
         )
+
+    def _require_allowed(self, tx: Tx, caller: Caller, wish: Wish, depth: int) -> None:
+        refused = refusal(wish, caller.settings.subagents, self._standing(tx, caller, wish, depth))
+        if refused is not None:
+            raise refused.error()
+
+    def _chain(self, tx: Tx, caller: Caller, turn: Turn | None) -> Chain | None:
+        """The chain that a spawn follows from, with one thing more that was sent off in it."""
+        if turn is None:
+            return None
+        chain = chains.opened(tx, turn)
+        full = chain_refusal(chain.sent, caller.settings.subagents)
+        if full is not None:
+            raise full.error()
+        return chains.count(tx, chain, "sent")
 
     def _standing(self, tx: Tx, caller: Caller, wish: Wish, depth: int) -> Standing:
         known = frozenset(agent.id for agent in caller.config.agent_list)
@@ -209,7 +286,7 @@ class Spawner:
         supervision.watch(
             tx, turn.id, run.requester_key, options, topic_id=topic_id, meta={"label": run.name, "id": run.id}
         )
-        return registry.save(tx, run, run_id=turn.id, status=Status.QUEUED)
+        return registry.save(tx, run, run_id=turn.id, status=Status.QUEUED, chain_id=turn.chain_id)
 
     def _accepted(self, tx: Tx, run: Run, traceparent: str | None) -> Turn:
         """The child's turn, in the name of who asked, and tried once: a cut-off one is told, never repeated.
@@ -236,8 +313,17 @@ class Spawner:
         prepared = replace(
             prepare(tx, draft, self._parts.config().board), idempotency_key=f"turn-input:{key}"
         )
-        meta = {ASK: terms.json()}
-        return turns.accept(tx, session, prepared, key=key, trigger=TRIGGER, max_attempts=1, meta=meta).turn
+        made = turns.accept(
+            tx,
+            session,
+            prepared,
+            key=key,
+            trigger=TRIGGER,
+            max_attempts=1,
+            meta={ASK: terms.json()},
+            chain_id=run.chain_id,
+        )
+        return made.turn
 
     def _further(self, tx: Tx, run: Run, text: str, caller: Caller, traceparent: str | None) -> Run:
         session = sessions.active(tx, run.child_key)
@@ -252,15 +338,15 @@ class Spawner:
                 hint="It comes back by itself; wait for that.",
             )
         wish = Wish(agent_id=run.agent_id, mode=run.mode)
-        depth = depth_of(tx, caller.session, caller.depth)
-        refused = refusal(wish, caller.settings.subagents, self._standing(tx, caller, wish, depth))
-        if refused is not None:
-            raise refused.error()
-        id_ = uuid7()
+        self._require_allowed(tx, caller, wish, depth_of(tx, caller.session, caller.depth))
+        id_, turn = uuid7(), _turn(tx, caller.turn_id)
+        chain = self._chain(tx, caller, turn)
         fresh = _record(
             tx,
             caller,
-            _turn(tx, caller.turn_id),
+            turn,
+            origin_of(turn, caller),
+            chain_id=None if chain is None else chain.id,
             id=id_,
             spawn_key=f"further:{id_}",
             child_session_id=session.id,
@@ -293,23 +379,6 @@ class Spawner:
         return self._begun(tx, registry.insert(tx, fresh), None)
 
 
-def abandon(tx: Tx, id_: str, why: str) -> bool:
-    """End a run that was never launched, with its empty session; False if it is launched or over."""
-    run = registry.get(tx, id_)
-    if run.status is not Status.PREPARING:
-        return False
-    registry.save(
-        tx, run, status=Status.ENDED, outcome=Outcome.ERROR, error=why, ended_at=tx.now, archived_at=tx.now
-    )
-    child = sessions.get(tx, run.child_session_id)
-    if child.status is sessions.SessionStatus.ACTIVE:
-        sessions.archive(tx, child, cause="spawn_failed")
-    if run.on_errand:
-        returning.bring(tx, run)
-    ending.release(tx, run.requester_key)
-    return True
-
-
 def depth_of(tx: Tx, session: Session, told: int = 0) -> int:
     """How many spawns lie above a session; a reset forgets its notes, but never who its parent is."""
     depth, here = 0, session
@@ -340,13 +409,13 @@ def origin_of(turn: Turn | None, caller: Caller) -> Terms:
     )
 
 
-def _record(tx: Tx, caller: Caller, turn: Turn | None, **fields: Any) -> Run:
+def _record(tx: Tx, caller: Caller, turn: Turn | None, origin: Terms, **fields: Any) -> Run:
     """A run in the registry, with who asks for it and in whose name."""
     run = Run(
         requester_key=caller.session.key,
         requester_agent=caller.agent_id,
         requester_turn=None if turn is None else turn.id,
-        origin=origin_of(turn, caller).json(),
+        origin=origin.json(),
         owner=this_process(),
         created_at=tx.now,
         updated_at=tx.now,
@@ -355,13 +424,13 @@ def _record(tx: Tx, caller: Caller, turn: Turn | None, **fields: Any) -> Run:
     return registry.insert(tx, run)
 
 
-def _params(run: Run, caller: Caller, wish: Wish) -> SpawnParams:
+def _params(run: Run, requester: Session) -> SpawnParams:
     return SpawnParams(
-        parent_session_id=caller.session.id,
-        parent_session_key=caller.session.key,
+        parent_session_id=requester.id,
+        parent_session_key=requester.key,
         child_session_id=run.child_session_id,
         child_session_key=run.child_key,
-        context_mode=wish.context,
+        context_mode=run.context,
     )
 
 

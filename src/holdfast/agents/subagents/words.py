@@ -72,6 +72,8 @@ def announcement(run: Run, now: int) -> str:
     said = run.said or ""
     if not said.strip():
         return "\n".join([*lines, "Result: none"])
+    if run.parts > 1:
+        lines.append(f"Parts: {run.parts}; the last one follows, those before it are in its session")
     head = "Result:" if run.outcome is Outcome.SUCCESS else "What it had said until then:"
     return "\n".join([*lines, head, _shortened(said)])
 

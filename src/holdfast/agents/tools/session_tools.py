@@ -36,7 +36,7 @@ Key = Annotated[str | None, Field(max_length=1024, description="A session's key;
 class Courier(Protocol):
     """Brings words from one session to another; implemented by the loop."""
 
-    async def send(self, sender: Session, to: str, text: str) -> str:
+    async def send(self, caller: Caller, to: str, text: str) -> str:
         """Have the session `to` take a turn on this; gives the id of the run."""
         ...
 
@@ -167,7 +167,7 @@ class SessionTools:
                 code="not_theirs",
                 hint="The owner can have it sent there by asking for it.",
             )
-        run_id = await self._courier.send(caller.session, other.key, given.message)
+        run_id = await self._courier.send(caller, other.key, given.message)
         return _answer({"ok": True, "runId": run_id, "sessionKey": other.key}, Trust.TOOL)
 
 

@@ -76,6 +76,7 @@ class Kind:
     `limit` is how many run at once, read anew each time where it is a callable.
     `on_interrupt` writes, in the same transaction, that an attempt was cut off, failed or was cancelled.
     `held` says how many may begin now at most, for work that gives way to what somebody waits for.
+    `halts` says that it is an agent's work, none of which is begun while the home is halted.
     """
 
     handler: Handler
@@ -83,6 +84,7 @@ class Kind:
     retry: Retry = field(default_factory=Retry)
     on_interrupt: Callable[[Tx, Item], None] | None = None
     held: Callable[[], int] | None = None
+    halts: bool = False
 
     @property
     def most(self) -> int:
@@ -268,10 +270,14 @@ class Runner:
                 return [], soonest
 
         def take(tx: Tx) -> tuple[list[Item], int | None]:
-            claimed = agenda.claim(tx, free, owner=self.owner, lease_ms=self._lease_ms, most=most)
+            wanted = free if agenda.halted(tx) is None else self._not_halted(free)
+            claimed = agenda.claim(tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most)
             return claimed, agenda.next_due(tx, room, after=tx.now)
 
         return self._store.run(SYSTEM, take, ordered=False)
+
+    def _not_halted(self, free: Mapping[str, int]) -> dict[str, int]:
+        return {name: 0 if self._kinds[name].halts else places for name, places in free.items()}
 
     async def _run(self, job: Job, before: asyncio.Task[None] | None = None) -> None:
         kind = self._kinds[job.item.kind]

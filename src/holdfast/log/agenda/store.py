@@ -7,7 +7,7 @@ running items makes it impossible, whatever processes share the database.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
+from holdfast.clock import Millis
 from holdfast.errors import Busy, NotFound
 from holdfast.ids import agenda_id
 from holdfast.log.agenda.state import (
@@ -33,6 +34,7 @@ from holdfast.log.agenda.state import (
 from holdfast.log.statements import Row, Statement, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import agenda as table
+from holdfast.log.tables import halts
 from holdfast.text import clean_json, clean_text
 
 SIGNAL: Final = "agenda"
@@ -277,6 +279,40 @@ def _check_room(tx: Tx, lane: str | None, most: int) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Why nothing of an agent's work is begun, and since when."""
+
+    reason: str
+    since: Millis
+
+
+def halted(tx: Tx) -> Halt | None:
+    """Whether the home stands still until someone releases it."""
+    row = _HALTED.first(tx)
+    return None if row is None else Halt(row[0], Millis(row[1]))
+
+
+def halt(tx: Tx, reason: str) -> Halt:
+    """Begin none of the work that may be halted, in any process and after any restart, until `release`."""
+    known = halted(tx)
+    if known is not None:
+        return known
+    tx.conn.execute(sa.insert(halts), {"name": _HOME, "since": tx.now, "reason": reason[:400]})
+    tx.wake(SIGNAL)
+    return Halt(reason[:400], tx.now)
+
+
+def release(tx: Tx) -> Halt | None:
+    """Let work begin again; what was halted, if anything was."""
+    known = halted(tx)
+    tx.conn.execute(sa.delete(halts))
+    tx.wake(SIGNAL)
+    return known
+
+
+_HOME: Final = "home"
+_HALTED = Statement(sa.select(halts.c.reason, halts.c.since))
 _NAMES = tuple(f.name for f in fields(Item))
 
 
