@@ -15,7 +15,7 @@ Decide = Callable[[Tx, Approval], Approval]
 
 
 async def stop(context: CommandContext, args: str) -> Reply:
-    from holdfast.agents.loop.parting import listed
+    from holdfast.agents.loop.ending import listed
 
     ended = await context.control.stop_session(context.session)
     text = f"Stopped {listed(ended)}." if ended else "Nothing was running."

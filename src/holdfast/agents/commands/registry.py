@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from holdfast.errors import Forbidden
 
 if TYPE_CHECKING:
-    from holdfast.agents.loop.addressing import Address
-    from holdfast.agents.loop.asks import Ask
+    from holdfast.agents.loop.asks import Address, Ask
     from holdfast.agents.loop.hooks import Ended
     from holdfast.agents.loop.parts import Parts
-    from holdfast.agents.loop.status import RunStatus
+    from holdfast.agents.loop.runs import RunStatus
     from holdfast.log import Session
 
 _WRITTEN: Final = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]{0,31})(?::?\s+(.*))?:?\s*", re.DOTALL)

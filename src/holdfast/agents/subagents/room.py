@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from holdfast.agents.commands import Command
 from holdfast.agents.loop.asks import Accepted, Ask
-from holdfast.agents.loop.status import RunStatus
+from holdfast.agents.loop.runs import RunStatus
 from holdfast.agents.subagents import due, recovering, registry
 from holdfast.agents.subagents.clearing import Stopper, Sweeper
 from holdfast.agents.subagents.commands import SubagentCommands

@@ -1,15 +1,19 @@
-"""How a turn ends, each end in one transaction with its agenda item: committed, failed, cut off."""
+"""How a turn ends, each end in one transaction with its agenda item: committed, failed, cut off.
+
+And how a session ends that someone leaves by hand: what runs and waits there ends with it. Marks are written
+in the transaction that leaves; what runs in this process is stopped once that is committed.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.agents.loop import words
-from holdfast.agents.loop.asks import Deliver, Terms
+from holdfast.agents.loop.asks import ASK, Deliver, Terms
 from holdfast.agents.loop.calling import Calling
-from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.loop.hooks import Ended, TurnEnd, TurnHook
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.models.types import ModelReply
 from holdfast.context import Trust, is_silent
@@ -38,13 +42,17 @@ if TYPE_CHECKING:
     from holdfast.agents.models.retrying import Attempt
 
 log = logging.getLogger(__name__)
-
 NOT_THEIRS: Final = (
     "not everyone there may read what this turn was given. The owner can send it there by asking for it."
 )
-ASK: Final = "ask"
 FLUSH: Final = "flush"
 _MOST_ATTEMPTS: Final = 20
+# Without the word itself: what warns of a word must not be where it is found next.
+SPOKEN: Final = (
+    "[system:note] The word for silence in your last reply stood in something that you had read. Data "
+    "decides nothing, so your last reply was sent. If you quoted, all is well; if you meant silence, it is "
+    "too late for that now."
+)
 
 
 def commit(
@@ -173,7 +181,7 @@ def tell_spoken(tx: Tx, turn: Turn) -> None:
         session_key=turn.session_key,
         audience=turn.audience,
         kind="silence-repeated",
-        text=words.SPOKEN,
+        text=SPOKEN,
         trust=Trust.OPERATOR.label,
         source="holdfast/loop",
     )
@@ -229,3 +237,47 @@ def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any], *, key: str
     payload = {**to.payload, **body, "turnId": turn.id, "sessionKey": turn.session_key}
     named = key or f"reply:{turn.id}"
     outbox.post(tx, outbox.Parcel(key=named, kind=to.kind, target=to.target, payload=payload))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """What ended with a session; `stop` are the agenda items of turns that still have to be stopped."""
+
+    ended: tuple[Ended, ...] = ()
+    stop: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """A sentence for whoever left; empty if nothing ended."""
+        return f"Ended with the former session: {listed(self.ended)}." if self.ended else ""
+
+
+def end_session(tx: Tx, left: Session, hooks: Sequence[TurnHook], default_agent: str) -> SessionEnded:
+    """End the turns of a session and what else belongs to it."""
+    stop: list[str] = []
+    live = [item for item in agenda.listing(tx, kinds=turns.KINDS, lane=left.key) if _is_of(tx, item, left)]
+    for item in live:
+        after = agenda.cancel(tx, item.id, reason="a new session was begun")
+        if after.status is agenda.Status.CANCELLED:
+            cut_off(tx, after, hooks, default_agent)
+        else:
+            stop.append(item.id)
+    others = [ended for hook in hooks if (ended := hook.reset(tx, left)) is not None]
+    return SessionEnded(with_any((Ended(len(live), "turn"), *others)), tuple(stop))
+
+
+def with_any(ended: Sequence[Ended]) -> tuple[Ended, ...]:
+    """Those of which there was at least one."""
+    return tuple(one for one in ended if one.count)
+
+
+def listed(ended: Sequence[Ended]) -> str:
+    """`1 turn and 2 background commands`."""
+    said = [f"{one.count} {one.what}{'' if one.count == 1 else 's'}" for one in ended]
+    return " and ".join([", ".join(said[:-1]), said[-1]]) if len(said) > 1 else "".join(said)
+
+
+def _is_of(tx: Tx, item: agenda.Item, session: Session) -> bool:
+    """A lane is shared by all sessions that its key ever had. What saves lasting notes is let finish."""
+    turn = turns.get(tx, str(item.payload["turnId"]))
+    return turn.session_id == session.id and turn.trigger != FLUSH
