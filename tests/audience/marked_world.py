@@ -22,8 +22,7 @@ from serving import Running, make_token, running, wait_for
 
 from builders import PATIENCE, rows
 from holdfast.agents.approvals import ApprovalRequest, allowlist, requests
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.tools.types import Caller
 from holdfast.board import sharing

@@ -10,9 +10,7 @@ from typing import Any
 
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.accepting import take_in
-from holdfast.agents.loop.addressing import address
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Terms, address
 from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock
@@ -137,7 +135,7 @@ class Play:
         return self._made[1]
 
     def accept(self, tx: Tx, ask: Ask) -> Any:
-        return take_in(tx, ask, address(ask, self.config()), self.config(), (self.room.hook,)).accepted
+        return take_in(tx, ask, address(ask, self.config()), self.config(), (self.room.hook,))
 
     def say(self, text: str = "hello", *, to: str = KEY, **more: Any) -> str:
         """A message from outside, or whatever trigger is given; the id of its run."""

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.agents.loop import finishing
+from holdfast.agents.loop import ending
 from holdfast.clock import ManualClock, Millis
 from holdfast.continuation import chains, hook, records, recovering
 from holdfast.continuation import state as steps
@@ -200,7 +200,7 @@ class Model(RuleBasedStateMachine):
         with self.store.write(OWNER) as tx:
             for item in agenda.expire(tx, dead=lambda _: True):
                 if item.kind in turns.KINDS:
-                    finishing.cut_off(tx, item, (self.play.room.hook,), "main")
+                    ending.cut_off(tx, item, (self.play.room.hook,), "main")
         self.play.room = self.play.opened()
         asyncio.run(self.play.room.recover())
 

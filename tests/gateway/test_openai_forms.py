@@ -16,7 +16,7 @@ from openai import OpenAI
 from serving import Running
 
 from holdfast.agents.loop.asks import Form
-from holdfast.agents.loop.forming import fit
+from holdfast.agents.loop.calling import fit
 from holdfast.testing import Call, Fail, Say, ScriptedAnthropic, ScriptedOpenAI
 from holdfast.testing.server import ScriptedServer
 

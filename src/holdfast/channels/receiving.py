@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from holdfast.agents.loop import Accepted, Ask
-from holdfast.agents.loop.addressing import Address, address
-from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.asks import Address, Terms, address
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
 from holdfast.channels import arrivals, bindings, hearing, history, marks, pairing

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from holdfast.agents.loop.asks import Ask, Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Ask, Terms
 from holdfast.context import Trust
 from holdfast.continuation.parts import Parts
 from holdfast.continuation.record import Record

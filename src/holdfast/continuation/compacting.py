@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.config.autonomy import Continuation
 from holdfast.context import CompactResult, Pressure
 from holdfast.continuation import notices, session_state

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field, model_validator
 
 from holdfast.agents.loop import Accepted, Ask, Deliver, Mode
-from holdfast.agents.loop.addressing import Address, address
-from holdfast.agents.loop.asks import MAX_IMAGES, MAX_TEXT
+from holdfast.agents.loop.asks import MAX_IMAGES, MAX_TEXT, Address, address
 from holdfast.agents.models import ModelRef
 from holdfast.config.agents import Thinking
 from holdfast.context import Image

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.loop.asks import MAX_IMAGES, Form
-from holdfast.agents.loop.forming import require_schema
+from holdfast.agents.loop.calling import require_schema
 from holdfast.config.agents import Thinking
 from holdfast.context import AssistantMessage, Image, Message, ToolCall, ToolResult, ToolSpec, UserMessage
 from holdfast.errors import InvalidInput

@@ -147,6 +147,12 @@ def may_read(tx: Tx, chain: Chain) -> bool:
     )
 
 
+def readable(tx: Tx, ids: Sequence[str]) -> list[str]:
+    """Those of the chains that the reader may see."""
+    found = [(id_, find(tx, id_) or _of_turn(tx, id_)) for id_ in ids]
+    return [id_ for id_, chain in found if chain is not None and may_read(tx, chain)]
+
+
 def opened(tx: Tx, turn: Began) -> Chain:
     """The chain that a turn belongs to, with a row from now on: something is about to follow from it."""
     id_ = turn.chain_id or turn.id

@@ -13,11 +13,10 @@ from holdfast.agents.heartbeat import Heartbeats
 from holdfast.agents.heartbeat import Parts as HeartbeatParts
 from holdfast.agents.loop import Ask, Runs, TurnHook
 from holdfast.agents.loop import Parts as LoopParts
-from holdfast.agents.loop.approving import ApprovalHook
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.costs import Costs
+from holdfast.agents.loop.calling import SummaryCosts
+from holdfast.agents.loop.hooks import ApprovalHook, ProcessHook
 from holdfast.agents.loop.planning import caller_of
-from holdfast.agents.loop.processes import ProcessHook
 from holdfast.agents.models import Hit, Models, ModelSummariser
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.subagents import Parts as SubagentParts
@@ -90,7 +89,9 @@ class Agency:
         for command in self.subagents.commands:
             self.runs.commands.register(command)
         hold.context.on_compacted(self._tell_compacted)
-        hold.context.use_summariser(ModelSummariser(self.models, config, Costs(hold.store, hold.threads)))
+        hold.context.use_summariser(
+            ModelSummariser(self.models, config, SummaryCosts(hold.store, hold.threads))
+        )
 
     def _tool_parts(self) -> ToolParts:
         hold = self._hold

@@ -15,7 +15,7 @@ from loop_stage import Stage, ask, staged
 
 from builders import soon
 from holdfast.agents.loop import Ask
-from holdfast.agents.loop.queueing import LONGEST_WAIT, due_after, surplus
+from holdfast.agents.loop.accepting import LONGEST_WAIT, due_after, surplus
 from holdfast.agents.routing import Origin
 from holdfast.clock import ManualClock, Millis
 from holdfast.errors import Busy

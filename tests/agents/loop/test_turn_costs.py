@@ -9,7 +9,7 @@ from typing import Any
 from loop_stage import Stage, ask, staged
 
 from builders import soon
-from holdfast.agents.loop.costs import Costs
+from holdfast.agents.loop.calling import SummaryCosts
 from holdfast.agents.models import ModelSummariser
 from holdfast.log import Store, Threads
 from holdfast.testing import Asked, Call, Say, Used, too_long
@@ -30,7 +30,7 @@ def use_models(stage: Stage) -> None:
     whole["agents"] = {**whole["agents"], **AGENTS}
     stage.settings = type(stage.settings).model_validate(whole)
     stage.context.use_summariser(
-        ModelSummariser(stage.models, lambda: stage.settings, Costs(stage.store, stage.parts.threads))
+        ModelSummariser(stage.models, lambda: stage.settings, SummaryCosts(stage.store, stage.parts.threads))
     )
 
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import KEY, rows
-from holdfast.agents.loop import finishing
+from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import take_in
-from holdfast.agents.loop.addressing import address
-from holdfast.agents.loop.asks import Accepted, Ask, Terms
+from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
 from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.subagents import registry
@@ -168,12 +167,12 @@ class Life:
         with self.store.write(OWNER) as tx:
             for item in agenda.expire(tx, dead=lambda _: True):
                 if item.kind == turns.KIND:
-                    finishing.cut_off(tx, item, (self.hook,), "main")
+                    ending.cut_off(tx, item, (self.hook,), "main")
         assert isinstance(self.store.clock, ManualClock)
         self.store.clock.advance(minutes=10)
 
     def _accept(self, tx: Tx, ask: Ask) -> Accepted:
-        return take_in(tx, ask, address(ask, CONFIG), CONFIG).accepted
+        return take_in(tx, ask, address(ask, CONFIG), CONFIG)
 
     def _child(self, number: int) -> str:
         """A run as a spawn leaves it; its turn is moved by hand, so it is on no agenda."""

@@ -13,7 +13,7 @@ from tool_world import World
 
 from builders import KEY, until
 from holdfast.agents.loop import Ask
-from holdfast.agents.loop.processes import ProcessHook
+from holdfast.agents.loop.hooks import ProcessHook
 from holdfast.agents.tools import Commands, Toolbox
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.agents.tools.said import Said

@@ -15,11 +15,15 @@ Decide = Callable[[Tx, Approval], Approval]
 
 
 async def stop(context: CommandContext, args: str) -> Reply:
-    from holdfast.agents.loop.parting import listed
-
-    ended = await context.control.stop_session(context.session)
-    text = f"Stopped {listed(ended)}." if ended else "Nothing was running."
-    return Reply(text, {"stopped": sum(one.count for one in ended)})
+    """`/stop`: every chain that this session has a part in; `/stop all`: every chain of the home."""
+    match args.strip().lower():
+        case "":
+            done = await context.control.stop_session(context.session)
+        case "all":
+            done = await context.control.stop_all()
+        case other:
+            raise InvalidInput(f"/stop {other[:60]} is not understood", hint="/stop or /stop all")
+    return Reply(done.text, done.json())
 
 
 async def resume(context: CommandContext, args: str) -> Reply:
@@ -106,8 +110,9 @@ def _who(context: CommandContext) -> str:
 COMMANDS = (
     Command(
         "stop",
-        "Stop what runs and waits in this session, its background commands too.",
+        "Stop what runs and waits here, with all that follows from it anywhere; all: everything.",
         stop,
+        "[all]",
         aliases=("abort",),
         owner_only=True,
     ),

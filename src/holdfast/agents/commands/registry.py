@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from holdfast.errors import Forbidden
 
 if TYPE_CHECKING:
-    from holdfast.agents.loop.addressing import Address
-    from holdfast.agents.loop.asks import Ask
-    from holdfast.agents.loop.hooks import Ended
+    from holdfast.agents.loop.asks import Address, Ask
     from holdfast.agents.loop.parts import Parts
-    from holdfast.agents.loop.status import RunStatus
+    from holdfast.agents.loop.runs import RunStatus
+    from holdfast.agents.loop.stopping import Stopped
     from holdfast.log import Session
 
 _WRITTEN: Final = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]{0,31})(?::?\s+(.*))?:?\s*", re.DOTALL)
@@ -27,8 +26,12 @@ class Control(Protocol):
 
     async def resume(self, run_id: str) -> RunStatus: ...
 
-    async def stop_session(self, session: Session) -> tuple[Ended, ...]:
-        """Stop what runs in a session, what waits there, and what it set going in the background."""
+    async def stop_session(self, session: Session) -> Stopped:
+        """Stop every chain that something lives of in a session, and what it set going in the background."""
+        ...
+
+    async def stop_all(self) -> Stopped:
+        """Stop every chain of the home."""
         ...
 
     async def stop_items(self, ids: Sequence[str], reason: str) -> None:

@@ -13,8 +13,7 @@ from holdfast.agents.cron.firing import Parts
 from holdfast.agents.cron.tasks import Task, Where
 from holdfast.agents.cron.views import task_json
 from holdfast.agents.heartbeat.surfaces import LAST, NONE
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput, NotFound

@@ -14,8 +14,7 @@ from holdfast.agents.heartbeat.hours import Hours
 from holdfast.agents.heartbeat.parts import Parts, is_busy, session_key
 from holdfast.agents.heartbeat.state import State
 from holdfast.agents.heartbeat.zones import zone_of
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.config import AgentSettings
 from holdfast.context import Occasion
 from holdfast.errors import InvalidInput, NotFound

@@ -9,8 +9,7 @@ from holdfast.agents.heartbeat import state, words
 from holdfast.agents.heartbeat.deciding import FLOOD_MS, FLOOD_RUNS
 from holdfast.agents.heartbeat.parts import Parts
 from holdfast.agents.heartbeat.state import State
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.config import Config
 from holdfast.context import Occasion
 from holdfast.ids import AgentId, uuid7

@@ -1,45 +1,54 @@
 """One call of a model: the context built for it, an answer from the first model that gives one, room made
-where the window overflowed."""
+where the window overflowed, and a look whether the answer has the form that was asked for.
+
+Where the provider enforces the form this only looks on; where it does not, words and a look have to do.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import trace
 
-from holdfast.agents.loop import words
+from holdfast.agents.loop.asks import Form, Terms
+from holdfast.agents.loop.events import Reporter
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan
-from holdfast.agents.loop.telling import Teller
-from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest
-from holdfast.context import Built, CarrierMessage, Message, ToolResult
-from holdfast.errors import HoldfastError, TooLarge
+from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest, Usage
+from holdfast.context import Built, CarrierMessage, Message, ToolResult, Trust, UserMessage, fence
+from holdfast.errors import HoldfastError, InvalidInput, NotFound, TooLarge, Unavailable
+from holdfast.log import SYSTEM, Store, Threads, sessions, turns
 
 if TYPE_CHECKING:
     from holdfast.agents.models.retrying import Attempt
 
 log = logging.getLogger(__name__)
 tracer = trace.get_tracer("holdfast")
-
 MOST_OVERFLOWS: Final = 3
 KEPT_RESULTS: Final = 2
 _OVERFLOW: Final = "context_overflow"
+_FRAMED: Final = re.compile(r"\s*```[a-zA-Z0-9]*\n(.*)\n```\s*", re.DOTALL)
+_MOST_FAULTS: Final = 5
+_MOST_SHOWN: Final = 16_000
+CLEARED: Final = "[Left out here to make room; call the tool again if it is needed.]"
 
 
 class Calling:
     """The model calls of one attempt, and what they came to together."""
 
     def __init__(
-        self, parts: Parts, plan: Plan, journal: Journal, teller: Teller, cancelled: Callable[[], bool]
+        self, parts: Parts, plan: Plan, journal: Journal, reporter: Reporter, cancelled: Callable[[], bool]
     ) -> None:
         self._parts = parts
         self.plan = plan
         self._journal = journal
-        self._teller = teller
+        self._reporter = reporter
         self._cancelled = cancelled
         self._thinned = 0
         self._enforced = True
@@ -81,7 +90,7 @@ class Calling:
                 self.plan.refs,
                 lambda about: self._build(about, pending),
                 agent_id=self.plan.terms.agent_id,
-                on_event=self._teller.model,
+                on_event=self._reporter.model,
                 session_key=self.plan.session.key if self.plan.terms.limited_to is None else None,
             )
             reply = answered.reply
@@ -97,7 +106,7 @@ class Calling:
         caller = self.plan.caller(about, self._cancelled)
         terms = self.plan.terms
         own = self._parts.tools.offered(caller, self.plan.policy)
-        tools = (*(tool for tool in own if tool.name not in terms.lent), *terms.tools)
+        tools = (*(tool for tool in own if tool.name not in terms.client_tools), *terms.tools)
         request = self.plan.request(about, self.number, tools, pending)
         self.built = built = await self._parts.context().build(request)
         if self._parts.debug is not None and self._parts.debug.takes_requests:
@@ -119,7 +128,7 @@ class Calling:
         self._journal.spent += reply.usage
         self.attempts += attempts if len(attempts) > 1 else ()
         self.about, self.last = about, reply
-        self._teller.reply(reply)
+        self._reporter.reply(reply)
         if self._parts.debug is not None and self.built is not None:
             body = {"model": str(reply.model), "text": reply.text, "usage": reply.usage.json()}
             calls = [{"id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in reply.calls]
@@ -133,7 +142,7 @@ class Calling:
         window = self.plan.window(self.about)
         used = None if self.built is None else self.built.manifest.used
         result = await room.compact(self.plan.session, window=window, reason="overflow", current_tokens=used)
-        self._teller.lifecycle(
+        self._reporter.lifecycle(
             "compaction",
             outcome=str(result.outcome),
             tokensBefore=result.tokens_before,
@@ -154,7 +163,7 @@ def thinned(messages: Sequence[Message], count: int) -> list[Message]:
     for message in messages:
         if isinstance(message, ToolResult) and left > 0:
             left -= 1
-            message = replace(message, text=words.CLEARED, images=())
+            message = replace(message, text=CLEARED, images=())
         shown.append(message)
     return shown
 
@@ -170,3 +179,125 @@ def _overflowed(error: HoldfastError) -> bool:
     if isinstance(error, ModelFailure):
         return error.reason == _OVERFLOW
     return isinstance(error, TooLarge) and error.code == _OVERFLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An answer held against its form: the JSON text alone, or why it is none."""
+
+    text: str = ""
+    faults: tuple[str, ...] = ()
+
+
+def require_schema(form: Form) -> None:
+    """`InvalidInput` for what is no JSON Schema, or looks for parts of it elsewhere."""
+    try:
+        _validator(form)
+    except ValueError as error:
+        raise InvalidInput(
+            f"response_format: not a JSON Schema that can be used: {str(error).splitlines()[0][:300]}",
+            hint="Send a whole JSON Schema; references to other places are not followed.",
+        ) from error
+
+
+def fit(text: str, form: Form) -> Fit:
+    """Pure. A frame of code around the JSON, or words before and after an object, are taken off."""
+    found: Any = None
+    said = ""
+    for said in _candidates(text):
+        try:
+            found = json.loads(said, parse_constant=_no_number)
+            break
+        except (ValueError, RecursionError):
+            continue
+    else:
+        return Fit(faults=("it is not JSON",))
+    if form.schema is None:
+        return Fit(said) if isinstance(found, dict) else Fit(faults=("it is not a JSON object",))
+    faults = []
+    for fault in _validator(form).iter_errors(found):
+        faults.append(f"{'/'.join(map(str, fault.instance_path)) or 'the whole'}: {fault.message[:300]}")
+        if len(faults) == _MOST_FAULTS:
+            break
+    return Fit(faults=tuple(faults)) if faults else Fit(said)
+
+
+@dataclass(slots=True)
+class Shape:
+    """What one attempt's answer must be; a second answer that is not fails the turn."""
+
+    terms: Terms
+    _mended: bool = field(default=False)
+
+    def mend(self, reply: ModelReply) -> Message | None:
+        """What to tell the model when its last words are not what was asked for; None if they are."""
+        why = self._unmet(reply)
+        if why is None:
+            return None
+        if self._mended:
+            raise Unavailable(
+                f"the model did not answer in the form that was asked for: {why}",
+                code="form_unmet",
+                hint="Ask again, ask for less, or use a model whose provider enforces it.",
+            )
+        self._mended = True
+        shown = fence(reply.text[:_MOST_SHOWN], Trust.MODEL, "answer")
+        return UserMessage(text=f"{shown}\n\n[{why} Answer again.]", trust=Trust.OPERATOR, source="holdfast")
+
+    def kept(self, reply: ModelReply) -> ModelReply:
+        """The reply as it is given to who asked: the JSON alone."""
+        if self.terms.form is None or reply.calls:
+            return reply
+        found = fit(reply.text, self.terms.form)
+        return replace(reply, text=found.text) if found.text else reply
+
+    def _unmet(self, reply: ModelReply) -> str | None:
+        if self.terms.must_call:
+            return f"You must call {' or '.join(self.terms.must_call)} now, and write nothing else."
+        if self.terms.form is None:
+            return None
+        faults = fit(reply.text, self.terms.form).faults
+        return f"That does not have the form that was asked for: {'; '.join(faults)}." if faults else None
+
+
+def _candidates(text: str) -> list[str]:
+    framed = _FRAMED.fullmatch(text)
+    start, end = text.find("{"), text.rfind("}")
+    inner = [text[start : end + 1]] if 0 <= start < end else []
+    return [text.strip(), *([framed[1].strip()] if framed else []), *inner]
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _validator(form: Form) -> Any:
+    """References are not followed: a schema is a stranger's, and must not make us call anywhere."""
+    import jsonschema_rs
+
+    return jsonschema_rs.validator_for(dict(form.schema or {}), retriever=_nowhere)
+
+
+def _nowhere(uri: str) -> Any:
+    raise ValueError(f"{uri[:200]} is not followed")
+
+
+class SummaryCosts:
+    """The `Ledger` of the model that summarises, over the log."""
+
+    def __init__(self, store: Store, threads: Threads) -> None:
+        self._store = store
+        self._threads = threads
+
+    async def agent_of(self, session_id: str) -> str | None:
+        return await self._threads(self._agent_of, session_id)
+
+    async def spent(self, session_id: str, usage: Usage) -> None:
+        await self._threads(self._store.run, SYSTEM, lambda tx: turns.charge(tx, session_id, usage.json()))
+
+    def _agent_of(self, session_id: str) -> str | None:
+        with self._store.read(SYSTEM) as tx:
+            try:
+                return sessions.get(tx, session_id).agent_id
+            except NotFound:
+                return None

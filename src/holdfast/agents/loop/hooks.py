@@ -1,7 +1,8 @@
 """Where other rooms take part in a turn: as it begins, in its prompt, at its last words, and as it ends.
 
 Subagents and continuation are built on these. What a hook writes is in the same transaction as the step of
-the turn that it belongs to, so that neither is there without the other.
+the turn that it belongs to, so that neither is there without the other. The loop's own hooks let go of
+approvals and background commands with their session.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdfast.agents.approvals import requests
 from holdfast.agents.loop.asks import Terms
+from holdfast.agents.tools import STOPS, Commands
 from holdfast.context import SILENT_WORDS, Pressure, ShownData, Text
-from holdfast.log import Session, Turn, Tx
+from holdfast.keys import parse_key
+from holdfast.log import Session, Turn, TurnStatus, Tx, sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +136,44 @@ def _said_aloud(text: str, shown: ShownData) -> str:
 _SILENT_PLACES: Final = {
     word: re.compile(rf"(?:\A(?:[^\w\s]|\s)*{word}\b|\b{word}(?:[^\w\s]|\s)*\Z)") for word in SILENT_WORDS
 }
+
+
+class ApprovalHook(TurnHook):
+    """Nobody is asked to decide for a session that was stopped or left. A turn that was cut off, or whose
+    asker waited no longer, may make the same call again, and then finds what was decided meanwhile."""
+
+    name = "approvals"
+
+    def stopped(self, tx: Tx, session: Session) -> None:
+        requests.withdraw(tx, session.key)
+
+    def reset(self, tx: Tx, left: Session) -> None:
+        requests.withdraw(tx, left.key)
+
+
+class ProcessHook(TurnHook):
+    """Ends what runs in this process for a session; a mark in the store tells other processes to."""
+
+    name = "processes"
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def stopped(self, tx: Tx, session: Session) -> Ended:
+        now = sessions.get(tx, session.id)
+        meta = now.meta or {}
+        sessions.update(tx, now, meta={**meta, STOPS: int(meta.get(STOPS, 0)) + 1})
+        return self._end(tx, session)
+
+    def reset(self, tx: Tx, left: Session) -> Ended:
+        return self._end(tx, left)
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        """A subagent that is stopped has no session to come back to."""
+        if end.turn.status is TurnStatus.CANCELLED and parse_key(end.session.key).is_subagent:
+            self.stopped(tx, end.session)
+
+    def _end(self, tx: Tx, session: Session) -> Ended:
+        count = self._commands.behind(session.id)
+        tx.on_commit(lambda: self._commands.end_session(session.id))
+        return Ended(count, "background command")

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from holdfast.agents.loop import words
-from holdfast.agents.loop.leaving import LEFT, LeftOut, left_draft
 from holdfast.agents.models.types import ModelReply, Usage
 from holdfast.board.ingest import prepare
 from holdfast.config.board import BoardConfig
@@ -45,18 +43,29 @@ from holdfast.log import (
 from holdfast.log.turns import Committed, Outcome
 
 log = logging.getLogger(__name__)
-
 MOST_OWN: Final = entries.MAX_PAGE
 _MOST_THINKING: Final = 64_000
 _NO_NOTES: Final = {"steered": None, "unfinished": None, "spent": None}
 _STOPS: Final = {"stop": "stop", "tool_calls": "toolUse", "length": "length", "refusal": "stop"}
+DROPPED: Final = "left"
+_MOST_TOLD: Final = 12
+_EXCERPT: Final = 160
+STEERED: Final = "[Not run: the user wrote meanwhile. Read the message before you decide what to do.]"
+CUT: Final = (
+    "[Not run: your reply was cut off at its length limit, so this call may not be whole. Say it anew.]"
+)
+UNKNOWN_OUTCOME: Final = (
+    "[This call was begun and then cut off by a crash; whether it took effect is not known. "
+    "Find out before you do it again.]"
+)
+NEVER_BEGUN: Final = "[Not run: the turn was cut off before this call.]"
 
 
 @dataclass(slots=True)
 class Journal:
     """The written side of one attempt. `messages` are the turn's own so far, as the log has them.
 
-    A `deaf` one leaves notes for the next turn: what is written in silence is not the place to act on them.
+    One that `skips_notes` leaves them for the next turn: what is written in silence is not to act on them.
     `spent` is what all attempts together have used; it is kept with every write, so that costs add up.
     """
 
@@ -69,7 +78,7 @@ class Journal:
     said_id: str | None = None
     handed: tuple[ToolCall, ...] = ()
     spent: Usage = field(default_factory=Usage)
-    deaf: bool = False
+    skips_notes: bool = False
     people: set[str] = field(default_factory=set)
     """Entries of this turn that somebody said into it; notes are not among them."""
     _known: set[str] = field(default_factory=set)
@@ -84,7 +93,7 @@ class Journal:
         if turn.attempt or (turn.meta or {}).get("steered"):
             own._take_up(_own_entries(tx, begun))
             own._mend(tx)
-        own._tell_left(tx)
+        own._tell_dropped(tx)
         return own
 
     @property
@@ -178,7 +187,7 @@ class Journal:
 
     def _told(self, tx: Tx) -> list[Entry]:
         """What others left for the session; a note that not all who hear it may read is taken unread."""
-        waiting = [] if self.deaf else notes.waiting(tx, self.session.key)
+        waiting = [] if self.skips_notes else notes.waiting(tx, self.session.key)
         told = [note for note in waiting if self.session.reader.may_read(note.audience)]
         if len(told) < len(waiting):
             log.warning("%s notes for %s are not its to read", len(waiting) - len(told), self.session.key)
@@ -204,11 +213,11 @@ class Journal:
             idempotency_key=f"{self.turn.id}:{self.turn.attempt}:{self.written}",
         )
 
-    def _tell_left(self, tx: Tx) -> None:
+    def _tell_dropped(self, tx: Tx) -> None:
         """Once, in the turn's own words: what was said before it and will not be answered."""
-        left = LeftOut.read((self.turn.meta or {}).get(LEFT))
+        left = DroppedMessages.read((self.turn.meta or {}).get(DROPPED))
         if left.count:
-            self.turn, written = turns.add(tx, self.turn, [self._own(left_draft(left))], {LEFT: None})
+            self.turn, written = turns.add(tx, self.turn, [self._own(dropped_draft(left))], {DROPPED: None})
             self._take_up(written)
 
     def _mend(self, tx: Tx) -> None:
@@ -221,7 +230,7 @@ class Journal:
             elif isinstance(message, ToolResult):
                 open_calls.pop(message.call_id, None)
         results = [
-            not_run(call, words.UNKNOWN_OUTCOME if call.id in begun else words.NEVER_BEGUN)
+            not_run(call, UNKNOWN_OUTCOME if call.id in begun else NEVER_BEGUN)
             for call in open_calls.values()
         ]
         if results or begun:
@@ -292,3 +301,43 @@ def _own_entries(tx: Tx, turn: Turn) -> list[Entry]:
     found = entries.listing(tx, EntryFilter(turn_id=turn.id), limit=MOST_OWN, raw=True).entries
     taken = turns.inputs_among(tx, turn.session_id, [e.id for e in found if e.role == "user"])
     return sorted((e for e in found if e.id not in taken), key=lambda entry: entry.position)
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedMessages:
+    """Kept with the turn that will be told, until it begins."""
+
+    count: int = 0
+    said: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> DroppedMessages:
+        flat = " ".join(text.split())
+        return cls(1, (flat if len(flat) <= _EXCERPT else f"{flat[: _EXCERPT - 1]}…",))
+
+    def and_then(self, later: DroppedMessages) -> DroppedMessages:
+        return DroppedMessages(self.count + later.count, (*self.said, *later.said)[-_MOST_TOLD:])
+
+    def json(self) -> dict[str, Any]:
+        return {"count": self.count, "said": list(self.said)}
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any] | None) -> DroppedMessages:
+        return cls() if not kept else cls(int(kept["count"]), tuple(map(str, kept["said"])))
+
+    def line(self) -> str:
+        what = "message was" if self.count == 1 else "messages were"
+        more = "the last of them: " if self.count > len(self.said) else ""
+        told = " · ".join(f"“{text}”" for text in self.said)
+        return f"{self.count} earlier {what} left out, since too many waited; {more}{told}"
+
+
+def dropped_draft(left: DroppedMessages) -> EntryDraft:
+    """The line that the turn's model reads: others' words, so it stands in a fence."""
+    draft = draft_of(UserMessage(text=left.line(), trust=Trust.OUTSIDE))
+    source = {"channel": "queue", "note": "left_out", **(draft.source or {})}
+    return replace(draft, source=source, status=Classification.CLASSIFIED, code="filtered_non_semantic")
+
+
+def over_the_limit(rounds: int) -> str:
+    return f"[Not run: this turn has had its {rounds} rounds of tool calls. Answer now with what you have.]"

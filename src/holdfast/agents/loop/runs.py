@@ -1,33 +1,58 @@
-"""Runs, as the rest of Holdfast asks for them: accepted at once, followed, waited for, stopped, resumed."""
+"""Runs, as the rest of Holdfast asks for them: accepted at once, followed, waited for, stopped, resumed.
+
+How a run stands is read from its turn, so it is true in every process and after a restart.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from holdfast.agents.commands import Commands, standard_commands
-from holdfast.agents.loop import after
-from holdfast.agents.loop.accepting import Taken, take_in
-from holdfast.agents.loop.addressing import Address, address
-from holdfast.agents.loop.asks import Accepted, Ask
-from holdfast.agents.loop.desk import Desk
+from holdfast.agents.loop.accepting import take_in
+from holdfast.agents.loop.asks import Accepted, Address, Ask, address
 from holdfast.agents.loop.events import Hub, RunEvent
-from holdfast.agents.loop.hooks import Ended
-from holdfast.agents.loop.parting import Left, leave, some
 from holdfast.agents.loop.parts import Parts
-from holdfast.agents.loop.status import RunStatus, status_of
-from holdfast.agents.loop.turn import TurnLoop
-from holdfast.agents.loop.watching import EndWatch
-from holdfast.log import SYSTEM, Session, Tx, agenda, sessions, turns
+from holdfast.agents.loop.slash import SlashCommands
+from holdfast.agents.loop.stopping import Marked, SessionEnded, Stopped, end_session, stop_chains
+from holdfast.agents.loop.turn import AFTER_TURN, TurnLoop
+from holdfast.clock import Millis, iso
+from holdfast.context import is_silent
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.log import (
+    SYSTEM,
+    Reader,
+    Session,
+    Store,
+    Threads,
+    Turn,
+    TurnStatus,
+    Tx,
+    agenda,
+    chains,
+    changes,
+    entries,
+    ringing,
+    sessions,
+    turns,
+)
 from holdfast.log.agenda import Runner
 
 GRACE_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 10.0
+MOST_LOOKS: Final = 5
 SOON_SECONDS: Final = 1.0
 Find: TypeAlias = Callable[[Tx], Session]
+log = logging.getLogger(__name__)
+_PAUSE_SECONDS: Final = 0.1
+_TROUBLE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 15.0
 
 
 class Runs:
@@ -39,7 +64,7 @@ class Runs:
         self._watch = EndWatch(parts.store, parts.threads)
         self.loop = TurnLoop(parts, self.hub, self._watch.look)
         self.commands = standard_commands() if commands is None else commands
-        self._desk = Desk(parts, self.commands, self)
+        self._slash = SlashCommands(parts, self.commands, self)
         self._runner: Runner | None = None
 
     def kind(self) -> agenda.Kind:
@@ -50,7 +75,7 @@ class Runs:
         """Have this runner run turns and what follows from them."""
         runner.register(turns.KIND, self.kind())
         runner.register(turns.SUBAGENT, self.loop.subagent_kind())
-        runner.register(after.KIND, self.loop.after_kind())
+        runner.register(AFTER_TURN, self.loop.after_kind())
         self._runner = runner
 
     async def accept(self, ask: Ask) -> Accepted:
@@ -58,17 +83,17 @@ class Runs:
         config = self.parts.config()
         to = address(ask, config)
         if ask.external and ask.commands:
-            answered = await self._desk.answer(ask, to)
+            answered = await self._slash.answer(ask, to)
             if isinstance(answered, Accepted):
                 return answered
             ask = answered
-        taken = await self.parts.threads(self._take_in, ask, to)
-        await self.stop_items(taken.stop, "another message took its place")
-        if taken.ended:
+        accepted = await self.parts.threads(self._take_in, ask, to)
+        await self.stop_items(accepted.stops, "another message took its place")
+        if accepted.made_room:
             self._watch.look()
-        if taken.accepted.created and not taken.accepted.joined:
-            self.hub.open(taken.accepted.run_id)
-        return taken.accepted
+        if accepted.created and not accepted.joined:
+            self.hub.open(accepted.run_id)
+        return accepted
 
     async def steer(self, ask: Ask) -> Accepted:
         """A message for the turn that runs; if none does any more, it is a turn of its own."""
@@ -77,7 +102,7 @@ class Runs:
     def accept_in(self, tx: Tx, ask: Ask) -> Accepted:
         """The same within a transaction of the caller's, for rooms that ask for turns themselves."""
         config = self.parts.config()
-        return take_in(tx, ask, address(ask, config), config, self.parts.hooks).accepted
+        return take_in(tx, ask, address(ask, config), config, self.parts.hooks)
 
     async def reset(self, find: Find) -> Session:
         """Leave a session by hand and begin its successor; what belonged to it ends with it."""
@@ -90,10 +115,10 @@ class Runs:
     async def _leave(self, find: Find, end: Callable[[Tx, Session], Session]) -> Session:
         """`find` says which session, in the transaction that ends it."""
 
-        def write(tx: Tx) -> tuple[Session, Left]:
+        def write(tx: Tx) -> tuple[Session, SessionEnded]:
             session = find(tx)
             after = end(tx, session)
-            return after, leave(tx, session, self.parts.hooks, self.parts.config().default_agent_id)
+            return after, end_session(tx, session, self.parts.hooks, self.parts.config().default_agent_id)
 
         after, left = await self.parts.threads(self.parts.store.run, SYSTEM, write)
         await self.stop_items(left.stop, "a new session was begun")
@@ -125,15 +150,64 @@ class Runs:
         self.hub.open(run_id)
         return await self.status(run_id)
 
-    async def stop_session(self, session: Session) -> tuple[Ended, ...]:
-        """Stop what runs in a session, what waits there, and what it set going in the background."""
-        items = await self.parts.threads(self._live_items, session.key)
-        await self.stop_items([item.id for item in items], "stopped")
-        others = await self.parts.threads(self.parts.store.run, SYSTEM, partial(self._stop_others, session))
-        return some((Ended(len(items), "turn"), *others))
+    async def stop_session(self, session: Session, reader: Reader = SYSTEM) -> Stopped:
+        """Stop every chain that something lives of in a session, wherever it is, and what the session set
+        going in the background; of chains that began where `reader` may not look, nothing."""
 
-    def _stop_others(self, session: Session, tx: Tx) -> list[Ended]:
-        return [ended for hook in self.parts.hooks if (ended := hook.stopped(tx, session)) is not None]
+        def find(tx: Tx) -> tuple[list[str], Session | None]:
+            with tx.reading_as(reader):
+                return chains.readable(tx, chains.live_in(tx, session.key)), session
+
+        return await self._stop(find, "stopped")
+
+    async def stop_chain(self, chain_id: str, *, reason: str = "stopped") -> Stopped:
+        """Stop one chain with all that lives in it; once more changes nothing."""
+
+        def find(tx: Tx) -> tuple[list[str], Session | None]:
+            return [chains.get(tx, chain_id).id], None
+
+        return await self._stop(find, reason)
+
+    async def stop_all(self, *, reason: str = "stopped") -> Stopped:
+        """Stop every chain of the home; what began meanwhile in another process too."""
+        done = Stopped()
+        for _ in range(MOST_LOOKS):
+            more = await self._stop(lambda tx: (chains.all_live(tx), None), reason)
+            if not more.chains:
+                break
+            done = done.and_then(more)
+        return done
+
+    async def halt(self, *, reason: str = "stopped by the owner") -> Stopped:
+        """Stop everything, and begin nothing more until `release`, in any process and after any restart."""
+        await self.parts.threads(self.parts.store.run, SYSTEM, lambda tx: agenda.halt(tx, reason))
+        return await self.stop_all(reason=reason)
+
+    async def release(self) -> agenda.Halt | None:
+        """Let work begin again; what was halted, if anything was."""
+        return await self.parts.threads(self.parts.store.run, SYSTEM, agenda.release)
+
+    async def _stop(self, find: Callable[[Tx], tuple[list[str], Session | None]], reason: str) -> Stopped:
+        marked = await self.parts.threads(self.parts.store.run, SYSTEM, partial(self._mark, find, reason))
+        await self.stop_items(marked.items, reason)
+        late = await self._not_ended(marked.turns)
+        return Stopped(marked.chains, marked.ended, late)
+
+    def _mark(self, find: Callable[[Tx], tuple[list[str], Session | None]], reason: str, tx: Tx) -> Marked:
+        ids, session = find(tx)
+        hooks, agent = self.parts.hooks, self.parts.config().default_agent_id
+        return stop_chains(tx, ids, reason, hooks, agent, session=session)
+
+    async def _not_ended(self, run_ids: Sequence[str]) -> tuple[str, ...]:
+        """Those of the runs that have not ended after a while."""
+        waits = [asyncio.ensure_future(self._watch.ended(run_id)) for run_id in run_ids]
+        if waits:
+            await asyncio.wait(waits, timeout=STOP_SECONDS)
+        late = tuple(id_ for id_, wait in zip(run_ids, waits, strict=True) if not wait.done())
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        return late
 
     async def stop_items(self, ids: Sequence[str], reason: str) -> None:
         """Stop turns by their agenda items."""
@@ -145,7 +219,7 @@ class Runs:
         status = await self.status(run_id)
         if not self.hub.knows(run_id):
             if status.ended:
-                for event in _told_after(status, 0):
+                for event in _end_event(status, 0):
                     yield event
                 return
             self.hub.open(run_id)
@@ -164,12 +238,12 @@ class Runs:
                     yield event
                     if event.final:
                         return
-            for event in _told_after(await over, seq):
+            for event in _end_event(await over, seq):
                 yield event
         finally:
             over.cancel()
 
-    def _take_in(self, ask: Ask, to: Address) -> Taken:
+    def _take_in(self, ask: Ask, to: Address) -> Accepted:
         config = self.parts.config()
         return self.parts.store.run(SYSTEM, lambda tx: take_in(tx, ask, to, config, self.parts.hooks))
 
@@ -194,10 +268,6 @@ class Runs:
     def _resume(self, run_id: str) -> None:
         with self.parts.store.write(SYSTEM) as tx:
             turns.resume(tx, turns.get(tx, run_id))
-
-    def _live_items(self, session_key: str) -> list[agenda.Item]:
-        with self.parts.store.read(SYSTEM) as tx:
-            return agenda.listing(tx, kinds=turns.KINDS, lane=session_key)
 
     def _turn(self, run_id: str) -> turns.Turn:
         with self.parts.store.read(SYSTEM) as tx:
@@ -225,7 +295,7 @@ async def _next(
             await asyncio.gather(following, return_exceptions=True)
 
 
-def _told_after(status: RunStatus, seq: int) -> list[RunEvent]:
+def _end_event(status: RunStatus, seq: int) -> list[RunEvent]:
     """A run's end as the log tells it, for those who were not there."""
     at = status.ended_at or status.accepted_at
     data: dict[str, Any] = {"status": status.status.value, "text": status.reply or ""}
@@ -235,3 +305,169 @@ def _told_after(status: RunStatus, seq: int) -> list[RunEvent]:
         return [RunEvent(status.run_id, seq + 1, "lifecycle", {"phase": "end", **data}, at)]
     data |= {"error": status.error, "resumable": status.resumable}
     return [RunEvent(status.run_id, seq + 1, "lifecycle", {"phase": "error", **data}, at)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """`ended` is whether nothing more comes of it by itself; an interrupted turn that is retried has not."""
+
+    run_id: str
+    session_key: str
+    session_id: str
+    turn: int
+    status: TurnStatus
+    ended: bool
+    accepted_at: Millis
+    started_at: Millis | None = None
+    ended_at: Millis | None = None
+    reply: str | None = None
+    reply_id: str | None = None
+    silent: bool = False
+    resumable: bool = False
+    error: str | None = None
+    model: str | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return self.status is TurnStatus.COMMITTED
+
+    def json(self) -> dict[str, Any]:
+        times = {"startedAt": self.started_at, "endedAt": self.ended_at}
+        shown = ("attempts", "finish", "calls", "handed")
+        return {
+            "runId": self.run_id,
+            "sessionKey": self.session_key,
+            "sessionId": self.session_id,
+            "turn": self.turn,
+            "status": self.status.value,
+            "ended": self.ended,
+            "acceptedAt": iso(self.accepted_at),
+            **{name: None if at is None else iso(at) for name, at in times.items()},
+            "reply": self.reply,
+            "replyId": self.reply_id,
+            "silent": self.silent,
+            "resumable": self.resumable,
+            "error": self.error,
+            "model": self.model,
+            "usage": dict(self.usage),
+            **{name: self.meta[name] for name in shown if name in self.meta},
+        }
+
+
+def status_of(tx: Tx, run_id: str) -> RunStatus:
+    try:
+        turn = turns.get(tx, run_id)
+    except NotFound as error:
+        raise NotFound(f"no run {run_id[:80]!r}", code="unknown_run") from error
+    return status_of_turn(tx, turn)
+
+
+def status_of_turn(tx: Tx, turn: Turn) -> RunStatus:
+    meta = turn.meta or {}
+    ended = has_ended(tx, turn)
+    reply = None if turn.reply_id is None else entries.get(tx, turn.reply_id).content
+    return RunStatus(
+        run_id=turn.id,
+        session_key=turn.session_key,
+        session_id=turn.session_id,
+        turn=turn.number,
+        status=turn.status,
+        ended=ended,
+        accepted_at=turn.accepted_at,
+        started_at=turn.started_at,
+        ended_at=turn.ended_at,
+        reply=reply,
+        reply_id=turn.reply_id,
+        silent=turn.status is TurnStatus.COMMITTED and (reply is None or is_silent(reply)),
+        resumable=ended and turn.status is TurnStatus.INTERRUPTED,
+        error=turn.error,
+        model=turn.model,
+        usage=turn.usage or {},
+        meta=meta,
+    )
+
+
+def has_ended(tx: Tx, turn: Turn) -> bool:
+    """An interrupted turn whose item still waits or runs is about to be tried again."""
+    if turn.status is not TurnStatus.INTERRUPTED or turn.agenda_id is None:
+        return turn.status.ended
+    item = agenda.find(tx, turn.agenda_id)
+    return item is None or item.status.ended
+
+
+class EndWatch:
+    """Rung by the change feed's signal, which on PostgreSQL crosses processes; looks only while one waits.
+
+    What ends here says so through `look`; for the rest a look every tenth of a second is enough.
+    """
+
+    def __init__(self, store: Store, threads: Threads) -> None:
+        self._store = store
+        self._threads = threads
+        self._waiting: dict[str, asyncio.Future[RunStatus]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._bell = asyncio.Event()
+        self._now = asyncio.Event()
+
+    def look(self) -> None:
+        """A run has just ended in this process."""
+        self._now.set()
+        self._bell.set()
+
+    async def ended(self, run_id: str) -> RunStatus:
+        """The run's status once it has ended."""
+        now = await self._threads(self._status, run_id)
+        if now.ended:
+            self._settle(run_id, now)
+            return now
+        future = self._waiting.get(run_id)
+        if future is None:
+            future = self._waiting[run_id] = asyncio.get_running_loop().create_future()
+        self._begin()
+        return await asyncio.shield(future)
+
+    def _begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="run-ends")
+        self._bell.set()
+
+    async def _run(self) -> None:
+        unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(self._bell.set))
+        try:
+            while self._waiting:
+                await _rung(self._bell, _LOOK_AGAIN_SECONDS)
+                await _rung(self._now, _PAUSE_SECONDS)
+                self._bell.clear()
+                self._now.clear()
+                try:
+                    ended = await self._threads(self._ended_among, list(self._waiting))
+                except HoldfastError:
+                    log.exception("the ends of runs cannot be read; trying again")
+                    await asyncio.sleep(_TROUBLE_SECONDS)
+                    self._bell.set()
+                    continue
+                for status in ended:
+                    self._settle(status.run_id, status)
+        finally:
+            unsubscribe()
+
+    def _settle(self, run_id: str, status: RunStatus) -> None:
+        future = self._waiting.pop(run_id, None)
+        if future is not None and not future.done():
+            future.set_result(status)
+
+    def _status(self, run_id: str) -> RunStatus:
+        with self._store.read(SYSTEM) as tx:
+            return status_of(tx, run_id)
+
+    def _ended_among(self, ids: list[str]) -> list[RunStatus]:
+        with self._store.read(SYSTEM) as tx:
+            found = [status_of_turn(tx, turn) for turn in turns.get_many(tx, ids) if turn.status.ended]
+            return [status for status in found if status.ended]
+
+
+async def _rung(bell: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(bell.wait(), seconds)

@@ -10,39 +10,40 @@ from typing import Any, Final, TypeVar
 
 from opentelemetry import trace
 
-from holdfast.agents.loop import finishing, hooks, words
-from holdfast.agents.loop.after import AfterWork
-from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.calling import Calling
-from holdfast.agents.loop.events import Hub
-from holdfast.agents.loop.forming import Shape
+from holdfast.agents.loop import ending, hooks
+from holdfast.agents.loop.asks import ASK, Terms
+from holdfast.agents.loop.calling import Calling, Shape
+from holdfast.agents.loop.events import Hub, Reporter
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan, Planner
 from holdfast.agents.loop.rounds import Rounds
-from holdfast.agents.loop.telling import Teller
 from holdfast.agents.models.types import ModelReply
 from holdfast.context import (
+    AfterTurn,
     Message,
     Occasion,
     ShownData,
     Text,
     Trust,
     UserMessage,
+    flush_plan,
     is_silent,
+    mark_flushed,
     shown_data,
 )
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.log import SYSTEM, Turn, Tx, agenda, to_the_end, turns
+from holdfast.log import FOR_OWNER, SYSTEM, Session, Turn, Tx, agenda, sessions, to_the_end, turns
 from holdfast.log.turns import Committed
 from holdfast.memory.scope import Chat
 from holdfast.traces import context_of
 
 log = logging.getLogger(__name__)
 tracer = trace.get_tracer("holdfast")
-
 T = TypeVar("T")
-NUDGE: Final = UserMessage(text=words.EMPTY, trust=Trust.OPERATOR, source="holdfast")
+EMPTY: Final = "[Your last answer was empty. Answer the user now, in words; NO_REPLY if none is wanted.]"
+NUDGE: Final = UserMessage(text=EMPTY, trust=Trust.OPERATOR, source="holdfast")
+AFTER_TURN: Final = "turn.after"
 
 
 class TurnLoop:
@@ -56,11 +57,11 @@ class TurnLoop:
         self._after = AfterWork(parts)
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=self._most, on_interrupt=self.cut_off)
+        return agenda.Kind(self.run, limit=self._most, on_interrupt=self.cut_off, halts=True)
 
     def subagent_kind(self) -> agenda.Kind:
         """Turns of spawned sessions, in places of their own."""
-        return agenda.Kind(self.run, limit=self._most_children, on_interrupt=self.cut_off)
+        return agenda.Kind(self.run, limit=self._most_children, on_interrupt=self.cut_off, halts=True)
 
     def _most(self) -> int:
         """How many turns run at once, as the config says now."""
@@ -71,7 +72,7 @@ class TurnLoop:
 
     def cut_off(self, tx: Tx, item: agenda.Item) -> None:
         """An attempt ended by no doing of its own, or a turn was cancelled before it ran."""
-        finishing.cut_off(tx, item, self._parts.hooks, self._parts.config().default_agent_id)
+        ending.cut_off(tx, item, self._parts.hooks, self._parts.config().default_agent_id)
 
     def after_kind(self) -> agenda.Kind:
         return self._after.kind()
@@ -108,29 +109,29 @@ class _Attempt:
     async def run(self, turn_id: str) -> Committed | None:
         parts = self._parts
         journal = await parts.threads(self._begin, turn_id)
-        teller = Teller(self._hub, turn_id, journal.session.id, parts.debug)
+        reporter = Reporter(self._hub, turn_id, journal.session.id, parts.debug)
         turn = journal.turn
-        teller.lifecycle("start", sessionKey=turn.session_key, turn=turn.number, attempt=turn.attempt)
-        teller.step("turn.start", turn=turn.number, attempt=turn.attempt, trigger=turn.trigger)
+        reporter.lifecycle("start", sessionKey=turn.session_key, turn=turn.number, attempt=turn.attempt)
+        reporter.step("turn.start", turn=turn.number, attempt=turn.attempt, trigger=turn.trigger)
         try:
             settled = await self._planner.plan(turn, journal.session, self.terms, self._shown)
-            done = await limited(self._work(settled, journal, teller), settled.timeout_seconds, parts.sleep)
+            done = await limited(self._work(settled, journal, reporter), settled.timeout_seconds, parts.sleep)
         except asyncio.CancelledError:
-            await self._stopped(journal, teller)
+            await self._stopped(journal, reporter)
             raise
         except HoldfastError as error:
-            await self._failed(journal, teller, error)
+            await self._failed(journal, reporter, error)
             return None
         except Exception as error:  # a fault of ours is not retried, since tools may have run: it is logged
             log.exception("turn %s failed", turn_id)
             fault = Unavailable(f"the turn failed through a fault: {type(error).__name__}", code="turn_fault")
-            await self._failed(journal, teller, fault)
+            await self._failed(journal, reporter, fault)
             return None
         finally:
             parts.tools.forget(turn_id)
-        self._tell_end(teller, done)
-        if teller.has_steps:
-            await parts.threads(teller.write_steps)
+        self._tell_end(reporter, done)
+        if reporter.has_steps:
+            await parts.threads(reporter.write_steps)
         return done
 
     def _begin(self, turn_id: str) -> Journal:
@@ -138,24 +139,24 @@ class _Attempt:
 
         def write(tx: Tx) -> Journal:
             turn = turns.get(tx, turn_id)
-            kept = (turn.meta or {}).get(finishing.ASK) or {}
+            kept = (turn.meta or {}).get(ASK) or {}
             self.terms = Terms.read(kept, config().default_agent_id)
             journal = Journal.begin(tx, turn, self.terms.agent_id, lambda: config().board)
             about = (journal.turn, journal.session, self.terms)
             for hook in self._parts.hooks:
                 hook.begun(tx, *about)
             self._shown = tuple(text for hook in self._parts.hooks for text in hook.shown(tx, *about))
-            journal.deaf = self.terms.occasion is Occasion.FLUSH
+            journal.skips_notes = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
             return journal
 
         return self._parts.store.run(SYSTEM, write)
 
-    async def _work(self, settled: Plan, journal: Journal, teller: Teller) -> Committed:
+    async def _work(self, settled: Plan, journal: Journal, reporter: Reporter) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
-        self.calling = calling = Calling(self._parts, settled, journal, teller, self._cancelled)
+        self.calling = calling = Calling(self._parts, settled, journal, reporter, self._cancelled)
         most = settled.settings.max_tool_rounds
-        rounds = Rounds(self._parts, journal, teller, most, lent=settled.terms.lent)
+        rounds = Rounds(self._parts, journal, reporter, most, client_tools=settled.terms.client_tools)
         shape = Shape(settled.terms)
         nudge: Message | None = None
         while True:
@@ -196,11 +197,11 @@ class _Attempt:
         heard: hooks.Understood,
     ) -> Committed | None:
         def write(tx: Tx) -> Committed | None:
-            done = finishing.commit(tx, journal, calling, self.terms, reply, self._job)
+            done = ending.commit(tx, journal, calling, self.terms, reply, self._job)
             if done is not None:
                 self._tell_hooks(tx, journal, calling, done, heard.signals)
             if done is not None and heard.spoke:
-                finishing.tell_spoken(tx, done.turn)
+                ending.tell_spoken(tx, done.turn)
             return done
 
         return self._parts.store.run(SYSTEM, write)
@@ -221,9 +222,9 @@ class _Attempt:
         for hook in self._parts.hooks:
             hook.committed(tx, end)
 
-    async def _failed(self, journal: Journal, teller: Teller, error: HoldfastError) -> None:
+    async def _failed(self, journal: Journal, reporter: Reporter, error: HoldfastError) -> None:
         def write(tx: Tx) -> Turn | None:
-            ended = finishing.fail(tx, journal, self.terms, error, self._job)
+            ended = ending.fail(tx, journal, self.terms, error, self._job)
             if ended is not None:
                 self._tell_failed(tx, journal, ended)
             return ended
@@ -231,21 +232,21 @@ class _Attempt:
         if await self._parts.threads(self._parts.store.run, SYSTEM, write) is None:
             return  # it was committed or cancelled just before; that end is the one to be told
         log.warning("turn %s failed: %s", journal.turn.id, error.message)
-        teller.step("turn.end", status="failed", error=error.message, code=error.code)
-        teller.lifecycle("error", status="failed", error=error.message, code=error.code, hint=error.hint)
-        await self._parts.threads(teller.write_steps)
+        reporter.step("turn.end", status="failed", error=error.message, code=error.code)
+        reporter.lifecycle("error", status="failed", error=error.message, code=error.code, hint=error.hint)
+        await self._parts.threads(reporter.write_steps)
 
-    async def _stopped(self, journal: Journal, teller: Teller) -> None:
+    async def _stopped(self, journal: Journal, reporter: Reporter) -> None:
         """Cut off from outside: by someone who asked for it, or because this process ends."""
         if not self._job.item.cancel_requested:
-            teller.lifecycle("interrupted")
+            reporter.lifecycle("interrupted")
             return
-        said = teller.saying
+        said = reporter.saying
         if not await to_the_end(self._parts.threads(self._cancel, journal, said)):
             return
-        teller.step("turn.end", status="cancelled")
-        teller.lifecycle("end", status="cancelled", text=said)
-        await to_the_end(self._parts.threads(teller.write_steps))
+        reporter.step("turn.end", status="cancelled")
+        reporter.lifecycle("end", status="cancelled", text=said)
+        await to_the_end(self._parts.threads(reporter.write_steps))
 
     def _cancel(self, journal: Journal, said: str) -> bool:
         """End the turn as asked, if it has not ended. What the user saw of a reply stays in the log."""
@@ -253,7 +254,7 @@ class _Attempt:
         def write(tx: Tx) -> None:
             if said.strip():
                 journal.partial(tx, said)
-            self._tell_failed(tx, journal, finishing.stop(tx, journal, self._job))
+            self._tell_failed(tx, journal, ending.stop(tx, journal, self._job))
 
         try:
             self._parts.store.run(SYSTEM, write)
@@ -267,14 +268,14 @@ class _Attempt:
         for hook in self._parts.hooks:
             hook.failed(tx, end)
 
-    def _tell_end(self, teller: Teller, done: Committed) -> None:
+    def _tell_end(self, reporter: Reporter, done: Committed) -> None:
         turn = done.turn
         replies = [e.content for e in done.entries if e.id == turn.reply_id]
         text = replies[-1] if replies else ""
         usage = dict(turn.usage or {})
-        teller.step("turn.end", status="committed", usage=usage, model=turn.model)
+        reporter.step("turn.end", status="committed", usage=usage, model=turn.model)
         more = {name: (turn.meta or {}).get(name) for name in ("finish", "handed")}
-        teller.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, **more)
+        reporter.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, **more)
 
     def _cancelled(self) -> bool:
         return self._job.item.cancel_requested
@@ -329,3 +330,80 @@ def _require_words(journal: Journal) -> None:
 def _last_words(reply: ModelReply, text: str) -> ModelReply:
     """What is kept of the last words; calls after the limit are left out, as nothing answers them."""
     return reply if reply.text == text and not reply.calls else replace(reply, text=text, calls=())
+
+
+class AfterWork:
+    """Decides with what the provider reported; flush and compaction wait in the session's own lane, so that
+    they never run beside its next turn, and stand before it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def kind(self) -> agenda.Kind:
+        return agenda.Kind(self._compact, limit=2)
+
+    async def consider(self, turn: Turn, calling: Calling) -> None:
+        """Never fails the turn, which is committed: what goes wrong here is due again after the next one."""
+        if calling.built is None or calling.last is None:
+            return
+        session, terms = calling.plan.session, calling.plan.terms
+        try:
+            verdict = await self._parts.context().after_turn(
+                session,
+                calling.built,
+                reported_input_tokens=calling.last.usage.input or None,
+                is_heartbeat=terms.occasion in (Occasion.HEARTBEAT, Occasion.HEARTBEAT_LIGHT),
+            )
+            # The daily notes are the owner's: what others hear is not written into them.
+            flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH and turn.audience == FOR_OWNER
+            if flush or verdict.compaction_due:
+                await self._parts.threads(self._schedule, turn, terms, verdict, flush)
+        except HoldfastError:
+            log.exception("the work after turn %s failed", turn.id)
+
+    def _schedule(self, turn: Turn, terms: Terms, verdict: AfterTurn, flush: bool) -> None:
+        with self._parts.store.write(SYSTEM) as tx:
+            session = sessions.get(tx, turn.session_id)
+            if flush:
+                mark_flushed(tx, session)
+                ending.accept_flush(tx, session, turn, self._flush_terms(terms, int(tx.now)))
+            if verdict.compaction_due:
+                for hook in self._parts.hooks:
+                    hook.before_compaction(tx, turn, session, terms)
+                facts = {"window": verdict.pressure.window, "used": verdict.pressure.used}
+                agenda.enqueue(
+                    tx,
+                    AFTER_TURN,
+                    {"sessionId": session.id, **facts},
+                    lane=session.key,
+                    key=f"{AFTER_TURN}:{session.id}",
+                    due_at=turn.accepted_at,
+                    max_attempts=2,
+                )
+
+    def _flush_terms(self, terms: Terms, now: int) -> Terms:
+        from holdfast.clock import Millis
+
+        settings = self._parts.config().agent(terms.agent_id)
+        plan = flush_plan(settings.compaction, Millis(now), settings.user_timezone)
+        return Terms(
+            agent_id=terms.agent_id,
+            model=terms.model,
+            channel=terms.channel,
+            occasion=Occasion.FLUSH,
+            prompt=plan.prompt,
+            system_prompt=plan.system_prompt,
+        )
+
+    async def _compact(self, job: agenda.Job) -> None:
+        """Compact a session between its turns. What brings nothing now is due again after its next turn."""
+        payload: Mapping[str, Any] = job.item.payload
+        session = await self._parts.threads(self._session, str(payload["sessionId"]))
+        result = await self._parts.context().compact(
+            session, window=int(payload["window"]), reason="threshold", current_tokens=int(payload["used"])
+        )
+        log.info("compaction of %s: %s (%s)", session.key, result.outcome, result.reason)
+
+    def _session(self, session_id: str) -> Session:
+        with self._parts.store.read(SYSTEM) as tx:
+            return sessions.get(tx, session_id)

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from holdfast.agents.loop.asks import Deliver, Terms
-from holdfast.agents.loop.finishing import ASK
+from holdfast.agents.loop.asks import ASK, Deliver, Terms
 from holdfast.agents.loop.parts import Answers
 from holdfast.agents.sandbox import is_sandboxed
 from holdfast.agents.subagents import due, ending, registry

@@ -142,8 +142,9 @@ async def chat_abort(peer: Peer, sent: AbortIn) -> dict[str, Any]:
         with peer.here.read_as(peer.caller) as tx:
             return own_session(peer.here, tx, peer.caller, named)
 
-    ended = await runs.stop_session(await peer.here.hold.threads(read))
-    return {"aborted": sum(one.count for one in ended)}
+    session = await peer.here.hold.threads(read)
+    done = await runs.stop_session(session, peer.here.reader_for(peer.caller, None))
+    return {"aborted": sum(one.count for one in done.ended)}
 
 
 def _lines(rows: list[Entry]) -> list[dict[str, Any]]:

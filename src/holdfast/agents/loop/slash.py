@@ -1,4 +1,4 @@
-"""Where commands are answered and recorded, before any turn is made of them."""
+"""Where slash commands are answered and recorded, before any turn is made of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from holdfast.agents.commands import (
     are_skills_open,
     use_skill,
 )
-from holdfast.agents.loop import finishing
+from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import come_in, entered_session, terms_of
-from holdfast.agents.loop.addressing import Address
-from holdfast.agents.loop.asks import Accepted, Ask
-from holdfast.agents.loop.parting import Left
+from holdfast.agents.loop.asks import Accepted, Address, Ask
 from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.stopping import SessionEnded
 from holdfast.agents.skills import Invocation, invoked
 from holdfast.errors import HoldfastError
 from holdfast.ids import uuid7
@@ -40,7 +39,7 @@ from holdfast.log import (
 from holdfast.log.reset import reset_command, with_trigger
 
 
-class Desk:
+class SlashCommands:
     """Answers commands, and skills that are called by name."""
 
     def __init__(self, parts: Parts, commands: Commands, control: Control) -> None:
@@ -100,18 +99,24 @@ class Desk:
         except HoldfastError as error:
             return Reply(f"{error.message}. {error.hint}".rstrip(". ") + ".", {"code": error.code})
 
-    def _enter_command(self, ask: Ask, to: Address, key: str) -> tuple[Session, Left, Accepted | None]:
+    def _enter_command(
+        self, ask: Ask, to: Address, key: str
+    ) -> tuple[Session, SessionEnded, Accepted | None]:
         """Only `/new` and `/reset` make a session fresh; the others are about it as it stands."""
         config = self._parts.config()
         with self._parts.store.write(SYSTEM) as tx:
             turn = turns.by_key(tx, key)
             if turn is not None:
-                return sessions.get(tx, turn.session_id), Left(), self._answered(tx, turn.id, created=False)
+                return (
+                    sessions.get(tx, turn.session_id),
+                    SessionEnded(),
+                    self._answered(tx, turn.id, created=False),
+                )
             if reset_command(ask.text) is not None:
-                came = come_in(tx, ask, to, config, self._parts.hooks)
-                return came.entered.session, came.left or Left(), None
+                entered, left = come_in(tx, ask, to, config, self._parts.hooks)
+                return entered.session, left, None
             session = entered_session(tx, ask, to, config)
-            return session, Left(), None
+            return session, SessionEnded(), None
 
     def _record(self, ask: Ask, to: Address, session: Session, key: str, reply: Reply, name: str) -> Accepted:
         """In the log for people, as entries of the system: no model is shown them."""
@@ -123,7 +128,7 @@ class Desk:
         with self._parts.store.write(SYSTEM) as tx:
             done = turns.record(tx, session, typed, Outcome(entries=[answer]), key=key, trigger="command")
             if not done.duplicate:
-                finishing.deliver_reply(tx, done.turn, terms_of(ask, to, session.audience))
+                ending.deliver_reply(tx, done.turn, terms_of(ask, to, session.audience))
             return self._answered(tx, done.turn.id, created=not done.duplicate)
 
     def _answered(self, tx: Tx, run_id: str, *, created: bool) -> Accepted:
