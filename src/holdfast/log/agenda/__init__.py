@@ -1,6 +1,6 @@
 """The agenda: what is due, in which lane, and who is at it."""
 
-from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner
+from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, waiting
 from holdfast.log.agenda.state import (
     Cancel,
     Claim,
@@ -70,4 +70,5 @@ __all__ = [
     "renew",
     "settle",
     "transition",
+    "waiting",
 ]

@@ -7,12 +7,14 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.errors import HoldfastError
 from holdfast.log import owner as owners
 from holdfast.log.agenda import store as agenda
+from holdfast.log.agenda.places import Places
 from holdfast.log.agenda.state import (
     Event,
     Expire,
@@ -38,8 +40,13 @@ _HELD_SECONDS: Final = 0.25
 class Job:
     """One running item in the hands of its handler."""
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
+        self._places = places
+
+    def waiting(self, after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
+        """A block in which the job only waits, and another may run in its place; its lane stays its own."""
+        return contextlib.nullcontext() if self._places is None else self._places.waiting(self, after)
 
     @property
     def settled(self) -> bool:
@@ -55,6 +62,16 @@ class Job:
         """Take in what was committed, in whatever order the news arrives."""
         if item.revision > self.item.revision:
             self.item = item
+
+
+_current: Final[ContextVar[Job | None]] = ContextVar("job", default=None)
+
+
+def waiting(after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
+    """A block in which the job that runs here only waits; once it has waited `after` seconds, another may run
+    in its place. Outside of a job it is any other block."""
+    job = _current.get()
+    return contextlib.nullcontext() if job is None else job.waiting(after)
 
 
 class PostponeJob(Exception):
@@ -105,7 +122,6 @@ class Runner:
     ) -> None:
         self._store = store
         self._threads = threads
-        self._max = max_concurrent
         self._lease_ms = lease_ms
         self._idle = idle_seconds
         self._caps = caps
@@ -113,6 +129,7 @@ class Runner:
         self._kinds: dict[str, Kind] = {}
         self._jobs: dict[str, tuple[Job, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
+        self._places = Places(lambda kind: self._kinds[kind].most, max_concurrent, self._wake.set)
         self._dispatching = asyncio.Lock()
         self._stopping = False
 
@@ -198,11 +215,12 @@ class Runner:
         """Start what can start; returns how long it is until something more falls due."""
         async with self._dispatching:
             while not self._stopping:
-                free = self._free()
-                most = min(self._max - len(self._jobs), sum(free.values()))
-                claimed, due = await self._threads(self._claim, free, most)
-                for item in claimed:
-                    self._start(item)
+                with self._places.claiming():
+                    free = self._free()
+                    most = min(self._places.left, sum(free.values()))
+                    claimed, due = await self._threads(self._claim, free, most)
+                    for item in claimed:
+                        self._start(item)
                 if len(claimed) < most and not self._crowded(free, claimed):
                     return min(self._pause(due), self._until_let_go())
                 if not claimed:
@@ -221,24 +239,19 @@ class Runner:
 
     def _start(self, item: Item) -> None:
         """Begin a job; if an earlier claim of the same item is still winding up here, after that."""
-        job = Job(item)
+        job = Job(item, self._places)
+        self._places.begin(job, item.kind)
         before = self._jobs.get(item.id)
         task = asyncio.create_task(self._run(job, None if before is None else before[1]))
         self._jobs[item.id] = (job, task)
 
         def gone(_: asyncio.Task[None]) -> None:
-            full = self._full(item.kind)
             if self._jobs.get(item.id) == (job, task):
                 del self._jobs[item.id]
-            if full:
+            if self._places.end(job):  # that its lane is free was told by its commit
                 self._wake.set()
 
         task.add_done_callback(gone)
-
-    def _full(self, name: str) -> bool:
-        """Whether the end of one job makes room for another; that its lane is free was told by its commit."""
-        same = sum(job.item.kind == name for job, _ in self._jobs.values())
-        return len(self._jobs) >= self._max or same >= self._kinds[name].most
 
     def _pause(self, due: int | None) -> float:
         if due is None:
@@ -246,10 +259,8 @@ class Runner:
         return min(max(due - self._store.clock.now(), 0) / 1000, self._idle)
 
     def _free(self) -> dict[str, int]:
-        used = Counter(job.item.kind for job, _ in self._jobs.values())
-        left = self._max - len(self._jobs)
         return {
-            name: max(0, min(kind.most - used[name], left, agenda.MAX_CLAIM, *_let(kind)))
+            name: max(0, min(self._places.free(name), agenda.MAX_CLAIM, *_let(kind)))
             for name, kind in self._kinds.items()
         }
 
@@ -279,6 +290,7 @@ class Runner:
             if before is not None:
                 before.cancel()
                 await asyncio.wait([before])
+            _current.set(job)
             await kind.handler(job)
             event: Event = Finish(self.owner)
         except PostponeJob as later:
