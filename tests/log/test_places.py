@@ -136,6 +136,7 @@ def test_a_job_can_be_cancelled_in_every_phase_and_leaves_its_place(
             await until(lambda: work.working == [other])
             work.end.set()
             await until(lambda: item(store, other).status is Status.DONE)
+            await until(lambda: not runner.running)
             assert (runner._places.left, runner._places.free("work")) == (32, 1)
 
     asyncio.run(scene())

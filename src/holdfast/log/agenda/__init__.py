@@ -18,6 +18,7 @@ from holdfast.log.agenda.state import (
     transition,
 )
 from holdfast.log.agenda.store import (
+    CANCEL_SIGNAL,
     MAX_WAITING,
     SIGNAL,
     apply,
@@ -36,6 +37,7 @@ from holdfast.log.agenda.store import (
 )
 
 __all__ = [
+    "CANCEL_SIGNAL",
     "MAX_WAITING",
     "SIGNAL",
     "Cancel",

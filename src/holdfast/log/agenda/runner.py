@@ -42,6 +42,7 @@ class Job:
 
     def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
+        self.stopping = False
         self._places = places
 
     def waiting(self, after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
@@ -130,6 +131,7 @@ class Runner:
         self._jobs: dict[str, tuple[Job, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
         self._places = Places(lambda kind: self._kinds[kind].most, max_concurrent, self._wake.set)
+        self._cancelled = asyncio.Event()
         self._dispatching = asyncio.Lock()
         self._stopping = False
 
@@ -182,18 +184,22 @@ class Runner:
         return await self._threads(self._recover)
 
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
-        """Cancel an item; if it runs here its handler is stopped now, elsewhere at the next renewal."""
+        """Cancel an item; the handler that runs it is stopped; elsewhere as soon as the bell rings there."""
         item = await self._threads(self._store.run, SYSTEM, lambda tx: self._cancel(tx, id_, reason))
-        if id_ not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
+        await self._stop_handler(item)
+        return item
+
+    async def _stop_handler(self, item: Item) -> None:
+        if item.id not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
             async with self._dispatching:
                 pass  # what was claimed just now has its job after this
         await asyncio.sleep(0)  # a job that was made just now begins, else it could not write how it ended
-        if id_ in self._jobs:
-            job, task = self._jobs[id_]
+        if item.id in self._jobs:
+            job, task = self._jobs[item.id]
             job.became(item)
             if not job.settled:
+                job.stopping = True
                 task.cancel()
-        return item
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
         """Claim nothing more, let what runs finish; what does not in time is marked interrupted."""
@@ -342,12 +348,31 @@ class Runner:
 
     @contextlib.asynccontextmanager
     async def _leases_kept(self) -> AsyncIterator[None]:
-        keeper = asyncio.create_task(self._keep_leases())
+        unsubscribe = self._store.signals.subscribe(agenda.CANCEL_SIGNAL, ringing(self._cancelled.set))
+        keepers = [asyncio.create_task(self._keep_leases()), asyncio.create_task(self._heed_cancellations())]
         try:
             yield
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            unsubscribe()
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _heed_cancellations(self) -> None:
+        """Stop what was cancelled elsewhere when the bell rings for it; a handler is not told twice."""
+        while True:
+            await self._cancelled.wait()
+            self._cancelled.clear()
+            try:
+                for item in await self._threads(self._asked_to_stop) if self._jobs else ():
+                    if item.id not in self._jobs or not self._jobs[item.id][0].stopping:
+                        await self._stop_handler(item)
+            except HoldfastError:
+                log.exception("cancellations could not be read; the next renewal will tell of them")
+
+    def _asked_to_stop(self) -> list[Item]:
+        with self._store.read(SYSTEM) as tx:
+            return agenda.asked_to_stop(tx, self.owner)
 
     async def _keep_leases(self) -> None:
         """Renew what runs here, stop what was cancelled elsewhere, and take back what others dropped."""

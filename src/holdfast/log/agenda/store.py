@@ -36,6 +36,7 @@ from holdfast.log.tables import agenda as table
 from holdfast.text import clean_json, clean_text
 
 SIGNAL: Final = "agenda"
+CANCEL_SIGNAL: Final = "agenda.cancel"
 MAX_PAGE: Final = 500
 MAX_CLAIM: Final = 256
 MAX_WAITING: Final = 1_000
@@ -197,7 +198,16 @@ def expire(
 
 
 def cancel(tx: Tx, id_: str, *, reason: str = "cancelled") -> Item:
-    return apply(tx, _locked(tx, id_), Cancel(reason))
+    """Cancel an item; whoever runs it, in whatever process, is rung for to stop its handler."""
+    after = apply(tx, _locked(tx, id_), Cancel(reason))
+    if after.status is Status.RUNNING:
+        tx.wake(CANCEL_SIGNAL)
+    return after
+
+
+def asked_to_stop(tx: Tx, owner: str) -> list[Item]:
+    """What an owner still runs though it was cancelled."""
+    return [_read(row) for row in _TO_STOP.rows(tx, owner=owner)]
 
 
 def cancel_lane(tx: Tx, lane: str, *, kinds: Collection[str], reason: str) -> int:
@@ -335,6 +345,13 @@ _BY_IDS_LOCKED = Statement(_THESE.with_for_update())
 _HELD_ROWS = _ALL.where(table.c.status == _RUNNING).order_by(table.c.lease_until).limit(_MOST)
 _HELD = Statement(_HELD_ROWS)
 _HELD_LOCKED = Statement(_HELD_ROWS.with_for_update(skip_locked=True))
+_TO_STOP = Statement(
+    _ALL.where(
+        table.c.status == _RUNNING,
+        table.c.cancel_requested.is_(sa.true()),
+        table.c.owner == sa.bindparam("owner"),
+    )
+)
 _LIVE_KEY = Statement(_ALL.where(table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])))
 _NEXT_DUE = Statement(
     sa.select(sa.func.min(table.c.due_at)).where(
