@@ -47,7 +47,9 @@ class Dispatch:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=LIMIT, retry=Retry(base_ms=1_000, ceiling_ms=delays.FOLD_CHECK_MS))
+        return agenda.Kind(
+            self.run, relative=True, limit=LIMIT, retry=Retry(base_ms=1_000, ceiling_ms=delays.FOLD_CHECK_MS)
+        )
 
     async def run(self, job: agenda.Job) -> None:
         owner = str(job.item.payload["sessionKey"])

@@ -39,7 +39,7 @@ class SpawnQueue:
         return self._parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=4, on_interrupt=self._given_up)
+        return agenda.Kind(self.run, relative=True, limit=4, on_interrupt=self._given_up)
 
     def spawn(self, tx: Tx, order: SpawnOrder) -> Spawned:
         facts = {"recordId": order.record_id, "runId": order.run_id, "hop": order.hop}

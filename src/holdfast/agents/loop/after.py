@@ -27,7 +27,7 @@ class AfterWork:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self._compact, limit=2)
+        return agenda.Kind(self._compact, relative=True, limit=2)
 
     async def consider(self, turn: Turn, calling: Calling) -> None:
         """Never fails the turn, which is committed: what goes wrong here is due again after the next one."""

@@ -56,11 +56,11 @@ class TurnLoop:
         self._after = AfterWork(parts)
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=self._most, on_interrupt=self.cut_off)
+        return agenda.Kind(self.run, relative=True, limit=self._most, on_interrupt=self.cut_off)
 
     def subagent_kind(self) -> agenda.Kind:
         """Turns of spawned sessions, in places of their own."""
-        return agenda.Kind(self.run, limit=self._most_children, on_interrupt=self.cut_off)
+        return agenda.Kind(self.run, relative=True, limit=self._most_children, on_interrupt=self.cut_off)
 
     def _most(self) -> int:
         """How many turns run at once, as the config says now."""

@@ -26,7 +26,7 @@ class Stopper:
         self._cancel = cancel
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=4)
+        return agenda.Kind(self.handle, relative=True, limit=4)
 
     async def handle(self, job: agenda.Job) -> None:
         run = await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: _marked(tx, job))
@@ -44,7 +44,7 @@ class Sweeper:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=2)
+        return agenda.Kind(self.handle, relative=True, limit=2)
 
     async def handle(self, job: agenda.Job) -> None:
         parts = self._parts

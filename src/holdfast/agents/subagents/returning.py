@@ -21,7 +21,7 @@ class Returner:
         self._returned = returned
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self._handle, limit=4)
+        return agenda.Kind(self._handle, relative=True, limit=4)
 
     async def _handle(self, job: agenda.Job) -> None:
         await self._threads(self._store.run, SYSTEM, lambda tx: self._bring(tx, job))

@@ -25,7 +25,7 @@ class Waker:
         self._accept = accept
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=4)
+        return agenda.Kind(self.handle, relative=True, limit=4)
 
     async def handle(self, job: agenda.Job) -> None:
         await self._threads(self._store.run, SYSTEM, lambda tx: self._wake(tx, job))

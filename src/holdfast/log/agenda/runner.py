@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 15.0
 _TROUBLE_SECONDS: Final = 1.0
 _HELD_SECONDS: Final = 0.25
+_SET_BACK_MS: Final = 2_000
 
 
 class Job:
@@ -94,6 +95,7 @@ class Kind:
     `limit` is how many run at once, read anew each time where it is a callable.
     `on_interrupt` writes, in the same transaction, that an attempt was cut off, failed or was cancelled.
     `held` says how many may begin now at most, for work that gives way to what somebody waits for.
+    `relative` says that its due times are delays, not times of the day: they follow a clock that is set back.
     """
 
     handler: Handler
@@ -101,6 +103,7 @@ class Kind:
     retry: Retry = field(default_factory=Retry)
     on_interrupt: Callable[[Tx, Item], None] | None = None
     held: Callable[[], int] | None = None
+    relative: bool = False
 
     @property
     def most(self) -> int:
@@ -133,12 +136,18 @@ class Runner:
         self._places = Places(lambda kind: self._kinds[kind].most, max_concurrent, self._wake.set)
         self._cancelled = asyncio.Event()
         self._dispatching = asyncio.Lock()
+        self._clock_seen = (store.clock.now(), store.clock.monotonic())
+        self._on_set_back: list[Callable[[int], None]] = []
         self._stopping = False
 
     def register(self, name: str, kind: Kind) -> None:
         if name in self._kinds:
             raise ValueError(f"agenda kind {name!r} is registered already")
         self._kinds[name] = replace(kind, limit=lambda: self._caps().get(name, kind.most))
+
+    def on_clock_set_back(self, callback: Callable[[int], None]) -> None:
+        """Have a room called, on a thread, with the milliseconds by which the clock was set back."""
+        self._on_set_back.append(callback)
 
     @property
     def running(self) -> list[Item]:
@@ -159,6 +168,7 @@ class Runner:
                         if not recovered:
                             await self.recover()
                             recovered = True
+                        await self._heed_clock()
                         pause = await self._dispatch()
                     except HoldfastError:
                         log.exception("the agenda cannot be read; trying again")
@@ -168,6 +178,26 @@ class Runner:
                 await self._all_done()
         finally:
             unsubscribe()
+
+    async def _heed_clock(self) -> None:
+        """A clock on the wall that was set back must not make delays longer: they are brought forward."""
+        clock = self._store.clock
+        now, ticks = clock.now(), clock.monotonic()
+        seen, ticks_then = self._clock_seen
+        passed = ticks - ticks_then
+        back = seen + passed - now
+        if back > _SET_BACK_MS:
+            log.warning("the clock was set back by %d ms; what waits is brought forward", back)
+            await self._threads(self._bring_forward, back, now - passed)
+        self._clock_seen = (now, ticks)
+
+    def _bring_forward(self, ms: int, since: int) -> None:
+        relative = [name for name, kind in self._kinds.items() if kind.relative]
+        self._store.run(
+            SYSTEM, lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since), ordered=False
+        )
+        for callback in self._on_set_back:
+            callback(ms)
 
     async def drain(self) -> None:
         """Run all that is due now, and what follows from it, to the end; for one-shot use and tests."""
@@ -190,6 +220,7 @@ class Runner:
         return item
 
     async def _stop_handler(self, item: Item) -> None:
+        """Once: a handler that winds up is not to be disturbed."""
         if item.id not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
             async with self._dispatching:
                 pass  # what was claimed just now has its job after this
@@ -197,7 +228,7 @@ class Runner:
         if item.id in self._jobs:
             job, task = self._jobs[item.id]
             job.became(item)
-            if not job.settled:
+            if not job.settled and not job.stopping:
                 job.stopping = True
                 task.cancel()
 
@@ -359,14 +390,13 @@ class Runner:
             await asyncio.gather(*keepers, return_exceptions=True)
 
     async def _heed_cancellations(self) -> None:
-        """Stop what was cancelled elsewhere when the bell rings for it; a handler is not told twice."""
+        """Stop what was cancelled elsewhere, when the bell rings for it."""
         while True:
             await self._cancelled.wait()
             self._cancelled.clear()
             try:
                 for item in await self._threads(self._asked_to_stop) if self._jobs else ():
-                    if item.id not in self._jobs or not self._jobs[item.id][0].stopping:
-                        await self._stop_handler(item)
+                    await self._stop_handler(item)
             except HoldfastError:
                 log.exception("cancellations could not be read; the next renewal will tell of them")
 

@@ -197,6 +197,20 @@ def expire(
     return back
 
 
+def bring_forward(tx: Tx, kinds: Collection[str], *, ms: int, since: int) -> int:
+    """After the clock was set back by `ms`: whoever waits for time to pass waits no longer for that.
+
+    Moved are items of these kinds, those between two attempts, and what was due when it was written; the
+    times of the others stand. What was written from `since` on, by the new clock, is left alone; so is on
+    PostgreSQL all that is not in the future, since another machine with a right clock may have written it.
+    """
+    before = -1 if tx.postgres else since
+    moved = _BRING_FORWARD.run(tx, kinds=sorted(kinds), ms=ms, now=tx.now, before=before)
+    if moved:
+        tx.wake(SIGNAL)
+    return moved
+
+
 def cancel(tx: Tx, id_: str, *, reason: str = "cancelled") -> Item:
     """Cancel an item; whoever runs it, in whatever process, is rung for to stop its handler."""
     after = apply(tx, _locked(tx, id_), Cancel(reason))
@@ -365,6 +379,20 @@ _WAITING = Statement(
     .where(table.c.lane == sa.bindparam("lane"), table.c.status == _QUEUED)
     .offset(sa.bindparam("before"))
     .limit(1)
+)
+_BRING_FORWARD = Statement(
+    sa.update(table)
+    .where(
+        table.c.status == _QUEUED,
+        table.c.due_at > sa.bindparam("now"),
+        sa.or_(among(table.c.kind, "kinds"), table.c.attempts > 0, table.c.due_at <= table.c.updated_at),
+        sa.or_(table.c.updated_at > sa.bindparam("now"), table.c.updated_at < sa.bindparam("before")),
+    )
+    .values(
+        due_at=table.c.due_at - sa.bindparam("ms", type_=sa.BigInteger),
+        revision=table.c.revision + 1,
+        updated_at=sa.bindparam("now"),
+    )
 )
 _UPDATE = Statement(
     sa.update(table)
