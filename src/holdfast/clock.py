@@ -14,25 +14,38 @@ DAY_MS: Final = 86_400_000
 
 
 class Clock(Protocol):
+    """`now` is what the clock on the wall shows; `monotonic` are milliseconds that nobody can set."""
+
     def now(self) -> Millis: ...
+
+    def monotonic(self) -> int: ...
 
 
 class SystemClock:
     def now(self) -> Millis:
         return Millis(time.time_ns() // 1_000_000)
 
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until it is told to move: time passes with `advance`, not with `set`."""
 
     def __init__(self, start: int = 1_767_225_600_000) -> None:
         self._now = start
+        self._passed = 0
 
     def now(self) -> Millis:
         return Millis(self._now)
 
     def advance(self, *, ms: int = 0, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
-        self._now += ms + int((seconds + minutes * 60 + hours * 3600) * 1000)
+        passed = ms + int((seconds + minutes * 60 + hours * 3600) * 1000)
+        self._now += passed
+        self._passed += passed
+
+    def monotonic(self) -> int:
+        return self._passed
 
     def set(self, now: int) -> None:
         self._now = now

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import ASK, Terms, address
-from holdfast.agents.loop.hooks import TurnEnd
+from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.subagents import Errand, Run, SpawnInput, Subagents, ending, registry
+from holdfast.agents.subagents import Outcome as RunOutcome
+from holdfast.agents.subagents import Parts as SubagentParts
+from holdfast.agents.subagents.spawning import Spawner
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock
 from holdfast.config import Config
@@ -19,9 +23,6 @@ from holdfast.context import CompactOutcome, CompactResult, Pressure, ShownData
 from holdfast.continuation import (
     Continuation,
     Record,
-    Registry,
-    Spawned,
-    SpawnOrder,
     Status,
     compacting,
     lookout,
@@ -30,6 +31,7 @@ from holdfast.continuation import (
 from holdfast.errors import HoldfastError
 from holdfast.log import (
     OWNER,
+    Chain,
     EntryDraft,
     Note,
     Outcome,
@@ -40,6 +42,7 @@ from holdfast.log import (
     TurnStatus,
     Tx,
     agenda,
+    chains,
     notes,
     sessions,
     turns,
@@ -75,16 +78,21 @@ def home_config(url: str, *, window: int = 128_000, **continuation: Any) -> str:
 
 @dataclass
 class Nursery:
-    """A subagent room that only remembers what it was asked for."""
+    """The real subagents' room, whose runs nobody begins; it remembers what it was asked for."""
 
-    orders: list[SpawnOrder] = field(default_factory=list)
+    spawner: Spawner
+    orders: list[Run] = field(default_factory=list)
     trouble: HoldfastError | None = None
 
-    def spawn(self, tx: Tx, order: SpawnOrder) -> Spawned:
+    def send_off(self, tx: Tx, caller: Caller, given: SpawnInput, errand: Errand) -> Run:
         if self.trouble is not None:
             raise self.trouble
-        self.orders.append(order)
-        return Spawned(f"agent:main:subagent:{len(self.orders)}")
+        run = self.spawner.send_off(tx, caller, given, errand)
+        self.orders.append(run)
+        return run
+
+    def settle(self, tx: Tx, child_key: str) -> None:
+        self.spawner.settle(tx, child_key)
 
 
 @dataclass
@@ -101,31 +109,41 @@ class Live:
 
 
 class Play:
-    """Everything but the model and the subagents is real."""
+    """Everything is real but the model, and that nobody runs the subagents' turns."""
 
     def __init__(
         self, store: Store, clock: ManualClock, threads: Threads, folder: Path, **given: Any
     ) -> None:
         self.store, self.clock, self.threads, self.folder = store, clock, threads, folder
         self.given: dict[str, Any] = {"enabled": True, **given}
-        self.nursery = Nursery()
+        self.subagents = Subagents(
+            SubagentParts(
+                store=store, threads=threads, config=self.config, context=_nobody, models=cast("Any", None)
+            )
+        )
+        self.nursery = Nursery(self.subagents.spawner)
         self.compaction: CompactResult | HoldfastError = CompactResult(outcome=CompactOutcome.COMPACTED)
-        self.registry: Registry | None = None
         self._made: tuple[str, Config] | None = None
         self.room = self.opened()
 
     def opened(self) -> Continuation:
         """The room as a process finds it at its start."""
-        return Continuation(
+        room = Continuation(
             self.store,
             self.threads,
             self.config,
             self.accept,
             payloads=self.folder,
             spawner=self.nursery,
-            registry=self.registry,
+            caller_of=self._caller_of,
             compact=self._compact,
         )
+        self.watchers[:] = [room.hook]
+        return room
+
+    @property
+    def watchers(self) -> list[Any]:
+        return self.subagents._parts.watchers
 
     def config(self) -> Config:
         text = json.dumps(self.given, sort_keys=True)
@@ -135,7 +153,11 @@ class Play:
         return self._made[1]
 
     def accept(self, tx: Tx, ask: Ask) -> Any:
-        return take_in(tx, ask, address(ask, self.config()), self.config(), (self.room.hook,))
+        return take_in(tx, ask, address(ask, self.config()), self.config(), self.hooks)
+
+    @property
+    def hooks(self) -> tuple[TurnHook, ...]:
+        return (self.subagents.hook, self.room.hook)
 
     def say(self, text: str = "hello", *, to: str = KEY, **more: Any) -> str:
         """A message from outside, or whatever trigger is given; the id of its run."""
@@ -181,14 +203,17 @@ class Play:
         return next(tool for tool in self.room.tools() if tool.name == name)
 
     def caller(self, live: Live, **more: Any) -> Caller:
+        return self._caller(live.session, live.turn.id, **more)
+
+    def _caller(self, session: Session, turn_id: str, **more: Any) -> Caller:
         config = self.config()
-        facts: dict[str, Any] = {"chat": Chat.of(live.session.key), "workspace": self.folder}
+        facts: dict[str, Any] = {"chat": Chat.of(session.key), "workspace": self.folder}
         return Caller(
             config=config,
             settings=config.agent("main"),
             agent_id="main",
-            session=live.session,
-            turn_id=live.turn.id,
+            session=session,
+            turn_id=turn_id,
             **{**facts, **more},
         )
 
@@ -246,9 +271,28 @@ class Play:
         self.clock.advance(seconds=seconds)
         return self.due()
 
-    def returned(self, order: SpawnOrder, text: str = "found it", status: str = "success") -> bool:
+    def returned(self, order: Run, text: str = "found it", status: str = "success") -> bool:
+        """A delegate's run ends, as its last turn would have it; False if that was done before."""
         with self.store.write(OWNER) as tx:
-            return self.room.returned(tx, order.run_id, text, status)
+            run = registry.get(tx, order.id)
+            if not run.live:
+                return False
+            run = registry.save(tx, run, said=text, parts=1)
+            ending.close(tx, self.watchers, run, ending.Verdict(RunOutcome(status)))
+            return True
+
+    def chain(self, key: str = KEY) -> Chain:
+        """The chain that the session's last turn belongs to."""
+        with self.store.read(OWNER) as tx:
+            session = sessions.active(tx, key)
+            assert session is not None
+            last = turns.listing(tx, session.id, limit=1)[0]
+            return chains.get(tx, str(last.chain_id))
+
+    def _caller_of(self, session: Session, terms: Terms) -> Caller:
+        return replace(
+            self._caller(session, ""), agent_id=terms.agent_id, sender=terms.sender, owner=terms.owner
+        )
 
     def compacted(self, key: str = KEY) -> None:
         with self.store.write(OWNER) as tx:
@@ -282,3 +326,7 @@ class Play:
         if isinstance(self.compaction, HoldfastError):
             raise self.compaction
         return self.compaction
+
+
+def _nobody() -> Any:
+    raise AssertionError("nobody begins a run here")

@@ -15,7 +15,7 @@ import pytest
 from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon, until
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, Unavailable
-from holdfast.log import OWNER, Store, Threads, TurnStatus, agenda, check, turns
+from holdfast.log import OWNER, Bridge, Store, Threads, TurnStatus, agenda, check, turns
 from holdfast.log.agenda import Job, Kind, PostponeJob, Retry, Runner, Status
 
 FOREVER = 3_600.0
@@ -340,6 +340,66 @@ def test_a_cancellation_elsewhere_reaches_the_handler_with_the_next_renewal(
                 agenda.cancel(tx, made.id)
             await until(lambda: bool(gate.ended))
             await until(lambda: item(store, made.id).status is Status.CANCELLED)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("way", ["runner", "transaction"])
+def test_a_cancellation_in_another_process_stops_the_handler_at_once(
+    store: Store, threads: Threads, way: str
+) -> None:
+    """Another store stands for another process: its bells ring here only through the database."""
+
+    async def scene() -> None:
+        gate, one = Gate(), runner(store, threads, lease_ms=3_600_000, owner="here")
+        one.register("work", Kind(gate))
+        other = Store(store.url, clock=store.clock)
+        elsewhere = runner(other, threads, lease_ms=3_600_000, owner="there")
+        bridge = Bridge(store, poll_seconds=0.02)
+        bridge.start()
+        made, kept = enqueue(store), enqueue(store)
+        try:
+            async with serving(one):
+                await until(lambda: len(gate.began) == 2)
+                if way == "runner":
+                    await soon(elsewhere.cancel(made.id, reason="no longer wanted"))
+                else:
+                    with other.write(OWNER) as tx:
+                        agenda.cancel(tx, made.id, reason="no longer wanted")
+                await until(lambda: gate.ended == [made.id])
+                await until(lambda: item(store, made.id).status is Status.CANCELLED)
+                assert item(store, kept.id).status is Status.RUNNING
+        finally:
+            bridge.stop()
+            other.close()
+
+    asyncio.run(scene())
+
+
+def test_a_handler_that_winds_up_is_told_to_stop_once(sqlite_store: Store, threads: Threads) -> None:
+    told: list[str] = []
+
+    async def handler(job: Job) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(job.item.id)
+            try:
+                await asyncio.sleep(0.1)
+            except asyncio.CancelledError:
+                told.append("again")
+
+    async def scene() -> None:
+        one = runner(sqlite_store, threads, lease_ms=3_600_000)
+        one.register("work", Kind(handler))
+        made = enqueue(sqlite_store)
+        async with serving(one):
+            await until(lambda: bool(one.running))
+            await soon(one.cancel(made.id))
+            while item(sqlite_store, made.id).status is Status.RUNNING:
+                sqlite_store.signals.notify(agenda.CANCEL_SIGNAL)
+                await asyncio.sleep(0.002)
+            assert told == [made.id]
 
     asyncio.run(scene())
 

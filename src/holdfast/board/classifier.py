@@ -96,7 +96,9 @@ class Classifier:
         self._texts = Texts()
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=LIMIT, on_interrupt=self._gave_up, held=self._held)
+        return agenda.Kind(
+            self.handle, relative=True, limit=LIMIT, on_interrupt=self._gave_up, held=self._held
+        )
 
     def _held(self) -> int:
         """In quiet times what is there is sorted at once; in a rush, so many sessions in each interval."""

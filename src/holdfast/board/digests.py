@@ -114,7 +114,7 @@ class Digester:
         self._scribe = scribe
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=1)
+        return agenda.Kind(self.handle, relative=True, limit=1)
 
     async def handle(self, job: agenda.Job) -> None:
         options = self._options().digests

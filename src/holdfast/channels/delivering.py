@@ -60,7 +60,7 @@ class Deliverer:
         self._pace = Pace(store.clock)
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=8, retry=RETRY, on_interrupt=_given_up)
+        return agenda.Kind(self.handle, relative=True, limit=8, retry=RETRY, on_interrupt=_given_up)
 
     async def handle(self, job: agenda.Job) -> None:
         """One attempt at a delivery. A failure is noted with it and tried again, up to a ceiling."""

@@ -116,7 +116,9 @@ class AgentSettings(Section):
 class AgentDefaults(AgentSettings):
     """Settings of every agent that does not have its own."""
 
-    max_concurrent: Positive = key(4, "Turns that run at once over all sessions.", le=1000)
+    max_concurrent: Positive = key(
+        4, "Turns that run at once over all sessions; those that wait do not count.", le=1000
+    )
 
 
 class AgentEntry(AgentSettings):

@@ -86,7 +86,7 @@ class Compacting:
         self._compacted = compacted
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=2)
+        return agenda.Kind(self.run, relative=True, limit=2)
 
     async def run(self, job: agenda.Job) -> None:
         payload: Mapping[str, Any] = job.item.payload

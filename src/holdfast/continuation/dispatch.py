@@ -48,7 +48,7 @@ class Dispatch:
 
     def kind(self) -> agenda.Kind:
         retry = Retry(base_ms=1_000, ceiling_ms=delays.FOLD_CHECK_MS)
-        return agenda.Kind(self.run, limit=LIMIT, retry=retry, halts=True)
+        return agenda.Kind(self.run, limit=LIMIT, retry=retry, relative=True, halts=True)
 
     async def run(self, job: agenda.Job) -> None:
         owner = str(job.item.payload["sessionKey"])

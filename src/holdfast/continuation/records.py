@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.continuation.record import Election, Kind, Phase, Record, Status
-from holdfast.continuation.state import Event, IllegalStep, transition
+from holdfast.continuation.state import Event, Forward, IllegalStep, transition
 from holdfast.continuation.tables import records as table
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7
@@ -180,6 +180,13 @@ def running_since(tx: Tx, before: int, *, limit: int = 500) -> list[Record]:
     query = sa.select(table).where(table.c.status == sa.literal_column("'running'"))
     query = query.where(table.c.updated_at <= before).order_by(table.c.updated_at).limit(limit)
     return [_record(row) for row in tx.conn.execute(query).mappings()]
+
+
+def bring_forward(tx: Tx, ms: int) -> None:
+    """Have all that was to come after now come so much earlier: the clock was set back by that."""
+    query = sa.select(table).where(_LIVE, table.c.due_at > tx.now)
+    for row in tx.conn.execute(query.order_by(table.c.record_id).limit(MAX_LIVE)).mappings():
+        apply(tx, _record(row), Forward(ms))
 
 
 def owed(tx: Tx, *, limit: int = 500) -> list[Record]:

@@ -75,6 +75,11 @@ class Continuation:
         """Have this runner look after what is due."""
         runner.register(lookout.KIND, self.dispatch.kind())
         runner.register(compacting.KIND, self._compacting.kind())
+        runner.on_clock_set_back(self._clock_set_back)
+
+    def _clock_set_back(self, ms: int) -> None:
+        """What waits for a delay waits no longer because the clock on the wall was set back."""
+        self._parts.store.run(SYSTEM, lambda tx: records.bring_forward(tx, ms))
 
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""

@@ -155,6 +155,13 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True)
+class Forward:
+    """The clock on the wall was set back by so much: what waits for a time is due that much earlier."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rebind:
     """The session went on under another id without anyone asking for a new one."""
 
@@ -182,6 +189,7 @@ Event = (
     | Release
     | Lapse
     | Noticed
+    | Forward
     | Rebind
 )
 
@@ -216,6 +224,11 @@ def _step(record: Record, event: Event, now: Millis) -> Record:
             if record.status is Status.RUNNING:
                 return replace(record, cancel_requested_at=record.cancel_requested_at or now)
             return _ended(record, Status.CANCELLED, reason, now)
+        case Forward(ms=ms):
+            due, again = (
+                None if at is None else max(int(now), at - ms) for at in (record.due_at, record.retry_at)
+            )
+            return replace(record, due_at=due, retry_at=again)
         case Rebind(session_id=session_id):
             return replace(record, session_id=session_id)
         case Noticed():
@@ -306,6 +319,10 @@ def _again(record: Record, at: int, now: Millis) -> Record:
     if record.cancel_requested_at is not None:
         return _ended(record, Status.CANCELLED, "cancelled", now)
     return replace(record, status=Status.QUEUED, phase=Phase.WAITING, turn_id=None, retry_at=at)
+
+
+def _earlier(at: int | None, ms: int, now: Millis) -> int | None:
+    return at if at is None or at <= now else max(int(now), at - ms)
 
 
 def _may_spawn(record: Record) -> bool:

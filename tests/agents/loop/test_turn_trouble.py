@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from loop_stage import ask, staged
 
 from builders import soon, until
+from holdfast.agents.tools import registry
 from holdfast.log import Store, Threads
 from holdfast.testing import Call, Calls, Say, Stall, Used, broken, cut_off, too_long, unauthorised
 
@@ -239,5 +241,23 @@ def test_stopping_the_runner_leaves_the_turn_to_be_tried_again(
             status = await soon(stage.runs.wait(accepted.run_id))
             assert status.reply == "Here again."
             assert stage.spoken() == [("user", "hello"), ("assistant", "Here again.")]
+
+    asyncio.run(main())
+
+
+def test_a_turn_whose_tool_takes_long_lets_another_session_be_answered(
+    sqlite_store: Store, threads: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "SLOW_SECONDS", 0.05)
+    script = [Call("wait", {"word": "a"}), Say("Hello."), Say("Waited.")]
+
+    async def main() -> None:
+        config = {"defaults": {"maxConcurrent": 1}}
+        async with staged(sqlite_store, threads, tmp_path, script, config=config) as stage:
+            slow = await stage.runs.accept(ask("go"))
+            await soon(stage.begun.wait())
+            assert (await stage.say("hi", session_key="agent:main:web:dm:other")).reply == "Hello."
+            stage.gate.set()
+            assert (await soon(stage.runs.wait(slow.run_id))).reply == "Waited."
 
     asyncio.run(main())

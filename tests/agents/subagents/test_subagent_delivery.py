@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from holdfast.agents.subagents.recovering import recover
+from holdfast.agents.subagents.waking import Waker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,9 +22,7 @@ from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.hook import SubagentHook
-from holdfast.agents.subagents.recovering import recover
 from holdfast.agents.subagents.registry import Announce, Run, Status
-from holdfast.agents.subagents.waking import Waker
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig

@@ -7,22 +7,26 @@ from typing import Final
 
 from holdfast.agents.approvals import requests
 from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus
-from holdfast.log import SYSTEM, Store, Threads, Waiter, ringing
+from holdfast.log import SYSTEM, Store, Threads, Waiter, agenda, ringing
 
 LONGEST_SECONDS: Final = 60.0
 
 
 async def decision(store: Store, threads: Threads, id_: str, *, waiter: Waiter | None = None) -> Approval:
-    """The approval once it is decided or has run out of time. Cancelling it leaves the approval waiting."""
+    """The approval once it is decided or has run out of time. Cancelling it leaves the approval waiting.
+
+    A turn that asked for it gives its place to another until then: people take their time.
+    """
     bell = asyncio.Event()
     unsubscribe = store.signals.subscribe(SIGNAL, ringing(bell.set))
     try:
-        while True:
-            bell.clear()
-            approval, left = await threads(_look, store, id_)
-            if approval.status is not ApprovalStatus.PENDING:
-                return approval
-            await (waiter or Waiter()).wait(bell, min(left, LONGEST_SECONDS))
+        async with agenda.waiting():
+            while True:
+                bell.clear()
+                approval, left = await threads(_look, store, id_)
+                if approval.status is not ApprovalStatus.PENDING:
+                    return approval
+                await (waiter or Waiter()).wait(bell, min(left, LONGEST_SECONDS))
     finally:
         unsubscribe()
 

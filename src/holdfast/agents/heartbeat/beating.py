@@ -35,7 +35,7 @@ class Beater:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=2)
+        return agenda.Kind(self.handle, limit=2, halts=True)
 
     async def handle(self, job: agenda.Job) -> None:
         await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: self._beat(tx, job))

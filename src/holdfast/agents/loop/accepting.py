@@ -276,8 +276,13 @@ def _draft(ask: Ask, entered: Entered, to: Address) -> EntryDraft:
 
 def _of_the_runtime(draft: EntryDraft) -> EntryDraft:
     """A wake is nobody's words: no person is said to have spoken it, and the board makes nothing of it."""
-    kept = {"status": Classification.CLASSIFIED, "code": "filtered_non_semantic"}
-    return replace(draft, agent_id="holdfast", agent_label="Holdfast", **kept)
+    return replace(
+        draft,
+        agent_id="holdfast",
+        agent_label="Holdfast",
+        status=Classification.CLASSIFIED,
+        code="filtered_non_semantic",
+    )
 
 
 def _said(key: str) -> str:

@@ -57,11 +57,14 @@ class TurnLoop:
         self._after = AfterWork(parts)
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.run, limit=self._most, on_interrupt=self.cut_off, halts=True)
+        return self._turns(self._most)
 
     def subagent_kind(self) -> agenda.Kind:
         """Turns of spawned sessions, in places of their own."""
-        return agenda.Kind(self.run, limit=self._most_children, on_interrupt=self.cut_off, halts=True)
+        return self._turns(self._most_children)
+
+    def _turns(self, most: Callable[[], int]) -> agenda.Kind:
+        return agenda.Kind(self.run, limit=most, on_interrupt=self.cut_off, relative=True, halts=True)
 
     def _most(self) -> int:
         """How many turns run at once, as the config says now."""
@@ -340,7 +343,7 @@ class AfterWork:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self._compact, limit=2)
+        return agenda.Kind(self._compact, limit=2, relative=True)
 
     async def consider(self, turn: Turn, calling: Calling) -> None:
         """Never fails the turn, which is committed: what goes wrong here is due again after the next one."""

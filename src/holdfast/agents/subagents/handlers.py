@@ -52,7 +52,7 @@ class Launcher:
         self._spawner = spawner
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=4, on_interrupt=self._given_up, halts=True)
+        return agenda.Kind(self.handle, limit=4, on_interrupt=self._given_up, relative=True, halts=True)
 
     async def handle(self, job: agenda.Job) -> None:
         """What passes is tried again by the agenda; what will not ends the run, which says so."""
@@ -85,7 +85,7 @@ class Waker:
         self._accept = accept
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=4, halts=True)
+        return agenda.Kind(self.handle, limit=4, relative=True, halts=True)
 
     async def handle(self, job: agenda.Job) -> None:
         await self._threads(self._store.run, SYSTEM, lambda tx: self._wake(tx, job))
@@ -171,7 +171,7 @@ class Stopper:
         self._stop_turns = stop_turns
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=4)
+        return agenda.Kind(self.handle, limit=4, relative=True)
 
     async def handle(self, job: agenda.Job) -> None:
         parts = self._parts
@@ -224,7 +224,7 @@ class Sweeper:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
-        return agenda.Kind(self.handle, limit=2)
+        return agenda.Kind(self.handle, limit=2, relative=True)
 
     async def handle(self, job: agenda.Job) -> None:
         parts = self._parts

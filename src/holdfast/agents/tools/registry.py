@@ -24,7 +24,7 @@ from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import ToolCall, ToolResult, ToolSpec, Trust, neutralise
 from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound
-from holdfast.log import SYSTEM, Store, Threads
+from holdfast.log import SYSTEM, Store, Threads, agenda
 from holdfast.logs import Redact, redactor
 from holdfast.text import clean_text, clip
 
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 8
 MOST_TURNS: Final = 1_000
+SLOW_SECONDS: Final = 2.0
 MOST_SITUATIONS: Final = 1_000
 _SHOWN: Final = 2_000
 _MASKED: Final = 4 * _SHOWN
@@ -165,9 +166,11 @@ class Toolbox:
         return output
 
     async def _outcome(self, caller: Caller, call: ToolCall) -> ToolOutput:
+        """What came of it. A turn that waits long for a tool lets another run in its place meanwhile."""
         try:
             tool = await self._permitted(caller, call)
-            return await tool.run(caller, checked(tool, call.arguments), call.id)
+            async with agenda.waiting(after=SLOW_SECONDS):
+                return await tool.run(caller, checked(tool, call.arguments), call.id)
         except HoldfastError as error:
             return _failure(error)
         except Exception:

@@ -42,4 +42,4 @@ def compaction_kind(
         if debt is not None and debt.pending:
             raise agenda.PostponeJob(debt.next_attempt_at, debt.reason)
 
-    return agenda.Kind(handle, limit=limit)
+    return agenda.Kind(handle, relative=True, limit=limit)

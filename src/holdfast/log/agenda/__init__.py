@@ -1,6 +1,6 @@
 """The agenda: what is due, in which lane, and who is at it."""
 
-from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner
+from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, waiting
 from holdfast.log.agenda.state import (
     Cancel,
     Claim,
@@ -18,10 +18,12 @@ from holdfast.log.agenda.state import (
     transition,
 )
 from holdfast.log.agenda.store import (
+    CANCEL_SIGNAL,
     MAX_WAITING,
     SIGNAL,
     Halt,
     apply,
+    bring_forward,
     cancel,
     cancel_lane,
     claim,
@@ -40,6 +42,7 @@ from holdfast.log.agenda.store import (
 )
 
 __all__ = [
+    "CANCEL_SIGNAL",
     "MAX_WAITING",
     "SIGNAL",
     "Cancel",
@@ -62,6 +65,7 @@ __all__ = [
     "Runner",
     "Status",
     "apply",
+    "bring_forward",
     "cancel",
     "cancel_lane",
     "claim",
@@ -78,4 +82,5 @@ __all__ = [
     "renew",
     "settle",
     "transition",
+    "waiting",
 ]

@@ -7,12 +7,14 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.errors import HoldfastError
 from holdfast.log import owner as owners
 from holdfast.log.agenda import store as agenda
+from holdfast.log.agenda.places import Places
 from holdfast.log.agenda.state import (
     Event,
     Expire,
@@ -33,13 +35,20 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 15.0
 _TROUBLE_SECONDS: Final = 1.0
 _HELD_SECONDS: Final = 0.25
+_SET_BACK_MS: Final = 2_000
 
 
 class Job:
     """One running item in the hands of its handler."""
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
+        self.stopping = False
+        self._places = places
+
+    def waiting(self, after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
+        """A block in which the job only waits, and another may run in its place; its lane stays its own."""
+        return contextlib.nullcontext() if self._places is None else self._places.waiting(self, after)
 
     @property
     def settled(self) -> bool:
@@ -55,6 +64,16 @@ class Job:
         """Take in what was committed, in whatever order the news arrives."""
         if item.revision > self.item.revision:
             self.item = item
+
+
+_current: Final[ContextVar[Job | None]] = ContextVar("job", default=None)
+
+
+def waiting(after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
+    """A block in which the job that runs here only waits; once it has waited `after` seconds, another may run
+    in its place. Outside of a job it is any other block."""
+    job = _current.get()
+    return contextlib.nullcontext() if job is None else job.waiting(after)
 
 
 class PostponeJob(Exception):
@@ -77,6 +96,7 @@ class Kind:
     `on_interrupt` writes, in the same transaction, that an attempt was cut off, failed or was cancelled.
     `held` says how many may begin now at most, for work that gives way to what somebody waits for.
     `halts` says that it is an agent's work, none of which is begun while the home is halted.
+    `relative` says that its due times are delays, not times of the day: they follow a clock that is set back.
     """
 
     handler: Handler
@@ -85,6 +105,7 @@ class Kind:
     on_interrupt: Callable[[Tx, Item], None] | None = None
     held: Callable[[], int] | None = None
     halts: bool = False
+    relative: bool = False
 
     @property
     def most(self) -> int:
@@ -107,7 +128,6 @@ class Runner:
     ) -> None:
         self._store = store
         self._threads = threads
-        self._max = max_concurrent
         self._lease_ms = lease_ms
         self._idle = idle_seconds
         self._caps = caps
@@ -115,13 +135,21 @@ class Runner:
         self._kinds: dict[str, Kind] = {}
         self._jobs: dict[str, tuple[Job, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
+        self._places = Places(lambda kind: self._kinds[kind].most, max_concurrent, self._wake.set)
+        self._cancelled = asyncio.Event()
         self._dispatching = asyncio.Lock()
+        self._clock_seen = (store.clock.now(), store.clock.monotonic())
+        self._on_set_back: list[Callable[[int], None]] = []
         self._stopping = False
 
     def register(self, name: str, kind: Kind) -> None:
         if name in self._kinds:
             raise ValueError(f"agenda kind {name!r} is registered already")
         self._kinds[name] = replace(kind, limit=lambda: self._caps().get(name, kind.most))
+
+    def on_clock_set_back(self, callback: Callable[[int], None]) -> None:
+        """Have a room called, on a thread, with the milliseconds by which the clock was set back."""
+        self._on_set_back.append(callback)
 
     @property
     def running(self) -> list[Item]:
@@ -142,6 +170,7 @@ class Runner:
                         if not recovered:
                             await self.recover()
                             recovered = True
+                        await self._heed_clock()
                         pause = await self._dispatch()
                     except HoldfastError:
                         log.exception("the agenda cannot be read; trying again")
@@ -151,6 +180,26 @@ class Runner:
                 await self._all_done()
         finally:
             unsubscribe()
+
+    async def _heed_clock(self) -> None:
+        """A clock on the wall that was set back must not make delays longer: they are brought forward."""
+        clock = self._store.clock
+        now, ticks = clock.now(), clock.monotonic()
+        seen, ticks_then = self._clock_seen
+        passed = ticks - ticks_then
+        back = seen + passed - now
+        if back > _SET_BACK_MS:
+            log.warning("the clock was set back by %d ms; what waits is brought forward", back)
+            await self._threads(self._bring_forward, back, now - passed)
+        self._clock_seen = (now, ticks)
+
+    def _bring_forward(self, ms: int, since: int) -> None:
+        relative = [name for name, kind in self._kinds.items() if kind.relative]
+        self._store.run(
+            SYSTEM, lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since), ordered=False
+        )
+        for callback in self._on_set_back:
+            callback(ms)
 
     async def drain(self) -> None:
         """Run all that is due now, and what follows from it, to the end; for one-shot use and tests."""
@@ -167,18 +216,23 @@ class Runner:
         return await self._threads(self._recover)
 
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
-        """Cancel an item; if it runs here its handler is stopped now, elsewhere at the next renewal."""
+        """Cancel an item; the handler that runs it is stopped; elsewhere as soon as the bell rings there."""
         item = await self._threads(self._store.run, SYSTEM, lambda tx: self._cancel(tx, id_, reason))
-        if id_ not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
+        await self._stop_handler(item)
+        return item
+
+    async def _stop_handler(self, item: Item) -> None:
+        """Once: a handler that winds up is not to be disturbed."""
+        if item.id not in self._jobs and item.status is Status.RUNNING and item.owner == self.owner:
             async with self._dispatching:
                 pass  # what was claimed just now has its job after this
         await asyncio.sleep(0)  # a job that was made just now begins, else it could not write how it ended
-        if id_ in self._jobs:
-            job, task = self._jobs[id_]
+        if item.id in self._jobs:
+            job, task = self._jobs[item.id]
             job.became(item)
-            if not job.settled:
+            if not job.settled and not job.stopping:
+                job.stopping = True
                 task.cancel()
-        return item
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
         """Claim nothing more, let what runs finish; what does not in time is marked interrupted."""
@@ -200,11 +254,12 @@ class Runner:
         """Start what can start; returns how long it is until something more falls due."""
         async with self._dispatching:
             while not self._stopping:
-                free = self._free()
-                most = min(self._max - len(self._jobs), sum(free.values()))
-                claimed, due = await self._threads(self._claim, free, most)
-                for item in claimed:
-                    self._start(item)
+                with self._places.claiming():
+                    free = self._free()
+                    most = min(self._places.left, sum(free.values()))
+                    claimed, due = await self._threads(self._claim, free, most)
+                    for item in claimed:
+                        self._start(item)
                 if len(claimed) < most and not self._crowded(free, claimed):
                     return min(self._pause(due), self._until_let_go())
                 if not claimed:
@@ -223,24 +278,19 @@ class Runner:
 
     def _start(self, item: Item) -> None:
         """Begin a job; if an earlier claim of the same item is still winding up here, after that."""
-        job = Job(item)
+        job = Job(item, self._places)
+        self._places.begin(job, item.kind)
         before = self._jobs.get(item.id)
         task = asyncio.create_task(self._run(job, None if before is None else before[1]))
         self._jobs[item.id] = (job, task)
 
         def gone(_: asyncio.Task[None]) -> None:
-            full = self._full(item.kind)
             if self._jobs.get(item.id) == (job, task):
                 del self._jobs[item.id]
-            if full:
+            if self._places.end(job):  # that its lane is free was told by its commit
                 self._wake.set()
 
         task.add_done_callback(gone)
-
-    def _full(self, name: str) -> bool:
-        """Whether the end of one job makes room for another; that its lane is free was told by its commit."""
-        same = sum(job.item.kind == name for job, _ in self._jobs.values())
-        return len(self._jobs) >= self._max or same >= self._kinds[name].most
 
     def _pause(self, due: int | None) -> float:
         if due is None:
@@ -248,10 +298,8 @@ class Runner:
         return min(max(due - self._store.clock.now(), 0) / 1000, self._idle)
 
     def _free(self) -> dict[str, int]:
-        used = Counter(job.item.kind for job, _ in self._jobs.values())
-        left = self._max - len(self._jobs)
         return {
-            name: max(0, min(kind.most - used[name], left, agenda.MAX_CLAIM, *_let(kind)))
+            name: max(0, min(self._places.free(name), agenda.MAX_CLAIM, *_let(kind)))
             for name, kind in self._kinds.items()
         }
 
@@ -285,6 +333,7 @@ class Runner:
             if before is not None:
                 before.cancel()
                 await asyncio.wait([before])
+            _current.set(job)
             await kind.handler(job)
             event: Event = Finish(self.owner)
         except PostponeJob as later:
@@ -336,12 +385,30 @@ class Runner:
 
     @contextlib.asynccontextmanager
     async def _leases_kept(self) -> AsyncIterator[None]:
-        keeper = asyncio.create_task(self._keep_leases())
+        unsubscribe = self._store.signals.subscribe(agenda.CANCEL_SIGNAL, ringing(self._cancelled.set))
+        keepers = [asyncio.create_task(self._keep_leases()), asyncio.create_task(self._heed_cancellations())]
         try:
             yield
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            unsubscribe()
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _heed_cancellations(self) -> None:
+        """Stop what was cancelled elsewhere, when the bell rings for it."""
+        while True:
+            await self._cancelled.wait()
+            self._cancelled.clear()
+            try:
+                for item in await self._threads(self._asked_to_stop) if self._jobs else ():
+                    await self._stop_handler(item)
+            except HoldfastError:
+                log.exception("cancellations could not be read; the next renewal will tell of them")
+
+    def _asked_to_stop(self) -> list[Item]:
+        with self._store.read(SYSTEM) as tx:
+            return agenda.asked_to_stop(tx, self.owner)
 
     async def _keep_leases(self) -> None:
         """Renew what runs here, stop what was cancelled elsewhere, and take back what others dropped."""

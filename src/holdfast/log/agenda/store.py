@@ -38,6 +38,7 @@ from holdfast.log.tables import halts
 from holdfast.text import clean_json, clean_text
 
 SIGNAL: Final = "agenda"
+CANCEL_SIGNAL: Final = "agenda.cancel"
 MAX_PAGE: Final = 500
 MAX_CLAIM: Final = 256
 MAX_WAITING: Final = 1_000
@@ -198,8 +199,31 @@ def expire(
     return back
 
 
+def bring_forward(tx: Tx, kinds: Collection[str], *, ms: int, since: int) -> int:
+    """After the clock was set back by `ms`: whoever waits for time to pass waits no longer for that.
+
+    Moved are items of these kinds, those between two attempts, and what was due when it was written; the
+    times of the others stand. What was written from `since` on, by the new clock, is left alone; so is on
+    PostgreSQL all that is not in the future, since another machine with a right clock may have written it.
+    """
+    before = -1 if tx.postgres else since
+    moved = _BRING_FORWARD.run(tx, kinds=sorted(kinds), ms=ms, now=tx.now, before=before)
+    if moved:
+        tx.wake(SIGNAL)
+    return moved
+
+
 def cancel(tx: Tx, id_: str, *, reason: str = "cancelled") -> Item:
-    return apply(tx, _locked(tx, id_), Cancel(reason))
+    """Cancel an item; whoever runs it, in whatever process, is rung for to stop its handler."""
+    after = apply(tx, _locked(tx, id_), Cancel(reason))
+    if after.status is Status.RUNNING:
+        tx.wake(CANCEL_SIGNAL)
+    return after
+
+
+def asked_to_stop(tx: Tx, owner: str) -> list[Item]:
+    """What an owner still runs though it was cancelled."""
+    return [_read(row) for row in _TO_STOP.rows(tx, owner=owner)]
 
 
 def cancel_lane(tx: Tx, lane: str, *, kinds: Collection[str], reason: str) -> int:
@@ -371,6 +395,13 @@ _BY_IDS_LOCKED = Statement(_THESE.with_for_update())
 _HELD_ROWS = _ALL.where(table.c.status == _RUNNING).order_by(table.c.lease_until).limit(_MOST)
 _HELD = Statement(_HELD_ROWS)
 _HELD_LOCKED = Statement(_HELD_ROWS.with_for_update(skip_locked=True))
+_TO_STOP = Statement(
+    _ALL.where(
+        table.c.status == _RUNNING,
+        table.c.cancel_requested.is_(sa.true()),
+        table.c.owner == sa.bindparam("owner"),
+    )
+)
 _LIVE_KEY = Statement(_ALL.where(table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])))
 _NEXT_DUE = Statement(
     sa.select(sa.func.min(table.c.due_at)).where(
@@ -384,6 +415,20 @@ _WAITING = Statement(
     .where(table.c.lane == sa.bindparam("lane"), table.c.status == _QUEUED)
     .offset(sa.bindparam("before"))
     .limit(1)
+)
+_BRING_FORWARD = Statement(
+    sa.update(table)
+    .where(
+        table.c.status == _QUEUED,
+        table.c.due_at > sa.bindparam("now"),
+        sa.or_(among(table.c.kind, "kinds"), table.c.attempts > 0, table.c.due_at <= table.c.updated_at),
+        sa.or_(table.c.updated_at > sa.bindparam("now"), table.c.updated_at < sa.bindparam("before")),
+    )
+    .values(
+        due_at=table.c.due_at - sa.bindparam("ms", type_=sa.BigInteger),
+        revision=table.c.revision + 1,
+        updated_at=sa.bindparam("now"),
+    )
 )
 _UPDATE = Statement(
     sa.update(table)

@@ -1,0 +1,69 @@
+"""Turns that wait for a person keep nobody from being answered."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from agent_stage import agents_serving
+from serving import wait_for
+
+from holdfast.testing import Asked, Call, Say
+
+
+class CountedModel:
+    """Asks for a command that needs approval, except in small talk; counts the calls that run at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def __call__(self, asked: Asked) -> Say | Call:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.05)
+        with self.lock:
+            self.now -= 1
+        last = asked.messages[-1]
+        if last["role"] == "tool":
+            return Say("Made.")
+        return Say("Hello.") if "small talk" in str(last["content"]) else Call("exec", {"command": "touch a"})
+
+
+def test_open_approvals_freeze_no_other_session_and_all_end_once_they_are_given(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    model = CountedModel()
+    defaults = {"model": "scripted/scripted", "userTimezone": "UTC", "maxConcurrent": 2}
+    agents = {"defaults": defaults, "list": [{"id": "main", "default": True}]}
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, model, agents=agents) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+        waiting = [_ask(api, f"w{n}", "make it") for n in range(3)]
+        wait_for(lambda: len(_pending(api)) == 3)
+        answered = _ask(api, "w3", "small talk")
+        wait_for(lambda: _status(api, answered) == ("committed", "Hello."))
+        for approval in _pending(api):
+            api.post(f"/api/approvals/{approval['id']}", json={"decision": "approve"}).raise_for_status()
+        wait_for(lambda: all(_status(api, run) == ("committed", "Made.") for run in waiting))
+        assert model.most == 2
+
+
+def _ask(api: Any, name: str, text: str) -> str:
+    ask = {"message": text, "sessionKey": f"agent:main:web:dm:{name}"}
+    run: str = api.post("/api/agent", json=ask).json()["runId"]
+    return run
+
+
+def _pending(api: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get("/api/approvals").json()
+    return found
+
+
+def _status(api: Any, run: str) -> tuple[str, str]:
+    found = api.get(f"/api/agent/{run}").json()
+    return found.get("status", ""), found.get("reply") or ""
