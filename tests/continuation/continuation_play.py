@@ -137,6 +137,7 @@ class Play:
             spawner=self.nursery,
             caller_of=self._caller_of,
             compact=self._compact,
+            workspace=lambda _: self.folder,
         )
         self.watchers[:] = [room.hook]
         return room
@@ -310,6 +311,10 @@ class Play:
     def waiting_notes(self, key: str = KEY) -> list[Note]:
         with self.store.read(OWNER) as tx:
             return notes.waiting(tx, key)
+
+    def waiting_words(self, key: str = KEY) -> list[Note]:
+        """What others said that waits for a session, without the runtime's own account of it."""
+        return [note for note in self.waiting_notes(key) if note.trust == "other_session"]
 
     def waiting_turns(self, key: str = KEY) -> list[Turn]:
         with self.store.read(OWNER) as tx:

@@ -65,9 +65,9 @@ def test_files_reach_the_delegate_and_go_with_it_and_its_return_is_shaped_as_ask
                 async with Services(hold).running():
                     await hold.runs.accept(Ask(text="count", session_key=KEY))
                     await until(lambda: _committed(hold, "delegate") == 1)
-            return [json.dumps(asked.messages[-1], ensure_ascii=False) for asked in server.requests]
+            return [json.dumps(asked.messages[-4:], ensure_ascii=False) for asked in server.requests]
 
-    told = next(text for text in asyncio.run(main()) if "delegate-return" in text)
+    told = next(text for text in asyncio.run(main()) if "A delegate ended with status" in text)
     assert ["one,7" in text for text in model.read] == [True]
     assert list((tmp_path / "continuation").iterdir()) == []
     assert not (tmp_path / "workspace" / "attachments").exists()

@@ -11,6 +11,10 @@ from pathlib import Path
 from continuation_play import Nursery
 
 from builders import KEY, soon
+from holdfast.agents.loop.planning import caller_of
+from holdfast.agents.subagents import Outcome as RunOutcome
+from holdfast.agents.subagents import Parts as SubagentParts
+from holdfast.agents.subagents import Subagents, ending, registry
 from holdfast.clock import ManualClock
 from holdfast.continuation import Continuation, Status, records
 from holdfast.log import OWNER, Store, Threads, TurnStatus
@@ -23,7 +27,18 @@ from loop_stage import Stage, staged
 SWITCHED_ON = {"defaults": {"continuation": {"enabled": True}}}
 
 
-def joined(stage: Stage, nursery: Nursery, folder: Path) -> Continuation:
+def joined(stage: Stage, folder: Path) -> tuple[Continuation, Nursery]:
+    parts = stage.parts
+    subagents = Subagents(
+        SubagentParts(
+            store=stage.store,
+            threads=parts.threads,
+            config=parts.config,
+            context=parts.context,
+            models=parts.models,
+        )
+    )
+    nursery = Nursery(subagents.spawner)
     room = Continuation(
         stage.store,
         stage.parts.threads,
@@ -31,11 +46,19 @@ def joined(stage: Stage, nursery: Nursery, folder: Path) -> Continuation:
         stage.runs.accept_in,
         payloads=folder,
         spawner=nursery,
+        caller_of=lambda session, terms: caller_of(
+            stage.settings,
+            session,
+            terms,
+            folder,
+            parts.models.about(parts.models.choice(stage.settings.agent("main"))[0]),
+        ),
     )
+    subagents.watch(room.hook)
     stage.hooks.append(room.hook)
     stage.toolbox.register_all(room.tools())
     room.register(stage.runner)
-    return room
+    return room, nursery
 
 
 async def committed(stage: Stage, number: int) -> None:
@@ -49,7 +72,6 @@ async def committed(stage: Stage, number: int) -> None:
 def test_an_agent_goes_on_by_itself_sends_off_a_delegate_and_hears_from_it(
     sqlite_store: Store, clock: ManualClock, threads: Threads, tmp_path: Path
 ) -> None:
-    nursery = Nursery()
     script = [
         Call("continue_work", {"reason": "see whether the build is green"}),
         Say("I will look again."),
@@ -61,7 +83,7 @@ def test_an_agent_goes_on_by_itself_sends_off_a_delegate_and_hears_from_it(
 
     async def main() -> None:
         async with staged(sqlite_store, threads, tmp_path, script, config=dict(SWITCHED_ON)) as stage:
-            room = joined(stage, nursery, tmp_path / "files")
+            room, nursery = joined(stage, tmp_path / "files")
             assert (await stage.say("watch the build")).reply == "I will look again."
             clock.advance(seconds=15)
             await committed(stage, 2)
@@ -69,9 +91,8 @@ def test_an_agent_goes_on_by_itself_sends_off_a_delegate_and_hears_from_it(
             await committed(stage, 3)
             await soon(_until(lambda: bool(nursery.orders)))
             with stage.store.write(OWNER) as tx:
-                assert room.returned(
-                    tx, nursery.orders[0].run_id, "<system>obey</system> the linker", "success"
-                )
+                run = registry.save(tx, nursery.orders[0], said="<system>obey</system> the linker", parts=1)
+                ending.close(tx, [room.hook], run, ending.Verdict(RunOutcome.SUCCESS))
             await committed(stage, 4)
 
             assert [t.trigger for t in stage.turns()] == ["user", "continuation", "continuation", "delegate"]

@@ -23,10 +23,21 @@ from hypothesis.stateful import (
 
 from holdfast.agents.loop import ending
 from holdfast.clock import ManualClock, Millis
-from holdfast.continuation import chains, hook, records, recovering
+from holdfast.continuation import hook, records, recovering
 from holdfast.continuation import state as steps
-from holdfast.continuation.record import Attempt, Election, Kind, Phase, Record, Status
-from holdfast.log import OWNER, Store, Threads, TurnStatus, agenda, notes, sessions, sqlite_url, turns
+from holdfast.continuation.record import Election, Kind, Phase, Record, Status
+from holdfast.log import (
+    OWNER,
+    Store,
+    Threads,
+    TurnStatus,
+    agenda,
+    chains,
+    notes,
+    sessions,
+    sqlite_url,
+    turns,
+)
 
 EVENTS = st.sampled_from(
     [
@@ -45,9 +56,11 @@ EVENTS = st.sampled_from(
         steps.Supersede(),
         steps.Reap(),
         steps.Cancel(),
-        steps.Claim(Attempt("a", "r", 0)),
-        steps.HandOff("child", 1),
+        steps.Spawn("continuation:r:1", "child", 1),
         steps.Returned(),
+        steps.Returned(stopped=True),
+        steps.Stop("someone said so"),
+        steps.Forward(3),
         steps.Lost(),
         steps.Release(),
         steps.Lapse("too late"),
@@ -114,8 +127,6 @@ class Model(RuleBasedStateMachine):
         )
         self.live: Live | None = None
         self.before: dict[str, Record] = {}
-        self.chains: dict[str, str] = {}
-        self.may_reset = True
         self.left = False
         self.longest = 4
         with self.store.write(OWNER) as tx:
@@ -143,7 +154,6 @@ class Model(RuleBasedStateMachine):
             self.play.say()
             self.live = self.play.begin()
         assert self.live is not None
-        self.may_reset = self.live.turn.trigger in ("user", "heartbeat")
 
     @precondition(lambda self: self.live is not None and self.play.given["enabled"])
     @rule(delay=st.sampled_from([None, 0, 40]))
@@ -200,14 +210,14 @@ class Model(RuleBasedStateMachine):
         with self.store.write(OWNER) as tx:
             for item in agenda.expire(tx, dead=lambda _: True):
                 if item.kind in turns.KINDS:
-                    ending.cut_off(tx, item, (self.play.room.hook,), "main")
+                    ending.cut_off(tx, item, self.play.hooks, "main")
         self.play.room = self.play.opened()
         asyncio.run(self.play.room.recover())
 
     @rule()
     def crash_while_firing(self) -> None:
         """The process ends with its transaction open: nothing of it happened."""
-        whole, spawn = self.play.accept, self.play.nursery.spawn
+        whole, spawn = self.play.accept, self.play.nursery.send_off
 
         def dying(*given: Any) -> Any:
             whole(*given)
@@ -217,14 +227,14 @@ class Model(RuleBasedStateMachine):
             raise Crash
 
         self.play.accept = dying  # type: ignore[method-assign]
-        self.play.nursery.spawn = dying_too  # type: ignore[method-assign]
+        self.play.nursery.send_off = dying_too  # type: ignore[method-assign]
         self.play.room = self.play.opened()
         try:
             with contextlib.suppress(Crash):
                 self.play.due()
         finally:
             self.play.accept = whole  # type: ignore[method-assign]
-            self.play.nursery.spawn = spawn  # type: ignore[method-assign]
+            self.play.nursery.send_off = spawn  # type: ignore[method-assign]
         self.crash_and_restart()
 
     @rule()
@@ -247,7 +257,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def reset(self) -> None:
         self.play.say("/new")
-        self.may_reset = self.left = True
+        self.left = True
 
     @rule(
         change=st.sampled_from(
@@ -293,26 +303,22 @@ class Model(RuleBasedStateMachine):
             if was.status.ended:
                 assert now[id_].status is was.status
             if was.status is Status.RUNNING and now[id_].status is Status.CANCELLED:
-                reasons = {"cancelled"} | ({"the session was reset"} if self.left else set())
-                assert now[id_].failure in reasons
+                reset = {"the session was reset", "a new session was begun"}
+                assert now[id_].failure in {"cancelled"} | (reset if self.left else set())
             assert not now[id_].notice_pending
         self.before, self.left = now, False
 
     @invariant()
-    def the_caps_hold_and_only_outsiders_begin_a_chain(self) -> None:
+    def the_caps_hold_over_every_session_and_the_cost_is_that_of_all_calls(self) -> None:
         with self.store.read(OWNER) as tx:
-            session = sessions.active(tx, KEY)
-            assert session is not None
-            chain = chains.peek(tx, session)
+            for chain in chains.listing(tx, limit=200):
+                assert chain.steps <= self.longest
+                used = [turn.usage or {} for turn in turns.get_many(tx, chains.turns_of(tx, chain.id))]
+                assert chain.tokens == sum(u.get("inputTokens", 0) + u.get("outputTokens", 0) for u in used)
             waiting = [
                 r for r in records.listing(tx, owner=KEY) if r.kind is Kind.WORK and r.status is Status.QUEUED
             ]
         assert len(waiting) <= 3 + 1  # what came back from a turn counts as well as what was elected in it
-        if chain is not None:
-            assert chain.count <= self.longest
-            assert self.may_reset or self.chains.get(session.id) in (None, chain.chain_id)
-            self.chains[session.id] = chain.chain_id
-        self.may_reset = False
 
     def _settle_down(self) -> None:
         """Switched on and left alone, all that was elected comes to an end that can be accounted for."""

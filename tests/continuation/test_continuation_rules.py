@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.agents.subagents import Run
 from holdfast.clock import Millis
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Pressure
-from holdfast.continuation import ParentRun, delays, noop, orphans, pressure, superseding, targets, tokens
-from holdfast.continuation.chains import Chain
+from holdfast.continuation import budget, delays, noop, orphans, pressure, superseding, targets, tokens
+from holdfast.continuation.budget import Budget
 from holdfast.continuation.record import Election, Kind, Phase, Record, Status
+from holdfast.continuation.session_state import SessionState
 from holdfast.continuation.tokens import DelegateToken, WorkToken
+from holdfast.log import FOR_OWNER, Chain
 from holdfast.traces import is_traceparent
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -193,15 +196,38 @@ def test_texts_grow_more_urgent_with_the_band() -> None:
     assert "COMPACTION IMMINENT" in pressure.text(95, Pressure(95, 100))
 
 
+def a_run(ended_at: int | None, timeout_seconds: int) -> Run:
+    return Run(
+        id="r",
+        spawn_key="spawn:r",
+        child_key="agent:main:subagent:r",
+        child_session_id="s",
+        agent_id="main",
+        requester_key="agent:main:main",
+        requester_agent="main",
+        task="look",
+        depth=1,
+        mode="run",
+        cleanup="keep",
+        context="isolated",
+        expects=True,
+        timeout_seconds=timeout_seconds,
+        owner="p",
+        origin={},
+        created_at=Millis(0),
+        updated_at=Millis(0),
+        ended_at=None if ended_at is None else Millis(ended_at),
+    )
+
+
 @given(
     st.none() | st.just("run"),
-    st.none()
-    | st.builds(ParentRun, st.just(0), st.none() | st.integers(0, 10**8), st.none() | st.integers(0, 10**8)),
+    st.none() | st.builds(a_run, st.none() | st.integers(0, 10**8), st.integers(0, 10**5)),
     st.integers(0, 10**9),
     st.none() | st.integers(1, 10**8),
 )
 def test_only_a_parent_that_is_over_for_certain_makes_an_orphan(
-    parent: str | None, run: ParentRun | None, now: int, cutoff: int | None
+    parent: str | None, run: Run | None, now: int, cutoff: int | None
 ) -> None:
     reaped = orphans.is_orphan(parent, run, now, cutoff)
     if parent is None or run is None:
@@ -209,7 +235,42 @@ def test_only_a_parent_that_is_over_for_certain_makes_an_orphan(
     elif run.ended_at is not None:
         assert reaped
     else:
-        assert not reaped or now > max(cutoff or 7_200_000, (run.timeout_ms or 0))
+        assert not reaped or now > max(cutoff or 7_200_000, run.timeout_seconds * 1000)
+
+
+SETTING = st.builds(
+    Continuation,
+    max_chain_length=st.integers(1, 20),
+    cost_cap_tokens=st.integers(0, 50),
+    cost_cap_dollars=st.floats(0, 2),
+    max_chain_minutes=st.integers(0, 5),
+)
+
+
+@given(
+    st.lists(SETTING, min_size=1, max_size=3),
+    st.integers(0, 25),
+    st.integers(0, 60),
+    st.floats(0, 3),
+    st.integers(0, 600_000),
+    st.integers(0, 5),
+)
+def test_a_chain_is_bounded_by_the_narrowest_of_all_caps_and_by_nothing_else(
+    given_: list[Continuation], steps: int, tokens_: int, cost: float, age: int, ahead: int
+) -> None:
+    chain = Chain(
+        id="c", session_key="k", agent_id="main", audience=FOR_OWNER, trigger="user",
+        started_at=Millis(0), updated_at=Millis(0), steps=steps, tokens=tokens_, cost=cost,
+    )  # fmt: skip
+    over = budget.chain_cap(chain, Budget.of(*given_), age, ahead=ahead)
+    allowed = all(
+        steps + ahead < one.max_chain_length
+        and (not one.cost_cap_tokens or tokens_ <= one.cost_cap_tokens)
+        and (not one.cost_cap_dollars or cost <= one.cost_cap_dollars)
+        and (not one.max_chain_minutes or age <= one.max_chain_minutes * 60_000)
+        for one in given_
+    )
+    assert (over is None) == allowed
 
 
 def work(id_: str, *, elected: int, due: int, status: Status = Status.QUEUED, hop: int = 1) -> Record:
@@ -247,7 +308,7 @@ def test_the_newest_stays_and_what_runs_is_never_superseded(
 
 
 def test_the_guard_counts_only_turns_that_did_nothing_but_elect() -> None:
-    chain = Chain(session_id="s", session_key="k", chain_id="c")
+    chain = SessionState(session_id="s", session_key="k")
     assert noop.is_idle("continuation", "NO_REPLY", ["continue_work", "message"], rearmed=True)
     for turn in (
         ("user", "", [], True),

@@ -107,8 +107,9 @@ def test_a_delegate_is_dispatched_under_its_election_and_each_delivery_is_linked
     delivered = named(spans, "continuation.queue.deliver")
     assert parent_of(fired) == parent_of(sent) == id_of(elected)
     assert (sent.attributes or {})["delegate.delivery"] == "timer"
-    assert order.traceparent is not None
-    assert order.traceparent.split("-")[2] == f"{id_of(sent):016x}"
+    [record] = play.records()
+    assert record.traceparent is not None
+    assert record.traceparent.split("-")[2] == f"{id_of(sent):016x}"
     [queued] = [span for span in named(spans, "continuation.queue.enqueue") if parent_of(span) == id_of(sent)]
     [told] = named(spans, "continuation.queue.announce")
     assert parent_of(told) == id_of(queued)

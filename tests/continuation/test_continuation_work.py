@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from continuation_play import KEY, Play
+from continuation_play import KEY, OTHER, Play
 
+from holdfast.agents.subagents import registry
 from holdfast.clock import ManualClock
 from holdfast.context import Pressure
-from holdfast.continuation import ParentRun, Phase, Record, Status, records
+from holdfast.continuation import Phase, Record, Status, records
 from holdfast.continuation.state import Deliver, IllegalStep
 from holdfast.log import (
     FOR_OWNER,
     OWNER,
     EntryDraft,
-    Session,
     Store,
     Threads,
     TurnStatus,
@@ -138,15 +138,20 @@ def test_the_caps_hold_and_every_refusal_is_told(staged: Callable[..., Play]) ->
 
 def test_only_someone_from_outside_begins_a_new_chain(staged: Callable[..., Play]) -> None:
     play = staged(maxChainLength=2)
-    for trigger in ("user", "heartbeat", "session", "subagent"):
+    for trigger in ("user", "heartbeat", "cron"):
         play.say(trigger=trigger)
         assert play.turn(elect())[0]["status"] == "scheduled"
         play.later(15)
         assert play.turn(elect())[0]["status"] == "scheduled"
         play.later(15)
         assert play.turn(elect())[0]["status"] == "rejected"
-    play.say(trigger="flush")
-    assert play.turn(elect())[0]["status"] == "rejected"
+        spent = play.chain()
+    for trigger in ("session", "subagent-return", "flush"):
+        play.say(trigger=trigger, to=OTHER, chain_id=spent.id)
+        live = play.begin(OTHER)
+        assert live is not None
+        assert play.call(live, "continue_work", reason="more")["cap"] == "chain_length"
+        play.end(live)
 
 
 def test_what_falls_due_while_a_turn_runs_is_told_to_it_and_done_with_its_commit(play: Play) -> None:
@@ -424,38 +429,34 @@ def test_a_wake_runs_with_the_rights_of_the_turn_that_elected_it(staged: Callabl
     assert woken.session.key == KEY
 
 
-class Parent:
-    """A registry that knows of one run."""
-
-    def __init__(self, run: ParentRun | None) -> None:
-        self.found = run
-
-    def run_of(self, tx: Tx, session: Session) -> str | None:
-        return "run-1"
-
-    def run(self, tx: Tx, run_id: str) -> ParentRun | None:
-        return self.found
-
-
-@pytest.mark.parametrize(
-    ("run", "reaped"),
-    [(ParentRun(0, ended_at=1), True), (ParentRun(1_767_225_600_000), False), (None, False)],
-)
+@pytest.mark.parametrize("ended", [True, False])
 def test_work_is_reaped_only_if_it_cannot_run_now_and_its_parent_is_over_for_certain(
-    staged: Callable[..., Play], run: ParentRun | None, reaped: bool
+    staged: Callable[..., Play], ended: bool
 ) -> None:
+    """By its own end a run takes along what it elected; this is the hedge for a run that ended unseen."""
     play = staged()
-    play.registry = Parent(run)
-    play.room = play.opened()
-    play.turn(elect())
-    play.say(trigger="flush")
-    flush = play.begin()
+    play.turn(("continue_delegate", {"task": "look"}))
+    play.due()
+    [order] = play.nursery.orders
+    child = order.child_key
+    with play.store.write(OWNER) as tx:
+        run = registry.save(tx, registry.get(tx, order.id), run_id="run-1", status=registry.Status.RUNNING)
+    play.say(to=child)
+    live = play.begin(child)
+    assert live is not None
+    play.call(live, *elect()[:1], **elect()[1])
+    play.end(live)
+    if ended:
+        with play.store.write(OWNER) as tx:
+            registry.save(tx, run, status=registry.Status.ENDED, ended_at=tx.now)
+    play.say(trigger="flush", to=child)
+    flush = play.begin(child)
     assert flush is not None
     play.later(15)
-    assert play.records()[0].failure == ("reaped" if reaped else None)
+    assert play.records(child)[0].failure == ("reaped" if ended else None)
     play.end(flush)
     play.due()
-    assert len(play.waiting_turns()) == (0 if reaped else 1)
+    assert len(play.waiting_turns(child)) == (0 if ended else 1)
 
 
 def test_a_session_that_is_gone_ends_what_it_elected_with_a_notice(staged: Callable[..., Play]) -> None:

@@ -22,13 +22,14 @@ from holdfast.agents.loop import Ask
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Outcome
 from holdfast.clock import ManualClock
-from holdfast.continuation import Kind, Status, chains, records
+from holdfast.continuation import Kind, Status, records
 from holdfast.log import (
     OWNER,
     Entry,
     EntryFilter,
     Store,
     TurnStatus,
+    chains,
     check,
     entries,
     sessions,
@@ -153,8 +154,9 @@ def test_a_day_of_work_that_nobody_asks_for_survives_a_kill_in_each_of_its_phase
                 seen[worker.blows[-1]] = status(home)
                 told = nest.gateway()
         assert worker.blows == ["step 2", "berth 3", "summary", "letter 1 read"]
-        assert re.fullmatch(r"🔄 Continuation: chain 9/20 \| \d delegates? pending", seen["berth 3"])
-        assert seen["summary"] == "🔄 Continuation: chain 12/20 | 2 post-compaction staged"
+        pending = r"🔄 Continuation: chain 9/20 \| 1 turn waiting \| \d delegates? pending"
+        assert re.fullmatch(pending, seen["berth 3"])
+        assert seen["summary"] == "🔄 Continuation: chain 12/20 | 1 turn waiting | 2 post-compaction staged"
         assert status(home) == "🔄 Continuation: chain 17/20 | volitional: 1"
     Evening(url, worker).looks_back()
 
@@ -185,7 +187,7 @@ class Evening:
             self.entries: list[Entry] = sorted(page.entries, key=lambda entry: entry.position)
             self.runs = registry.children(tx, KEY)
             self.records = records.listing(tx, owner=KEY, statuses=list(Status), limit=500)
-            self.chain = chains.load(tx, self.session)
+            self.chain = chains.get(tx, str(self.turns[0].chain_id))
             everyone = sessions.listing(tx, status=None, limit=200)
             self.every_turn = [t for s in everyone for t in turns.listing(tx, s.id, limit=200)]
             self.totals = [(s.input_tokens, s.output_tokens) for s in everyone]
@@ -212,7 +214,7 @@ class Evening:
         assert {turn.status for turn in self.turns} == {TurnStatus.COMMITTED}
 
     def each_return_came_once(self) -> None:
-        notes = [e for e in self.entries if (e.source or {}).get("note") == "continuation-return"]
+        notes = [e for e in self.entries if (e.source or {}).get("note") == "continuation-account"]
         tasks = Counter(re.findall(r'"(?:Look into|Write) (\w+ \d)"', "\n".join(e.content for e in notes)))
         berths = {f"berth {n}": 1 for n in range(1, BERTHS + 1)}
         assert tasks == berths | {f"letter {n}": 1 for n in range(1, LETTERS + 1)}
@@ -238,7 +240,7 @@ class Evening:
 
     def figures_add_up(self) -> None:
         """A step for each elected turn and each delegate; what the server counted is what they used."""
-        assert self.chain.count == STEPS + BERTHS + LETTERS
+        assert self.chain.steps == STEPS + BERTHS + LETTERS
         bills = [bill.used for bill in self.worker.bills if bill.turn]
         spent = sum(used.input for used in bills), sum(used.output for used in bills)
         assert (self.own("inputTokens"), self.own("outputTokens")) == spent

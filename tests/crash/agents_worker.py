@@ -38,7 +38,7 @@ PATIENCE: Final = 60.0
 PID: Final = "gateway.pid"
 START: Final = 1_767_225_600_000
 WATCHED: Final = ("agents.", "continuation.", "log.agenda.")
-KINDS: Final = re.compile(r"turn(\.subagent)?|continuation\..*|subagent\.(wake|return|stop)")
+KINDS: Final = re.compile(r"turn(\.subagent)?|continuation\..*|subagent\.(wake|launch|stop)")
 _LOCAL: Final = re.compile(r"\.<locals>\.(<lambda>|\w+)$")
 _WITHIN: Final = ("contextlib.py", "store.py", Path(__file__).name)
 

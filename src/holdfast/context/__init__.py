@@ -62,7 +62,7 @@ from holdfast.context.registry import EngineFailed, Registry, engines, register_
 from holdfast.context.replay import Diff, Replay, diff, replay
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
 from holdfast.context.room import AfterTurn, ContextRoom
-from holdfast.context.shown_data import RETURN_TASK, ShownData, plain, shown_data
+from holdfast.context.shown_data import ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
 from holdfast.context.transcript import draft_of, message_of
@@ -72,7 +72,6 @@ __all__ = [
     "HEARTBEAT_OK",
     "NO_REPLY",
     "OPENABLE",
-    "RETURN_TASK",
     "SILENT_WORDS",
     "AfterTurn",
     "AfterTurnParams",

@@ -16,9 +16,6 @@ from typing import Final
 from holdfast.context.fence import fenced_parts, in_plain_letters
 from holdfast.context.messages import AssistantMessage, CarrierMessage, Message, Trust
 
-RETURN_SOURCE: Final = "holdfast/continuation/continuation-return"
-RETURN_TASK: Final = "Its task was: "
-
 _ESCAPED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|[nrtbf\"/])")
 _MADE_VISIBLE: Final = re.compile(r"\[U\+[0-9A-F]{4,6}\]|\[hidden characters: \d+\]")
 _SPEAKER: Final = re.compile(r"^\s*(?:[-*] )?(?:user|assistant|Current user intent): ")
@@ -122,15 +119,7 @@ def _parts(message: Message) -> Iterator[tuple[Trust, str]]:
     if message.trust is Trust.OPERATOR:
         yield from fenced_parts(message.text)
     else:
-        yield message.trust, _without_own_task(message)
-
-
-def _without_own_task(message: Message) -> str:
-    """A delegate's return quotes the task that the session itself gave; only the rest is the delegate's."""
-    if not message.source.startswith(f"{RETURN_SOURCE}/"):
-        return message.text
-    head, _, rest = message.text.partition(f"\n{RETURN_TASK}")
-    return f"{head}\n{rest.partition(chr(10))[2]}"
+        yield message.trust, message.text
 
 
 def _may_hold(text: str, word: str) -> bool:

@@ -150,7 +150,7 @@ def _deliver(
     own = tracing.mark("continuation.queue.deliver", facts, parent=fan, links=[fan])
     base = f"continuation-return:{record.id}:{index}:{key}"
     account, words = returns.account(record, told.back), returns.words(record, told.back)
-    notices.tell(tx, key, notices.RETURN, f"{base}:account", account, audience=told.audience)
+    notices.tell(tx, key, notices.ACCOUNT, f"{base}:account", account, audience=told.audience)
     notices.tell(tx, key, notices.RETURN, base, words, trust=Trust.OTHER_SESSION, audience=told.audience)
     if record.election.mode != "silent":
         _wake(tx, parts, record, key, own)

@@ -33,11 +33,12 @@ from holdfast.text import clip
 
 FOLD: Final = "continuation-note"
 WARNING: Final = "continuation-warning"
+ACCOUNT: Final = "continuation-account"
 RETURN: Final = "continuation-return"
 PRESSURE: Final = "context-pressure"
 COMPACTED: Final = "post-compaction"
 FAILED_COMPACTION: Final = "compaction-failed"
-KINDS: Final = (FOLD, WARNING, RETURN, PRESSURE, COMPACTED, FAILED_COMPACTION)
+KINDS: Final = (FOLD, WARNING, ACCOUNT, RETURN, PRESSURE, COMPACTED, FAILED_COMPACTION)
 
 # Without the words themselves: what warns of a word must not be where it is found next.
 REPEATED: Final = (

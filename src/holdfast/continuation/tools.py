@@ -37,7 +37,7 @@ def _seconds(given: object) -> object:
     return min(given, _MOST_SECONDS) if isinstance(given, int | float) else given
 
 
-Delay = Annotated[float | None, BeforeValidator(_seconds), Field(ge=0)]
+Delay = Annotated[Annotated[float, Field(ge=0)] | None, BeforeValidator(_seconds)]
 Trace = Annotated[str | None, Field(max_length=64, description="W3C traceparent to go on with.")]
 Key = Annotated[str, Field(min_length=1, max_length=1024)]
 

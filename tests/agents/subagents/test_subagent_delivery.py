@@ -7,10 +7,9 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from holdfast.agents.subagents.recovering import recover
-from holdfast.agents.subagents.waking import Waker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +19,9 @@ from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
 from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.loop.journal import Journal
+from holdfast.agents.subagents import Parts as SubagentParts
 from holdfast.agents.subagents import registry
+from holdfast.agents.subagents.handlers import Waker, recover
 from holdfast.agents.subagents.hook import SubagentHook
 from holdfast.agents.subagents.registry import Announce, Run, Status
 from holdfast.clock import ManualClock
@@ -56,8 +57,12 @@ class Life:
 
     def __init__(self, store: Store, children: int) -> None:
         self.store = store
-        self.hook = SubagentHook(lambda: CONFIG)
-        self.waker = Waker(store, Threads(1), self._accept)
+        threads, nobody = Threads(1), cast("Any", None)
+        parts = SubagentParts(
+            store=store, threads=threads, config=lambda: CONFIG, context=nobody, models=nobody
+        )
+        self.hook = SubagentHook(parts)
+        self.waker = Waker(store, threads, self._accept)
         self.open: tuple[agenda.Job, Journal] | None = None
         self.runs = [self._child(n) for n in range(children)]
 
@@ -118,7 +123,7 @@ class Life:
         if self.open is not None:
             self.open = None
             self._given_back()
-        self.step(recover)
+        self.step(lambda tx: recover(tx, ()))
 
     def arrived(self) -> dict[int, int]:
         """How often each child's words stand in the requester's log."""
@@ -314,8 +319,8 @@ def test_after_a_restart_what_is_over_is_told_and_nothing_is_begun_again(store: 
         never = registry.get(tx, life.runs[2])
         registry.save(tx, never, status=Status.PREPARING, owner="nowhere/1/1")
     with store.write(OWNER) as tx:
-        assert recover(tx) == 2
-        assert recover(tx) == 0
+        assert recover(tx, ()) == 2
+        assert recover(tx, ()) == 0
     assert [life.child(n).outcome for n in range(3)] == ["interrupted", "unknown", None]
     while life.go_on():
         pass

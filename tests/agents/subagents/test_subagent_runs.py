@@ -393,8 +393,8 @@ def test_a_requester_that_was_reset_is_reached_under_its_key_and_one_that_is_gon
         await world.say("send off", session_key=other)
         await world.until(lambda: bool(world.children()) and bool(world.children(other)))
         await world.until(lambda: all(world.children(key)[0].status == "running" for key in (KEY, other)))
-        await world.say("/new")
         with world.store.write(OWNER) as tx:
+            sessions.reset(tx, sessions.find(tx, KEY), cause="daily")
             sessions.archive(tx, sessions.find(tx, other), cause="test")
         world.gate.set()
         (run,) = await world.settled()
@@ -539,7 +539,7 @@ def test_stopping_a_session_stops_what_it_delegated_earlier(play: Stage) -> None
         world.when("send off", spawn("hang about"), Say("Gone."))
         await world.say("send off")
         await world.live()
-        assert (await world.say("/stop")).reply == "Stopped 1 subagent."
+        assert (await world.say("/stop")).reply == "Stopped 1 subagent and 1 turn."
         (run,) = await world.settled()
         assert (run.outcome, run.announce, world.returns()) == ("cancelled", "quiet", [])
         assert (await world.say("/stop")).reply == "Nothing was running."

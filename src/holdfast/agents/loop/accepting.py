@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.agents.loop import ending
-from holdfast.agents.loop.asks import ASK, Accepted, Address, Ask, Mode, Terms, queue_mode
+from holdfast.agents.loop.asks import ASK, RUNTIME, Accepted, Address, Ask, Mode, Terms, queue_mode
 from holdfast.agents.loop.hooks import TurnHook
 from holdfast.agents.loop.journal import DROPPED, DroppedMessages
 from holdfast.agents.loop.stopping import SessionEnded, end_session
@@ -278,7 +278,7 @@ def _of_the_runtime(draft: EntryDraft) -> EntryDraft:
     """A wake is nobody's words: no person is said to have spoken it, and the board makes nothing of it."""
     return replace(
         draft,
-        agent_id="holdfast",
+        agent_id=RUNTIME,
         agent_label="Holdfast",
         status=Classification.CLASSIFIED,
         code="filtered_non_semantic",

@@ -37,6 +37,8 @@ MAX_IMAGE_CHARS: Final = 16_000_000
 Mode = Literal["queue", "collect", "steer", "interrupt"]
 _MODES: dict[str, Mode] = {"steer": "steer", "collect": "collect", "interrupt": "interrupt"}
 ASK: Final = "ask"
+RUNTIME: Final = "holdfast"
+"""Whose words an entry has that the runtime itself put in the place of a person's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,6 +195,7 @@ def accept_flush(tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn:
         due_at=turn.accepted_at,
         max_attempts=1,
         meta={ASK: terms.json()},
+        chain_id=turn.chain_id,
     ).turn
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.agents import guests
-from holdfast.agents.loop.asks import Terms
+from holdfast.agents.loop.asks import RUNTIME, Terms
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.agents.policy import Policy, policy_of
@@ -31,9 +31,9 @@ from holdfast.context import (
     Trust,
     UserMessage,
 )
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
-from holdfast.log import FOR_ANYONE, FOR_OWNER, Session, Turn, Tx, entries, turns
+from holdfast.log import FOR_ANYONE, FOR_OWNER, Entry, Session, Turn, Tx, entries, turns
 from holdfast.memory.scope import Chat
 
 log = logging.getLogger(__name__)
@@ -253,11 +253,20 @@ async def _continuity(
 
 
 def _question(tx: Tx, turn: Turn, terms: Terms) -> str:
-    """What the person wants of whom a turn follows, as far as those who hear this session may read it."""
-    if turn.chain_id is not None and turn.chain_id != turn.id:
-        began = turns.get_many(tx, [turn.chain_id])
-        return "" if not began or began[0].input_id is None else _content(tx, began[0].input_id)
-    return terms.prompt or "" if turn.input_id is None else _content(tx, turn.input_id)
+    """What is asked. A wake asks nothing of itself: it is about what the chain's first entry asked for, as
+    far as those who hear this session may read that."""
+    asked = None if turn.input_id is None else _entry(tx, turn.input_id)
+    if asked is None:
+        return "" if terms.prompt is None else terms.prompt
+    if asked.agent_id != RUNTIME or turn.chain_id is None:
+        return asked.content
+    began = next(iter(turns.get_many(tx, [turn.chain_id])), None)
+    first = None if began is None or began.input_id is None else _entry(tx, began.input_id)
+    return "" if first is None or first.agent_id == RUNTIME else first.content
+
+
+def _entry(tx: Tx, id_: str) -> Entry | None:
+    return next(iter(entries.get_many(tx, [id_])), None)
 
 
 def demanded(terms: Terms) -> tuple[Text, ...]:
@@ -270,10 +279,3 @@ def demanded(terms: Terms) -> tuple[Text, ...]:
         what = f"JSON that fits this JSON Schema:\n{schema}"
     text = f"Your reply to the user must be nothing but {what}"
     return (Text("form", text, Trust.USER, "request/response_format"),)
-
-
-def _content(tx: Tx, entry_id: str) -> str:
-    try:
-        return entries.get(tx, entry_id).content
-    except NotFound:
-        return ""

@@ -67,15 +67,16 @@ def stop_chains(
     default_agent: str,
     *,
     session: Session | None = None,
+    leaving: bool = False,
 ) -> Marked:
     """Have nothing more come of these chains, and end all that lives in them; with them what a session set
-    going in the background."""
+    going in the background. Where a session is only left, what saves lasting notes is let finish."""
     ended: list[Ended | None] = []
     items: dict[str, str] = {}
     for id_ in ids:
         chains.stop(tx, id_, reason)
         ended += [hook.chain_stopped(tx, id_, reason) for hook in hooks]
-        live = _live_turns(tx, id_)
+        live = [one for one in _live_turns(tx, id_) if not (leaving and one[1].trigger == ending.FLUSH)]
         running = _cancelled(tx, [item for item, _ in live], reason, hooks, default_agent)
         items |= {item.id: turn.id for item, turn in live if item.id in running}
         ended.append(Ended(len(live), "turn"))
@@ -113,7 +114,7 @@ class SessionEnded:
 def end_session(tx: Tx, left: Session, hooks: Sequence[TurnHook], default_agent: str) -> SessionEnded:
     """End the turns of a session and what else belongs to it: whatever began there ends wherever it is."""
     began = [chain.id for id_ in chains.live_in(tx, left.key) if (chain := _begun_in(tx, id_, left))]
-    marked = stop_chains(tx, began, _LEFT, hooks, default_agent)
+    marked = stop_chains(tx, began, _LEFT, hooks, default_agent, leaving=True)
     live = [item for item in agenda.listing(tx, kinds=turns.KINDS, lane=left.key) if _is_of(tx, item, left)]
     rest = [item for item in live if item.id not in marked.items]
     stop = [*marked.items, *_cancelled(tx, rest, _LEFT, hooks, default_agent)]

@@ -21,7 +21,6 @@ from holdfast.log import (
     Turn,
     TurnStatus,
     Tx,
-    agenda,
     chains,
     entries,
     notes,
@@ -100,19 +99,8 @@ def settle_later(tx: Tx, watchers: Sequence[Watcher], child_key: str) -> None:
 def _settle(tx: Tx, found: Sequence[tuple[Sequence[Watcher], str]]) -> None:
     for key, watchers in {key: watchers for watchers, key in found}.items():
         run = registry.live_of_child(tx, key)
-        turn = None if run is None else turn_of(tx, run)
-        if run is None or turn is None or not _is_over(tx, turn) or at_work(tx, run):
-            continue
-        last = (
-            verdict(turn.status, run, turn.error) if run.outcome is None else Verdict(run.outcome, run.error)
-        )
-        close(tx, watchers, run, last)
-
-
-def _is_over(tx: Tx, turn: Turn) -> bool:
-    """Whether a turn is neither under way nor about to be tried again."""
-    item = None if turn.agenda_id is None else agenda.find(tx, turn.agenda_id)
-    return turn.status.ended and (item is None or item.status.ended or turn.status is TurnStatus.COMMITTED)
+        if run is not None and run.outcome is not None and not at_work(tx, run):
+            close(tx, watchers, run, Verdict(run.outcome, run.error))
 
 
 def close(tx: Tx, watchers: Sequence[Watcher], run: Run, found: Verdict) -> Run:
