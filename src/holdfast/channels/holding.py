@@ -1,7 +1,7 @@
 """What of a reply that is still being written must not be shown yet. Pure.
 
-A reply may turn out to be none (`NO_REPLY`, `HEARTBEAT_OK`), or may end in a word for the runtime
-(`CONTINUE_WORK`, `[[CONTINUE_DELEGATE: …]]`). What could become one of these is held back until it is sure.
+A reply may turn out to be none, or to end in a word for that (`NO_REPLY`, `HEARTBEAT_OK`). What could become
+one is held back until it is sure. Elections at its end never come here: the run does not tell them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,8 @@ from holdfast.context import is_silent
 Sure = Literal["speaks", "silent", "unsure"]
 
 _SILENT: Final = (NO_REPLY, HEARTBEAT_OK)
-_WORK: Final = "CONTINUE_WORK"
-_DELEGATE: Final = "CONTINUE_DELEGATE:"
 MARKS: Final = " \t\r\n`*_~\"'.,:;!?>()[]-–—"
-_OPENING: Final = re.compile(r"\[\[\s*CONTINUE_DELEGATE:")
-_LAST_WORD: Final = re.compile(r"([A-Z][A-Z_]*)(:[0-9]*)?\Z")
-_CLOSED: Final = re.compile(r"\]\](?=\s*[^\s\]])")
-_LONGEST_OPENING: Final = 64
+_LAST_WORD: Final = re.compile(r"[A-Z][A-Z_]*\Z")
 _LONGEST_WORD: Final = 40
 _BEFORE: Final = " \t\r\n`*_~\"'([>-–—"
 
@@ -41,8 +36,7 @@ def begins(text: str) -> Sure:
 
 def shown_end(text: str) -> int:
     """Up to where a text may be shown while more of it may come; 0 while that is nothing but marks."""
-    before = text[: _before_delegate(text)]
-    shown = before[: _before_word(before)]
+    shown = text[: _before_word(text)]
     return len(shown) if shown.strip(MARKS) else 0
 
 
@@ -66,30 +60,10 @@ def _silent_end(text: str) -> int | None:
     return None
 
 
-def _before_delegate(text: str) -> int:
-    closed = [m.end() for m in _CLOSED.finditer(text)]
-    opened = _OPENING.search(text, closed[-1] if closed else 0)
-    if opened is not None:
-        return opened.start()
-    tail = max(0, len(text) - _LONGEST_OPENING)
-    return next((at for at in range(tail, len(text)) if _may_open(text[at:])), len(text))
-
-
-def _may_open(tail: str) -> bool:
-    """Whether this is the beginning of an opening."""
-    if tail in ("[", "[["):
-        return True
-    return tail.startswith("[[") and _DELEGATE.startswith(tail[2:].lstrip())
-
-
 def _before_word(text: str) -> int:
     bare = text.rstrip(MARKS)
     last = _LAST_WORD.search(bare, max(0, len(bare) - _LONGEST_WORD))
-    if last is None:
-        return len(text)
-    word, number = last[1], last[2]
-    ours = word == _WORK if number else any(w.startswith(word) for w in (_WORK, *_SILENT))
-    if not ours:
+    if last is None or not any(word.startswith(last[0]) for word in _SILENT):
         return len(text)
     at = len(bare[: last.start()].rstrip(_BEFORE))
     while (before := _silent_end(text[:at])) is not None:

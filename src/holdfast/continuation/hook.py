@@ -72,6 +72,10 @@ class ContinuationHook(TurnHook):
         told = TAUGHT + line
         return (Text("continuation", told, source="holdfast/continuation", audience=session.audience),)
 
+    def held_back(self, text: str, terms: Terms) -> int:
+        """What may become a token is not told, where tokens count."""
+        return tokens.may_begin(text) if self._parts.settings(terms.agent_id).enabled else len(text)
+
     def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
         """Take a token out of the last words. Where nobody may elect, or it repeats what was read, it is only
         text."""

@@ -19,11 +19,16 @@ from holdfast.traces import is_traceparent
 
 MAX_TASK: Final = 4_096
 MAX_TARGETS: Final = 50
+MAX_TOKEN: Final = 16_384
 _MOST_SECONDS: Final = 10**9
 
 _WORD: Final = "CONTINUE_WORK"
-_OPEN: Final = re.compile(r"\[\[\s*CONTINUE_DELEGATE:")
-_WORK: Final = re.compile(r"(?<!\S)CONTINUE_WORK(?::([0-9]+))?\Z")
+_NAME: Final = "CONTINUE_DELEGATE"
+_OPEN: Final = re.compile(rf"\[\[\s*{_NAME}:")
+_OPEN_SO_FAR: Final = re.compile(
+    rf"\[(?:\[\s*(?:{'|'.join(_NAME[:end] for end in range(len(_NAME), 0, -1))})?)?"
+)
+_WORK: Final = re.compile(rf"{_WORD}(?::([0-9]+))?")
 _CODE: Final = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _DELAY: Final = re.compile(r"\s\+([0-9]+)s\Z")
 _MODES: Final = frozenset(get_args(Mode))
@@ -69,10 +74,48 @@ def parse(text: str) -> Parsed:
     whole = text.rstrip()
     if whole.endswith("]]"):
         return _delegate(text, whole)
-    found = _WORK.search(whole, max(0, whole.rfind(_WORD)))
-    if found is None or not _is_alone(whole, found.start()):
+    start = _last_word(whole)
+    found = _WORK.fullmatch(whole, start)
+    if found is None or not _may_stand(whole, start):
         return Parsed(text)
-    return Parsed(whole[: found.start()].rstrip(), WorkToken(_ms(found[1])))
+    return Parsed(whole[:start].rstrip(), WorkToken(_ms(found[1])))
+
+
+def may_begin(text: str) -> int:
+    """From where a reply that so far is this text may turn out to end in a token; its length if nowhere.
+
+    Space before a token goes with it, so space at the end waits too. Promised: what `parse` leaves of a reply
+    begins with what every beginning of that reply has before this place.
+    """
+    whole = text.rstrip()
+    starts = (_work_so_far(text, whole), _opened(whole), _opening_so_far(text))
+    found = [start for start in starts if start is not None and _may_stand(whole, start)]
+    return len(whole[: min(found)].rstrip()) if found else len(whole)
+
+
+def _work_so_far(text: str, whole: str) -> int | None:
+    """Where the last word begins, if it is the token for work, or the beginning of one and may still grow."""
+    start = _last_word(whole)
+    grows = whole != "" and len(text) == len(whole) and f"{_WORD}:".startswith(whole[start:])
+    return start if grows or _WORK.fullmatch(whole, start) else None
+
+
+def _opened(whole: str) -> int | None:
+    """Where the last delegate's marker begins that is open, or closed by the very end."""
+    closed = whole.rfind("]]", 0, len(whole) - whole.endswith("]]"))
+    openings = list(_OPEN.finditer(whole, max(0, closed + 2 if closed >= 0 else 0, len(whole) - MAX_TOKEN)))
+    return openings[-1].start() if openings else None
+
+
+def _opening_so_far(text: str) -> int | None:
+    """Where a delegate's marker begins of which more has to come."""
+    last = text.rfind("[", max(0, len(text) - MAX_TOKEN))
+    start = last - (text[last - 1 : last] == "[")
+    return start if last >= 0 and _OPEN_SO_FAR.fullmatch(text, start) else None
+
+
+def _last_word(whole: str) -> int:
+    return len(whole) - len(whole.rsplit(None, 1)[-1]) if whole else 0
 
 
 def is_quoted(token: Token, shown: ShownData) -> bool:
@@ -83,6 +126,12 @@ def is_quoted(token: Token, shown: ShownData) -> bool:
     if len(plain(token.task).split()) > 1 and shown.has_text(token.task):
         return True
     return shown.has_form(f"CONTINUE_DELEGATE: {token.task}")
+
+
+def _may_stand(whole: str, start: int) -> bool:
+    """Whether a token may reach from here to the end: a word of its own, not too long, and alone."""
+    begins = start == 0 or whole[start - 1].isspace()
+    return begins and len(whole) - start <= MAX_TOKEN and _is_alone(whole, start)
 
 
 def _is_alone(whole: str, start: int) -> bool:
@@ -96,18 +145,15 @@ def _is_alone(whole: str, start: int) -> bool:
 
 def _delegate(text: str, whole: str) -> Parsed:
     """The last marker that reaches to the end without another closing between."""
-    closed = whole.rfind("]]", 0, len(whole) - 1)
-    openings = list(_OPEN.finditer(whole, 0 if closed < 0 else closed + 2))
-    if not openings:
+    start = _opened(whole)
+    if start is None or not _may_stand(whole, start):
         return Parsed(text)
-    opened = openings[-1]
-    if whole[: opened.start()][-1:].strip() or not _is_alone(whole, opened.start()):
-        return Parsed(text)
+    body = whole[start:-2].partition(":")[2]
     try:
-        token = _read(whole[opened.end() : -2].strip())
+        token = _read(body.strip())
     except _Invalid:
         return Parsed(text)
-    return Parsed(text) if token is None else Parsed(whole[: opened.start()].rstrip(), token)
+    return Parsed(text) if token is None else Parsed(whole[:start].rstrip(), token)
 
 
 def _read(body: str) -> DelegateToken | None:

@@ -128,7 +128,7 @@ class Calling:
         self._journal.spent += reply.usage
         self.attempts += attempts if len(attempts) > 1 else ()
         self.about, self.last = about, reply
-        self._reporter.reply(reply)
+        self._reporter.answered(reply)
         if self._parts.debug is not None and self.built is not None:
             body = {"model": str(reply.model), "text": reply.text, "usage": reply.usage.json()}
             calls = [{"id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in reply.calls]

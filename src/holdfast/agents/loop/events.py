@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -191,41 +191,68 @@ def _same(a: RunEvent, b: RunEvent) -> bool:
 
 
 class Reporter:
-    """One run's voice. `steps` gather for the trajectory and are written by whoever is on a thread anyway."""
+    """One run's voice. `steps` gather for the trajectory and are written by whoever is on a thread anyway.
 
-    def __init__(self, hub: Hub, run_id: str, session_id: str, debug: DebugOutputs | None) -> None:
+    What an answer may mean for the runtime alone is held back: `tellable` says how much of its words is not
+    that, whatever follows. `saying` is what listeners have been told of the answer under way.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        run_id: str,
+        session_id: str,
+        debug: DebugOutputs | None,
+        tellable: Callable[[str], int] = len,
+    ) -> None:
         self._hub = hub
         self._run_id = run_id
         self._session_id = session_id
         self._debug = debug
+        self._tellable = tellable
         self._steps: list[dict[str, Any]] = []
+        self._words = ""
         self.saying = ""
 
     def lifecycle(self, phase: str, **data: Any) -> None:
         self._say("lifecycle", {"phase": phase, **data})
 
     def model(self, event: ModelEvent) -> None:
-        """An event of a model's stream; its whole answer is told by `reply`."""
+        """An event of a model's stream; its whole answer is told by `message`."""
         match event:
             case TextDelta(text=text):
-                self.saying += text
-                self._say("assistant", {"kind": "text", "delta": text}, passing=True)
+                self._words += text
+                self._tell_words(self._words[: self._tellable(self._words)])
             case ThinkingDelta(text=text):
                 self._say("assistant", {"kind": "thinking", "delta": text}, passing=True)
             case CallDelta(id=id_, name=name):
                 self._say("tool", {"phase": "announced", "callId": id_, "name": name}, passing=True)
             case Restarted(reason=reason):
-                self.saying = ""
+                self._words = self.saying = ""
                 self._say("lifecycle", {"phase": "restarted", "reason": reason})
             case ModelReply():
                 return
 
-    def reply(self, reply: ModelReply) -> None:
-        """A whole answer: what the deltas came to."""
-        self.saying = ""
+    def message(self, reply: ModelReply, kept: str | None = None) -> None:
+        """A whole answer: what the deltas came to, after what was held back of it.
+
+        `kept` is what the log keeps of a turn's last words.
+        """
+        text = reply.text if kept is None else kept
+        if self._words and text.startswith(self.saying):
+            self._tell_words(text)
+        self._words = self.saying = ""
         calls = [{"id": c.id, "name": c.name} for c in reply.calls]
-        data: dict[str, Any] = {"kind": "message", "text": reply.text, "finish": reply.finish}
+        data: dict[str, Any] = {"kind": "message", "text": text, "finish": reply.finish}
         self._say("assistant", data | {"model": str(reply.model)} | ({"calls": calls} if calls else {}))
+
+    def _tell_words(self, words: str) -> None:
+        if rest := words[len(self.saying) :]:
+            self.saying = words
+            self._say("assistant", {"kind": "text", "delta": rest}, passing=True)
+
+    def answered(self, reply: ModelReply) -> None:
+        """The step of a whole answer, just as the model gave it."""
         self.step(
             "model",
             model=str(reply.model),

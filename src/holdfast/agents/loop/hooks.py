@@ -74,6 +74,13 @@ class TurnHook:
         """More for the carrier of this turn, besides the notes that wait for the session."""
         return ()
 
+    def held_back(self, text: str, terms: Terms) -> int:
+        """From where the words said so far may turn out to be meant for this hook alone; pure.
+
+        Listeners are told no more than that until more is said, or `heard` has decided.
+        """
+        return len(text)
+
     def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
         """The model's last words, before they are written; pure. The text returned is what is kept.
 
@@ -108,6 +115,11 @@ class TurnHook:
     def reset(self, tx: Tx, left: Session) -> Ended | None:
         """Someone left a session by hand; what of this room ended with it, if they are to be told."""
         return None
+
+
+def tellable(hooks: Sequence[TurnHook], text: str, terms: Terms) -> int:
+    """How much of the words said so far is for listeners, whatever follows."""
+    return min((hook.held_back(text, terms) for hook in hooks), default=len(text))
 
 
 def listen(hooks: Sequence[TurnHook], text: str, terms: Terms, shown: ShownData) -> Understood:

@@ -112,7 +112,7 @@ class _Attempt:
     async def run(self, turn_id: str) -> Committed | None:
         parts = self._parts
         journal = await parts.threads(self._begin, turn_id)
-        reporter = Reporter(self._hub, turn_id, journal.session.id, parts.debug)
+        reporter = Reporter(self._hub, turn_id, journal.session.id, parts.debug, self._tellable)
         turn = journal.turn
         reporter.lifecycle("start", sessionKey=turn.session_key, turn=turn.number, attempt=turn.attempt)
         reporter.step("turn.start", turn=turn.number, attempt=turn.attempt, trigger=turn.trigger)
@@ -166,6 +166,7 @@ class _Attempt:
             reply = await calling.ask(nudge)
             last: ModelReply | None = shape.kept(reply)
             if reply.calls and not rounds.refused:
+                reporter.message(reply)
                 nudge = None
                 assert calling.about is not None
                 await rounds.run(reply, settled.caller(calling.about, self._cancelled))
@@ -173,18 +174,23 @@ class _Attempt:
                     continue
                 last = None
             elif not reply.text.strip():
+                reporter.message(reply)
                 if nudge is None:
                     nudge = NUDGE
                     continue
                 _require_words(journal)
                 last = None
             elif (mending := shape.mend(reply)) is not None:
+                reporter.message(reply)
                 nudge = mending
                 continue
             elif settled.terms.occasion is Occasion.FLUSH and is_silent(reply.text):
+                reporter.message(reply)
                 last = None
             said = "" if last is None else last.text
             heard = hooks.listen(self._parts.hooks, said, self.terms, _shown(settled, calling, journal))
+            if last is not None:
+                reporter.message(reply, heard.text)
             words_left = None if last is None or not heard.text.strip() else _last_words(last, heard.text)
             done = await self._parts.threads(self._commit, journal, calling, words_left, heard)
             nudge = None
@@ -279,6 +285,9 @@ class _Attempt:
         reporter.step("turn.end", status="committed", usage=usage, model=turn.model)
         more = {name: (turn.meta or {}).get(name) for name in ("finish", "handed")}
         reporter.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, **more)
+
+    def _tellable(self, text: str) -> int:
+        return hooks.tellable(self._parts.hooks, text, self.terms)
 
     def _cancelled(self) -> bool:
         return self._job.item.cancel_requested
