@@ -10,7 +10,7 @@ from holdfast.agents.subagents.registry import Outcome, Status
 from holdfast.board.supervision import Observed, RunStatus
 from holdfast.board.supervision import Run as Supervised
 from holdfast.context import Trust, UserMessage, draft_of
-from holdfast.log import EntryFilter, TurnStatus, Tx, entries, turns
+from holdfast.log import EntryFilter, TurnStatus, Tx, agenda, entries, turns
 
 _ENDED: Final = {Outcome.SUCCESS: RunStatus.DONE, Outcome.CANCELLED: RunStatus.CANCELLED}
 
@@ -28,7 +28,7 @@ class RegistryRuns:
         if known.status is not Status.RUNNING or known.started_at is None:
             return Observed(RunStatus.RUNNING)
         newest = entries.listing(tx, EntryFilter(session_key=known.child_key), limit=1).entries
-        heard = max([int(known.started_at), *(int(entry.created_at) for entry in newest)])
+        heard = max([int(known.started_at), *(int(entry.created_at) for entry in newest), *_heard(tx, known)])
         return Observed(RunStatus.RUNNING, heard)
 
     def nudge(self, tx: Tx, run: Supervised) -> None:
@@ -39,3 +39,9 @@ class RegistryRuns:
             return
         spoken = draft_of(UserMessage(text=words.NUDGE, trust=Trust.OPERATOR))
         turns.join(tx, turn, replace(spoken, idempotency_key=f"subagent-nudge:{run.run_id}:{run.step}"))
+
+
+def _heard(tx: Tx, run: registry.Run) -> list[int]:
+    """When its running turn was last heard: what a model streams and tools tell stands in no entry yet."""
+    running = agenda.listing(tx, statuses=[agenda.Status.RUNNING], lane=run.child_key)
+    return [int(item.updated_at) for item in running]
