@@ -7,7 +7,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from holdfast.context import Pressure
+from holdfast.config import Compaction
+from holdfast.context import Pressure, how_full
 from holdfast.continuation.tables import chains as table
 from holdfast.ids import uuid7
 from holdfast.log import Session, Tx
@@ -50,9 +51,9 @@ class Chain:
             idle_at=None,
         )
 
-    @property
-    def pressure(self) -> Pressure | None:
-        return Pressure(self.used, self.window) if self.used > 0 and self.window > 0 else None
+    def pressure(self, settings: Compaction) -> Pressure | None:
+        known = self.used > 0 and self.window > 0
+        return how_full(settings, self.window, counted=self.used) if known else None
 
     def stepped(self, now: int) -> Chain:
         """One more accepted step."""

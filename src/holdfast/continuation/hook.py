@@ -56,10 +56,11 @@ class ContinuationHook(TurnHook):
             return
         chain = chains.load(tx, session)
         after = chain.restarted() if budget.resets(turn.trigger) else chain
-        band = pressure.news(after.pressure, after.band, settings)
-        if band is not None and after.pressure is not None:
+        full = after.pressure(self._parts.compaction(terms.agent_id))
+        band = pressure.news(full, after.band, settings)
+        if band is not None and full is not None:
             key = f"context-pressure:{turn.id}"
-            notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, after.pressure))
+            notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, full))
             after = replace(after, band=band)
         if after != chain:
             chains.save(tx, after)

@@ -192,13 +192,14 @@ class ContinuationTools:
                 return {"status": "already_pending"}
             chain = chains.load(tx, session)
             settings = self._parts.settings(caller.agent_id)
-            no = compacting.guard(chain.pressure, chain, int(tx.now), settings)
-            usage = None if chain.pressure is None else round(chain.pressure.share * 100)
-            if no is not None or chain.pressure is None:
+            full = chain.pressure(self._parts.compaction(caller.agent_id))
+            no = compacting.guard(full, chain, int(tx.now), settings)
+            usage = None if full is None else round(full.share * 100)
+            if no is not None or full is None:
                 told = {"status": "rejected", "guard": no and no.guard, "reason": no and no.reason}
                 return {**told, "contextUsage": usage, "threshold": round(settings.compaction_floor * 100)}
             turn = turns.get(tx, caller.turn_id)
-            item = compacting.request(tx, session, turn, chain.pressure, given.reason)
+            item = compacting.request(tx, session, turn, full, given.reason)
             return {"status": "compaction_requested", "compactionRequestId": item.id, "contextUsage": usage}
 
         return _answer(await self._parts.threads(self._parts.store.run, SYSTEM, write))

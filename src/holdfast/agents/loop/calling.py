@@ -16,7 +16,7 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan
 from holdfast.agents.loop.telling import Teller
 from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest
-from holdfast.context import Built, CarrierMessage, Message, ToolResult
+from holdfast.context import Built, CarrierMessage, Message, Pressure, ToolResult
 from holdfast.errors import HoldfastError, TooLarge
 
 if TYPE_CHECKING:
@@ -48,6 +48,15 @@ class Calling:
         self.built: Built | None = None
         self.about: ModelAbout | None = None
         self.last: ModelReply | None = None
+
+    @property
+    def pressure(self) -> Pressure | None:
+        """How full the window is after the last call, by the provider's count where it gave one."""
+        if self.built is None:
+            return None
+        usage = None if self.last is None else self.last.usage
+        counted = usage.input + usage.output if usage is not None and usage.input else 0
+        return replace(self.built.pressure, used=counted or self.built.pressure.used)
 
     async def ask(self, nudge: Message | None = None) -> ModelReply:
         """A whole answer to all that was said so far; an overflow makes room and asks again, a few times."""
