@@ -312,19 +312,19 @@ def test_a_requested_compaction_runs_after_the_turn_with_its_guards_and_typed_an
 ) -> None:
     play = staged()
     ask = ("request_compaction", {"reason": "a good seam"})
-    [unknown] = play.turn(ask, pressure=Pressure(41, 100))
+    [unknown] = play.turn(ask, pressure=Pressure(41 * 75, 10_000))
     assert (unknown["status"], unknown["guard"]) == ("rejected", "context_threshold")
-    [early] = play.turn(ask, pressure=Pressure(75, 100))
+    [early] = play.turn(ask, pressure=Pressure(75 * 75, 10_000))
     assert (early["guard"], early["contextUsage"], early["threshold"]) == ("context_threshold", 41, 70)
-    first, second = play.turn(ask, ask, send(mode="post-compaction"), pressure=Pressure(80, 100))[:2]
+    first, second = play.turn(ask, ask, send(mode="post-compaction"), pressure=Pressure(80 * 75, 10_000))[:2]
     assert first["status"] == "compaction_requested"
     assert first["contextUsage"] == 75
     assert second == {"status": "already_pending"}
     play.due()
     play.due()
     assert len(play.nursery.orders) == 1
-    play.turn(pressure=Pressure(90, 100))
-    [soon] = play.turn(ask, pressure=Pressure(90, 100))
+    play.turn(pressure=Pressure(90 * 75, 10_000))
+    [soon] = play.turn(ask, pressure=Pressure(90 * 75, 10_000))
     assert soon["guard"] == "rate_limit"
     play.clock.advance(minutes=5)
     play.compaction = CompactResult(outcome=CompactOutcome.FAILED, reason="the model said nothing")

@@ -18,7 +18,7 @@ from holdfast.agents.subagents import Subagents, ending, registry
 from holdfast.clock import ManualClock
 from holdfast.continuation import Continuation, Status, records
 from holdfast.log import OWNER, Store, Threads, TurnStatus
-from holdfast.testing import Call, Say
+from holdfast.testing import Call, Say, Used
 
 sys.path.append(str(Path(__file__).parents[1] / "agents" / "loop"))
 
@@ -67,6 +67,30 @@ async def committed(stage: Stage, number: int) -> None:
             await asyncio.sleep(0.02)
 
     await soon(look())
+
+
+def test_status_band_and_requested_compaction_tell_the_same_number_and_it_is_the_providers(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    script = [
+        Say("Much was read.", used=Used(input=14_200, output=50)),
+        Call("request_compaction", {"reason": "full"}),
+        Say("Asked for."),
+    ]
+    compaction = {"memoryFlush": {"enabled": False}}
+    config = {"defaults": {"continuation": {"enabled": True}, "compaction": compaction}}
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, script, config=config, window=20_000) as stage:
+            joined(stage, Nursery(), tmp_path / "files")
+            await stage.say("read all of it")
+            assert "14,250 of 15,000 tokens (95%)" in str((await stage.say("/status")).reply)
+            await stage.say("and now?")
+            first, second = (json.dumps(r.messages) for r in stage.server.requests[1:3])
+            assert "95% of the context is in use (95% band). COMPACTION IMMINENT" in first
+            assert '\\"contextUsage\\": 95' in second
+
+    asyncio.run(main())
 
 
 def test_an_agent_goes_on_by_itself_sends_off_a_delegate_and_hears_from_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import string
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from holdfast.agents.subagents import Run
 from holdfast.clock import Millis
+from holdfast.config import Compaction
 from holdfast.config.autonomy import Continuation
-from holdfast.context import Pressure
+from holdfast.context import Pressure, how_full, needs_compaction, prompt_budget
 from holdfast.continuation import budget, delays, noop, orphans, pressure, superseding, targets, tokens
 from holdfast.continuation.budget import Budget
 from holdfast.continuation.record import Election, Kind, Phase, Record, Status
@@ -188,6 +190,16 @@ def test_a_band_is_told_only_when_it_is_another_than_the_last(
     assert pressure.news(Pressure(used, window), last, SETTINGS) == (None if band == last else band)
     off = Continuation(context_pressure_threshold=None)
     assert pressure.band_of(Pressure(used, window), off) is None
+
+
+@given(st.integers(1_000, 2_000_000), st.integers(0, 200_000), st.floats(0.0, 0.9))
+def test_every_band_is_reached_before_history_is_compacted(window: int, tokens: int, most: float) -> None:
+    compaction = Compaction(reserve_tokens=tokens, max_reserve_share=most)
+    room = prompt_budget(compaction, window)
+    for share, band in pressure.bands(0.8, 0.3125):
+        used = math.ceil(share * room) + 1
+        assert pressure.band_of(how_full(compaction, window, counted=used), SETTINGS) == band
+        assert not needs_compaction(compaction, used=used, window=window)
 
 
 def test_texts_grow_more_urgent_with_the_band() -> None:

@@ -404,14 +404,14 @@ def test_pressure_is_told_once_for_each_band_and_again_after_a_compaction(
         live = play.begin()
         assert live is not None
         told.append([note.text.split("(")[1].split(")")[0] for note in live.told])
-        play.end(live, pressure=Pressure(used * 100, 10_000))
+        play.end(live, pressure=Pressure(used * 75, 10_000))
     assert told == [[], [], ["25% band"], [], [], ["80% band"], ["90% band"], ["95% band"]]
     play.compacted()
     play.say()
     live = play.begin()
     assert live is not None
     assert [note.kind for note in live.told] == ["post-compaction"]
-    play.end(live, pressure=Pressure(3_000, 10_000))
+    play.end(live, pressure=Pressure(30 * 75, 10_000))
     play.say()
     live = play.begin()
     assert live is not None

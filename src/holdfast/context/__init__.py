@@ -57,7 +57,7 @@ from holdfast.context.messages import (
     encode,
     wire,
 )
-from holdfast.context.pressure import Pressure, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
 from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
 from holdfast.context.replay import Diff, Replay, diff, replay
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
@@ -137,6 +137,7 @@ __all__ = [
     "fence",
     "flush_due",
     "flush_plan",
+    "how_full",
     "is_silent",
     "kind_of",
     "load_manifest",

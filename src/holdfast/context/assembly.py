@@ -27,7 +27,7 @@ from holdfast.context.messages import (
     text_digest,
 )
 from holdfast.context.opening import Opening, opening_of
-from holdfast.context.pressure import Pressure, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
 from holdfast.context.replay import context_digest
 from holdfast.context.request import BuildRequest, Built, Text, tools_text
 from holdfast.context.states import State
@@ -232,7 +232,7 @@ class Assembly:
                 code="context_overflow",
                 hint="Compact the session, shorten the workspace files, or use a model with a larger window.",
             )
-        pressure = Pressure(used, window)
+        pressure = how_full(request.settings.compaction, window, estimate=used)
         moving, parts = _moving(request, prepared, pressure)
         messages = (first, *head, moving, *tail)
         sections = sections_of(

@@ -37,7 +37,7 @@ from holdfast.context.history import History
 from holdfast.context.legacy import LegacyEngine
 from holdfast.context.lossless import LosslessEngine
 from holdfast.context.messages import Message
-from holdfast.context.pressure import Pressure, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
 from holdfast.context.registry import DEFAULT_ENGINE, Registry, engine_failed, engines
 from holdfast.context.replay import Replay, replay
 from holdfast.context.request import BuildRequest, Built
@@ -183,7 +183,9 @@ class ContextRoom:
             await engine.after_turn(params)
         due = needs_compaction(settings, used=used, window=window) and not engine.info.owns_compaction
         return AfterTurn(
-            Pressure(used, window), flush.flush_due(session, settings, used=used, window=window), due
+            how_full(settings, window, counted=used),
+            flush.flush_due(session, settings, used=used, window=window),
+            due,
         )
 
     async def bootstrap(self, session: Session, messages: Sequence[Message] = ()) -> None:
@@ -311,7 +313,7 @@ class ContextRoom:
         near = flush.is_near(settings, used=used, window=window)
         fresh = await self._threads(self._fresh, session) if near else session
         return AfterTurn(
-            Pressure(used, window),
+            how_full(settings, window, counted=reported_input_tokens, estimate=account.used),
             flush_due=near and flush.flush_due(fresh, settings, used=used, window=window),
             compaction_due=due and settings.enabled and not engine.info.owns_compaction,
         )

@@ -55,10 +55,11 @@ class ContinuationHook(TurnHook):
             return
         state = session_state.load(tx, session)
         after = replace(state, idle_turns=0, idle_at=None) if turn.chain_id == turn.id else state
-        band = pressure.news(after.pressure, after.band, settings)
-        if band is not None and after.pressure is not None:
+        full = after.pressure(self._parts.compaction(terms.agent_id))
+        band = pressure.news(full, after.band, settings)
+        if band is not None and full is not None:
             key = f"context-pressure:{turn.id}"
-            notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, after.pressure))
+            notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, full))
             after = replace(after, band=band)
         if after != state:
             session_state.save(tx, after)

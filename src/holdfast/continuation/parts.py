@@ -11,7 +11,7 @@ from holdfast.agents.loop import Ask
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.subagents import Errand, Run, SpawnInput
 from holdfast.agents.tools.types import Caller
-from holdfast.config import Config
+from holdfast.config import Compaction, Config
 from holdfast.config.autonomy import Continuation
 from holdfast.context import CompactResult
 from holdfast.continuation.budget import Budget
@@ -71,6 +71,14 @@ class Parts:
         if known is None or known[0] is not config:
             known = self._known[agent_id] = (config, _settings(config, agent_id))
         return known[1]
+
+    def compaction(self, agent_id: str) -> Compaction:
+        """When an agent's history is compacted, which says how full its window is."""
+        config = self.config()
+        try:
+            return config.agent(agent_id or config.default_agent_id).compaction
+        except NotFound:
+            return Compaction()
 
 
 def _settings(config: Config, agent_id: str) -> Continuation:

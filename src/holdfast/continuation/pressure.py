@@ -7,7 +7,7 @@ from holdfast.context import Pressure
 
 
 def bands(threshold: float, early: float) -> tuple[tuple[float, int], ...]:
-    """The shares of the window at which a band begins, with its name in percent; lowest first."""
+    """The shares of the room at which a band begins, with its name in percent; lowest first."""
     found = [threshold * early] if early > 0 else []
     found.append(threshold)
     if threshold < 0.9:
@@ -35,7 +35,7 @@ def news(pressure: Pressure | None, last: int | None, settings: Continuation) ->
 
 
 def text(band: int, pressure: Pressure) -> str:
-    head = f"[system:context-pressure] {pressure.share:.0%} of the context window is in use ({band}% band)."
+    head = f"[system:context-pressure] {pressure.share:.0%} of the context is in use ({band}% band)."
     if band >= 95:
         return (
             f"{head} COMPACTION IMMINENT: hand forward now what your successor needs (continue_delegate with "

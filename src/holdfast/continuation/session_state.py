@@ -7,7 +7,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from holdfast.context import Pressure
+from holdfast.config import Compaction
+from holdfast.context import Pressure, how_full
 from holdfast.continuation.tables import session_states as table
 from holdfast.log import Session, Tx
 from holdfast.log.statements import Statement, Update
@@ -31,9 +32,9 @@ class SessionState:
     idle_at: int | None = None
     compactions: tuple[int, ...] = ()
 
-    @property
-    def pressure(self) -> Pressure | None:
-        return Pressure(self.used, self.window) if self.used > 0 and self.window > 0 else None
+    def pressure(self, settings: Compaction) -> Pressure | None:
+        known = self.used > 0 and self.window > 0
+        return how_full(settings, self.window, counted=self.used) if known else None
 
     def compacted(self, now: int) -> SessionState:
         """One more compaction that the agent asked for; those of the last day are counted."""

@@ -201,13 +201,14 @@ class ContinuationTools:
                 return {"status": "already_pending"}
             state = session_state.load(tx, session)
             settings = self._parts.settings(caller.agent_id)
-            no = compacting.guard(state.pressure, state, int(tx.now), settings)
-            usage = None if state.pressure is None else round(state.pressure.share * 100)
-            if no is not None or state.pressure is None:
+            full = state.pressure(self._parts.compaction(caller.agent_id))
+            no = compacting.guard(full, state, int(tx.now), settings)
+            usage = None if full is None else round(full.share * 100)
+            if no is not None or full is None:
                 told = {"status": "rejected", "guard": no and no.guard, "reason": no and no.reason}
                 return {**told, "contextUsage": usage, "threshold": round(settings.compaction_floor * 100)}
             turn = turns.get(tx, caller.turn_id)
-            item = compacting.request(tx, session, turn, state.pressure, given.reason)
+            item = compacting.request(tx, session, turn, full, given.reason)
             return {"status": "compaction_requested", "compactionRequestId": item.id, "contextUsage": usage}
 
         return _answer(await self._parts.threads(self._parts.store.run, SYSTEM, write))

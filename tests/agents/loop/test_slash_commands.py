@@ -34,7 +34,7 @@ def test_commands_about_the_session_answer_without_a_model(
             await stage.say("hello")
             told = await command(stage, "/status", key="c1")
             assert "scripted/scripted" in told
-            assert "1,230 of 128,000" in told
+            assert "1,230 of 111,616 tokens (1%)" in told
             assert await command(stage, "/status", key="c1") == told
             assert "in 1,200, out 30" in await command(stage, "/usage")
             assert "$0.0013" in await command(stage, "/usage")

@@ -231,7 +231,37 @@ def test_a_conversation_reaches_the_server_in_its_own_form(server: Server) -> No
         result = next(b for m in sent.messages for b in m["content"] if b["type"] == "tool_result")
         assert result["is_error"] is True
     else:
-        assert '{"error":"no such file"}' in [m.get("content") for m in sent.messages]
+        assert "no such file" in [m.get("content") for m in sent.messages]
+
+
+@pytest.mark.parametrize("kind", [ScriptedOpenAI, ScriptedResponses, ScriptedAnthropic, ScriptedGoogle])
+@pytest.mark.parametrize("text", ["no such file", '{"status": "rejected", "cap": "chain"}'])
+def test_what_went_wrong_reaches_every_provider_as_plain_text_once(kind: Server, text: str) -> None:
+    """With the protocol's own mark of an error, where it has one."""
+    messages = (
+        UserMessage(text="Go on."),
+        AssistantMessage(calls=(ToolCall("c1", "file_read", {"path": "a"}),)),
+        ToolResult(text=text, call_id="c1", name="file_read", is_error=True),
+    )
+    with kind([Say("I see.")]) as served:
+        reply(served, asked(*messages, tools=[READ]))
+    assert _result_of(served.api, served.requests[0].body) == text
+
+
+def _result_of(api: str, body: Any) -> Any:
+    """The one result in a request, from where its protocol has it."""
+    if api == "openai-completions":
+        return body["messages"][-1]["content"]
+    if api == "openai-responses":
+        return body["input"][-1]["output"]
+    if api == "google-generative-ai":
+        (only,) = body["contents"][-1]["parts"]
+        assert only["functionResponse"]["response"].keys() == {"error"}
+        return only["functionResponse"]["response"]["error"]
+    (result,) = [block for block in body["messages"][-1]["content"] if block["type"] == "tool_result"]
+    assert result["is_error"] is True
+    content = result["content"]
+    return content if isinstance(content, str) else content[0]["text"]
 
 
 def test_pictures_are_named_but_not_sent_to_a_model_that_cannot_see(server: Server) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from subagent_stage import THREAD, TO, World, spawn, spawns
@@ -16,7 +17,7 @@ from holdfast.board import lineage, supervision
 from holdfast.context import ContextRoom, Rollback, SpawnParams
 from holdfast.errors import Unavailable
 from holdfast.log import FOR_OWNER, OWNER, Store, Threads, notes, outbox, sessions
-from holdfast.testing import Call, Fail, Say
+from holdfast.testing import Call, Fail, Say, Stall
 from holdfast.testing.script import Asked
 
 Play = Callable[[World], Awaitable[None]]
@@ -509,6 +510,40 @@ def test_a_gateway_that_ends_leaves_interrupted_children_told_of_and_not_begun_a
             assert after.requests("hang about") == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Say("word " * 3_000, chunks=3_000, pause=0.01), "hanger is still running"),
+        (Stall(), "hanger is silent"),
+    ],
+)
+def test_what_a_model_streams_is_a_sign_of_life_and_a_lease_that_is_renewed_is_none(
+    play: Stage, answer: Any, told: str
+) -> None:
+    async def work(world: World) -> None:
+        world.when("hang about", answer)
+        world.when("send off", spawn("hang about", label="hanger"), Say("Gone."))
+        await world.say("send off")
+        (run,) = await world.live()
+        await world.until(lambda: bool(world.requests("hang about")))
+        for _ in range(6):
+            world.forward(60_000)
+            if isinstance(answer, Say):
+                await world.until(lambda: _is_heard(world, run.child_key))
+            await world.runner._renew_all()
+        await world.until(lambda: any("hanger is" in e.content for e in world.log()))
+        (line,) = [e.content for e in world.log() if "hanger is" in e.content]
+        assert line.startswith(told)
+        await world.runs.cancel(str(run.run_id))
+        await world.settled()
+
+    play(work)
+
+
+def _is_heard(world: World, lane: str) -> bool:
+    return any(job.heard for job, _ in world.runner._jobs.values() if job.item.lane == lane)
 
 
 def test_long_work_is_supervised_told_of_and_nudged(play: Stage) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.agents.models.types import ModelFailure, ModelRef
+from holdfast.context import how_full
 from holdfast.errors import Conflict, NotFound
 from holdfast.log import SYSTEM, Session, Turn, agenda, sessions, turns
 
@@ -25,11 +26,12 @@ async def status(context: CommandContext, args: str) -> Reply:
     refs = parts.models.choice(settings, (session.meta or {}).get("model"))
     window = window_of(context, refs[0])
     used = session.context_tokens
+    full = how_full(settings.compaction, window, counted=used) if window else None
     lines = [
         f"Agent {context.to.agent_id} · session {session.key}",
         f"Model {refs[0]}" + (f", then {', '.join(map(str, refs[1:]))}" if len(refs) > 1 else ""),
         f"Context {used:,}"
-        + (f" of {window:,} tokens ({used / window:.0%}), " if window else " tokens, ")
+        + (f" of {full.room:,} tokens ({full.share:.0%}), " if full else " tokens, ")
         + f"engine {parts.context().slot}, compactions {session.compaction_count}",
         f"Turns {session.turn_count} · tokens in {session.input_tokens:,}, out {session.output_tokens:,}",
     ]
@@ -46,6 +48,7 @@ async def status(context: CommandContext, args: str) -> Reply:
         "fallbacks": [str(ref) for ref in refs[1:]],
         "contextTokens": used,
         "window": window,
+        "usedPercent": None if full is None else round(full.share * 100),
         "turns": session.turn_count,
         "compactions": session.compaction_count,
         "live": waiting,

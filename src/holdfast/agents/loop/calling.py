@@ -21,7 +21,7 @@ from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan
 from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest, Usage
-from holdfast.context import Built, CarrierMessage, Message, ToolResult, Trust, UserMessage, fence
+from holdfast.context import Built, CarrierMessage, Message, Pressure, ToolResult, Trust, UserMessage, fence
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, TooLarge, Unavailable
 from holdfast.log import SYSTEM, Store, Threads, sessions, turns
 
@@ -57,6 +57,15 @@ class Calling:
         self.built: Built | None = None
         self.about: ModelAbout | None = None
         self.last: ModelReply | None = None
+
+    @property
+    def pressure(self) -> Pressure | None:
+        """How full the window is after the last call, by the provider's count where it gave one."""
+        if self.built is None:
+            return None
+        usage = None if self.last is None else self.last.usage
+        counted = usage.input + usage.output if usage is not None and usage.input else 0
+        return replace(self.built.pressure, used=counted or self.built.pressure.used)
 
     async def ask(self, nudge: Message | None = None) -> ModelReply:
         """A whole answer to all that was said so far; an overflow makes room and asks again, a few times."""

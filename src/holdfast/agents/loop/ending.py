@@ -54,11 +54,11 @@ def commit(
     tx: Tx, journal: Journal, calling: Calling, terms: Terms, reply: ModelReply | None, job: agenda.Job
 ) -> Committed | None:
     """The turn's last words, what it cost, and its delivery; None if someone spoke meanwhile."""
-    last = calling.last
+    last, pressure = calling.last, calling.pressure
     outcome = Outcome(
         model=None if last is None else str(last.model),
         usage=journal.spent.json(),
-        context_tokens=None if last is None else last.usage.input + last.usage.output,
+        context_tokens=None if last is None or pressure is None else pressure.used,
         meta={
             "calls": calling.number,
             "finish": None if last is None else last.finish,

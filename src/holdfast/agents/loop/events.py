@@ -24,6 +24,7 @@ from holdfast.agents.models.types import (
 from holdfast.agents.tools.events import ToolEvent
 from holdfast.clock import Clock, Millis
 from holdfast.context.debug import DebugOutputs
+from holdfast.log import agenda
 
 StreamName = Literal["lifecycle", "assistant", "tool"]
 MOST_WAITING: Final = 256
@@ -288,6 +289,7 @@ class Reporter:
             self._debug.trajectory(self._session_id, *steps)
 
     def _say(self, stream: StreamName, data: dict[str, Any], *, passing: bool = False) -> None:
+        agenda.alive()
         event = self._hub.emit(self._run_id, stream, data, passing=passing)
         if event is not None and self._debug is not None and self._debug.switches.raw_stream is not None:
             self._debug.raw(event.json())

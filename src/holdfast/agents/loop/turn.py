@@ -225,7 +225,7 @@ class _Attempt:
             terms=self.terms,
             said=said[-1] if said else "",
             tools=journal.called,
-            pressure=None if calling.built is None else calling.built.pressure,
+            pressure=calling.pressure,
             signals=signals,
         )
         for hook in self._parts.hooks:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FIRST: Final = 2  # the head of an answer, then its first piece
+_MARKING_ERRORS: Final = frozenset(("anthropic-messages", "google-generative-ai"))
 _ECHOING: Final = frozenset(("anthropic-messages", "google-generative-ai", "openai-responses"))
 
 
@@ -155,6 +156,7 @@ class Client:
             markers=self._resolved.api == "anthropic-messages",
             echo=self._echo,
             begun=begun,
+            marks_errors=self._resolved.api in _MARKING_ERRORS,
         )
 
     def _settings(self, request: ModelRequest, talk: Talk | None) -> ModelSettings:

@@ -79,16 +79,18 @@ def to_parts(
     markers: bool = False,
     echo: Callable[[AssistantMessage], ModelResponse | None] = lambda message: None,
     begun: bool = False,
+    marks_errors: bool = True,
 ) -> list[ModelMessage]:
     """The conversation for the library. With `markers`, a cache ends after the `stable` leading messages,
     and at the end too while tools are being called, since the next call repeats it all. `begun` says that
-    these messages go on from others."""
+    these messages go on from others. Without `marks_errors` a failed call's result is its text alone: where
+    the protocol has no mark for it, the library would wrap that in JSON."""
     theirs = _theirs()
     found: list[ModelMessage] = []
     asked: list[ModelRequestPart] = []
     for index, message in enumerate(messages):
         if not isinstance(message, AssistantMessage):
-            asked += _asked(message, images)
+            asked += _asked(message, images, marks_errors)
         elif (said := _said(message, echo)) is not None:
             if not (begun or found or _spoken(asked)):
                 asked.append(theirs.UserPromptPart(content=BEGINS))
@@ -133,7 +135,7 @@ def _ends_cache(messages: Sequence[Message], index: int, stable: int) -> bool:
     return index == stable - 1 or (last and isinstance(messages[index], ToolResult))
 
 
-def _asked(message: Message, images: bool) -> list[ModelRequestPart]:
+def _asked(message: Message, images: bool, marks_errors: bool) -> list[ModelRequestPart]:
     theirs = _theirs()
     match message:
         case UserMessage() if not message.images:
@@ -147,7 +149,7 @@ def _asked(message: Message, images: bool) -> list[ModelRequestPart]:
                     tool_name=tool_name(message.name),
                     content=[message.text or EMPTY, *pictures] if pictures else message.text or EMPTY,
                     tool_call_id=call_id(message.call_id),
-                    outcome="failed" if message.is_error else "success",
+                    outcome="failed" if message.is_error and marks_errors else "success",
                     **_THEN,
                 )
             ]

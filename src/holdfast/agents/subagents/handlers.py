@@ -286,7 +286,7 @@ class RegistryRuns:
         if known.status is not Status.RUNNING or known.started_at is None or not _live_items(tx, known):
             return Observed(RunStatus.RUNNING)
         newest = entries.listing(tx, EntryFilter(session_key=known.child_key), limit=1).entries
-        heard = max([int(known.started_at), *(int(entry.created_at) for entry in newest)])
+        heard = max([int(known.started_at), *(int(entry.created_at) for entry in newest), *_heard(tx, known)])
         return Observed(RunStatus.RUNNING, heard)
 
     def nudge(self, tx: Tx, run: Supervised) -> None:
@@ -297,6 +297,12 @@ class RegistryRuns:
             return
         spoken = draft_of(UserMessage(text=words.NUDGE, trust=Trust.OPERATOR))
         turns.join(tx, turn, replace(spoken, idempotency_key=f"subagent-nudge:{run.run_id}:{run.step}"))
+
+
+def _heard(tx: Tx, run: Run) -> list[int]:
+    """When its running turn was last heard: what a model streams and tools tell stands in no entry yet."""
+    running = agenda.listing(tx, statuses=[agenda.Status.RUNNING], lane=run.child_key)
+    return [int(item.updated_at) for item in running]
 
 
 def recover(tx: Tx, watchers: Sequence[Watcher]) -> int:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.agents.tools import sight
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.clock import iso
-from holdfast.context import Trust
+from holdfast.context import Trust, how_full
 from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, InvalidInput
 from holdfast.log import (
@@ -195,7 +195,8 @@ def _status(session: Session, now: int, caller: Caller) -> dict[str, Any]:
         "contextTokens": session.context_tokens,
         "compactions": session.compaction_count,
     }
-    used = round(100 * session.context_tokens / caller.window) if caller.window else None
+    full = how_full(caller.settings.compaction, caller.window, counted=session.context_tokens)
+    used = round(100 * full.share) if caller.window else None
     model = f"{caller.provider}/{caller.model}".strip("/")
     return body | ({"model": model or None, "window": caller.window, "usedPercent": used} if own else {})
 

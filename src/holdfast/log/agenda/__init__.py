@@ -1,6 +1,6 @@
 """The agenda: what is due, in which lane, and who is at it."""
 
-from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, waiting
+from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, alive, waiting
 from holdfast.log.agenda.state import (
     Cancel,
     Claim,
@@ -64,6 +64,7 @@ __all__ = [
     "Retry",
     "Runner",
     "Status",
+    "alive",
     "apply",
     "bring_forward",
     "cancel",

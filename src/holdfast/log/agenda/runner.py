@@ -44,7 +44,12 @@ class Job:
     def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
         self.stopping = False
+        self.heard = False
         self._places = places
+
+    def alive(self) -> None:
+        """The work gave a sign of life; it is written down with the next renewal of the lease."""
+        self.heard = True
 
     def waiting(self, after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
         """A block in which the job only waits, and another may run in its place; its lane stays its own."""
@@ -74,6 +79,13 @@ def waiting(after: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
     in its place. Outside of a job it is any other block."""
     job = _current.get()
     return contextlib.nullcontext() if job is None else job.waiting(after)
+
+
+def alive() -> None:
+    """The job that runs here, if any, gave a sign of life."""
+    job = _current.get()
+    if job is not None:
+        job.alive()
 
 
 class PostponeJob(Exception):
@@ -426,9 +438,12 @@ class Runner:
         if not jobs:
             return
         items = [job.item for job, _ in jobs.values()]
+        heard = [id_ for id_, (job, _) in jobs.items() if job.heard]
+        for id_ in heard:
+            jobs[id_][0].heard = False
 
         def write(tx: Tx) -> list[Item]:
-            return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms)
+            return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms, heard=heard)
 
         held = {item.id: item for item in await self._threads(self._store.run, SYSTEM, write, ordered=False)}
         for id_, (job, task) in jobs.items():

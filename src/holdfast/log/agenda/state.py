@@ -79,8 +79,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
+    """The owner goes on; `heard` says that the work itself gave a sign of life since the last time."""
+
     owner: str
     until: int
+    heard: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +136,13 @@ class IllegalTransition(Conflict):
 
 
 def transition(item: Item, event: Event, now: Millis) -> Item:
-    """What `event` makes of `item`, or `IllegalTransition`. Every step raises the revision by one."""
+    """What `event` makes of `item`, or `IllegalTransition`. Every step raises the revision by one.
+
+    `updated_at` is when there was news of it: that its owner holds on to it is none.
+    """
     after = _step(item, event, now)
-    return replace(after, revision=item.revision + 1, updated_at=now)
+    silent = isinstance(event, Renew) and not event.heard
+    return replace(after, revision=item.revision + 1, updated_at=item.updated_at if silent else now)
 
 
 def _step(item: Item, event: Event, now: Millis) -> Item:

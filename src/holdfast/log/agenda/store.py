@@ -139,8 +139,13 @@ def settle(tx: Tx, item: Item, event: Event) -> Item:
         return apply(tx, now, event)
 
 
-def renew(tx: Tx, items: Collection[Item], *, owner: str, lease_ms: int) -> list[Item]:
-    """Renew those of the items that this owner still holds by the same claim; the others are left out."""
+def renew(
+    tx: Tx, items: Collection[Item], *, owner: str, lease_ms: int, heard: Collection[str] = ()
+) -> list[Item]:
+    """Renew those of the items that this owner still holds by the same claim; the others are left out.
+
+    `heard` are the ids of those that gave a sign of life.
+    """
     query = _BY_IDS_LOCKED if tx.postgres else _BY_IDS
     rows = query.rows(tx, ids=[item.id for item in items])
     claims = {item.id: item.attempts for item in items}
@@ -149,7 +154,8 @@ def renew(tx: Tx, items: Collection[Item], *, owner: str, lease_ms: int) -> list
         for item in map(_read, rows)
         if item.status is Status.RUNNING and item.owner == owner and item.attempts == claims[item.id]
     ]
-    renewed = [transition(item, Renew(owner, tx.now + lease_ms), tx.now) for item in held]
+    until = tx.now + lease_ms
+    renewed = [transition(item, Renew(owner, until, item.id in heard), tx.now) for item in held]
     _write_all(tx, renewed)
     return renewed
 
