@@ -82,7 +82,7 @@ def test_status_band_and_requested_compaction_tell_the_same_number_and_it_is_the
 
     async def main() -> None:
         async with staged(sqlite_store, threads, tmp_path, script, config=config, window=20_000) as stage:
-            joined(stage, Nursery(), tmp_path / "files")
+            joined(stage, tmp_path / "files")
             await stage.say("read all of it")
             assert "14,250 of 15,000 tokens (95%)" in str((await stage.say("/status")).reply)
             await stage.say("and now?")

@@ -244,7 +244,8 @@ class Evening:
         bills = [bill.used for bill in self.worker.bills if bill.turn]
         spent = sum(used.input for used in bills), sum(used.output for used in bills)
         assert (self.own("inputTokens"), self.own("outputTokens")) == spent
-        assert self.chain.tokens == sum(spent)
+        whole_bill = sum(bill.used.input + bill.used.output for bill in self.worker.bills)
+        assert self.chain.tokens == whole_bill
         assert self.own("cost") == pytest.approx((spent[0] * 1.0 + spent[1] * 2.0) / 1e6, rel=1e-9)
         used = [turn.usage or {} for turn in self.every_turn]
         whole = sum(u.get("inputTokens", 0) for u in used), sum(u.get("outputTokens", 0) for u in used)

@@ -31,8 +31,8 @@ class Post:
 
     sent: list[tuple[str, str, str]] = field(default_factory=list)
 
-    async def send(self, sender: Session, to: str, text: str) -> str:
-        self.sent.append((sender.key, to, text))
+    async def send(self, caller: Caller, to: str, text: str) -> str:
+        self.sent.append((caller.session.key, to, text))
         return f"run-{len(self.sent)}"
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast.agents.commands import Commands, standard_commands
 from holdfast.agents.loop.accepting import take_in
@@ -20,7 +20,14 @@ from holdfast.agents.loop.asks import Accepted, Address, Ask, address
 from holdfast.agents.loop.events import Hub, RunEvent
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.slash import SlashCommands
-from holdfast.agents.loop.stopping import Marked, SessionEnded, Stopped, end_session, stop_chains
+from holdfast.agents.loop.stopping import (
+    Marked,
+    SessionEnded,
+    Stopped,
+    end_session,
+    stop_background,
+    stop_chains,
+)
 from holdfast.agents.loop.turn import AFTER_TURN, TurnLoop
 from holdfast.clock import Millis, iso
 from holdfast.context import is_silent
@@ -49,6 +56,7 @@ STOP_SECONDS: Final = 10.0
 MOST_LOOKS: Final = 5
 SOON_SECONDS: Final = 1.0
 Find: TypeAlias = Callable[[Tx], Session]
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 _PAUSE_SECONDS: Final = 0.1
 _TROUBLE_SECONDS: Final = 1.0
@@ -180,23 +188,28 @@ class Runs:
 
     async def halt(self, *, reason: str = "stopped by the owner") -> Stopped:
         """Stop everything, and begin nothing more until `release`, in any process and after any restart."""
-        await self.parts.threads(self.parts.store.run, SYSTEM, lambda tx: agenda.halt(tx, reason))
+        await self._write(lambda tx: agenda.halt(tx, reason))
         return await self.stop_all(reason=reason)
 
     async def release(self) -> agenda.Halt | None:
         """Let work begin again; what was halted, if anything was."""
-        return await self.parts.threads(self.parts.store.run, SYSTEM, agenda.release)
+        return await self._write(agenda.release)
 
     async def _stop(self, find: Callable[[Tx], tuple[list[str], Session | None]], reason: str) -> Stopped:
-        marked = await self.parts.threads(self.parts.store.run, SYSTEM, partial(self._mark, find, reason))
+        hooks, agent = self.parts.hooks, self.parts.config().default_agent_id
+
+        def mark(tx: Tx) -> tuple[Marked, Session | None]:
+            ids, session = find(tx)
+            return stop_chains(tx, ids, reason, hooks, agent), session
+
+        marked, session = await self._write(mark)
         await self.stop_items(marked.items, reason)
         late = await self._not_ended(marked.turns)
-        return Stopped(marked.chains, marked.ended, late)
+        beside = await self._write(lambda tx: stop_background(tx, marked.chains, session, hooks))
+        return Stopped(marked.chains, marked.ended, late).and_then(Stopped(ended=beside, running=late))
 
-    def _mark(self, find: Callable[[Tx], tuple[list[str], Session | None]], reason: str, tx: Tx) -> Marked:
-        ids, session = find(tx)
-        hooks, agent = self.parts.hooks, self.parts.config().default_agent_id
-        return stop_chains(tx, ids, reason, hooks, agent, session=session)
+    async def _write(self, work: Callable[[Tx], T]) -> T:
+        return await self.parts.threads(self.parts.store.run, SYSTEM, work)
 
     async def _not_ended(self, run_ids: Sequence[str]) -> tuple[str, ...]:
         """Those of the runs that have not ended after a while."""

@@ -66,11 +66,10 @@ def stop_chains(
     hooks: Sequence[TurnHook],
     default_agent: str,
     *,
-    session: Session | None = None,
     leaving: bool = False,
 ) -> Marked:
-    """Have nothing more come of these chains, and end all that lives in them; with them what a session set
-    going in the background. Where a session is only left, what saves lasting notes is let finish."""
+    """Have nothing more come of these chains, and end all that lives in them. Where a session is only left,
+    what saves lasting notes is let finish."""
     ended: list[Ended | None] = []
     items: dict[str, str] = {}
     for id_ in ids:
@@ -80,10 +79,19 @@ def stop_chains(
         running = _cancelled(tx, [item for item, _ in live], reason, hooks, default_agent)
         items |= {item.id: turn.id for item, turn in live if item.id in running}
         ended.append(Ended(len(live), "turn"))
-        for session in _child_sessions(tx, id_):
-            ended += [hook.stopped(tx, session) for hook in hooks]
-    ended += [hook.stopped(tx, session) for hook in hooks if session is not None]
     return Marked(tuple(ids), _sum(ended), tuple(items), tuple(items.values()))
+
+
+def stop_background(
+    tx: Tx, ids: Sequence[str], session: Session | None, hooks: Sequence[TurnHook]
+) -> tuple[Ended, ...]:
+    """End what a session, and those that were spawned in the chains, set going beside their turns.
+
+    After the turns have ended: what they wait for must not come while they could still go on with it.
+    """
+    children = [child for id_ in ids for child in _child_sessions(tx, id_)]
+    whose = [*([] if session is None else [session]), *children]
+    return _sum([hook.stopped(tx, one) for one in whose for hook in hooks])
 
 
 def _live_turns(tx: Tx, chain_id: str) -> list[tuple[agenda.Item, turns.Turn]]:
