@@ -143,6 +143,7 @@ def terms_of(ask: Ask, to: Address, heard: Audience) -> Terms:
         form=ask.form,
         owner_sent=owner_sent,
         limited_to=ask.limited_to,
+        one_off=ask.one_off,
     )
 
 

@@ -60,7 +60,8 @@ class Ask:
     be called; `form` is what the reply has to be. `heard` is who hears the surface that it comes from, where
     that is known better than from the session's key. `owner_sent` says that the owner chose by hand where the
     reply goes; `limited_to` are the agents whose words the asker may read at most. `by_token` says that it
-    was asked with a token of the home's: whoever holds that may speak in the owner's sessions.
+    was asked with a token of the home's: whoever holds that may speak in the owner's sessions. `one_off` says
+    that its session ends with it: nobody would see what went on there later, so nothing can be sent off.
     """
 
     text: str
@@ -90,6 +91,7 @@ class Ask:
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
     by_token: bool = False
+    one_off: bool = False
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:
@@ -160,6 +162,7 @@ class Terms:
     form: Form | None = None
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
+    one_off: bool = False
 
     @property
     def lent(self) -> frozenset[str]:
@@ -180,6 +183,7 @@ class Terms:
         kept = {name: value for name, value in kept.items() if value is not None}
         kept |= {} if self.owner else {"owner": False}
         kept |= {"ownerSent": True} if self.owner_sent else {}
+        kept |= {"oneOff": True} if self.one_off else {}
         kept |= {} if self.limited_to is None else {"limitedTo": list(self.limited_to)}
         kept |= {} if self.occasion is Occasion.MESSAGE else {"occasion": self.occasion.value}
         if self.deliver is not None:
@@ -213,5 +217,6 @@ class Terms:
             must_call=tuple(kept.get("mustCall") or ()),
             form=Form(**form) if (form := kept.get("form")) is not None else None,
             owner_sent=kept.get("ownerSent") is True,
+            one_off=kept.get("oneOff") is True,
             limited_to=None if (to_agents := kept.get("limitedTo")) is None else tuple(to_agents),
         )
