@@ -45,12 +45,17 @@ class ContinuationHook(TurnHook):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
+    def _settings(self, terms: Terms) -> Continuation:
+        """A session that ends with its turn has nobody who would see what is elected there."""
+        settings = self._parts.settings(terms.agent_id)
+        return settings.model_copy(update={"enabled": False}) if terms.one_off else settings
+
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         """Whoever comes from outside ends a streak of idle turns; a session that filled up is told so."""
         if turn.attempt > 1:
             electing.retract(tx, turn)
             return
-        settings = self._parts.settings(terms.agent_id)
+        settings = self._settings(terms)
         if not settings.enabled:
             return
         state = session_state.load(tx, session)
@@ -65,7 +70,7 @@ class ContinuationHook(TurnHook):
             session_state.save(tx, after)
 
     def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
-        settings = self._parts.settings(terms.agent_id)
+        settings = self._settings(terms)
         if not settings.enabled:
             return ()
         chain = None if turn.chain_id is None else chains.find(tx, turn.chain_id)
@@ -83,7 +88,7 @@ class ContinuationHook(TurnHook):
         parsed = tokens.parse(text)
         if parsed.token is None:
             return Heard(text)
-        if self._parts.settings(terms.agent_id).enabled:
+        if self._settings(terms).enabled:
             if tokens.is_quoted(parsed.token, shown):
                 return Heard(text, QUOTED)
             return Heard(parsed.text, _traced(parsed.token))
@@ -93,7 +98,7 @@ class ContinuationHook(TurnHook):
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
         """What this turn was for is delivered with it, and what it elected begins to count."""
-        settings = self._parts.settings(end.terms.agent_id)
+        settings = self._settings(end.terms)
         found = records.live(tx, end.session.key)
         token = end.signals.get(self.name)
         if not settings.enabled and not found:

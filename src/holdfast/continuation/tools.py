@@ -232,7 +232,7 @@ class ContinuationTools:
         return electing.elect(tx, self._parts, session, turn, caller.agent_id, wish)
 
     def _enabled(self, caller: Caller) -> bool:
-        return self._parts.settings(caller.agent_id).enabled
+        return not caller.one_off and self._parts.settings(caller.agent_id).enabled
 
     def _may_send(self, caller: Caller) -> bool:
         """Leaf subagents are offered no delegates; the token is left to them."""

@@ -79,7 +79,8 @@ class Options:
 
     `tools` are run by whoever asks: a call of one ends the turn and is handed over. One of `must_call` has to
     be called; `form` is what the reply has to be. `owner_sent` says that the owner chose by hand where the
-    reply goes; `limited_to` are the agents whose words the asker may read at most.
+    reply goes; `limited_to` are the agents whose words the asker may read at most. `one_off` says that the
+    session ends with the turn: nobody would see what went on there later, so nothing can be sent off.
     """
 
     model: str | None = None
@@ -94,6 +95,7 @@ class Options:
     form: Form | None = None
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
+    one_off: bool = False
 
     @property
     def client_tools(self) -> frozenset[str]:

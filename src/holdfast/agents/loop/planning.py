@@ -134,6 +134,7 @@ def caller_of(config: Config, session: Session, terms: Terms, workspace: Path, a
         owner=terms.owner,
         owner_sent=terms.owner_sent,
         limited_to=terms.limited_to,
+        one_off=terms.one_off,
         sender=terms.sender,
         channel=terms.channel or session.channel,
         subagent=child,

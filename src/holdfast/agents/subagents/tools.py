@@ -158,7 +158,7 @@ def row(run: Run, now: int) -> dict[str, Any]:
 
 
 def _may_spawn(caller: Caller) -> bool:
-    return caller.depth < caller.settings.subagents.max_spawn_depth
+    return not caller.one_off and caller.depth < caller.settings.subagents.max_spawn_depth
 
 
 def _answer(body: Mapping[str, Any], trust: Trust = Trust.TOOL) -> ToolOutput:

@@ -24,7 +24,8 @@ Input = TypeVar("Input", bound=BaseModel)
 class Caller:
     """In whose name a tool runs: the turn, its session and agent, and the rules that hold for them now.
 
-    `images` says whether the model can look at pictures, `owner_sent` that the owner began the turn.
+    `images` says whether the model can look at pictures, `owner_sent` that the owner began the turn,
+    `one_off` that the session ends with it, so that nothing can be sent off that comes back.
     """
 
     config: Config
@@ -41,6 +42,7 @@ class Caller:
     owner: bool = True
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
+    one_off: bool = False
     sender: str | None = None
     channel: str | None = None
     subagent: bool = False

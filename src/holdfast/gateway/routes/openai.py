@@ -126,6 +126,7 @@ async def _ask(
         **named_by(caller),
         mode="queue",
         source={"channel": CHANNEL},
+        one_off=named is None,
     )
     if named is not None and not said.results:
         accepted = await accept(here, caller, ask)
