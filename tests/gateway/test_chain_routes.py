@@ -12,7 +12,7 @@ from serving import Running, assert_problem, make_token, running, streaming, wai
 
 from holdfast.gateway.tokens import Scope
 from holdfast.runtime import open_home
-from holdfast.testing import Say
+from holdfast.testing import Call, Say, Stall
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +176,20 @@ def test_what_is_said_while_all_is_halted_is_kept_over_a_restart_and_answered_on
             assert (released["halted"], released["released"]) == (False, True)
             assert api.get(f"/api/agent/{run}/wait").json()["reply"] == "Here I am."
             assert api.delete("/api/halt").json()["released"] is False
+
+
+def test_cancelling_an_election_whose_turn_runs_stops_that_turn_and_says_so(tmp_path: Path) -> None:
+    script = [Call("continue_work", {"reason": "again", "delaySeconds": 0}), Say("Later."), Stall("Well, ")]
+    with delegating(tmp_path / "home", script) as (gateway, model), gateway.client(gateway.admin) as api:
+        id_ = ask(api, "watch it")
+        wait_for(lambda: len(model.requests) == 3)
+        [elected] = api.get("/api/continuation").json()
+        assert (elected["status"], elected["chainId"]) == ("running", id_)
+        done = api.delete(f"/api/continuation/{elected['id']}").json()
+        assert done["status"] == "cancelled"
+        after = when_ended(api, id_)
+        states = {node["kind"]: node["state"] for node in after["nodes"]}
+        assert states == {"turn": "cancelled", "work": "cancelled"}
 
 
 def others_are_done(api: Any, word: str) -> None:
