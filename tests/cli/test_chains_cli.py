@@ -11,7 +11,9 @@ import pytest
 from cli_stage import Run
 from talk_builders import Scripted, gateway, scripted
 
-from builders import until
+from builders import draft, until
+from holdfast.log import OWNER, sessions, turns
+from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Say, Stall, Turn
 
 __all__ = ["scripted"]
@@ -117,6 +119,24 @@ def test_stop_all_without_a_gateway_holds_for_the_next_one_until_it_is_released(
     assert halt_findings(run) == []
     assert not run("status").stdout.startswith("EVERYTHING")
     assert "none live" in run("status").stdout
+
+
+def test_of_a_chain_with_very_many_turns_the_newest_are_shown_below_its_beginning(
+    run: Run, home: Path
+) -> None:
+    assert run("init").exit_code == 0
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
+        session = sessions.ensure(tx, KEY)
+        first = turns.accept(tx, session, draft("begin"), key="first").turn
+        for number in range(520):
+            last = turns.accept(tx, session, None, key=f"more-{number}", chain_id=first.id).turn
+    told = json.loads(run("chains", "show", first.id, "--json").stdout)
+    ids = [node["id"] for node in told["nodes"]]
+    assert (told["cut"], len(ids), ids[0], ids[-1]) == (True, 500, first.id, last.id)
+    assert told["nodes"][-1]["depth"] == 499
+    shown = run("chains", "show", first.id)
+    assert shown.exit_code == 0, shown.stderr
+    assert "more than this were left out" in shown.stdout
 
 
 def halt_findings(run: Run) -> list[str]:
