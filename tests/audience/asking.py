@@ -35,11 +35,13 @@ ID_OF: Final = {
     "/api/attachments/": "attachments",
     "/api/classifier/decisions/": "entries",
     "/api/cron/": "standing_tasks",
+    "/api/chains/": "turns",
     "/api/sessions/{key}/outputs/": "outputs",
 }
 # Parameters that change how much is told, never whose: always sent as wide as can be.
 WIDE: Final[dict[str, str]] = {
     "limit": "400",
+    "live": "false",
     "includeRaw": "true",
     "includePending": "true",
     "explain": "true",

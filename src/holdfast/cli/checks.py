@@ -141,6 +141,26 @@ def check_work(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok", "no work was left lying")
 
 
+def check_halt(patient: Patient) -> Iterator[Finding]:
+    """A home that somebody stopped and nobody released."""
+    from holdfast import migrations
+    from holdfast.cli.output import when
+    from holdfast.log import agenda
+
+    if patient.config is None:
+        return
+    with _store(patient) as store:
+        if store is None:
+            return
+        with store.read(OWNER) as tx:
+            if migrations.current(tx.conn) != migrations.HEAD:
+                return
+            halt = agenda.halted(tx)
+    if halt is not None:
+        said = f"everything is stopped since {when(halt.since)} ({halt.reason}): no agent does anything"
+        yield Finding("warn", said, "Run `holdfast stop-all --release`.")
+
+
 def check_surfaces(patient: Patient) -> Iterator[Finding]:
     """Groups that the owner declared private, and in which somebody else was seen to write."""
     from holdfast import migrations
@@ -224,6 +244,7 @@ CHECKS: Final[list[Named]] = [
     Named("extras", check_extras),
     Named("store", check_store),
     Named("work", check_work),
+    Named("halt", check_halt),
     Named("surfaces", check_surfaces),
     Named("workspace", check_workspaces),
     Named("disk", check_disk),

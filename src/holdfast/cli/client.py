@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -40,12 +40,17 @@ class Client:
         self._timeout = timeout
 
     def get(self, path: str) -> Any:
+        return self.call("GET", path)
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The JSON at a path. `Unavailable` if nothing answers, `Unauthorized` if the token is not known."""
         import httpx
 
         headers = {"Authorization": f"Bearer {self._token}"}
         try:
-            answer = httpx.get(self.url + path, headers=headers, timeout=self._timeout, trust_env=False)
+            answer = httpx.request(
+                method, self.url + path, headers=headers, json=body, timeout=self._timeout, trust_env=False
+            )
             if answer.status_code in (401, 403):
                 raise Unauthorized(f"the gateway at {self.url} does not know this home's token")
             if answer.status_code >= 400:
@@ -55,6 +60,12 @@ class Client:
             raise Unavailable(
                 f"no gateway answers at {self.url}", code="no_gateway", hint="Start it with `holdfast up`."
             ) from error
+
+
+def running_gateway(home: Home, *, timeout: float = TIMEOUT_SECONDS) -> Client | None:
+    """The gateway of this home, if it runs."""
+    found = find_gateway(home, None)
+    return Client(found.url, home.admin_token(), timeout=timeout) if found.state == "ours" else None
 
 
 def sight(home: Home, url: str, *, timeout: float = TIMEOUT_SECONDS) -> Sighting:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.hooks import Ended, Heard, TurnEnd, TurnHook
 from holdfast.agents.subagents import Run
+from holdfast.config.autonomy import Continuation
 from holdfast.context import ShownData, Text
 from holdfast.continuation import (
     compacting,
@@ -80,7 +81,7 @@ class ContinuationHook(TurnHook):
 
     def held_back(self, text: str, terms: Terms) -> int:
         """What may become a token is not told, where tokens count."""
-        return tokens.may_begin(text) if self._parts.settings(terms.agent_id).enabled else len(text)
+        return tokens.may_begin(text) if self._settings(terms).enabled else len(text)
 
     def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
         """Take a token out of the last words. Where nobody may elect, or it repeats what was read, it is only

@@ -127,10 +127,24 @@ def of_turn(tx: Tx, turn_id: str) -> list[Record]:
 
 
 def in_chain(tx: Tx, chain_id: str, *, live: bool = False, limit: int = 500) -> list[Record]:
-    """What was elected in a chain, as it was elected."""
+    """What was elected in a chain, as it was elected; the newest of more."""
     query = sa.select(table).where(table.c.chain_id == chain_id, *((_LIVE,) if live else ()))
-    rows = tx.conn.execute(query.order_by(table.c.created_at, table.c.record_id).limit(limit)).mappings()
-    return [_record(row) for row in rows]
+    query = query.order_by(table.c.created_at.desc(), table.c.record_id.desc()).limit(limit)
+    return [_record(row) for row in tx.conn.execute(query).mappings()][::-1]
+
+
+def next_due_of(tx: Tx, chain_ids: Sequence[str]) -> dict[str, int]:
+    """When the next of what each chain waits for is due; what a running turn still elects has no time yet."""
+    waits = (_LIVE, table.c.phase != Phase.ELECTING.value, table.c.due_at.is_not(None))
+    query = sa.select(table.c.chain_id, sa.func.min(table.c.due_at)).where(
+        table.c.chain_id.in_(list(chain_ids)), *waits
+    )
+    return {str(id_): int(at) for id_, at in tx.conn.execute(query.group_by(table.c.chain_id))}
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Record]:
+    query = sa.select(table).where(table.c.record_id.in_(list(ids)))
+    return [_record(row) for row in tx.conn.execute(query).mappings()]
 
 
 @dataclass(frozen=True, slots=True)

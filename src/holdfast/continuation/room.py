@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,10 @@ class Continuation:
                 return records.get(tx, record_id)
 
         return told(await self._parts.threads(look))
+
+    def look(self, tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What a change of kind `continuation` is about."""
+        return {record.id: told(record) for record in records.get_many(tx, ids)}
 
     async def cancel(self, record_id: str, *, reason: str = "cancelled") -> dict[str, Any]:
         """Take an election back, whatever it is at: a turn that runs for it is stopped, a delegate ended."""

@@ -26,6 +26,7 @@ from holdfast.gateway.routes import (
     allowlist,
     approvals,
     attachments,
+    chains,
     channels,
     classifier,
     context,
@@ -56,7 +57,7 @@ from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import TokenBook
 from holdfast.gateway.tracing import Traced
 from holdfast.log import SYSTEM, changes
-from holdfast.runtime import Holdfast
+from holdfast.runtime import Holdfast, chain_view
 from holdfast.services import Services
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ _ROUTERS: Final = (
     *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai, models)),
-    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, channels, share)),
+    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share)),
     channels.inbound_router,
 )
 
@@ -111,6 +112,8 @@ def create_app(hold: Holdfast) -> FastAPI:
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
     gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
+    gateway.views.register("continuation", lambda tx, ids: hold.agency.continuation.look(tx, ids))
+    gateway.views.register("chain", lambda tx, ids: chain_view.look(tx, hold.settings, ids))
     app.add_middleware(site.Site, threads=hold.threads, folder=site.BUILT)
     app.add_middleware(Draining, gateway=gateway)
     app.add_middleware(

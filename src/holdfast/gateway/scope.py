@@ -108,7 +108,7 @@ def _may_be_told(caller: Principal, change: Change, data: Mapping[str, Any]) -> 
     it. All else is about an agent's runtime, which lies in no space, or about the whole home.
     """
     kind = change.type.partition(".")[0]
-    if kind in ("session", "turn") or not caller.limited:
+    if kind in ("session", "turn", "chain") or not caller.limited:
         return True
     if kind == "space":
         return caller.may_see_space(change.entity_id)

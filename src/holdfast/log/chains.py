@@ -26,6 +26,8 @@ from holdfast.log.tables import chains as table
 from holdfast.log.tables import turns as turns_table
 
 MAX_PAGE: Final = 200
+MOST_LOOKED_AT: Final = 5_000
+"""How many of the newest chains are looked through for those that a limited reader may see."""
 RETENTION_MS: Final = 30 * 24 * 3_600_000
 
 Kind = Literal["step", "sent"]
@@ -134,8 +136,9 @@ def find(tx: Tx, id_: str) -> Chain | None:
 
 
 def get(tx: Tx, id_: str) -> Chain:
-    """A chain by its id, as its reader may see it; a turn that stands alone is a chain of one."""
-    found = find(tx, id_) or _of_turn(tx, id_)
+    """A chain by its id or that of one of its turns, as its reader may see it; a turn that stands alone is a
+    chain of one."""
+    found = find(tx, id_) or _named_by_turn(tx, id_)
     if found is None or not may_read(tx, found):
         raise NotFound(f"no chain {id_[:80]!r}", code="unknown_chain", hint="See `holdfast chains`.")
     return found
@@ -260,14 +263,24 @@ def all_live(tx: Tx) -> list[str]:
     return sorted({str(id_) for query in rows for id_ in tx.conn.execute(query).scalars()})
 
 
+def living(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """How many of each sort live in each of these chains."""
+    found: dict[str, dict[str, int]] = {id_: {} for id_ in ids}
+    for part in _PARTS.values():
+        query = sa.select(part.chain_id, sa.func.count()).where(part.live, part.chain_id.in_(list(ids)))
+        for id_, count_ in tx.conn.execute(query.group_by(part.chain_id)):
+            found[str(id_)][part.what] = int(count_)
+    return found
+
+
 def listing(tx: Tx, *, live: bool = False, limit: int = 50) -> list[Chain]:
     """Chains as their reader may see them: those that live first, then the last used."""
     alive = set(all_live(tx))
     known = {row[0]: _read(row) for row in _BY_IDS.rows(tx, ids=sorted(alive))}
     found = [known.get(id_) or _of_turn(tx, id_) for id_ in sorted(alive, reverse=True)]
     if not live:
-        rows = _NEWEST.rows(tx, most=max(1, min(limit, MAX_PAGE)))
-        found += [chain for row in rows if (chain := _read(row)).id not in alive]
+        most = max(1, min(limit, MAX_PAGE)) if tx.reader.reads_all else MOST_LOOKED_AT
+        found += [chain for row in _NEWEST.rows(tx, most=most) if (chain := _read(row)).id not in alive]
     return [chain for chain in found if chain is not None and may_read(tx, chain)][:limit]
 
 
@@ -284,9 +297,9 @@ def sessions_of(tx: Tx, id_: str) -> list[str]:
 
 
 def turns_of(tx: Tx, id_: str, *, limit: int = 500) -> list[str]:
-    """The turns of a chain, as they came."""
+    """The turns of a chain, as they came; the newest of more."""
     query = sa.select(turns_table.c.id).where(turns_table.c.chain_id == id_)
-    return list(tx.conn.execute(query.order_by(turns_table.c.id).limit(limit)).scalars())
+    return list(tx.conn.execute(query.order_by(turns_table.c.id.desc()).limit(limit)).scalars())[::-1]
 
 
 def prune(tx: Tx, *, limit: int = 2_000) -> int:
@@ -307,6 +320,12 @@ def _settle(tx: Tx, ids: Sequence[str]) -> None:
             continue
         _UPDATE.run(tx, {"ended_at": None if alive else tx.now, "updated_at": tx.now}, chain=id_)
         changes.emit(tx, "chain.resumed" if alive else "chain.ended", id_)
+
+
+def _named_by_turn(tx: Tx, turn_id: str) -> Chain | None:
+    row = _CHAIN_OF.first(tx, id=turn_id)
+    id_ = turn_id if row is None or row[0] is None else str(row[0])
+    return find(tx, id_) or _of_turn(tx, id_)
 
 
 def _of_turn(tx: Tx, id_: str) -> Chain | None:
@@ -371,3 +390,4 @@ _ROOT = Statement(
     ).where(turns_table.c.id == sa.bindparam("id"))
 )
 _USED = Statement(sa.select(turns_table.c.usage).where(turns_table.c.chain_id == sa.bindparam("chain")))
+_CHAIN_OF = Statement(sa.select(turns_table.c.chain_id).where(turns_table.c.id == sa.bindparam("id")))

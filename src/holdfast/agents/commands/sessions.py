@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.agents.models.types import ModelFailure, ModelRef
+from holdfast.clock import iso
 from holdfast.context import how_full
 from holdfast.errors import Conflict, NotFound
 from holdfast.log import SYSTEM, Session, Turn, agenda, sessions, turns
@@ -83,6 +84,9 @@ async def usage(context: CommandContext, args: str) -> Reply:
 def _more_lines(context: CommandContext, session: Session) -> list[str]:
     with context.parts.store.read(SYSTEM) as tx:
         told = [hook.status_line(tx, session) for hook in context.parts.hooks]
+        halt = agenda.halted(tx)
+    if halt is not None:
+        told.insert(0, f"Everything is stopped since {iso(halt.since)} ({halt.reason}) until it is released.")
     return [line for line in told if line]
 
 

@@ -158,7 +158,9 @@ class Runs:
         self.hub.open(run_id)
         return await self.status(run_id)
 
-    async def stop_session(self, session: Session, reader: Reader = SYSTEM) -> Stopped:
+    async def stop_session(
+        self, session: Session, reader: Reader = SYSTEM, *, reason: str = "stopped"
+    ) -> Stopped:
         """Stop every chain that something lives of in a session, wherever it is, and what the session set
         going in the background; of chains that began where `reader` may not look, nothing."""
 
@@ -166,7 +168,7 @@ class Runs:
             with tx.reading_as(reader):
                 return chains.readable(tx, chains.live_in(tx, session.key)), session
 
-        return await self._stop(find, "stopped")
+        return await self._stop(find, reason)
 
     async def stop_chain(self, chain_id: str, *, reason: str = "stopped") -> Stopped:
         """Stop one chain with all that lives in it; once more changes nothing."""

@@ -256,7 +256,8 @@ def announced(tx: Tx, requester_key: str, states: Collection[Announce] = OPEN) -
 def in_chain(tx: Tx, chain_id: str, *, live: bool = False, limit: int = MAX_PAGE) -> list[Run]:
     """The runs of a chain, newest first."""
     query = sa.select(table).where(table.c.chain_id == chain_id, *((_LIVE,) if live else ()))
-    return _many(tx, query.order_by(table.c.created_at.desc(), table.c.id.desc()), limit)
+    query = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
+    return [_run(row) for row in tx.conn.execute(query).mappings()]
 
 
 def quiet(tx: Tx, chain_id: str) -> None:

@@ -12,7 +12,7 @@ from holdfast.cli.output import print_json, print_table
 
 @click.group(cls=Group)
 def continuation() -> None:
-    """What agents elected for themselves: list, cancel."""
+    """What agents elected for themselves: list, cancel, stop."""
 
 
 @continuation.command("list")
@@ -47,7 +47,7 @@ def list_(app: App, session_key: str | None, limit: int, as_json: bool) -> None:
 @json_option
 @pass_app
 def cancel(app: App, record_id: str, as_json: bool) -> None:
-    """Take an election back. What runs already ends as it will, but not again.
+    """Take an election back, whatever it is at: a turn that runs for it is stopped, a delegate ended.
 
     \b
     Example:
@@ -59,3 +59,38 @@ def cancel(app: App, record_id: str, as_json: bool) -> None:
         print_json(done)
     else:
         click.echo(f"{done['kind']} {done['id']} is {done['status']}.")
+
+
+@continuation.command()
+@click.argument("chain", metavar="CHAIN", required=False)
+@click.option("--session", "session_key", metavar="KEY", help="Every chain that lives in this session.")
+@click.option("--all", "every", is_flag=True, help="Every chain.")
+@click.option("--reason", metavar="TEXT", default="stopped at the command line", help="Why, for the record.")
+@json_option
+@pass_app
+def stop(
+    app: App, chain: str | None, session_key: str | None, every: bool, reason: str, as_json: bool
+) -> None:
+    """Stop chains with all that lives in them: turns that run and wait, delegates, subagents.
+
+    CHAIN is an id of `holdfast chains`, or at least the last four characters of one.
+
+    \b
+    Examples:
+      holdfast continuation stop 9f3c
+      holdfast continuation stop --session agent:main:main
+    """
+    from holdfast.cli.commands import stopping
+
+    if [chain is not None, session_key is not None, every].count(True) != 1:
+        raise click.UsageError("give a chain, --session KEY or --all")
+    if chain is not None:
+        done = stopping.stop_chain(app, chain, reason)
+    elif session_key is not None:
+        done = stopping.stop_session(app, session_key, reason)
+    else:
+        done = stopping.stop_every_chain(app, reason)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(done["text"])

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.chain_words import chains_line, halted_line
 from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_fields, print_json, size
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.runtime import Holdfast
+
+MOST_CHAINS = 3
 
 
 @click.command(cls=Command)
@@ -47,14 +50,21 @@ def status(ctx: click.Context, app: App, as_json: bool) -> None:
 
 def _inside(hold: Holdfast) -> dict[str, Any]:
     from holdfast.agents.approvals import requests
+    from holdfast.clock import iso
     from holdfast.gateway.tokens import listing
+    from holdfast.log import agenda, chains
     from holdfast.log.stats import stats
+    from holdfast.runtime import chain_view
 
     with hold.store.read(OWNER) as tx:
         figures = stats(tx)
         live = [token for token in listing(tx) if token.revoked_at is None]
         waiting = len(requests.listing(tx, status=requests.ApprovalStatus.PENDING, limit=requests.MAX_PAGE))
+        halt = agenda.halted(tx)
+        listed = chain_view.listing(tx, hold.settings, live=True, limit=MOST_CHAINS)
+        alive = len(chains.all_live(tx))
     return {
+        "halted": None if halt is None else {"since": iso(halt.since), "reason": halt.reason},
         "store": {
             "engine": "postgresql" if hold.store.postgres else "sqlite",
             "url": hold.store.url.render_as_string(hide_password=True),
@@ -69,6 +79,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "model": _model(hold),
         "runningTurns": figures.turns.get("running", 0),
         "approvalsWaiting": waiting,
+        "chains": {"live": alive, "listed": listed, "asOf": iso(hold.clock.now())},
         "tokenEstimates": _estimates(hold),
         "contextEngine": hold.settings.plugins.slots.context_engine,
         "memoryBackend": hold.settings.memory.backend,
@@ -107,6 +118,8 @@ def _off(estimates: dict[str, Any]) -> str:
 
 
 def _print(body: dict[str, Any]) -> None:
+    if body.get("halted"):
+        click.secho(halted_line(body["halted"]), fg="red", bold=True)
     gateway = body["gateway"]
     running = f"running at {gateway['url']} (version {gateway['version']})"
     stopped = f"not running ({gateway.get('note', 'start it with `holdfast up`')})"
@@ -126,6 +139,7 @@ def _print(body: dict[str, Any]) -> None:
             "agents": ", ".join(body["agents"]),
             "model": body["model"],
             "running": _turns(body["runningTurns"]),
+            "chains": chains_line(body["chains"]),
             "approvals": f"{body['approvalsWaiting']} waiting",
             "estimates": _off(body["tokenEstimates"]),
             "engine": body["contextEngine"],

@@ -54,7 +54,7 @@ async def listing(
 async def cancel(
     here: Here, caller: Caller, id_: Annotated[str, Path(alias="id", min_length=1, max_length=128)]
 ) -> Response:
-    """Take an election back; a turn or a delegate that runs already ends as it will, but not again."""
+    """Take an election back, whatever it is at: a turn that runs for it is stopped, a delegate ended."""
     room = here.hold.agency.continuation
     if not _sees(caller, await room.get(id_)):
         raise NotFound(f"nothing was elected as {id_[:80]!r}", code="unknown_continuation")
