@@ -185,14 +185,19 @@ class ContinuationHook(TurnHook):
         )
         return None if last is None or last.chain_id is None else chains.find(tx, last.chain_id)
 
-    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Ended:
-        """All that was elected in the chain ends with it, whatever it is at; nobody is told by a turn."""
+    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Sequence[Ended]:
+        """All that was elected in the chain ends with it, whatever it is at; nobody is told by a turn.
+
+        What runs of it is counted as the turn or subagent that it is.
+        """
         live = records.in_chain(tx, chain_id, live=True)
         for record in live:
             if record.note_key is not None:
                 notices.withdraw(tx, record.note_key)
             records.apply(tx, record, st.Stop(reason))
-        return Ended(sum(r.kind is Kind.WORK and r.status is Status.QUEUED for r in live), "elected turn")
+        waited = [record for record in live if record.status is Status.QUEUED]
+        work = sum(record.kind is Kind.WORK for record in waited)
+        return Ended(work, "elected turn"), Ended(len(waited) - work, "delegate")
 
     def run_stopping(self, tx: Tx, run: Run) -> None:
         delegating.run_stopping(tx, run)

@@ -82,7 +82,9 @@ class Agency:
         self.runs = Runs(self._loop_parts())
         self.continuation = self._continuation()
         self.subagents.watch(self.continuation.hook)
-        self.hooks += [self.continuation.hook, self.channels.hook]
+        # Before all others, so that a token is taken out before anyone asks whether what is left is silence.
+        self.hooks.insert(0, self.continuation.hook)
+        self.hooks.append(self.channels.hook)
         self.standing.bind(self.runs)
         for room in (self.subagents, self.standing, self.continuation, self.channels):
             self.tools.register_all(room.tools())

@@ -108,9 +108,9 @@ class TurnHook:
         """Someone stopped all that a session does; what more that stopped here."""
         return None
 
-    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Ended | None:
+    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Sequence[Ended]:
         """Someone stopped a chain: what of this room lives in it ends now, and wakes nobody."""
-        return None
+        return ()
 
     def reset(self, tx: Tx, left: Session) -> Ended | None:
         """Someone left a session by hand; what of this room ended with it, if they are to be told."""

@@ -74,7 +74,7 @@ def stop_chains(
     items: dict[str, str] = {}
     for id_ in ids:
         chains.stop(tx, id_, reason)
-        ended += [hook.chain_stopped(tx, id_, reason) for hook in hooks]
+        ended += [one for hook in hooks for one in hook.chain_stopped(tx, id_, reason)]
         live = [one for one in _live_turns(tx, id_) if not (leaving and one[1].trigger == ending.FLUSH)]
         running = _cancelled(tx, [item for item, _ in live], reason, hooks, default_agent)
         items |= {item.id: turn.id for item, turn in live if item.id in running}

@@ -63,7 +63,7 @@ class SubagentHook(TurnHook):
             ending.note_turn(tx, run, end.turn, run.said or ending.last_words(tx, end.turn))
             ending.settle_later(tx, self._parts.watchers, run.child_key)
 
-    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Ended:
+    def chain_stopped(self, tx: Tx, chain_id: str, reason: str) -> Sequence[Ended]:
         """Every run of the chain ends with it, the youngest first, and none of them asks for a turn."""
         live = registry.in_chain(tx, chain_id, live=True)
         for run in live:
@@ -71,7 +71,7 @@ class SubagentHook(TurnHook):
             if not ending.abandon(tx, self._parts.watchers, run.id, reason):
                 ending.close(tx, self._parts.watchers, marked, ending.stopped(marked))
         registry.quiet(tx, chain_id)
-        return Ended(len(live), "subagent")
+        return (Ended(len(live), "subagent"),)
 
     def reset(self, tx: Tx, left: Session) -> Ended:
         """Someone left a session: what it delegated ends with it."""
