@@ -49,7 +49,10 @@ def streamed(gateway: Running, text: str, agent: str = "main") -> tuple[str, int
     """What `/v1` streams, and in how many pieces."""
     with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin) as client:
         chunks = client.chat.completions.create(
-            model=f"holdfast/{agent}", messages=[{"role": "user", "content": text}], stream=True
+            model=f"holdfast/{agent}",
+            user="ann",
+            messages=[{"role": "user", "content": text}],
+            stream=True,
         )
         said = [c.choices[0].delta.content or "" for c in chunks if c.choices]
     return "".join(said), sum(bool(piece) for piece in said)

@@ -134,6 +134,7 @@ def test_a_slow_reader_costs_no_more_memory_and_loses_nothing(store: Store, thre
     async def scene() -> None:
         emit(store)
         async with running(Feed(store, threads)) as feed:
+            await until(lambda: feed.head == 1)
             slow = feed.follow(0)
             assert numbers(await take(slow, 1)) == [1]
             for _ in range(6):
