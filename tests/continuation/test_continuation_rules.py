@@ -46,6 +46,11 @@ SETTINGS = Continuation(enabled=True)
             "",
             DelegateToken("x", mode="post-compaction", targets=("agent:a:main", "agent:b:main")),
         ),
+        (
+            "[[CONTINUE_DELEGATE: x | targets=agent:a:main|thread:7,agent:b:main | silent]]",
+            "",
+            DelegateToken("x", mode="silent", targets=("agent:a:main|thread:7", "agent:b:main")),
+        ),
         ("[[CONTINUE_DELEGATE: one]] then [[CONTINUE_DELEGATE: two]]", None, DelegateToken("two")),
     ],
 )

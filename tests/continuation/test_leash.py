@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -110,11 +111,14 @@ def last_said(asked: Asked) -> str:
 
 
 def test_two_sessions_that_wake_each_other_end_at_the_cap_of_the_chain(tmp_path: Path) -> None:
+    rounds = itertools.count(1)
+
     def answer(asked: Asked) -> Answer:
         if is_child(asked):
             return Say("pong")
         to = KEY if f"Session: {OTHER}" in json.dumps(asked.messages) else OTHER
-        return Say(f"Passing it on. [[CONTINUE_DELEGATE: go there | silent-wake | target={to}]]")
+        task = f"throw it back, round {next(rounds)}"
+        return Say(f"Passing it on. [[CONTINUE_DELEGATE: {task} | silent-wake | target={to}]]")
 
     async def main() -> None:
         async with home(tmp_path, answer, targets=True, maxChainLength=3) as made:
@@ -126,6 +130,7 @@ def test_two_sessions_that_wake_each_other_end_at_the_cap_of_the_chain(tmp_path:
             sent = [r for r in made.records() if r.kind is Kind.DELEGATE]
             assert sum(r.status is Status.SUCCEEDED for r in sent) == 3
             assert {r.chain_id for r in sent} == {first}
+            assert {KEY, OTHER} <= {t.session_key for t in made.turns(first)}
             assert [c.id for c in made.every_chain()] == [first]
             whole = "\n".join([*made.told(KEY), *made.told(OTHER)])
             assert "the chain has had its 3 steps" in whole

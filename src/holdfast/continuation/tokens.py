@@ -30,6 +30,8 @@ _OPEN_SO_FAR: Final = re.compile(
 )
 _WORK: Final = re.compile(rf"{_WORD}(?::([0-9]+))?")
 _CODE: Final = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+# A session key may have a bar of its own: `agent:main:main|thread:7`.
+_BAR: Final = re.compile(r"\|(?!(?<=\S\|)thread:\S)")
 _DELAY: Final = re.compile(r"\s\+([0-9]+)s\Z")
 _MODES: Final = frozenset(get_args(Mode))
 _FANOUTS: Final = frozenset(get_args(Fanout))
@@ -158,7 +160,7 @@ def _delegate(text: str, whole: str) -> Parsed:
 
 def _read(body: str) -> DelegateToken | None:
     """Directives are taken from the right until one is not known; that one belongs to the task."""
-    parts = body.split("|")
+    parts = _BAR.split(body)
     token, seen = DelegateToken(""), set[str]()
     while len(parts) > 1:
         name, known = _directive(token, parts[-1].strip())
