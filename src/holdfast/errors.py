@@ -33,6 +33,10 @@ class HoldfastError(Exception):
         if code is not None:
             self.code = code
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Between processes it goes with all that it says."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
 
 class InvalidInput(HoldfastError):
     code = "invalid_input"

@@ -137,7 +137,7 @@ class IndexRecall:
 
     def search(self, wanted: Wanted) -> Recollection:
         """What was written before the question is found, if need be by taking it in now."""
-        behind = self._follow(wanted.seq)
+        behind = self.follow(wanted.seq)
         with self._one if self._memory().index.computes_here else nullcontext():
             return self._find(wanted, behind)
 
@@ -174,7 +174,7 @@ class IndexRecall:
     def _view(self, wanted: Filter) -> View:
         return self._memory().index.view(wanted)
 
-    def _follow(self, seq: int) -> int:
+    def follow(self, seq: int) -> int:
         """Read your own writes: take in what is new, once for all who ask at the same time."""
         if 0 <= seq <= self._followed:
             return 0

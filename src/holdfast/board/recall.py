@@ -60,9 +60,16 @@ class Recall(Protocol):
         """The best of the whole history for a question. Called in a thread, outside any transaction."""
         ...
 
+    def follow(self, seq: int) -> int:
+        """Have what was written up to this change be findable; how much of it is not yet."""
+        ...
+
 
 class NoRecall:
     """A board without an index: it finds nothing and says so."""
 
     def search(self, wanted: Wanted) -> Recollection:
         return Recollection()
+
+    def follow(self, seq: int) -> int:
+        return 0

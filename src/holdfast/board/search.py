@@ -30,7 +30,7 @@ from holdfast.board.visibility import View, seen_entries
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Classification, EntryType, Store, Tx
+from holdfast.log import Classification, EntryType, Reader, Store, Tx
 
 MAX_QUESTION: Final = 1_000
 EXPANDED: Final = 500
@@ -98,6 +98,12 @@ class Search:
         self._audit = audit
         self._cache: ShortCache[SearchFound] = ShortCache()
         self.gate = Gate(lambda: options().search.concurrency, lambda: options().search.wait_ms)
+
+    def bring_up_to_date(self, reader: Reader) -> None:
+        """Have all that is written be found, also by other processes that only follow the index."""
+        with self._store.read(reader) as tx:
+            now = stamp(tx)
+        self._recall.follow(now.seq)
 
     def run(self, ask: SearchAsk) -> SearchFound:
         """What the board has on a question. An answer is given again while nothing was written since."""

@@ -67,6 +67,12 @@ class GatewayConfig(Section):
     limits: GatewayLimits = part("Sizes.")
     stream: StreamOptions = part("The live stream.")
     cors_origins: Names = key((), "Other origins whose pages may call.")
+    readers: Count | None = key(
+        None,
+        "Processes that answer searches and context blocks while several are asked for at once; "
+        "unset: one for each core, at most 4; 0: none.",
+        le=64,
+    )
     shutdown_grace_seconds: Seconds = key(10, "How long running turns may finish at shutdown.")
 
 

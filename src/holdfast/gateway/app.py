@@ -58,6 +58,7 @@ from holdfast.gateway.tokens import TokenBook
 from holdfast.gateway.tracing import Traced
 from holdfast.log import SYSTEM, changes
 from holdfast.runtime import Holdfast, chain_view
+from holdfast.runtime.readers import Readers
 from holdfast.services import Services
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def create_app(hold: Holdfast) -> FastAPI:
                 unsubscribe()
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
+                gateway.readers.close()
         gateway.services = gateway.stream = None
 
     app = FastAPI(
@@ -139,7 +141,7 @@ def _upload_bytes(hold: Holdfast) -> int:
 
 def _gateway(hold: Holdfast) -> Gateway:
     book = TokenBook(hold.store, _admin_tokens(hold, hold.settings))
-    return Gateway(hold, book, LoginCodes(hold.home, hold.clock))
+    return Gateway(hold, book, LoginCodes(hold.home, hold.clock), Readers(hold))
 
 
 def _admin_tokens(hold: Holdfast, config: Config) -> list[str]:

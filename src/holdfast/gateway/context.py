@@ -22,6 +22,7 @@ from holdfast.gateway.views import Views
 from holdfast.keys import board_key_of, canonical_key
 from holdfast.log import FOR_ANYONE, Reader, Session, Tx, heard_by, sessions, surfaces
 from holdfast.runtime import Holdfast
+from holdfast.runtime.readers import Readers
 from holdfast.services import Services
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Gateway:
     hold: Holdfast
     book: TokenBook
     codes: LoginCodes
+    readers: Readers
     views: Views = field(default_factory=Views)
     metrics: Metrics = field(default_factory=Metrics)
     services: Services | None = None

@@ -31,8 +31,11 @@ class Holdfast:
             ...
     """
 
-    def __init__(self, home: Home, config: ConfigStore, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, home: Home, config: ConfigStore, store: Store, clock: Clock, *, reads_only: bool = False
+    ) -> None:
         self.home = home
+        self.reads_only = reads_only
         self.config = config
         self.store = store
         self.clock = clock

@@ -18,8 +18,12 @@ def open_home(
     *,
     store_url: str | None = None,
     clock: Clock | None = None,
+    reads_only: bool = False,
 ) -> Holdfast:
-    """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured."""
+    """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured.
+
+    With `reads_only` its search index is followed, not written: another process has it open.
+    """
     place = Home.locate(home)
     place.prepare()
     clock = clock or SystemClock()
@@ -31,7 +35,7 @@ def open_home(
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
     )
-    return Holdfast(place, config, store, clock)
+    return Holdfast(place, config, store, clock, reads_only=reads_only)
 
 
 def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001

@@ -9,13 +9,13 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from holdfast.board.block import MAX_CHARS, MIN_CHARS
-from holdfast.board.context import Context, ContextAsk, Mode
+from holdfast.board.context import ContextAsk, Mode
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.queries import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
+from holdfast.runtime import readers
 
 router = APIRouter(tags=["board"], route_class=QueryRoute)
 T = TypeVar("T")
@@ -51,12 +51,13 @@ class ContextQuery(Sighted):
 @router.get("/api/context", response_model=ContextBlockOut)
 async def context(here: Here, caller: Caller, query: Annotated[ContextQuery, Query()]) -> Response:
     """Layer A always, recall as the mode says; a block that goes into a prompt as it is."""
-    return await here.hold.threads(lambda: json_response(_built(here, caller, query).json()))
+    wanted = await here.hold.threads(_wanted, here, caller, query)
+    return Response(await here.readers.answer(readers.context, wanted), media_type="application/json")
 
 
-def _built(here: Gateway, caller: Principal, query: ContextQuery) -> Context:
+def _wanted(here: Gateway, caller: Principal, query: ContextQuery) -> ContextAsk:
     options = here.hold.settings.board
-    wanted = ContextAsk(
+    return ContextAsk(
         q=query.q,
         sight=sight_of(here, caller, query.ask),
         mode=query.mode or options.context_mode,
@@ -65,7 +66,6 @@ def _built(here: Gateway, caller: Principal, query: ContextQuery) -> Context:
         working_set_limit=_given(query.working_set_limit, options.working_set_limit),
         timeline_limit=_given(query.timeline_limit, options.timeline_limit),
     )
-    return here.hold.board.continuity.build(wanted)
 
 
 def _given(value: T | None, otherwise: T) -> T:

@@ -12,6 +12,7 @@ from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
 from holdfast.memory import Ask, Chat
+from holdfast.runtime import readers
 
 router = APIRouter(tags=["memory"])
 
@@ -36,8 +37,8 @@ async def search(
     agent = _agent(here, caller, agent_id)
     reader = await here.hold.threads(here.reader_for, caller, session_key)
     ask = Ask(q, agent, reader, Chat.of(session_key), max_results, min_score)
-    found = await here.hold.threads(lambda: here.hold.memory.search(ask))
-    return json_response(found.json(explain=explain))
+    found = await here.readers.answer(readers.memory_search, (ask, explain))
+    return Response(found, media_type="application/json")
 
 
 @router.get("/api/memory/get")

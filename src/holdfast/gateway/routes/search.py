@@ -8,14 +8,13 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.board.search import SearchAsk, SearchFound
-from holdfast.board.search_forms import found_json
+from holdfast.board.search import SearchAsk
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.queries import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import dumps
+from holdfast.runtime import readers
 
 router = APIRouter(tags=["board"], route_class=QueryRoute)
 
@@ -49,11 +48,9 @@ class SearchQuery(Sighted):
 )
 async def search(here: Here, caller: Caller, query: Annotated[SearchQuery, Query()]) -> Response:
     """Hybrid search, best first; what a topic's entries score counts for the topic too."""
-    board = here.hold.board
-    async with board.search.gate.entering():
-        return await here.hold.threads(
-            lambda: _answer(query.q, board.search.run(_wanted(here, caller, query)))
-        )
+    async with here.hold.board.search.gate.entering():
+        wanted = await here.hold.threads(_wanted, here, caller, query)
+        return Response(await here.readers.answer(readers.search, wanted), media_type="application/json")
 
 
 def _wanted(here: Gateway, caller: Principal, query: SearchQuery) -> SearchAsk:
@@ -68,8 +65,3 @@ def _wanted(here: Gateway, caller: Principal, query: SearchQuery) -> SearchAsk:
         tasks=query.limit_tasks or options.search.limit_tasks,
         logs=query.limit_logs or options.search.limit_logs,
     )
-
-
-def _answer(q: str, found: SearchFound) -> Response:
-    told = dumps({"ok": True, "q": q[:2000], "mode": found.mode, "took": found.took_ms})
-    return Response(f"{told[:-1]},{found_json(found)}}}", media_type="application/json")
