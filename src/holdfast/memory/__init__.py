@@ -19,7 +19,7 @@ from holdfast.memory.backend import MemoryService, rules_of
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import Engine, Index, open_index
-from holdfast.memory.following import LogFollower, SpacesOf, TextOf, plain_text
+from holdfast.memory.following import LogFollower, LogWatcher, SpacesOf, TextOf, plain_text
 from holdfast.memory.results import Diagnostics, Found, Hit
 from holdfast.memory.scope import PRIVATE, Chat
 from holdfast.memory.service import Ask, Memory
@@ -35,6 +35,7 @@ __all__ = [
     "Hit",
     "Index",
     "LogFollower",
+    "LogWatcher",
     "Memory",
     "MemoryService",
     "SpacesOf",
@@ -51,13 +52,14 @@ def open_memory(
     *,
     follow: Callable[[Index, Catalogue], LogFollower] | None = None,
     engine: Engine = "auto",
+    reads_only: bool = False,
     **options: Any,
 ) -> Memory:
     """Memory over the index in `folder`, made if it is not there; the other options are those of `Memory`."""
-    index = open_index(folder, options.get("store"), engine)
+    index = open_index(folder, options.get("store"), engine, reads_only=reads_only)
     try:
         catalogue = Catalogue(folder / "catalogue.db")
-        if catalogue.fact("index") != index.identity:
+        if not reads_only and catalogue.fact("index") != index.identity:
             catalogue.forget_files()
             catalogue.put_fact("index", index.identity)
         follower = None if follow is None else follow(index, catalogue)

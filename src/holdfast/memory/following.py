@@ -237,6 +237,15 @@ class LogFollower:
         self._index.upsert(documents, {fingerprint: vectors} if documents else None, position=position)
 
 
+class LogWatcher(LogFollower):
+    """Says how far the index is behind the log; it is brought up to date by the process that writes it."""
+
+    def catch_up(self, limit: int = 50_000) -> Followed:
+        with self._store.read(SYSTEM) as tx:
+            head = entries.head(tx)
+        return Followed(behind=max(0, head - self._index.position))
+
+
 def speaker_of(entry: Entry) -> str:
     if entry.agent_label:
         return entry.agent_label

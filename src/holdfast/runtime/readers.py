@@ -80,6 +80,8 @@ class Readers:
         self._warm: Future[None] | None = None
         self._used = 0.0
         self._not_before = 0.0
+        self.answered = 0
+        """How many questions readers have answered."""
 
     async def answer(self, work: Work[A], asked: A) -> bytes:
         """The bytes of an answer, made here or by a reader."""
@@ -95,10 +97,15 @@ class Readers:
             self._inside -= 1
 
     @property
-    def processes(self) -> int:
-        """How many readers there are now."""
-        pool = self._pool
-        return 0 if pool is None else len(pool._processes or ())
+    def ready(self) -> bool:
+        """Whether there are readers that can be asked."""
+        warm = self._warm
+        return warm is not None and warm.done() and not warm.cancelled() and warm.exception() is None
+
+    @property
+    def processes(self) -> list[int]:
+        """The readers that there are now, by their process ids."""
+        return [] if self._pool is None else list(self._pool._processes or ())
 
     def close(self) -> None:
         self._end()
@@ -110,7 +117,9 @@ class Readers:
         self._used = time.monotonic()
         try:
             stamp = int(self._hold.config.loaded_at)
-            return await asyncio.get_running_loop().run_in_executor(pool, _answered, work, asked, stamp)
+            made = await asyncio.get_running_loop().run_in_executor(pool, _answered, work, asked, stamp)
+            self.answered += 1
+            return made
         except (BrokenExecutor, RuntimeError) as error:
             if pool is self._pool:
                 log.warning("the readers ended (%s); searches go on here", error)
@@ -126,9 +135,7 @@ class Readers:
         if self._pool is None:
             self._begin(wanted)
             return None
-        if self._warm is None or not self._warm.done() or self._warm.cancelled() or self._warm.exception():
-            return None
-        return self._pool
+        return self._pool if self.ready else None
 
     def _wanted(self) -> int:
         given = self._hold.settings.gateway.readers

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def open_memory_room(hold: Holdfast) -> MemoryService:
     """The built-in index, with `qmd` before it for the agents that are configured so."""
     from holdfast.board import spaces_of_entries
-    from holdfast.memory import LogFollower, open_memory
+    from holdfast.memory import LogFollower, LogWatcher, open_memory
     from holdfast.memory.embedding import chain_from
     from holdfast.memory.fallback import FallbackMemory
     from holdfast.memory.qmd import QmdMemory
@@ -36,7 +36,8 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
         chain=chain,
         workspace=hold.workspace,
         config=hold.settings_for_memory,
-        follow=lambda index, catalogue: LogFollower(
+        reads_only=hold.reads_only,
+        follow=lambda index, catalogue: (LogWatcher if hold.reads_only else LogFollower)(
             hold.store,
             index,
             catalogue,

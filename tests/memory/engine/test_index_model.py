@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 from index_machine import ALWAYS, IDS, IndexMachine, documents, ids, names, spaces
 from index_model import FINGERPRINT, Model, assert_same, vector_of
 
 from holdfast.memory.documents import Document
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.engine.merging import Merge
+from holdfast.memory.engine.reading import IndexReader
 
 
 class EmbeddedMachine(IndexMachine):
@@ -30,6 +31,27 @@ class EmbeddedMachine(IndexMachine):
         self.root = Path(tempfile.mkdtemp(prefix="holdfast-index-"))
         self.generation = 0
         self.merges: list[tuple[Merge, Callable[[Merge], None]]] = []
+        self.follower: IndexReader | None = None
+        self.steps = 0
+
+    @invariant()
+    def whoever_follows_finds_the_same(self) -> None:
+        """Another process that looks now and then, however much happened since it last did."""
+        self.steps += 1
+        if not hasattr(self, "index") or self.steps % 2:
+            return
+        if self.follower is None:
+            self.follower = IndexReader(self.root / str(self.generation))
+        assert self.follower.count == len(self.model.documents)
+        assert self.follower.position == self.model.position
+        assert self.follower.identity == self.index.identity
+        for wanted in ALWAYS:
+            assert_same(self.follower, self.model, wanted, ["kelp", "tide"])
+
+    def leave(self) -> None:
+        if self.follower is not None:
+            self.follower.close()
+            self.follower = None
 
     def opened(self) -> EmbeddedIndex:
         self.merges.clear()
@@ -50,6 +72,7 @@ class EmbeddedMachine(IndexMachine):
         finish(merge)
 
     def cleared(self) -> None:
+        self.leave()
         shutil.rmtree(self.root)
 
     @rule()
@@ -59,6 +82,7 @@ class EmbeddedMachine(IndexMachine):
     @rule()
     def crash(self) -> None:
         """The files as they are at this moment, without a close, are opened elsewhere."""
+        self.leave()
         old = self.root / str(self.generation)
         self.generation += 1
         shutil.copytree(old, self.root / str(self.generation))
@@ -69,6 +93,7 @@ class EmbeddedMachine(IndexMachine):
     @rule()
     def lose_a_segment(self) -> None:
         """A damaged segment is made again from the stored documents; its vectors may be gone."""
+        self.leave()
         self.index.close()
         for path in sorted((self.root / str(self.generation)).glob("*.seg"))[:1]:
             path.write_bytes(path.read_bytes()[:-1])

@@ -16,11 +16,18 @@ __all__ = ["UNCHANGED", "Engine", "Index", "Metadata", "Top", "Unchanged", "View
 Engine = Literal["auto", "embedded", "postgres"]
 
 
-def open_index(folder: Path, store: Store | None = None, engine: Engine = "auto") -> Index:
+def open_index(
+    folder: Path, store: Store | None = None, engine: Engine = "auto", *, reads_only: bool = False
+) -> Index:
     """The index in a folder, or the one in the store's PostgreSQL; made if it is not there.
 
-    `auto` is the embedded one, the faster of the two; that in PostgreSQL is shared between processes.
+    `auto` is the embedded one, the faster of the two; that in PostgreSQL is shared between processes. With
+    `reads_only` an embedded one is followed while another process writes it.
     """
+    if engine != "postgres" and reads_only:
+        from holdfast.memory.engine.reading import IndexReader
+
+        return IndexReader(folder)
     if engine != "postgres":
         from holdfast.memory.engine.embedded import EmbeddedIndex
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from holdfast.errors import InvalidInput
 from holdfast.home import make_private
 from holdfast.ids import uuid7
-from holdfast.memory.documents import Document, Filter
+from holdfast.memory.documents import Document
 from holdfast.memory.engine import files, parts, store
 from holdfast.memory.engine import segment as seg
 from holdfast.memory.engine.analysis import Analyse, stamp_of
@@ -30,12 +29,10 @@ from holdfast.memory.engine.claim import Claim
 from holdfast.memory.engine.merging import Beside, in_a_thread
 from holdfast.memory.engine.parts import Part
 from holdfast.memory.engine.protocol import UNCHANGED, Unchanged
-from holdfast.memory.engine.segment import COLUMNS, MOVING, Columns
-from holdfast.memory.engine.selection import fine_part, select
+from holdfast.memory.engine.reading import Searchable
+from holdfast.memory.engine.segment import Columns
 from holdfast.memory.engine.shelf import Shelf
-from holdfast.memory.engine.symbols import group_of
 from holdfast.memory.engine.vectors import Quantised, decoded, encoded, quantised
-from holdfast.memory.engine.view import EmbeddedView
 from holdfast.memory.text import terms as text_terms
 
 FORMAT = 3
@@ -44,7 +41,7 @@ _BATCH = 4_096
 _MOST_REPLACED = 65_536
 
 
-class EmbeddedIndex:
+class EmbeddedIndex(Searchable):
     """See `Index`. Opened on a folder that may be deleted at any time while it is closed."""
 
     def __init__(
@@ -59,7 +56,7 @@ class EmbeddedIndex:
         self._analyse = analyse
         self._seal_rows = seal_rows
         self._lock = threading.RLock()
-        self._replaced: dict[int, str] = {}
+        self._replaced = {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._claim = Claim(folder)
         make_private(folder / "index.db")
@@ -72,44 +69,8 @@ class EmbeddedIndex:
             raise
 
     @property
-    def identity(self) -> str:
-        return self._identity
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def computes_here(self) -> bool:
-        return True
-
-    @property
-    def count(self) -> int:
-        return self._count
-
-    @property
-    def segments(self) -> list[int]:
-        """Rows per segment, sealed ones first; for status and benchmarks."""
-        return [segment.rows for segment, _ in self._shelf.parts]
-
-    def view(self, wanted: Filter) -> EmbeddedView:
-        now = self._shelf.parts
-        excluded = self._store.numbers(wanted.exclude).values() if wanted.exclude else ()
-        fine = fine_part(wanted, self._symbols, np.array(list(excluded), np.int64))
-        pieces = select(now, self._groups.allowed(wanted), fine)
-        found = partial(self._documents, wanted)
-        return EmbeddedView(pieces, found, self._symbols, self._groups, self._spaces)
-
-    def _documents(self, wanted: Filter, nums: Sequence[int]) -> dict[int, Document]:
-        """Stored documents; for one replaced since, its next version if the filter lets that through."""
-        found = self._store.documents(nums)
-        ids = {num: self._replaced[num] for num in nums if num not in found and num in self._replaced}
-        newer = self.get(list(ids.values())) if ids else {}
-        found |= {num: newer[id_] for num, id_ in ids.items() if id_ in newer and wanted.matches(newer[id_])}
-        return {num: document for num, document in found.items() if document.id not in wanted.exclude}
-
-    def get(self, ids: Sequence[str]) -> dict[str, Document]:
-        return self._store.documents_named(ids)
+    def live_parts(self) -> parts.Parts:
+        return self._shelf.parts
 
     def upsert(
         self,
@@ -138,6 +99,7 @@ class EmbeddedIndex:
                 store.insert(connection, zip(nums, batch, strict=True))
                 for fingerprint, block in blocks.items():
                     self._save_vectors(connection, fingerprint, nums, block)
+                store.tell(connection, "new", nums[:1] + nums[-1:])
             self._next_num += len(batch)
             self._count += len(batch) - len(old)
             if batch:
@@ -171,6 +133,7 @@ class EmbeddedIndex:
             with self._transaction(position or 0) as connection:
                 store.rewrite(connection, moved.items())
                 store.note(connection, "moved", (num for num in moved if num <= self._shelf.sealed))
+                store.tell(connection, "moved", list(moved))
             self._shelf.move(columns)
             return len(moved)
 
@@ -183,20 +146,10 @@ class EmbeddedIndex:
             chosen = block.rows(np.array([rows[id_] for id_ in known], np.int64))
             with self._transaction(0) as connection:
                 self._save_vectors(connection, fingerprint, nums, chosen)
+                store.tell(connection, "vectors", nums)
             space = self._spaces[fingerprint][0]
             self._shelf.place_vectors(space, np.array(nums, np.int64), chosen)
             return len(nums)
-
-    def without_vector(self, fingerprint: str, limit: int) -> list[Document]:
-        space = self._spaces.get(fingerprint, (0, 0))[0]
-        nums: list[int] = []
-        for segment, state in reversed(self._shelf.parts):
-            block = segment.vectors.get(space)
-            lacking = ~state.dead if block is None else ~state.dead & (block.scales == 0)
-            found = np.sort(segment.columns["num"][lacking])[::-1]
-            nums.extend(found[: limit - len(nums)].tolist())
-        documents = self._store.documents(nums)
-        return [documents[num] for num in nums if num in documents]
 
     def flush(self) -> None:
         """Seal what is in memory and push vectors written in place to the disk; merges follow beside."""
@@ -282,10 +235,7 @@ class EmbeddedIndex:
                 yield space, np.array(nums, np.int64), decoded(blobs, dims)
 
     def _batches(self, after: int) -> Iterator[tuple[list[int], list[Document]]]:
-        while batch := self._store.documents_after(after, min(_BATCH, self._seal_rows)):
-            nums = [num for num, _ in batch]
-            yield nums, [document for _, document in batch]
-            after = nums[-1]
+        return self._stored_after(after, min(_BATCH, self._seal_rows))
 
     def _rebuild(self, old: parts.Parts) -> None:
         """New files first, then one transaction that names them instead of the old ones."""
@@ -321,23 +271,6 @@ class EmbeddedIndex:
             parts.place_vectors((part,), self._folder, space, columns["num"], block)
         return part
 
-    def _columns(self, nums: Sequence[int], documents: Sequence[Document]) -> Columns:
-        code = self._symbols.code
-        values: dict[str, list[Any]] = {
-            "num": list(nums),
-            "place": [code(d.thread) << 32 | d.ordinal for d in documents],
-            "at": [d.at for d in documents],
-            "session": [code(d.session) for d in documents],
-            "speaker": [code(d.speaker) for d in documents],
-            "writer": [code(d.writer) for d in documents],
-            "curated": [d.curated for d in documents],
-            "length": [0] * len(documents),
-            "group": [self._groups.code(group_of(d)) for d in documents],
-            "topic": [code(d.topic) for d in documents],
-            "task": [code(d.task) for d in documents],
-        }
-        return {name: np.array(values[name], dtype) for name, dtype in {**COLUMNS, **MOVING}.items()}
-
     @contextmanager
     def _transaction(self, position: int) -> Iterator[Any]:
         """One write with its position; what is in memory follows only once it is committed."""
@@ -358,6 +291,7 @@ class EmbeddedIndex:
         if nums:
             store.remove(connection, nums)
             store.note(connection, "dead", (num for num in nums if num <= self._shelf.sealed))
+            store.tell(connection, "dead", nums)
 
     def _save_vectors(self, connection: Any, fingerprint: str, nums: Sequence[int], block: Quantised) -> None:
         space, dims = self._spaces.get(fingerprint, (0, block.dims))

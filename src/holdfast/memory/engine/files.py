@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -102,24 +103,46 @@ def vector_path(folder: Path, name: str, space: int, dims: int) -> Path:
     return folder / f"{name}.{space}.{dims}.vec"
 
 
-def vectors_beside(folder: Path, name: str, rows: int) -> dict[int, Quantised]:
-    """Every vector file of a segment by its space."""
-    named = [path.name.split(".") for path in folder.glob(f"{name}.*.*.vec")]
-    return {
-        int(space): open_vectors(folder, name, int(space), rows, int(dims)) for _, space, dims, _ in named
-    }
+def vectors_beside(folder: Path, name: str, rows: int, *, read_only: bool = False) -> dict[int, Quantised]:
+    """Every vector file of a segment by its space; of those who only read, every one that is whole."""
+    found: dict[int, Quantised] = {}
+    for path in folder.glob(f"{name}.*.*.vec"):
+        _, space, dims, _ = path.name.split(".")
+        if read_only:
+            with suppress(OSError, ValueError):
+                found[int(space)] = _mapped_vectors(path, rows, int(dims))
+        else:
+            found[int(space)] = open_vectors(folder, name, int(space), rows, int(dims))
+    return found
+
+
+def _mapped_vectors(path: Path, rows: int, dims: int) -> Quantised:
+    """A vector file as its writer has it at any moment."""
+    with path.open("rb") as file:
+        view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if len(view) != _vector_bytes(rows, dims):
+        raise ValueError("not whole")
+    return _quantised(view, rows, dims)
+
+
+def _vector_bytes(rows: int, dims: int) -> int:
+    return -(-rows * dims // 8) * 8 + words_for(dims) * rows * 8 + rows * 4
 
 
 def open_vectors(folder: Path, name: str, space: int, rows: int, dims: int) -> Quantised:
     """Map a vector file for reading and writing in place, made empty if there is none."""
     path = vector_path(folder, name, space, dims)
-    code_bytes, bit_bytes = -(-rows * dims // 8) * 8, words_for(dims) * rows * 8
-    size = code_bytes + bit_bytes + rows * 4
+    size = _vector_bytes(rows, dims)
     with open(path, "r+b" if path.exists() else "w+b", opener=private_opener) as file:
         if os.fstat(file.fileno()).st_size != size:
             file.truncate(0)
             file.truncate(size)
         view = mmap.mmap(file.fileno(), size)
+    return _quantised(view, rows, dims)
+
+
+def _quantised(view: mmap.mmap, rows: int, dims: int) -> Quantised:
+    code_bytes, bit_bytes = -(-rows * dims // 8) * 8, words_for(dims) * rows * 8
     return Quantised(
         np.frombuffer(view, np.int8, rows * dims).reshape(rows, dims),
         np.frombuffer(view, np.float32, rows, code_bytes + bit_bytes),

@@ -151,8 +151,8 @@ def write_merged(
     return open_part(folder, name)
 
 
-def open_part(folder: Path, name: str) -> Part:
+def open_part(folder: Path, name: str, *, read_only: bool = False) -> Part:
     """Map a sealed segment and all vector files beside it."""
     segment, state = files.read_segment(folder, name)
-    segment.vectors.update(files.vectors_beside(folder, name, segment.rows))
+    segment.vectors.update(files.vectors_beside(folder, name, segment.rows, read_only=read_only))
     return segment, state

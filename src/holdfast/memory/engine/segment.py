@@ -110,6 +110,10 @@ class Segment:
         if not block.scales.all():
             self._complete.clear()
 
+    def vectors_changed(self) -> None:
+        """Another process wrote vectors beside the rows."""
+        self._complete.clear()
+
     def vector_block(self, space: int, dims: int) -> Quantised:
         """The block of a vector space, made empty in memory if this segment has none."""
         block = self.vectors.get(space)

@@ -112,6 +112,7 @@ class Shelf:
             for table in ("dead", "moved", "vectors"):
                 store.keep_only(connection, table, held)
             store.set_meta(connection, "sealed", sealed)
+            store.tell(connection, "segments")
         self.sealed = sealed
         self.parts = (*now, *(part for part in kept if not parts.is_sealed(part)))
         self._store.checkpoint()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,27 +44,36 @@ create table if not exists dead (num integer primary key);
 create table if not exists moved (num integer primary key);
 create table if not exists vectors (
     space integer, num integer, data blob not null, primary key (space, num)) without rowid;
+create table if not exists journal (seq integer primary key autoincrement, kind text not null, nums text);
 """
+JOURNAL_ROWS: Final = 10_000
+"""How far back the journal reaches; a reader that is further behind begins anew."""
+
 _FIELDS = (
     *("id", "text", "source", "audience", "agent", "spaces", "collection", "topic", "task", "session"),
     *("speaker", "writer", "at", "curated", "thread", "ordinal", "position", "path", "from_line"),
     *("to_line", "payload"),
 )
-_TABLES = ("meta", "docs", "symbols", "groups", "spaces", "segments", "dead", "moved", "vectors")
+_TABLES = ("meta", "docs", "symbols", "groups", "spaces", "segments", "dead", "moved", "vectors", "journal")
 _INSERT = f"insert into docs (num, {', '.join(_FIELDS)}) values ({', '.join('?' * 22)})"
 _SELECT = f"select num, {', '.join(_FIELDS)} from docs"
 _AMONG = "(select value from json_each(?))"
+
+Happened = Literal["new", "dead", "moved", "vectors", "segments"]
 
 
 class Store:
     """One writing connection behind the index's lock, and a few reading ones."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
+        self._read_only = read_only
         self._idle: list[Any] = []
         self._guard = threading.Lock()
         try:
             self._writer = self._connect()
+            if read_only:
+                return
             self._writer.execute("pragma synchronous = normal")
             _drop_if_laid_out_otherwise(self._writer)
             self._writer.executescript(_SCHEMA)
@@ -76,7 +85,53 @@ class Store:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma busy_timeout = 10000")
         connection.execute("pragma cache_size = -8000")
+        if self._read_only:
+            connection.execute("pragma query_only = on")
         return connection
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """What a reader looks up in here is of one state of the index, whatever is written meanwhile."""
+        with self._told():
+            self._writer.execute("begin")
+            try:
+                yield
+            finally:
+                self._writer.execute("rollback")
+
+    def journal_end(self) -> int:
+        """The number of the last thing that happened."""
+        row = self._writer.execute("select seq from sqlite_sequence where name = 'journal'").fetchone()
+        return int(row[0]) if row else 0
+
+    def journal_after(self, seq: int) -> list[tuple[int, Happened, list[int]]]:
+        rows = self._writer.execute("select seq, kind, nums from journal where seq > ? order by seq", (seq,))
+        return [(seq, kind, json.loads(nums)) for seq, kind, nums in rows]
+
+    def symbols_from(self, code: int) -> list[tuple[int, str]]:
+        """Names from a code on."""
+        return list(self._writer.execute("select code, name from symbols where code >= ?", (code,)))
+
+    def groups_from(self, code: int) -> list[tuple[int, Group]]:
+        rows = self._writer.execute("select code, body from groups where code >= ? order by code", (code,))
+        return [(code, _group(json.loads(body))) for code, body in rows]
+
+    def documents_at(self, nums: Sequence[int]) -> dict[int, Document]:
+        """Documents by number, within the moment that is looked at."""
+        if not nums:
+            return {}
+        rows = self._writer.execute(f"{_SELECT} where num in {_AMONG}", (json.dumps(list(nums)),))
+        return {row[0]: _document(row[1:]) for row in rows}
+
+    def documents_between(self, low: int, high: int) -> dict[int, Document]:
+        rows = self._writer.execute(f"{_SELECT} where num between ? and ? order by num", (low, high))
+        return {row[0]: _document(row[1:]) for row in rows}
+
+    def vectors_of(self, space: int, nums: Sequence[int]) -> tuple[list[int], list[bytes]]:
+        """The vectors of some documents that are kept here."""
+        query = f"select num, data from vectors where space = ? and num in {_AMONG}"
+        rows = self._writer.execute(query, (space, json.dumps(list(nums)))).fetchall()
+        return [num for num, _ in rows], [data for _, data in rows]
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
@@ -194,6 +249,14 @@ def set_meta(connection: Any, key: str, value: Any) -> None:
         "insert into meta values (?, ?) on conflict (key) do update set value = excluded.value",
         (key, value),
     )
+
+
+def tell(connection: Any, kind: Happened, nums: Sequence[int] = ()) -> None:
+    """Say what a transaction does, for readers in other processes."""
+    if nums or kind == "segments":
+        done = connection.execute("insert into journal (kind, nums) values (?, ?)", (kind, json.dumps(nums)))
+        if done.lastrowid % (JOURNAL_ROWS // 10) == 0:
+            connection.execute("delete from journal where seq <= ?", (done.lastrowid - JOURNAL_ROWS,))
 
 
 def insert(connection: Any, numbered: Iterable[tuple[int, Document]]) -> None:

@@ -58,6 +58,16 @@ class Symbols:
             self.unsaved.append((known, name))
         return known
 
+    @property
+    def next_code(self) -> int:
+        return self._next
+
+    def learn(self, made: Iterable[tuple[int, str]]) -> None:
+        """Take over names that another process made."""
+        for code, name in made:
+            self._names[code], self._codes[name] = name, code
+            self._next = max(self._next, code + 1)
+
     def names(self, codes: NDArray[np.int32]) -> list[str | None]:
         return [self._names[code] for code in codes.tolist()]
 
@@ -82,6 +92,16 @@ class Groups:
             self._codes[group] = known
             self.unsaved.append((known, group))
         return known
+
+    @property
+    def next_code(self) -> int:
+        return len(self._list)
+
+    def learn(self, made: Iterable[tuple[int, Group]]) -> None:
+        """Take over groups that another process made, in the order of their codes."""
+        for code, group in made:
+            self._list.append(group)
+            self._codes[group] = code
 
     def sources(self, codes: NDArray[np.int32]) -> list[str]:
         return [self._list[code].source for code in codes.tolist()]

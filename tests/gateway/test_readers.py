@@ -1,0 +1,101 @@
+"""Searches that are asked for at once, answered by processes of their own over the same home."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Running, running, wait_for
+
+from holdfast.runtime import open_home
+from holdfast.runtime.readers import Readers
+
+ASKED = ("/api/search?q=anchor+chain", "/api/context?q=anchor+chain&mode=full", "/api/memory/search?q=anchor")
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, sqlite_template: Path) -> Iterator[Running]:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "holdfast.json").write_text(
+        '{"gateway": {"readers": 1}, "board": {"classifier": {"enabled": false}}, "memory": {"search": {"embedding": {"providers": []}}}}'
+    )
+    with open_home(home) as hold, running(hold) as found:
+        yield found
+
+
+def readers_of(gateway: Running) -> Readers:
+    found: Readers = gateway.app.state.gateway.readers
+    return found
+
+
+def log(gateway: Running, text: str, key: str = "agent:main:main") -> None:
+    with gateway.client(gateway.admin) as api:
+        sent = {"content": text, "agentId": "user", "source": {"sessionKey": key}}
+        assert api.post("/api/log", json=sent).status_code == 201
+
+
+def get(gateway: Running, path: str) -> Any:
+    with gateway.client(gateway.admin) as api:
+        response = api.get(path)
+        assert response.status_code == 200, response.text
+        return {k: v for k, v in response.json().items() if k not in ("took", "diagnostics")}
+
+
+def at_once(gateway: Running, path: str, count: int = 6) -> list[Any]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda _: get(gateway, path), range(count)))
+
+
+def begin(gateway: Running) -> Readers:
+    """Ask until the readers are there."""
+    readers = readers_of(gateway)
+
+    def ready() -> bool:
+        at_once(gateway, ASKED[0], 2)
+        return readers.ready
+
+    wait_for(ready)
+    return readers
+
+
+def test_readers_answer_as_the_gateway_does_and_find_what_was_written_a_moment_ago(gateway: Running) -> None:
+    for n in range(20):
+        log(gateway, f"The anchor chain of boat {n} is rusty.")
+    alone = [get(gateway, path) for path in ASKED]
+    readers = begin(gateway)
+    assert len(readers.processes) == 1
+    for path, expected in zip(ASKED, alone, strict=True):
+        assert all(answer == expected for answer in at_once(gateway, path))
+    assert readers.answered
+    log(gateway, "The anchor of the quokka is new.")
+    for answer in at_once(gateway, "/api/search?q=quokka"):
+        assert any("quokka" in hit["content"] for hit in answer["logs"])
+
+
+def test_a_reader_that_is_killed_costs_no_answer_and_is_replaced(gateway: Running) -> None:
+    log(gateway, "The anchor chain is rusty.")
+    readers = begin(gateway)
+    for pid in readers.processes:
+        os.kill(pid, signal.SIGKILL)
+    for answer in at_once(gateway, ASKED[0]):
+        assert answer["logs"]
+    readers._not_before = 0.0
+    assert len(begin(gateway).processes) == 1
+
+
+def test_what_a_caller_did_wrong_is_told_by_a_reader_too(gateway: Running) -> None:
+    begin(gateway)
+
+    def wrong(_: int) -> tuple[int, str]:
+        with gateway.client(gateway.admin) as api:
+            response = api.get("/api/search?q=x&topicId=none&spaceId=nowhere")
+            return response.status_code, response.text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(wrong, range(4)))) == 1
