@@ -3,11 +3,11 @@
     python bench/scale.py                                   # SQLite, 20,000 entries, 1 and 2 cores
     python bench/scale.py --engines sqlite postgres --readers 1 2 4 8 16 --seconds 5
 
-A real gateway, held to so many cores, is asked over HTTP by 1 to 16 clients at once, each as soon as it has its
-answer; no two questions are alike. It is measured as one process (`gateway.readers: 0`) and as it is by default,
-with readers in processes of their own. `rate` is answers a second and its ratio to one client of the same
-gateway, `CPU` milliseconds of all its processes an answer. The writer logs an entry every 50 ms: how long each
-takes, beside so many clients, as a ratio to alone.
+A real gateway, held to so many cores, is asked over HTTP by 1 to 16 clients at once, each as soon as it has
+its answer; no two questions are alike. It is measured as one process (`gateway.readers: 0`) and as it is by
+default, with readers in processes of their own. `rate` is answers a second and its ratio to one client of the
+same gateway, `CPU` milliseconds of all its processes an answer. The writer logs an entry every 50 ms: how long
+each takes, beside so many clients, as a ratio to alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from common import Client, cpu_seconds, request
-from context import OURS, asked, connected, fill, rest, serving
+from common import cpu_seconds, request
+
+from context import OURS, asked, connected, fill, postgres, rest, serving
 
 PACE = 0.05
 
@@ -165,6 +166,16 @@ def measured(home: Path, url: str, options: argparse.Namespace, cores: int, read
                 )
 
 
+@contextmanager
+def database(engine: str, folder: Path) -> Iterator[str]:
+    """The address of a fresh store; empty for the home's own."""
+    if engine == "sqlite":
+        yield ""
+        return
+    with postgres(folder / "pg") as made:
+        yield made("scale")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=20_000)
@@ -175,8 +186,7 @@ def main() -> None:
     parser.add_argument("--what", nargs="+", default=["search, 10 entries", "context full"])
     options = parser.parse_args()
     for engine in options.engines:
-        database = postgres() if engine == "postgres" else nullcontext("")
-        with tempfile.TemporaryDirectory() as folder, database as url:
+        with tempfile.TemporaryDirectory() as folder, database(engine, Path(folder)) as url:
             home = Path(folder) / "home"
             fill(home, url or None, options.size)
             print(f"\n== {engine}, {options.size:,} entries")
