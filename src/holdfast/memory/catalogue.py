@@ -20,7 +20,7 @@ import numpy as np
 from holdfast.errors import Unavailable
 from holdfast.home import make_private
 from holdfast.log.store import sqlite_module
-from holdfast.memory.damage import Aside, is_sound, row_sum
+from holdfast.memory.damage import Aside, is_damage, is_sound, row_sum
 from holdfast.memory.embedders.base import Vectors
 
 T = TypeVar("T")
@@ -37,7 +37,6 @@ CREATE INDEX IF NOT EXISTS embedding_age ON embedding_cache (used);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) WITHOUT ROWID;
 """
 _TABLES: Final = ("files", "embedding_cache", "facts")
-_LACKS_A_PART: Final = ("no such table", "no such column", "malformed")
 _FILES: Final = "SELECT agent, collection, path, hash, mtime, size, chunk_count, sum FROM files"
 FILES_KNOWN: Final = "files:"
 _BATCH: Final = 500
@@ -146,7 +145,7 @@ class Catalogue:
             try:
                 return work(self._opened())
             except sqlite.OperationalError as error:
-                if not str(error).startswith(_LACKS_A_PART):
+                if not is_damage(str(error), self._path):
                     raise _unusable(self._path, str(error)) from error
                 self._set_aside(str(error))
             except (sqlite.DatabaseError, UnicodeDecodeError) as error:

@@ -18,6 +18,7 @@ from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Pace, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
+from holdfast.memory.catalogue import FILES_KNOWN
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
 
@@ -63,6 +64,7 @@ class MemoryCycles:
         self._pace = pace
         self._sleep = sleep
         self._look_again_ms = look_again_ms
+        self._asked: set[str] = set()
 
     def register(self, runner: agenda.Runner) -> None:
         runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
@@ -97,9 +99,7 @@ class MemoryCycles:
                 except HoldfastError as error:
                     more, failures = True, failures + 1
                     if failures == 1:
-                        log.warning(
-                            "the log could not be taken into the index: %s; trying again", error.message
-                        )
+                        log.warning("the index cannot follow the log, trying again: %s", error.message)
                 await self._sleep(min(_PAUSE_SECONDS * 2**failures, _LONGEST_PAUSE_SECONDS))
         finally:
             unsubscribe()
@@ -108,7 +108,18 @@ class MemoryCycles:
         """Take in some of what is new, and check and repair for a moment; true while there is more to do."""
         memory = self._memory()
         behind = memory.follow(_FOLLOWED_AT_ONCE)
-        return memory.mend(_MEND_SECONDS) or behind > 0 or memory.health.healing
+        more = memory.mend(_MEND_SECONDS)
+        self._read_files_again(memory)
+        return more or behind > 0 or memory.health.healing
+
+    def _read_files_again(self, memory: MemoryService) -> None:
+        """Where damage made the index forget files, they are read again now, not after the interval."""
+        if not memory.health.damaged:
+            return
+        unknown = {agent for agent in self._agents() if memory.catalogue.fact(FILES_KNOWN + agent) is None}
+        for agent in unknown - self._asked:
+            self._bring_forward(agent)
+        self._asked = unknown
 
     async def watch_files(self, stop: asyncio.Event) -> None:
         """Bring an agent's update forward when one of its files changes.

@@ -19,6 +19,11 @@ FOLDER: Final = "damaged"
 MOST_FILES: Final = 16
 MOST_BYTES: Final = 256 * 1024**2
 _MOST_TOLD: Final = 20
+_READ_ONLY: Final = "attempt to write a readonly database"
+_NOT_THE_FILES_FAULT: Final = (
+    *("database is locked", "database table is locked", "database schema is locked", "interrupted"),
+    *("disk I/O error", "database or disk is full", "unable to open", "out of memory"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,13 @@ class Aside:
         sizes = {path: path.stat().st_size for path in kept}
         while kept and (len(kept) > MOST_FILES or sum(sizes[path] for path in kept) > MOST_BYTES):
             kept.pop(0).unlink(missing_ok=True)
+
+
+def is_damage(said: str, path: Path) -> bool:
+    """Whether it is the file's fault that SQLite could not do something: not the disk's, nor a lock's."""
+    if said.startswith(_READ_ONLY):
+        return path.is_file() and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return not said.startswith(_NOT_THE_FILES_FAULT)
 
 
 def row_sum(*values: Any) -> int:

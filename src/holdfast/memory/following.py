@@ -128,8 +128,8 @@ class LogFollower:
     def _begin_feed(self, low: int, high: int) -> None:
         """The feed is followed from before the first entry is taken, so that no change falls between.
 
-        Where it does not tell what changed since, every entry taken in so far is held against the log, a piece
-        at a time. An index that several processes fill is known to be followed by another.
+        Where it does not tell what changed since, every entry taken in so far is held against the log, a
+        piece at a time. An index that several processes fill is known to be followed by another.
         """
         known, filled = self._catalogue.fact(SEQ), self._index.position > 0
         if filled and known is not None and low - 1 <= int(known) <= high:

@@ -178,7 +178,7 @@ class FileIndexer:
                     self._remove(agent, name, state, done)
 
     def _drop_unknown(self, agent: str, collections: Sequence[Collection]) -> None:
-        """Once for a catalogue that was made anew: what it does not know of the agent's files leaves the index.
+        """Once for a catalogue that was made anew: files that it does not know leave the index.
 
         An index that several processes fill holds the files of others too, and is left alone.
         """

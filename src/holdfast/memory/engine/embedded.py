@@ -332,7 +332,7 @@ class EmbeddedIndex:
         for space, numbers, block in self._pending():
             self._shelf.place_vectors(space, numbers, block)
         self._identity = str(self._store.meta("identity", "")) or uuid7()
-        with self._transaction(0) as connection:
+        with self._transaction(0, counts=0) as connection:
             store.set_meta(connection, "stamp", self._stamp)
             store.set_meta(connection, "identity", self._identity)
 
@@ -441,13 +441,13 @@ class EmbeddedIndex:
         return {name: np.array(values[name], dtype) for name, dtype in {**COLUMNS, **MOVING}.items()}
 
     @contextmanager
-    def _transaction(self, position: int) -> Iterator[Any]:
+    def _transaction(self, position: int, *, counts: int = 1) -> Iterator[Any]:
         """One write with its position; what is in memory follows only once it is committed."""
         try:
             with self._store.writing() as connection:
                 yield connection
                 store.save_names(connection, self._symbols, self._groups)
-                store.set_meta(connection, "writes", self._writes + 1)
+                store.set_meta(connection, "writes", self._writes + counts)
                 if position > self._position:
                     store.set_meta(connection, "position", position)
         except BaseException:
@@ -455,7 +455,7 @@ class EmbeddedIndex:
             raise
         self._symbols.unsaved.clear()
         self._groups.unsaved.clear()
-        self._writes += 1
+        self._writes += counts
         self._position = max(self._position, position)
 
     def _forget(self, connection: Any, nums: Sequence[int]) -> None:

@@ -165,7 +165,7 @@ class Repair:
                 store.set_meta(connection, _CHECKED, self._now())
 
     def _drop_bad(self) -> None:
-        """Documents that are not as they were written are taken out, to be taken in again from their source."""
+        """What is not as it was written is taken out, to be taken in again from log and files."""
         with self._lock:
             bad = sorted(self._store.bad)
             if bad:

@@ -108,7 +108,7 @@ class Shelf:
         return [part] if part else []
 
     def opened(self, names: Sequence[str], is_known: Callable[[Part], bool]) -> Parts:
-        """The sealed segments of these names; what is damaged is set aside, and its documents left to repair."""
+        """The sealed segments of these names; a damaged one is set aside, its documents left to repair."""
         found: list[Part] = []
         for name in names:
             try:

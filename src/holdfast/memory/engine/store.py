@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import Unavailable
-from holdfast.memory.damage import is_sound, row_sum
+from holdfast.memory.damage import is_damage, is_sound, row_sum
 from holdfast.memory.documents import Document
 from holdfast.memory.engine.symbols import Group, Groups, Symbols
 
@@ -71,7 +71,6 @@ _INSERT = f"insert into docs (num, {', '.join(_FIELDS)}, sum) values ({', '.join
 _SELECT = f"select num, {', '.join(_FIELDS)}, sum from docs"
 _AMONG = "(select value from json_each(?))"
 DAMAGED = "index_damaged"
-_LACKS_A_PART = ("no such table", "no such column", "malformed")
 
 
 class Store:
@@ -127,8 +126,8 @@ class Store:
         try:
             yield
         except sqlite.OperationalError as error:
-            lacking = str(error).startswith(_LACKS_A_PART)
-            raise (damaged if lacking else unusable)(self._path, str(error)) from error
+            said = str(error)
+            raise (damaged if is_damage(said, self._path) else unusable)(self._path, said) from error
         except (sqlite.DatabaseError, UnicodeDecodeError) as error:
             raise damaged(self._path, str(error)) from error
 

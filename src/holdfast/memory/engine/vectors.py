@@ -78,9 +78,8 @@ def row_sums(codes: NDArray[np.int8], scales: Floats) -> NDArray[np.uint32]:
     """A checksum for each row, 0 where there is no vector: odd factors, so that no single change is lost."""
     rows, dims = codes.shape
     out = np.empty(rows, np.uint32)
-    factors = (
-        np.arange(dims, dtype=np.uint64) * np.uint64(2_654_435_761) * np.uint64(2) + np.uint64(1)
-    ).astype(np.uint32)
+    odd = np.arange(dims, dtype=np.uint64) * np.uint64(2 * 2_654_435_761) + np.uint64(1)
+    factors = odd.astype(np.uint32)
     for low in range(0, rows, _PRODUCT_BLOCK):
         part = slice(low, low + _PRODUCT_BLOCK)
         out[part] = codes[part].astype(np.uint32) @ factors
