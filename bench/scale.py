@@ -6,8 +6,8 @@
 A real gateway, held to so many cores, is asked over HTTP by 1 to 16 clients at once, each as soon as it has
 its answer; no two questions are alike. It is measured as one process (`gateway.readers: 0`) and as it is by
 default, with readers in processes of their own. `rate` is answers a second and its ratio to one client of the
-same gateway, `CPU` milliseconds of all its processes an answer. The writer logs an entry every 50 ms: how long
-each takes, beside so many clients, as a ratio to alone.
+same gateway, `CPU` milliseconds of all its processes an answer. The writer logs an entry every 50 ms: how
+long each takes, beside so many clients, as a ratio to alone.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class IndexRecall:
         self._scoring = scoring
         self._clock = clock
         self._lock = threading.Lock()
-        self._followed = -1
+        self._followed = (-1, 0)
         # Two that compute at once take longer than one after the other: they wait for each other's steps.
         self._one = threading.Lock()
         self._kept = threading.Lock()
@@ -138,8 +138,9 @@ class IndexRecall:
     def search(self, wanted: Wanted) -> Recollection:
         """What was written before the question is found, if need be by taking it in now."""
         behind = self.follow(wanted.seq)
-        with self._one if self._memory().index.computes_here else nullcontext():
-            return self._find(wanted, behind)
+        memory = self._memory()
+        with self._one if memory.index.computes_here else nullcontext():
+            return memory.whole(lambda: self._find(wanted, behind))
 
     def _find(self, wanted: Wanted, behind: int = 0) -> Recollection:
         began = time.thread_time()
@@ -165,7 +166,8 @@ class IndexRecall:
 
         What was said a moment ago the classifier knows without the index, which is not brought up to date.
         """
-        found = self._find(Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1))
+        wanted = Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1)
+        found = self._memory().whole(lambda: self._find(wanted))
         named = [one.topic_id for one in found.places if one.topic_id is not None]
         said = [one.topic_id for one in found.logs if one.topic_id is not None]
         mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]
@@ -176,15 +178,23 @@ class IndexRecall:
 
     def follow(self, seq: int) -> int:
         """Read your own writes: take in what is new, once for all who ask at the same time."""
-        if 0 <= seq <= self._followed:
+        if self._has_followed(seq):
             return 0
         with self._lock:
-            if 0 <= seq <= self._followed:
+            if self._has_followed(seq):
                 return 0
             behind = self._memory().follow(_INLINE)
             if behind == 0 and seq >= 0:
-                self._followed = seq
+                self._followed = seq, self._generation()
             return behind
+
+    def _has_followed(self, seq: int) -> bool:
+        """Whether the index has taken in that much; one that was made anew has forgotten it."""
+        followed, generation = self._followed
+        return 0 <= seq <= followed and generation == self._generation()
+
+    def _generation(self) -> int:
+        return len(self._memory().health.damaged)
 
     def _prepared(self, question: str, view: View) -> Query:
         query = understand(question, self._clock.now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -22,9 +23,12 @@ ASKED = ("/api/search?q=anchor+chain", "/api/context?q=anchor+chain&mode=full", 
 def gateway(tmp_path: Path, sqlite_template: Path) -> Iterator[Running]:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "holdfast.json").write_text(
-        '{"gateway": {"readers": 1}, "board": {"classifier": {"enabled": false}}, "memory": {"search": {"embedding": {"providers": []}}}}'
-    )
+    config = {
+        "gateway": {"readers": 1},
+        "board": {"classifier": {"enabled": False}},
+        "memory": {"search": {"embedding": {"providers": []}}},
+    }
+    (home / "holdfast.json").write_text(json.dumps(config))
     with open_home(home) as hold, running(hold) as found:
         yield found
 

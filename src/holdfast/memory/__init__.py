@@ -59,9 +59,6 @@ def open_memory(
     index = open_index(folder, options.get("store"), engine, reads_only=reads_only)
     try:
         catalogue = Catalogue(folder / "catalogue.db")
-        if not reads_only and catalogue.fact("index") != index.identity:
-            catalogue.forget_files()
-            catalogue.put_fact("index", index.identity)
         follower = None if follow is None else follow(index, catalogue)
         return Memory(index, catalogue, follower=follower, **options)
     except BaseException:

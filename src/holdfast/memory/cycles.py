@@ -18,6 +18,7 @@ from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Pace, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
+from holdfast.memory.catalogue import FILES_KNOWN
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
 
@@ -28,6 +29,9 @@ EMBED: Final = "memory.embed"
 UPDATED: Final = "memory.updated"
 PROGRESS: Final = "memory.progress"
 _PAUSE_SECONDS: Final = 0.2
+_LONGEST_PAUSE_SECONDS: Final = 2.0
+_FOLLOWED_AT_ONCE: Final = 5_000
+_MEND_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
@@ -60,6 +64,7 @@ class MemoryCycles:
         self._pace = pace
         self._sleep = sleep
         self._look_again_ms = look_again_ms
+        self._asked: set[str] = set()
 
     def register(self, runner: agenda.Runner) -> None:
         runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
@@ -80,22 +85,41 @@ class MemoryCycles:
         Who searches meanwhile takes in what is new itself, so that nothing is missed.
         """
         bell = asyncio.Event()
-        bell.set()
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(bell.set))
+        more, failures = True, 0
         try:
             while True:
-                await bell.wait()
+                if not more:
+                    await bell.wait()
                 if self._pace is not None:
                     await self._pace.gap(_PATIENCE_SECONDS)
                 bell.clear()
                 try:
-                    await self._threads(lambda: self._memory().follow())
-                except HoldfastError:
-                    log.exception("the log could not be taken into the index; trying again")
-                    bell.set()
-                await self._sleep(_PAUSE_SECONDS)
+                    more, failures = await self._threads(self._keep_up), 0
+                except HoldfastError as error:
+                    more, failures = True, failures + 1
+                    if failures == 1:
+                        log.warning("the index cannot follow the log, trying again: %s", error.message)
+                await self._sleep(min(_PAUSE_SECONDS * 2**failures, _LONGEST_PAUSE_SECONDS))
         finally:
             unsubscribe()
+
+    def _keep_up(self) -> bool:
+        """Take in some of what is new, and check and repair for a moment; true while there is more to do."""
+        memory = self._memory()
+        behind = memory.follow(_FOLLOWED_AT_ONCE)
+        more = memory.mend(_MEND_SECONDS)
+        self._read_files_again(memory)
+        return more or behind > 0 or memory.health.healing
+
+    def _read_files_again(self, memory: MemoryService) -> None:
+        """Where damage made the index forget files, they are read again now, not after the interval."""
+        if not memory.health.damaged:
+            return
+        unknown = {agent for agent in self._agents() if memory.catalogue.fact(FILES_KNOWN + agent) is None}
+        for agent in unknown - self._asked:
+            self._bring_forward(agent)
+        self._asked = unknown
 
     async def watch_files(self, stop: asyncio.Event) -> None:
         """Bring an agent's update forward when one of its files changes.

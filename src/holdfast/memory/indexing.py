@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
-from holdfast.memory.catalogue import Catalogue, FileState
+from holdfast.memory.catalogue import FILES_KNOWN, Catalogue, FileState
 from holdfast.memory.chunking import Chunk, chunk
 from holdfast.memory.collections import Collection
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedders.base import Embedder, Vectors
 from holdfast.memory.engine.protocol import Index
+from holdfast.memory.following import WRITES
+from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.reading import read_within
 
 Progress = Callable[[str, int, int], None]
 
 _EMBED_BATCH: Final = 256
+_REFINE_BATCH: Final = 32
 _MUCH: Final = 1_000
 
 
@@ -32,6 +36,7 @@ class Update:
     removed: int = 0
     chunks: int = 0
     embedded: int = 0
+    stopped: bool = False
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -63,7 +68,9 @@ class FileIndexer:
         tokens: int = 1024,
         overlap: int = 128,
         cache_entries: int = 50_000,
+        stop: Stop = lambda: False,
     ) -> None:
+        self._stop = stop
         self._index = index
         self._catalogue = catalogue
         self._base = base
@@ -86,7 +93,10 @@ class FileIndexer:
         for collection in collections:
             self._collection(agent, collection, done, progress, force)
             self._write_waiting()
+        if done.stopped:
+            return done
         self._drop_unlisted(agent, collections, done)
+        self._drop_unknown(agent, collections)
         if done.chunks >= _MUCH:
             self._index.flush()
         return done
@@ -97,6 +107,9 @@ class FileIndexer:
         known = self._catalogue.files(agent, collection.name)
         found = dict(collection.files())
         for count, (path, facts) in enumerate(found.items(), 1):
+            done.stopped = done.stopped or self._stop()
+            if done.stopped:
+                return
             done.seen += 1
             before = known.get(path)
             touched = before is None or (before.mtime, before.size) != (facts.st_mtime_ns, facts.st_size)
@@ -146,6 +159,7 @@ class FileIndexer:
         if batch.surplus:
             self._index.delete(batch.surplus)
         if batch.states:
+            self._catalogue.put_fact(WRITES, str(self._index.writes))
             self._catalogue.put_files(batch.states)
 
     def _remove(self, agent: str, collection: str, state: FileState, done: Update) -> None:
@@ -162,6 +176,26 @@ class FileIndexer:
             if owner == agent and name not in listed:
                 for state in self._catalogue.files(agent, name).values():
                     self._remove(agent, name, state, done)
+
+    def _drop_unknown(self, agent: str, collections: Sequence[Collection]) -> None:
+        """Once for a catalogue that was made anew: files that it does not know leave the index.
+
+        An index that several processes fill holds the files of others too, and is left alone.
+        """
+        if not self._index.computes_here or self._catalogue.fact(FILES_KNOWN + agent):
+            return
+        known = {
+            _id(agent, collection.name, state.path, number)
+            for collection in collections
+            for state in self._catalogue.files(agent, collection.name).values()
+            for number in range(state.chunk_count)
+        }
+        view = self._index.view(Filter(agents=frozenset((agent,)), sources=frozenset(("file",))))
+        there = [document.id for document in view.documents(view.recent(view.count)) if document is not None]
+        unknown = [id_ for id_ in there if id_ not in known]
+        if unknown:
+            self._index.delete(unknown)
+        self._catalogue.put_fact(FILES_KNOWN + agent, "1")
 
 
 def forget(index: Index, catalogue: Catalogue, agent: str) -> int:
@@ -183,18 +217,28 @@ def refine(
     limit: int = 10_000,
     cache_entries: int = 50_000,
     progress: Progress | None = None,
+    stop: Stop = lambda: False,
 ) -> int:
-    """Give documents the vectors of a better embedder, newest first; returns how many got one."""
+    """Give documents the vectors of a better embedder, newest first; returns how many got one.
+
+    In small batches, between which a stop is heeded; one that takes too long for a stop is left behind.
+    """
     done = 0
     fingerprint = embedder.id.fingerprint
-    while done < limit:
-        waiting = index.without_vector(fingerprint, min(_EMBED_BATCH, limit - done))
-        if not waiting:
+    before: list[str] = []
+    while done < limit and not stop():
+        waiting = index.without_vector(fingerprint, min(_REFINE_BATCH, limit - done))
+        ids = [document.id for document in waiting]
+        if not waiting or ids == before:
             break
         texts = [(hash_of(document.text), document.text) for document in waiting]
-        vectors = embed_cached(embedder, texts, catalogue, clock, cache_entries)
-        index.put_vectors(fingerprint, [document.id for document in waiting], vectors)
-        done += len(waiting)
+        vectors = unless_stopped(
+            partial(embed_cached, embedder, texts, catalogue, clock, cache_entries), stop
+        )
+        if vectors is None:
+            break
+        index.put_vectors(fingerprint, ids, vectors)
+        done, before = done + len(waiting), ids
         if progress is not None:
             progress("embeddings", done, limit)
     if done:

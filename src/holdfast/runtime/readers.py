@@ -20,6 +20,7 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from holdfast.errors import Unavailable
 from holdfast.log import OWNER, SYSTEM, Threads
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ class Readers:
             made = await asyncio.get_running_loop().run_in_executor(pool, _answered, work, asked, stamp)
             self.answered += 1
             return made
+        except Unavailable as error:
+            log.warning("a reader could not answer (%s); it is answered here", error.message)
+            return None
         except (BrokenExecutor, RuntimeError) as error:
             if pool is self._pool:
                 log.warning("the readers ended (%s); searches go on here", error)
@@ -130,8 +134,9 @@ class Readers:
     def _reader(self) -> ProcessPoolExecutor | None:
         """The readers, if they are ready; else they are begun."""
         wanted = self._wanted()
-        if not wanted or self._hold.settings.board.audit.enabled:
-            return None  # several processes would write one audit file
+        alone = self._hold.settings.board.audit.enabled  # several processes would write one audit file
+        if not wanted or alone or self._hold.memory.health.damaged:
+            return None
         if self._pool is None:
             self._begin(wanted)
             return None

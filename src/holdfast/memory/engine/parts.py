@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -135,8 +136,12 @@ def write_merged(
 ) -> Part | None:
     """Merge into new files, synced but not yet named in the store; `None` if nothing lives.
 
-    `go_on` is asked between the steps, and raises to end it.
+    `go_on` is asked between the steps, and raises to end it. What is damaged is not merged, or it would be
+    written with checksums that are right.
     """
+    for segment, _ in parts:
+        if segment.name:
+            files.verify(folder, segment.name)
     plan = seg.plan_merge(parts)
     if not len(plan.row):
         return None
@@ -151,8 +156,30 @@ def write_merged(
     return open_part(folder, name)
 
 
-def open_part(folder: Path, name: str, *, read_only: bool = False) -> Part:
-    """Map a sealed segment and all vector files beside it."""
+def open_part(folder: Path, name: str, damaged: Callable[[Path], None] | None = None) -> Part:
+    """Map a sealed segment and all vector files beside it; `damaged` is told of one that is not whole."""
     segment, state = files.read_segment(folder, name)
-    segment.vectors.update(files.vectors_beside(folder, name, segment.rows, read_only=read_only))
+    for path, space, dims in files.vectors_beside(folder, name):
+        try:
+            segment.vectors[space] = files.open_vectors(folder, name, space, segment.rows, dims)
+        except files.DamagedVectors:
+            if damaged is None:
+                raise
+            damaged(path)
     return segment, state
+
+
+def followed_part(folder: Path, name: str) -> Part:
+    """A sealed segment that another process writes, with the vector files that it has now."""
+    segment, state = files.read_segment(folder, name)
+    follow_vectors(folder, segment)
+    return segment, state
+
+
+def follow_vectors(folder: Path, segment: Segment) -> None:
+    """Map the vector files beside a segment to read them; one that is not whole is left to its writer."""
+    for path, space, dims in files.vectors_beside(folder, segment.name):
+        if space not in segment.vectors:
+            with suppress(files.DamagedVectors, OSError):
+                segment.vectors[space] = files.mapped_vectors(path, segment.rows, dims)
+    segment.vectors_changed()

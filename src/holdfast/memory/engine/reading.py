@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from holdfast.errors import Conflict
+from holdfast.memory.damage import Health
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import files, parts, store
 from holdfast.memory.engine import segment as seg
@@ -166,6 +167,8 @@ class IndexReader(Searchable):
     A writer may be there or not; a folder without an index is told as `index_unavailable`.
     """
 
+    _store: store.FollowedStore
+
     def __init__(self, folder: Path, *, analyse: Analyse = text_terms) -> None:
         self._folder = folder
         self._analyse = analyse
@@ -174,7 +177,7 @@ class IndexReader(Searchable):
         self._inode = -1
         self._reopen()
 
-    upsert = delete = update_scope = put_vectors = flush = rebuild = _only_reads
+    upsert = delete = update_scope = put_vectors = flush = rebuild = compared = _only_reads
 
     @property
     def live_parts(self) -> Parts:
@@ -191,6 +194,25 @@ class IndexReader(Searchable):
         with self._lock:
             self._follow()
             return self._position
+
+    @property
+    def writes(self) -> int:
+        return int(self._store.meta("writes", 0))
+
+    @property
+    def health(self) -> Health:
+        """What is damaged is found and mended by the process that writes."""
+        return Health()
+
+    @property
+    def must_compare(self) -> bool:
+        return False
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool:
+        return False
+
+    def heal(self, error: Exception) -> bool:
+        return False
 
     def close(self) -> None:
         with self._lock:
@@ -219,7 +241,7 @@ class IndexReader(Searchable):
         if self._inode >= 0:
             self._store.close()
         self._inode = inode
-        self._store = store.Store(self._folder / "index.db", read_only=True)
+        self._store = store.FollowedStore(self._folder / "index.db")
         self._symbols, self._groups, self._replaced = Symbols(), Groups(), {}
         for _ in range(_LOOKS):
             try:
@@ -278,9 +300,7 @@ class IndexReader(Searchable):
         """The sealed segments by the names that they have now, and the rows that are not sealed yet."""
         known = {segment.name: (segment, state) for segment, state in self._parts if segment.name}
         names = self._store.names()
-        opened = tuple(
-            parts.open_part(self._folder, name, read_only=True) for name in names if name not in known
-        )
+        opened = tuple(parts.followed_part(self._folder, name) for name in names if name not in known)
         opened = parts.buried(opened, self._store.column("dead"))
         moved = self._store.documents_at(self._store.column("moved").tolist())
         opened = parts.moved(opened, self._columns(list(moved), list(moved.values())))
@@ -303,10 +323,7 @@ class IndexReader(Searchable):
             return
         for segment, _ in self._parts:
             if segment.name:
-                segment.vectors_changed()
-                segment.vectors.update(
-                    files.vectors_beside(self._folder, segment.name, segment.rows, read_only=True)
-                )
+                parts.follow_vectors(self._folder, segment)
         self._fill(tuple(part for part in self._parts if not parts.is_sealed(part)), nums)
 
     def _fill(self, into: Sequence[Part], nums: Sequence[int]) -> None:

@@ -110,6 +110,11 @@ class Segment:
         if not block.scales.all():
             self._complete.clear()
 
+    def drop_vectors(self, space: int, rows: Rows) -> None:
+        """Take away vectors that cannot be trusted; they are made again like those that were never there."""
+        self.vectors[space].drop(rows)
+        self._complete.clear()
+
     def vectors_changed(self) -> None:
         """Another process wrote vectors beside the rows."""
         self._complete.clear()
@@ -241,6 +246,7 @@ def gather(blocks: Sequence[Quantised | None], plan: Plan, low: int, high: int, 
         into.codes[mine] = block.codes[rows]
         into.bits[:, mine] = block.bits[:, rows]
         into.scales[mine] = block.scales[rows]
+        into.sums[mine] = block.sums[rows]
 
 
 def merge_in_memory(parts: Sequence[tuple[Segment, State]]) -> tuple[Segment, State]:
