@@ -434,7 +434,7 @@ def test_who_lost_the_lease_is_stopped_and_writes_no_end(
         async with serving(one):
             await until(lambda: bool(gate.began))
             with store.write(OWNER) as tx:
-                agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
+                agenda.expire(tx, dead=lambda owner: True)
                 (theirs,) = agenda.claim(tx, {"work": 1}, owner="b", lease_ms=10**9)
             await until(lambda: bool(gate.ended))
         assert item(store, made.id) == theirs
@@ -454,12 +454,12 @@ def test_the_same_item_never_runs_twice_at_once_in_one_process(
         async with serving(one):
             await until(lambda: len(gate.began) == 1)
             with store.write(OWNER) as tx:
-                agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
+                agenda.expire(tx, dead=lambda owner: True)
             await until(lambda: len(gate.began) == 2)
             assert gate.most == 1
             gate.open.set()
             await until(lambda: item(store, made.id).status is Status.DONE)
-        assert item(store, made.id).attempts == 2
+        assert (item(store, made.id).attempts, item(store, made.id).claims) == (1, 2)
 
     asyncio.run(scene())
 
