@@ -198,7 +198,9 @@ def test_a_planned_stop_is_no_loss_however_often(times: int) -> None:
     assert (one.status, one.losses, one.claims) == (Status.QUEUED, 0, times)
 
 
-@pytest.mark.parametrize("event", [Finish("b"), Fail("b", "x"), Postpone("b", 5), Renew("b", 5_000), Advance("b")])
+@pytest.mark.parametrize(
+    "event", [Finish("b"), Fail("b", "x"), Postpone("b", 5), Renew("b", 5_000), Advance("b")]
+)
 def test_only_its_owner_may_move_a_running_item(event: Event) -> None:
     with pytest.raises(IllegalTransition, match="another owner"):
         transition(running(), event, NOW)

@@ -167,6 +167,11 @@ class Store:
                     raise
         raise AssertionError("unreachable")
 
+    @property
+    def skew_ms(self) -> int:
+        """By how much this machine's clock is ahead of the one that counts; none where it is that."""
+        return self.clock.skew_ms if self.postgres and isinstance(self.clock, StoreClock) else 0
+
     def _now(self, conn: Connection) -> Millis:
         """The time by the clock that all who use this store share: PostgreSQL's own, where that is it."""
         clock = self.clock

@@ -74,7 +74,7 @@ class Job:
         tx.on_commit(lambda: self.became(after))
 
     def advance(self, tx: Tx) -> None:
-        """A part of the work is written with this transaction: processes that were lost before count no more."""
+        """A part of the work is written with this transaction: what was lost before it counts no more."""
         if self.item.losses and not self.settled:
             assert self.item.owner is not None
             after = agenda.settle(tx, self.item, Advance(self.item.owner))
@@ -104,7 +104,7 @@ def alive() -> None:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether the store is in trouble, not the work: what failed by that is done again and costs no attempt."""
+    """Whether the store is in trouble, not the work: what failed by that is done again, at no cost."""
     if isinstance(error, Unavailable | Busy):
         return error.code.startswith("store_") and error.code not in _PERMANENT
     return isinstance(error, OSError | DBAPIError)
@@ -404,7 +404,9 @@ class Runner:
         except HoldfastError as error:
             event = Fail(self.owner, error.message, kind.retry)
             if passes(error):
-                log.warning("agenda item %s (%s) is given back: %s", job.item.id, job.item.kind, error.message)
+                log.warning(
+                    "agenda item %s (%s) is given back: %s", job.item.id, job.item.kind, error.message
+                )
                 event = Expire(owner_dead=True)
                 await _rest(_TROUBLE_SECONDS)
         except Exception as error:  # a handler's bug must not end the runner: it is logged
@@ -413,7 +415,7 @@ class Runner:
         await self._write_end(job, kind.on_interrupt, event)
 
     async def _write_end(self, job: Job, told: OnInterrupt | None, event: Event) -> None:
-        """Write how a job ended, tried again until it is written, the lease is another's, or this process ends.
+        """Write how a job ended: tried until it is written, the lease is another's, or this process ends.
 
         Until then the lease is renewed as ever, so that nobody takes for abandoned what is done.
         """
@@ -422,7 +424,7 @@ class Runner:
             try:
                 await to_the_end(self._threads(self._settle, job, told, event))
                 return
-            except Exception as error:  # whatever it is, the item must end: without its hook if that is at fault
+            except Exception as error:  # the item must end, without its hook if that is at fault
                 if not passes(error):
                     log.exception("the end of agenda item %s could not be written", job.item.id)
                     if told is None:

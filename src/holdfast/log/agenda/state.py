@@ -9,10 +9,10 @@ An attempt is counted when it begins. Postponing gives it back, since being busy
 the loss of the worker: the item is due when it was before and keeps its place in the lane.
 
 What kills every process that runs it must end some day. `losses` are the processes in a row that ended or
-fell silent with the item in hand; a planned stop is none, and whatever shows that the item does get on (an end
-of any kind, or work of it that is written) sets them back to none. From `SUSPECT_LOSSES` on a process runs one
-such item at a time, so that each further loss is its own doing and not a neighbour's; after `MOST_LOSSES` it
-fails.
+fell silent with the item in hand; a planned stop is none, and whatever shows that the item does get on (an
+attempt that came to an end, or a part of the work that is written) sets them back to none. From
+`SUSPECT_LOSSES` on a process runs one such item at a time, so that each further loss is its own doing and not
+another such item's; after `MOST_LOSSES` it fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any, Final
 from holdfast.clock import Millis
 from holdfast.errors import Conflict
 from holdfast.ids import AgendaId
-
 
 SUSPECT_LOSSES: Final = 3
 MOST_LOSSES: Final = 50
@@ -239,7 +238,9 @@ def _expire(item: Item, event: Expire, now: Millis) -> Item:
     if item.cancel_requested:
         return _ended(back, Status.CANCELLED, item.error or INTERRUPTED, now)
     if losses >= MOST_LOSSES:
-        return _ended(back, Status.FAILED, f"given up: {losses} processes in a row ended while they ran it", now)
+        return _ended(
+            back, Status.FAILED, f"given up: {losses} processes in a row ended while they ran it", now
+        )
     return _requeued(back, item.due_at)
 
 

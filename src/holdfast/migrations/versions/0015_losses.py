@@ -1,4 +1,4 @@
-"""Lost workers cost no attempt: claims tell two holds of one owner apart, losses bound what kills its process."""
+"""Lost workers cost no attempt: claims tell an owner's holds apart, losses bound what kills its process."""
 
 import sqlalchemy as sa
 from alembic import op
