@@ -38,6 +38,8 @@ class Model:
         last = asked.messages[-1]
         if "You are a subagent" in told:
             return Say("The child is done.") if self.calm.is_set() else Stall("The child ")
+        if "cut off before this call" in str(last["content"]):
+            return Call("exec", {"command": self.effect}, id="effect-2")
         if last["role"] == "tool" and "sessions_spawn" not in told:
             return Say("All is done.") if self.calm.is_set() else Stall("All is ")
         if last["role"] == "tool":
@@ -127,6 +129,34 @@ def test_a_turn_whose_effect_is_in_doubt_says_so_and_is_not_repeated(
     store.close()
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_call_that_waits_for_a_person_waits_on_after_a_restart(
+    store_url: str, tmp_path: Path, nest: Nest
+) -> None:
+    home, marked = tmp_path / "home", tmp_path / "marked"
+    model = Model(f"echo once >> {marked}")
+    model.calm.set()
+    with ScriptedOpenAI(model, models=["scripted"]) as server:
+        configure(home, server.url, tools={"exec": {"security": "full", "ask": "always"}})
+        one = nest.gateway(home, store_url)
+        run_id = one.say("A long one.")
+        wait_for(lambda: len(asked_of(one)) == 1)
+        (asked,) = asked_of(one)
+        one.end(STOP)
+        one = nest.gateway(home, store_url)
+        wait_for(lambda: len(server.requests) == 2)
+        wait_for(lambda: asked_of(one) == [asked])
+        one.api.post(f"/api/approvals/{asked}/approve").raise_for_status()
+        assert one.ended(run_id)["reply"] == "All is done."
+    assert marked.read_text() == "once\n"
+
+
+def asked_of(gateway: Gateway) -> list[str]:
+    """The calls that wait for a person."""
+    told = gateway.api.get("/api/approvals", params={"status": "pending"}).json()
+    return [str(one["id"]) for one in told]
+
+
 @contextmanager
 def away(url: str) -> Iterator[None]:
     """PostgreSQL hangs up on everybody and lets nobody in, as while it fails over."""
@@ -199,6 +229,7 @@ print(deaths)
 """
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_what_ends_every_process_that_runs_it_is_given_up_and_others_are_not(
     store_url: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.agents.approvals import requests
 from holdfast.agents.loop.asks import ASK, Deliver, Terms
 from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.hooks import TurnEnd, TurnHook
@@ -115,7 +116,7 @@ def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_a
         _tell_failed(tx, turn, hooks, default_agent)
     if turn.status is not TurnStatus.INTERRUPTED:
         return
-    begun = [str(call.get("name")) for call in (turn.meta or {}).get("unfinished") or ()]
+    turn, begun = _in_doubt(tx, turn)
     if begun and item.status is agenda.Status.QUEUED:
         item = agenda.cancel(tx, item.id, reason="a call was under way that is not repeated unasked")
     if item.status.ended:
@@ -123,6 +124,16 @@ def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_a
         turn = turns.settle_usage(tx, turn)
         release_steered(tx, turn)
         _tell_failed(tx, turn, hooks, default_agent)
+
+
+def _in_doubt(tx: Tx, turn: Turn) -> tuple[Turn, list[str]]:
+    """The calls that were under way; one that still waits for a person has not begun, so its note goes."""
+    noted = (turn.meta or {}).get("unfinished") or ()
+    unasked = {one.tool for one in requests.waiting_in(tx, turn.id)} if noted else set()
+    left = [call for call in noted if call.get("name") not in unasked]
+    if len(left) < len(noted):
+        turn = turns.note(tx, turn, {"unfinished": left or None})
+    return turn, [str(call.get("name")) for call in left]
 
 
 def _tell_interrupted(tx: Tx, turn: Turn, begun: Sequence[str], default_agent: str) -> None:
