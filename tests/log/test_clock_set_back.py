@@ -112,6 +112,31 @@ def test_two_runners_that_see_the_same_jump_move_an_item_once(
     asyncio.run(scene())
 
 
+def test_a_clock_set_back_while_nobody_served_is_noticed_at_the_start_and_once(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    told: list[int] = []
+
+    async def scene() -> None:
+        one = started(store, threads)
+        one.on_clock_set_back(told.append)
+        await soon(one._heed_clock())
+        await soon(one._heed_clock())
+
+    first = enqueue(store, "time", lane="l")
+    clock.advance(ms=5)
+    second = enqueue(store, "time", lane="l")
+    delay = enqueue(store, "delay", due_at=clock.now() + MINUTE)
+    time = enqueue(store, "time", due_at=clock.now() + MINUTE)
+    clock.set(clock.now() - HOUR)
+    asyncio.run(scene())
+    asyncio.run(scene())
+    assert told == [HOUR]
+    assert item(store, first.id).due_at < item(store, second.id).due_at == clock.now()
+    assert item(store, delay.id).due_at == clock.now() + MINUTE
+    assert item(store, time.id).due_at == time.due_at
+
+
 @pytest.mark.parametrize("since", [-5 * HOUR, 0])
 def test_what_was_written_by_the_clock_as_it_is_now_is_left_alone(
     sqlite_store: Store, threads: Threads, clock: ManualClock, since: int
