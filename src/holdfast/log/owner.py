@@ -15,8 +15,8 @@ def this_process() -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """True only when it is certain: a process of this machine that has ended, if only because that was started
-    anew. Another machine may have the same name; what it holds is its own."""
+    """True only when it is certain: a process of this machine that has ended, if only because the machine was
+    started anew. Another may have the same name; what it holds is its own."""
     place, _, rest = owner.partition("/")
     host, _, machine = place.partition("@")
     pid, _, started = rest.partition("/")
