@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from builders import enqueue, item, soon, until
+from builders import claim, enqueue, item, soon, until
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, Store, Threads, agenda
 from holdfast.log.agenda import Job, Kind, Runner, Status
@@ -135,6 +135,21 @@ def test_a_clock_set_back_while_nobody_served_is_noticed_at_the_start_and_once(
     assert item(store, first.id).due_at < item(store, second.id).due_at == clock.now()
     assert item(store, delay.id).due_at == clock.now() + MINUTE
     assert item(store, time.id).due_at == time.due_at
+
+
+def test_a_lease_lasts_no_longer_because_the_clock_was_set_back(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    made = enqueue(store, "time")
+    claim(store, {"time": 1}, owner="elsewhere", lease_ms=MINUTE)
+    for _ in range(2):
+        set_back(store, threads, clock, HOUR)
+        assert item(store, made.id).lease_until == clock.now() + MINUTE
+    with store.write(OWNER) as tx:
+        assert agenda.expire(tx) == []
+    clock.advance(minutes=1)
+    with store.write(OWNER) as tx:
+        assert [one.id for one in agenda.expire(tx)] == [made.id]
 
 
 @pytest.mark.parametrize("since", [-5 * HOUR, 0])

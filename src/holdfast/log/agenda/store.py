@@ -234,7 +234,8 @@ def held_by(tx: Tx, owner: str) -> list[Item]:
 
 
 def bring_forward(tx: Tx, kinds: Collection[str], *, ms: int, since: int) -> int:
-    """After the clock was set back by `ms`: whoever waits for time to pass waits no longer for that.
+    """After the clock was set back by `ms`: whoever waits for time to pass waits no longer for that, a lease
+    lasts no longer either.
 
     Moved are items of these kinds, those between two attempts, and what was due when it was written; the
     times of the others stand. What was written from `since` on, by the new clock, is left alone; so is on
@@ -243,6 +244,7 @@ def bring_forward(tx: Tx, kinds: Collection[str], *, ms: int, since: int) -> int
     before = -1 if tx.postgres else since
     moved = _BRING_FORWARD.run(tx, kinds=sorted(kinds), ms=ms, now=tx.now, before=before)
     _UPDATED_NOW.run(tx, now=tx.now)
+    _LEASES_SHORTENED.run(tx, ms=ms, after=tx.now + ms)
     if moved:
         tx.wake(SIGNAL)
     return moved
@@ -474,6 +476,11 @@ _UPDATED_NOW = Statement(
     sa.update(table)
     .where(_LIVE, table.c.updated_at > sa.bindparam("now"))
     .values(updated_at=sa.bindparam("now"))
+)
+_LEASES_SHORTENED = Statement(
+    sa.update(table)
+    .where(table.c.status == _RUNNING, table.c.lease_until > sa.bindparam("after", type_=sa.BigInteger))
+    .values(lease_until=table.c.lease_until - sa.bindparam("ms", type_=sa.BigInteger))
 )
 _UPDATE = Statement(
     sa.update(table)
