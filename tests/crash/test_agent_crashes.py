@@ -49,6 +49,10 @@ class Blow:
     again: int | None = None
 
     @property
+    def deaths(self) -> int:
+        return 1 if self.again is None else 2
+
+    @property
     def key(self) -> str:
         return f"agent:main:web:dm:{self.path}-{self.number}"
 
@@ -80,7 +84,8 @@ class Aftermath:
         try:
             assert all(turn.status.ended for turn in self.turns)
             assert max((said.count(f"Result of {self.blow.tag}") for said in self.prompts), default=0) <= 1
-            assert sum("You are a subagent" in said for said in self.prompts) <= 1, "a child began twice"
+            begun = sum("You are a subagent" in said for said in self.prompts)
+            assert begun <= self.blow.deaths + 1, "a child began again without need"
             ways = {"spawn": self.spawned, "delegate": self.delegated, "work": self.worked}
             (ways[self.blow.path] if self.blow.again is None else self.survived)()
         except (AssertionError, ValueError) as error:
@@ -89,7 +94,7 @@ class Aftermath:
         return ""
 
     def survived(self) -> None:
-        """After two deaths a user's turn is left to the user, and says so; whatever was begun ends once."""
+        """After two deaths too a turn is left to the user only in doubt; whatever was begun ends once."""
         first = self.turns[-1]
         given_up = first.status is TurnStatus.INTERRUPTED and self.count("is not repeated by itself") >= 1
         done = sum(record.status is Status.SUCCEEDED for record in self.records)
@@ -131,10 +136,9 @@ class Aftermath:
         assert self.count(f"Went on with {self.blow.tag}") == 1
 
     def tells(self, note: Entry, run: Run) -> None:
-        """The runtime's word on how it ended; the child's own only if it came to speak."""
-        assert run.outcome in (Outcome.SUCCESS, Outcome.INTERRUPTED, Outcome.ERROR)
-        word = f"Result of {self.blow.tag}" if run.outcome is Outcome.SUCCESS else "interrupted"
-        assert word in note.content
+        """A child that changes nothing comes to speak, whenever its gateway died."""
+        assert run.outcome is Outcome.SUCCESS
+        assert f"Result of {self.blow.tag}" in note.content
 
     def noted(self, kind: str) -> list[Entry]:
         return [entry for entry in self.entries if (entry.source or {}).get("note") == kind]

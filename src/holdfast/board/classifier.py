@@ -126,6 +126,7 @@ class Classifier:
             outcome = by_words(found, weighed)
 
         def write(tx: Tx) -> None:
+            job.advance(tx)
             if outcome is None:
                 reject(tx, found.exchange.entries, CONVERSATION_NOISE, "no words to sort by, and no thread")
             else:

@@ -17,6 +17,7 @@ from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
 from holdfast.cli.permission_checks import check_permissions
 from holdfast.cli.tool_checks import check_tools
+from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
@@ -141,6 +142,23 @@ def check_work(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok", "no work was left lying")
 
 
+def check_clock(patient: Patient) -> Iterator[Finding]:
+    """Where PostgreSQL's clock counts, a machine whose own differs: leases hold, but its logs mislead."""
+    if patient.config is None:
+        return
+    with _store(patient) as store:
+        if store is None or not store.postgres:
+            return
+        store.probe()
+        skew = store.skew_ms
+    if abs(skew) > JUMP_MS:
+        way = "ahead of" if skew > 0 else "behind"
+        said = f"this machine's clock is {abs(skew) / 1000:.1f} s {way} the database's, which is what counts"
+        yield Finding("warn", said, "Keep both by NTP: log files and times of files are this machine's.")
+    else:
+        yield Finding("ok", "this machine's clock agrees with the database's")
+
+
 def check_halt(patient: Patient) -> Iterator[Finding]:
     """A home that somebody stopped and nobody released."""
     from holdfast import migrations
@@ -244,6 +262,7 @@ CHECKS: Final[list[Named]] = [
     Named("extras", check_extras),
     Named("store", check_store),
     Named("work", check_work),
+    Named("clock", check_clock),
     Named("halt", check_halt),
     Named("surfaces", check_surfaces),
     Named("workspace", check_workspaces),

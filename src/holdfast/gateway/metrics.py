@@ -36,6 +36,11 @@ class Metrics:
         self.changes = Gauge("holdfast_change_seq", "Newest change.", registry=self.registry)
         self.agenda = Gauge("holdfast_agenda_items", "Agenda items.", ["status"], registry=self.registry)
         self.sessions = Gauge("holdfast_sessions_active", "Active sessions.", registry=self.registry)
+        self.skew = Gauge(
+            "holdfast_clock_skew_seconds",
+            "How far this machine's clock is ahead of the database's.",
+            registry=self.registry,
+        )
         self.running = Gauge("holdfast_agenda_running_here", "Items run here.", registry=self.registry)
 
 
@@ -86,6 +91,7 @@ def exposition(gateway: Gateway) -> Response:
         _count_agenda(tx, metrics)
         active = sa.select(sa.func.count()).where(sessions.c.status == sa.literal_column("'active'"))
         metrics.sessions.set(tx.conn.execute(active).scalar() or 0)
+    metrics.skew.set(gateway.hold.store.skew_ms / 1000)
     if gateway.services is not None:
         metrics.running.set(len(gateway.services.runner.running))
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

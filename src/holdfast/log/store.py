@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine.url import URL, make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
-from holdfast.clock import Clock, Millis, SystemClock
+from holdfast.clock import Clock, Millis, StoreClock
 from holdfast.errors import Busy, InvalidInput, Unavailable
 from holdfast.log.audience import SYSTEM, Reader
 from holdfast.log.connections import Connections, Driver, begin, transaction
@@ -111,7 +111,7 @@ class Store:
         busy_ms: int = 5_000,
     ) -> None:
         self.url = make_url(url)
-        self.clock: Clock = clock or SystemClock()
+        self.clock: Clock = clock or StoreClock()
         self.signals = Signals()
         self.postgres = self.url.get_backend_name() == "postgresql"
         if not self.postgres and self.url.get_backend_name() != "sqlite":
@@ -134,7 +134,7 @@ class Store:
     def read(self, reader: Reader) -> Iterator[Tx]:
         """A read-only look at one consistent state, as far as `reader` may see it."""
         with _translated(), self._reading.one() as conn, transaction(conn, self._begin_read):
-            yield Tx(conn, reader, self.clock.now(), postgres=self.postgres)
+            yield Tx(conn, reader, self._now(conn), postgres=self.postgres)
 
     @contextmanager
     def write(self, reader: Reader, *, ordered: bool = True) -> Iterator[Tx]:
@@ -145,7 +145,7 @@ class Store:
         """
         opening = self._begin_ordered if ordered else self._begin_write
         with self._exclusive(), _translated(), self._writing.one() as conn, transaction(conn, opening):
-            tx = Tx(conn, reader, self.clock.now(), postgres=self.postgres)
+            tx = Tx(conn, reader, self._now(conn), postgres=self.postgres)
             yield tx
             tx.write_gathered()
             if self.postgres and tx.wakes:
@@ -166,6 +166,21 @@ class Store:
                 if attempt == _WRITE_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
+
+    @property
+    def skew_ms(self) -> int:
+        """By how much this machine's clock is ahead of the one that counts; none where it is that."""
+        return self.clock.skew_ms if self.postgres and isinstance(self.clock, StoreClock) else 0
+
+    def _now(self, conn: Connection) -> Millis:
+        """The time by the clock that all who use this store share: PostgreSQL's own, where that is it."""
+        clock = self.clock
+        if isinstance(clock, StoreClock) and clock.is_stale:
+            if self.postgres:
+                clock.set_by(lambda: _database_time(conn))
+            else:
+                clock.set_by_wall()
+        return clock.now()
 
     @contextmanager
     def schema(self) -> Iterator[Connection]:
@@ -219,10 +234,16 @@ class Deadlock(Busy):
     code = "store_busy"
 
 
+def _database_time(conn: Connection) -> int:
+    with Driver(conn, _TIME) as connection:
+        return int(connection.execute(_TIME).fetchone()[0])
+
+
 def sqlite_url(path: Path | str) -> str:
     return f"sqlite:///{path}"
 
 
+_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _NOTIFY = "SELECT pg_notify('holdfast', %s)"
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LATEST = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.log.store import Store
 
-HEAD = "0014"
+HEAD = "0015"
 
 
 def current(conn: Connection) -> str | None:

@@ -22,8 +22,8 @@ def open_home(
     """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured."""
     place = Home.locate(home)
     place.prepare()
-    clock = clock or SystemClock()
-    config = ConfigStore(place.config, clock)
+    own = clock or SystemClock()
+    config = ConfigStore(place.config, own)
     settings = config.current.store
     store = open_store(
         store_url or configured_url(place, config.current),
@@ -31,7 +31,7 @@ def open_home(
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
     )
-    return Holdfast(place, config, store, clock)
+    return Holdfast(place, config, store, own)
 
 
 def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001

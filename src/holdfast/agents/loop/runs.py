@@ -147,9 +147,9 @@ class Runs:
 
         How it ended is told if that is soon; a run that winds up for longer is told as it stands.
         """
-        turn = await self.parts.threads(self._turn, run_id)
-        if turn.agenda_id is not None and not turn.status.ended:
-            await self._stop_item(turn.agenda_id, reason)
+        item_id = await self.parts.threads(self._live_item, run_id)
+        if item_id is not None:
+            await self._stop_item(item_id, reason)
         return await self.wait(run_id, SOON_SECONDS)
 
     async def resume(self, run_id: str) -> RunStatus:
@@ -284,9 +284,11 @@ class Runs:
         with self.parts.store.write(SYSTEM) as tx:
             turns.resume(tx, turns.get(tx, run_id))
 
-    def _turn(self, run_id: str) -> turns.Turn:
+    def _live_item(self, run_id: str) -> str | None:
+        """The agenda item of a run that has not ended, one that was interrupted and goes on too."""
         with self.parts.store.read(SYSTEM) as tx:
-            return turns.get(tx, run_id)
+            turn = turns.get(tx, run_id)
+            return None if turns.has_ended(tx, turn) else turn.agenda_id
 
     def _status(self, run_id: str) -> RunStatus:
         with self.parts.store.read(SYSTEM) as tx:
@@ -381,7 +383,7 @@ def status_of(tx: Tx, run_id: str) -> RunStatus:
 
 def status_of_turn(tx: Tx, turn: Turn) -> RunStatus:
     meta = turn.meta or {}
-    ended = has_ended(tx, turn)
+    ended = turns.has_ended(tx, turn)
     reply = None if turn.reply_id is None else entries.get(tx, turn.reply_id).content
     return RunStatus(
         run_id=turn.id,
@@ -402,14 +404,6 @@ def status_of_turn(tx: Tx, turn: Turn) -> RunStatus:
         usage=turn.usage or {},
         meta=meta,
     )
-
-
-def has_ended(tx: Tx, turn: Turn) -> bool:
-    """An interrupted turn whose item still waits or runs is about to be tried again."""
-    if turn.status is not TurnStatus.INTERRUPTED or turn.agenda_id is None:
-        return turn.status.ended
-    item = agenda.find(tx, turn.agenda_id)
-    return item is None or item.status.ended
 
 
 class EndWatch:

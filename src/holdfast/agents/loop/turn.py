@@ -123,6 +123,9 @@ class _Attempt:
             await self._stopped(journal, reporter)
             raise
         except HoldfastError as error:
+            if agenda.passes(error):  # nothing is wrong with the turn: it goes on once the store does
+                reporter.lifecycle("interrupted")
+                raise
             await self._failed(journal, reporter, error)
             return None
         except Exception as error:  # a fault of ours is not retried, since tools may have run: it is logged
@@ -151,6 +154,7 @@ class _Attempt:
             self._shown = tuple(text for hook in self._parts.hooks for text in hook.shown(tx, *about))
             journal.skips_notes = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
+            journal.advanced = self._job.advance
             return journal
 
         return self._parts.store.run(SYSTEM, write)

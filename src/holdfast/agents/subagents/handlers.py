@@ -306,7 +306,7 @@ def _heard(tx: Tx, run: Run) -> list[int]:
 
 
 def recover(tx: Tx, watchers: Sequence[Watcher]) -> int:
-    """After a restart: what is over is told, what was never begun is taken back, and nothing is begun again.
+    """After a restart: what is over is told, what was never begun is taken back, and nothing is begun twice.
 
     Every unended run is brought in line with what the log knows of its turn; how many were ended by this.
     """

@@ -9,6 +9,7 @@ import click
 from holdfast.cli.chain_words import chains_line, halted_line
 from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_fields, print_json, size
+from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
             "engine": "postgresql" if hold.store.postgres else "sqlite",
             "url": hold.store.url.render_as_string(hide_password=True),
             "bytes": figures.size,
+            "clockSkewMs": hold.store.skew_ms,
         },
         "log": {"head": figures.head},
         "sessions": figures.sessions,
@@ -131,7 +133,7 @@ def _print(body: dict[str, Any]) -> None:
     if "store" in body:
         store = body["store"]
         fields |= {
-            "store": f"{store['engine']}, {size(store['bytes'])}",
+            "store": f"{store['engine']}, {size(store['bytes'])}{_skew(store['clockSkewMs'])}",
             "log": f"{body['log']['head']} entries",
             "sessions": _counts(body["sessions"]),
             "turns": _counts(body["turns"]),
@@ -148,6 +150,11 @@ def _print(body: dict[str, Any]) -> None:
         }
     fields["config"] = "; ".join(body["configErrors"]) or "in order"
     print_fields(fields)
+
+
+def _skew(ms: int) -> str:
+    """Nothing where this machine's clock agrees with the store's."""
+    return "" if abs(ms) <= JUMP_MS else f"; this machine's clock is {ms / 1000:+.1f} s off its own"
 
 
 def _turns(count: int) -> str:

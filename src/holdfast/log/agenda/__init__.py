@@ -1,7 +1,11 @@
 """The agenda: what is due, in which lane, and who is at it."""
 
-from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, alive, waiting
+from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, alive, passes, waiting
 from holdfast.log.agenda.state import (
+    INTERRUPTED,
+    MOST_LOSSES,
+    SUSPECT_LOSSES,
+    Advance,
     Cancel,
     Claim,
     Event,
@@ -33,6 +37,7 @@ from holdfast.log.agenda.store import (
     get,
     halt,
     halted,
+    held_by,
     is_live,
     listing,
     next_due,
@@ -43,8 +48,12 @@ from holdfast.log.agenda.store import (
 
 __all__ = [
     "CANCEL_SIGNAL",
+    "INTERRUPTED",
     "MAX_WAITING",
+    "MOST_LOSSES",
     "SIGNAL",
+    "SUSPECT_LOSSES",
+    "Advance",
     "Cancel",
     "Claim",
     "Event",
@@ -76,9 +85,11 @@ __all__ = [
     "get",
     "halt",
     "halted",
+    "held_by",
     "is_live",
     "listing",
     "next_due",
+    "passes",
     "release",
     "renew",
     "settle",

@@ -11,11 +11,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from holdfast.errors import HoldfastError
+from sqlalchemy.exc import DBAPIError
+
+from holdfast.clock import JUMP_MS
+from holdfast.errors import Busy, HoldfastError, Unavailable
 from holdfast.log import owner as owners
 from holdfast.log.agenda import store as agenda
 from holdfast.log.agenda.places import Places
 from holdfast.log.agenda.state import (
+    Advance,
     Event,
     Expire,
     Fail,
@@ -35,7 +39,10 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 15.0
 _TROUBLE_SECONDS: Final = 1.0
 _HELD_SECONDS: Final = 0.25
-_SET_BACK_MS: Final = 2_000
+_AGAIN_SECONDS: Final = 0.1
+_MOST_AGAIN_SECONDS: Final = 2.0
+_TRIES_AT_STOP: Final = 4
+_PERMANENT: Final = frozenset(("store_damaged", "store_newer"))
 
 
 class Job:
@@ -44,6 +51,7 @@ class Job:
     def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
         self.stopping = False
+        self.lost = False
         self.heard = False
         self._places = places
 
@@ -64,6 +72,13 @@ class Job:
         assert self.item.owner is not None
         after = agenda.settle(tx, self.item, event or Finish(self.item.owner))
         tx.on_commit(lambda: self.became(after))
+
+    def advance(self, tx: Tx) -> None:
+        """A part of the work is written with this transaction: what was lost before it counts no more."""
+        if self.item.losses and not self.settled:
+            assert self.item.owner is not None
+            after = agenda.settle(tx, self.item, Advance(self.item.owner))
+            tx.on_commit(lambda: self.became(after))
 
     def became(self, item: Item) -> None:
         """Take in what was committed, in whatever order the news arrives."""
@@ -88,6 +103,13 @@ def alive() -> None:
         job.alive()
 
 
+def passes(error: BaseException) -> bool:
+    """Whether the store is in trouble, not the work: what failed by that is done again, at no cost."""
+    if isinstance(error, Unavailable | Busy):
+        return error.code.startswith("store_") and error.code not in _PERMANENT
+    return isinstance(error, OSError | DBAPIError)
+
+
 class PostponeJob(Exception):
     """Raised by a handler: not now, come back at `due_at`; it costs no attempt."""
 
@@ -98,6 +120,7 @@ class PostponeJob(Exception):
 
 
 Handler = Callable[[Job], Awaitable[None]]
+OnInterrupt = Callable[[Tx, Item], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +137,7 @@ class Kind:
     handler: Handler
     limit: int | Callable[[], int] = 4
     retry: Retry = field(default_factory=Retry)
-    on_interrupt: Callable[[Tx, Item], None] | None = None
+    on_interrupt: OnInterrupt | None = None
     held: Callable[[], int] | None = None
     halts: bool = False
     relative: bool = False
@@ -151,6 +174,8 @@ class Runner:
         self._cancelled = asyncio.Event()
         self._dispatching = asyncio.Lock()
         self._clock_seen = (store.clock.now(), store.clock.monotonic())
+        self._looked_ahead = False
+        self._claim_lost = False
         self._on_set_back: list[Callable[[int], None]] = []
         self._stopping = False
 
@@ -179,7 +204,7 @@ class Runner:
                 while not self._stopping:
                     self._wake.clear()
                     try:
-                        if not recovered:
+                        if self._claim_lost or not recovered:
                             await self.recover()
                             recovered = True
                         await self._heed_clock()
@@ -194,16 +219,28 @@ class Runner:
             unsubscribe()
 
     async def _heed_clock(self) -> None:
-        """A clock on the wall that was set back must not make delays longer: they are brought forward."""
+        """A clock that was set back must not make delays longer: they are brought forward.
+
+        At the first look the agenda tells how late it was when somebody last wrote in it: the clock may have
+        been set back while nobody served it.
+        """
         clock = self._store.clock
         now, ticks = clock.now(), clock.monotonic()
         seen, ticks_then = self._clock_seen
         passed = ticks - ticks_then
-        back = seen + passed - now
-        if back > _SET_BACK_MS:
+        back, since = seen + passed - now, now - passed
+        if not self._looked_ahead:
+            ahead = await self._threads(self._ahead)
+            back, since = (ahead, now) if ahead > max(back, JUMP_MS) else (back, since)
+            self._looked_ahead = True
+        if back > JUMP_MS:
             log.warning("the clock was set back by %d ms; what waits is brought forward", back)
-            await self._threads(self._bring_forward, back, now - passed)
+            await self._threads(self._bring_forward, back, since)
         self._clock_seen = (now, ticks)
+
+    def _ahead(self) -> int:
+        with self._store.read(SYSTEM) as tx:
+            return agenda.written_ahead(tx)
 
     def _bring_forward(self, ms: int, since: int) -> None:
         relative = [name for name, kind in self._kinds.items() if kind.relative]
@@ -224,8 +261,14 @@ class Runner:
                 await asyncio.wait([task for _, task in self._jobs.values()])
 
     async def recover(self) -> list[Item]:
-        """Take back what dead owners left running."""
-        return await self._threads(self._recover)
+        """Take back what dead owners left running, and what was claimed here without our being told."""
+        async with self._dispatching:
+            lost, self._claim_lost = self._claim_lost, False
+            try:
+                return await self._threads(self._recover, frozenset(self._jobs) if lost else None)
+            except BaseException:
+                self._claim_lost = lost
+                raise
 
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
         """Cancel an item; the handler that runs it is stopped; elsewhere as soon as the bell rings there."""
@@ -331,10 +374,16 @@ class Runner:
 
         def take(tx: Tx) -> tuple[list[Item], int | None]:
             wanted = free if agenda.halted(tx) is None else self._not_halted(free)
-            claimed = agenda.claim(tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most)
+            claimed = agenda.claim(
+                tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most, suspects=calm
+            )
             return claimed, agenda.next_due(tx, room, after=tx.now)
 
-        return self._store.run(SYSTEM, take, ordered=False)
+        calm = not any(job.item.is_suspect for job, _ in tuple(self._jobs.values()))
+        self._claim_lost = True
+        done = self._store.run(SYSTEM, take, ordered=False)
+        self._claim_lost = False
+        return done
 
     def _not_halted(self, free: Mapping[str, int]) -> dict[str, int]:
         return {name: 0 if self._kinds[name].halts else places for name, places in free.items()}
@@ -351,27 +400,53 @@ class Runner:
         except PostponeJob as later:
             event = Postpone(self.owner, later.due_at, later.reason)
         except asyncio.CancelledError:
-            event = Expire(owner_dead=True, retry=kind.retry)
+            event = Expire(owner_dead=True, planned=True)
         except HoldfastError as error:
             event = Fail(self.owner, error.message, kind.retry)
+            if passes(error):
+                log.warning(
+                    "agenda item %s (%s) is given back: %s", job.item.id, job.item.kind, error.message
+                )
+                event = Expire(owner_dead=True)
+                await _rest(_TROUBLE_SECONDS)
         except Exception as error:  # a handler's bug must not end the runner: it is logged
             log.exception("agenda item %s (%s) failed", job.item.id, job.item.kind)
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
-        try:
-            if not job.settled:
-                await to_the_end(self._threads(self._settle, job, kind, event))
-        except (HoldfastError, OSError):
-            log.exception("the end of agenda item %s could not be written", job.item.id)
+        await self._write_end(job, kind.on_interrupt, event)
 
-    def _settle(self, job: Job, kind: Kind, event: Event) -> None:
+    async def _write_end(self, job: Job, told: OnInterrupt | None, event: Event) -> None:
+        """Write how a job ended: tried until it is written, the lease is another's, or this process ends.
+
+        Until then the lease is renewed as ever, so that nobody takes for abandoned what is done.
+        """
+        tries = 0
+        while not job.settled:
+            try:
+                await to_the_end(self._threads(self._settle, job, told, event))
+                return
+            except Exception as error:  # the item must end, without its hook if that is at fault
+                if not passes(error):
+                    log.exception("the end of agenda item %s could not be written", job.item.id)
+                    if told is None:
+                        return
+                    told = None
+                elif not tries:
+                    log.warning("the end of agenda item %s cannot be written yet: %s", job.item.id, error)
+            tries += 1
+            on = await _rest(min(_AGAIN_SECONDS * 2 ** min(tries, 5), _MOST_AGAIN_SECONDS))
+            if job.lost or (self._stopping and (not on or tries > _TRIES_AT_STOP)):
+                log.warning("the end of agenda item %s was not written", job.item.id)
+                return
+
+    def _settle(self, job: Job, told: OnInterrupt | None, event: Event) -> None:
         def write(tx: Tx) -> None:
             try:
                 job.settle(tx, event)
             except IllegalTransition:
-                log.warning("agenda item %s was taken over; its end is not ours to write", job.item.id)
+                log.warning("agenda item %s has ended or was taken over; its end is not ours", job.item.id)
                 return
-            if isinstance(event, Expire | Fail) and kind.on_interrupt is not None:
-                kind.on_interrupt(tx, agenda.get(tx, job.item.id))
+            if isinstance(event, Expire | Fail) and told is not None:
+                told(tx, agenda.get(tx, job.item.id))
 
         self._store.run(SYSTEM, write)
 
@@ -382,11 +457,13 @@ class Runner:
             kind.on_interrupt(tx, item)
         return item
 
-    def _recover(self) -> list[Item]:
-        retries = {name: kind.retry for name, kind in self._kinds.items()}
+    def _recover(self, known: frozenset[str] | None) -> list[Item]:
+        """`known` are the items that run here, where the agenda may think that there are more."""
 
         def write(tx: Tx) -> list[Item]:
-            back = agenda.expire(tx, dead=owners.is_dead, retries=retries)
+            mine = () if known is None else agenda.held_by(tx, self.owner)
+            orphans = {item.id for item in mine if item.id not in (known or ())}
+            back = agenda.expire(tx, dead=owners.is_dead, orphans=orphans)
             for item in back:
                 kind = self._kinds.get(item.kind)
                 if kind is not None and kind.on_interrupt is not None:
@@ -447,10 +524,20 @@ class Runner:
 
         held = {item.id: item for item in await self._threads(self._store.run, SYSTEM, write, ordered=False)}
         for id_, (job, task) in jobs.items():
+            job.lost = id_ not in held
             if id_ in held:
                 job.became(held[id_])
             if not job.settled and (id_ not in held or held[id_].cancel_requested):
                 task.cancel()
+
+
+async def _rest(seconds: float) -> bool:
+    """False if told to stop meanwhile."""
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 def _let(kind: Kind) -> tuple[int, ...]:
