@@ -277,13 +277,17 @@ def _caller(session: Session, turn: Turn) -> Caller:
     )
 
 
-async def whole_turn(folder: Path, count: int, tool: str, given: dict[str, Any]) -> float:
-    """CPU seconds of a home's turn in which the model calls a tool so often at once, its server included."""
+async def whole_turn(folder: Path, count: int, tool: str, given: str) -> float:
+    """CPU seconds of a home's turn in which the model calls a tool so often at once, its server included.
+
+    Each call differs in what it is `given`, as a model that goes round in circles is stopped.
+    """
 
     def answer(asked: Asked) -> Answer:
         if asked.messages[-1]["role"] == "tool":
             return Say("Elected.")
-        return Calls(*(Call(tool, given, id=f"call-{n}") for n in range(count)))
+        most = count if "go" in json.dumps(asked.messages[-1]) else 2
+        return Calls(*(Call(tool, {given: f"number-{n}"}, id=f"call-{n}") for n in range(most)))
 
     with ScriptedOpenAI(answer, models=["scripted"]) as server:
         (folder / "holdfast.json").write_text(json.dumps(_home(server.url)))
@@ -343,8 +347,8 @@ async def measure(options: argparse.Namespace) -> None:
         elected = await elections(stage, options.elected)
         stage.close()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
-        whole_turns = await whole_turn(Path(folder), options.elected, "continue_work", {"reason": "go on"})
-        plain = await whole_turn(Path(other), options.elected, "memory_get", {"path": "none.md"})
+        whole_turns = await whole_turn(Path(folder), options.elected, "continue_work", "reason")
+        plain = await whole_turn(Path(other), options.elected, "memory_get", "path")
     small, large = looks.values()
     whole_way = [sum(one) for one in late.stages]
     p99, bare99 = quantiles(whole_way, n=100)[98], quantiles(late.bare, n=100)[98]
