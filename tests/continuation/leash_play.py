@@ -166,12 +166,24 @@ class Played(turn_module._Attempt):
         return await self._parts.threads(write)
 
 
+class Counting(agenda.Runner):
+    """The runner of a process, which counts what it has begun."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process.world.store, process.threads, owner=process.name)
+        self._process = process
+
+    def _start(self, item: agenda.Item) -> None:
+        self._process.begun += 1
+        super()._start(item)
+
+
 class Process:
     """One gateway's worth of rooms around a runner of its own."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
-        self.dead, self.writes_left = False, 0
+        self.dead, self.writes_left, self.begun = False, 0, 0
         self.threads = cast("Any", Mortal(self))
         common: dict[str, Any] = {"store": world.store, "threads": self.threads, "config": lambda: CONFIG}
         context = cast("Any", SimpleNamespace(prepare_subagent_spawn=_nothing, subagent_ended=_nothing))
@@ -206,7 +218,7 @@ class Process:
             self.runs.commands.register(command)
         rooms = (*self.room.tools(), *self.subagents.tools())
         self.tools: dict[str, Tool[Any]] = {tool.name: tool for tool in rooms}
-        self.runner = agenda.Runner(world.store, self.threads, owner=name)
+        self.runner = Counting(self)
         self.runs.register(self.runner)
         self.subagents.register(self.runner, self.runs)
         self.room.register(self.runner)
@@ -232,7 +244,11 @@ class Process:
         """Do all that is due and can be done, until every turn that runs waits for its model."""
         with contextlib.suppress(Dead):
             await self.runner._heed_clock()
-            await self.runner._dispatch()
+            begun = -1
+            while begun != self.begun:
+                begun = self.begun
+                await self.runner._dispatch()
+                await self.settle()
         await self.settle()
 
     async def settle(self) -> None:
@@ -272,6 +288,8 @@ class World:
         self.numbers = itertools.count(1)
         self.bills: Counter[str] = Counter()
         self.begun_late: list[str] = []
+        self.stopped: set[str] = set()
+        self.halted = False
         self.faults: list[BaseException] = []
         self.meanwhile: Process | None = None
         self.at_work = ""
@@ -284,7 +302,7 @@ class World:
         return Process(self, f"process-{next(self.numbers)}")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 60))
+        return self.loop.run_until_complete(asyncio.wait_for(work, 5))
 
     def close(self) -> None:
         for process in self.processes:
@@ -294,11 +312,9 @@ class World:
         self.store.close()
 
     def begins(self, turn: Turn) -> None:
-        """A turn came to its model: that must not be where all or its chain is stopped."""
-        with self.store.read(OWNER) as tx:
-            chain = chains.find(tx, turn.chain_id or turn.id)
-            if agenda.halted(tx) is not None or (chain is not None and chain.stopped):
-                self.begun_late.append(turn.id)
+        """A turn came to its model: that must not be where someone was told that all or its chain stands."""
+        if self.halted or turn.chain_id in self.stopped:
+            self.begun_late.append(turn.id)
 
     def billed(self, turn: Turn, tokens: int) -> None:
         self.bills[turn.chain_id or turn.id] += tokens
@@ -318,8 +334,10 @@ class World:
 
     def halt(self, which: int) -> None:
         self._with_others(self.processes[which].runs.halt())
+        self.halted = True
 
     def release(self, which: int) -> None:
+        self.halted = False
         self.run(self.processes[which].runs.release())
 
     def _with_others(self, work: Coroutine[Any, Any, T]) -> T:
@@ -332,7 +350,21 @@ class World:
                 await other.step()
             return await task
 
-        return self.run(both())
+        done = self.run(both())
+        with self.store.read(OWNER) as tx:
+            self.stopped |= {chain.id for chain in chains.listing(tx, limit=200) if chain.stopped}
+        return done
+
+    def wind_up(self) -> None:
+        """Give what was asked to end the time for it."""
+
+        async def turns_of_the_loop() -> None:
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+        self.run(turns_of_the_loop())
+        for process in self.processes:
+            self.run(process.settle())
 
     def renew(self) -> None:
         """As every third of a lease."""
