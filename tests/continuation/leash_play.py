@@ -1,5 +1,7 @@
-"""A stage for chains: two processes on one store, each with the real runner, loop and rooms. Only what a model
-would say is played, one line at a time, and time passes by hand. A process dies between two transactions.
+"""A stage for chains: two processes on one store, each with the real runner, loop and rooms.
+
+Only what a model would say is played, one line at a time, and time passes by hand. A process dies between two
+transactions.
 """
 
 from __future__ import annotations
@@ -140,7 +142,9 @@ class Played(turn_module._Attempt):
         tool, id_ = process.tools[line.tool], f"call-{next(process.world.numbers)}"
         try:
             given = tool.input(**line.given)
-            text = (await tool.run(process.caller(journal.session, self.terms, journal.turn.id), given, id_)).text
+            text = (
+                await tool.run(process.caller(journal.session, self.terms, journal.turn.id), given, id_)
+            ).text
         except HoldfastError as error:
             text = error.message
         call = ToolCall(id=id_, name=line.tool, arguments=line.given)
@@ -187,9 +191,7 @@ class Process:
         self.threads = cast("Any", Mortal(self))
         common: dict[str, Any] = {"store": world.store, "threads": self.threads, "config": lambda: CONFIG}
         context = cast("Any", SimpleNamespace(prepare_subagent_spawn=_nothing, subagent_ended=_nothing))
-        self.subagents = Subagents(
-            SubagentParts(**common, context=lambda: context, models=cast("Any", None))
-        )
+        self.subagents = Subagents(SubagentParts(**common, context=lambda: context, models=cast("Any", None)))
         told: list[hooks.TurnHook] = [self.subagents.hook]
         self.runs = Runs(
             LoopParts(
@@ -327,7 +329,9 @@ class World:
         return str(self.run(process.runs.accept(Ask(text=text, session_key=key))).run_id)
 
     def command(self, key: str, text: str, which: int = 0) -> str:
-        return self._with_others(self.processes[which].runs.accept(Ask(text=text, session_key=key))).reply or ""
+        return (
+            self._with_others(self.processes[which].runs.accept(Ask(text=text, session_key=key))).reply or ""
+        )
 
     def stop_chain(self, id_: str, which: int) -> None:
         self._with_others(self.processes[which].runs.stop_chain(id_))

@@ -7,9 +7,9 @@ Each line that it reads is one gateway: `{"first": [...], "say": [[SESSION-KEY, 
 "nth": N}`. A step is named as this tells it, with `before` or `after` its commit; without one nothing is
 killed. `nth` kills after so many steps of taking up what was left. What is to be said `first` is said before
 that has come to rest. `!halt` and `!release` are what the owner does to the whole home. Before one of these
-and before `/stop` only what can go on by itself does: no time passes. Every gateway is a fork of this process,
-which has loaded all modules. One line for each tells how it ended; if nothing killed it, with the steps that
-each session's messages took.
+and before `/stop` only what can go on by itself does: no time passes. Every gateway is a fork of this
+process, which has loaded all modules. One line for each tells how it ended; if nothing killed it, with the
+steps that each session's messages took.
 """
 
 from __future__ import annotations

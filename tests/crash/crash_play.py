@@ -98,7 +98,7 @@ def _call(path: str, tag: str) -> Call:
 
 
 def _child(path: str, tag: str, asked: Asked) -> Turn:
-    """One that is stopped falls silent; one that goes on by itself, or by a delegate, has more than one part."""
+    """One that is stopped falls silent; one that goes on, by itself or by a delegate, has more to say."""
     said = json.dumps(asked.messages)
     if path == "stop":
         return Stall(f"Thinking of {tag} ")

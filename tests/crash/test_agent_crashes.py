@@ -133,17 +133,18 @@ class Aftermath:
         launched = [run for run in self.runs if run.run_id is not None]
         if not launched:
             return self.sent()
-        [run], [note] = launched, self.noted("subagent")
+        [run], [_] = launched, self.noted("subagent-account")
         assert run.announce is registry.Announce.DELIVERED
-        self.tells(note, run)
+        told = "\n".join(entry.content for entry in self.noted("subagent-account", "subagent"))
+        self.tells(told, run)
         if run.outcome is Outcome.SUCCESS:
-            assert (run.parts, "A part of" in note.content) == (2, False)
+            assert (run.parts, "A part of" in told) == (2, False)
         return None
 
     def nested(self) -> None:
         """The delegate's own delegate came back to it, and it to its sender, each once."""
         [run], [note] = self.runs, self.noted("continuation-return")
-        self.tells(note, run)
+        self.tells(note.content, run)
         assert len(self.spawned) <= 2
         if run.outcome is Outcome.SUCCESS:
             assert [r.status for r in self.elected if r.spawn_key] == [Status.SUCCEEDED] * 2
@@ -156,28 +157,28 @@ class Aftermath:
         launched = sum(run.run_id is not None for run in self.runs)
         begun = {"spawn": launched, "delegate": done, "work": done}[self.blow.path]
         assert begun == 1 or (given_up and begun == 0)
-        notes = [*self.noted("subagent"), *self.noted("continuation-return")]
+        notes = self.noted("subagent-account", "continuation-return")
         granted = [t for t in self.turns if t.trigger == "continuation" and t.status is TurnStatus.COMMITTED]
         assert len(granted if self.blow.path == "work" else notes) == begun
 
     def sent(self) -> None:
         """One child and one note of its end; or none, and a word that the turn was cut off meanwhile."""
         launched = [run for run in self.runs if run.run_id is not None]
-        notes = self.noted("subagent")
+        notes = self.noted("subagent-account")
         if not launched:
             assert (notes, self.count("was interrupted while sessions_spawn ran")) == ([], 1)
             assert [turn.status for turn in self.turns] == [TurnStatus.INTERRUPTED]
             return
-        [run], [note] = launched, notes
+        [run], [_] = launched, notes
         assert run.announce is registry.Announce.DELIVERED
-        self.tells(note, run)
+        self.tells("\n".join(entry.content for entry in self.noted("subagent-account", "subagent")), run)
         assert self.count(f"Thanks for {self.blow.tag}") == 1
 
     def delegated(self) -> None:
         """One delegate that came back, one note of it, and one turn for it."""
         assert Counter(r.status for r in self.records)[Status.SUCCEEDED] == 1
         [run], [note] = self.runs, self.noted("continuation-return")
-        self.tells(note, run)
+        self.tells(note.content, run)
         assert Counter(turn.trigger for turn in self.turns)["delegate"] == 1
         assert self.count(f"Thanks for {self.blow.tag}") >= 1
 
@@ -190,14 +191,14 @@ class Aftermath:
         assert self.count("[continuation:wake]") == 1
         assert self.count(f"Went on with {self.blow.tag}") == 1
 
-    def tells(self, note: Entry, run: Run) -> None:
+    def tells(self, told: str, run: Run) -> None:
         """The runtime's word on how it ended; the child's own only if it came to speak."""
         assert run.outcome in (Outcome.SUCCESS, Outcome.INTERRUPTED, Outcome.ERROR)
         word = f"Result of {self.blow.tag}" if run.outcome is Outcome.SUCCESS else "interrupted"
-        assert word in note.content
+        assert word in told
 
-    def noted(self, kind: str) -> list[Entry]:
-        return [entry for entry in self.entries if (entry.source or {}).get("note") == kind]
+    def noted(self, *kinds: str) -> list[Entry]:
+        return [entry for entry in self.entries if (entry.source or {}).get("note") in kinds]
 
     def count(self, text: str) -> int:
         return sum(text in entry.content for entry in self.entries)
