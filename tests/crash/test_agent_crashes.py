@@ -121,12 +121,17 @@ class Aftermath:
         assert all(not run.live for run in self.spawned)
 
     def stopped(self) -> None:
-        """Whenever it was stopped, nothing came of it after that, and nobody was told by a turn."""
-        assert self.chain.stopped
-        assert {turn.trigger for turn in self.chain_turns} <= {"user", "subagent"}
-        assert all(r.status is Status.CANCELLED for r in self.elected)
-        assert all(run.outcome is not Outcome.SUCCESS for run in self.spawned)
+        """Whenever it was stopped, nothing came of it after that; what was over by then is not stopped."""
         assert self.count("[continuation:wake]") == 0
+        assert all(run.outcome is not Outcome.SUCCESS for run in self.spawned)
+        if not self.chain.stopped:
+            assert self.turns[-1].status is TurnStatus.INTERRUPTED
+            assert self.elected == []
+        assert all(r.status is Status.CANCELLED for r in self.elected)
+        stops = [entry.position for entry in self.entries if entry.content.startswith("/stop")]
+        if stops:
+            later = [e for e in self.entries if e.position > max(stops) and e.role == "assistant"]
+            assert {(e.source or {}).get("command") for e in later} == {"stop"}
 
     def went_on(self) -> None:
         """A child that elected its next turn came back once, with the last word of both."""
@@ -143,8 +148,8 @@ class Aftermath:
 
     def nested(self) -> None:
         """The delegate's own delegate came back to it, and it to its sender, each once."""
-        [run], [note] = self.runs, self.noted("continuation-return")
-        self.tells(note.content, run)
+        self.returned()
+        [run] = self.runs
         assert len(self.spawned) <= 2
         if run.outcome is Outcome.SUCCESS:
             assert [r.status for r in self.elected if r.spawn_key] == [Status.SUCCEEDED] * 2
@@ -177,10 +182,15 @@ class Aftermath:
     def delegated(self) -> None:
         """One delegate that came back, one note of it, and one turn for it."""
         assert Counter(r.status for r in self.records)[Status.SUCCEEDED] == 1
-        [run], [note] = self.runs, self.noted("continuation-return")
-        self.tells(note.content, run)
+        self.returned()
         assert Counter(turn.trigger for turn in self.turns)["delegate"] == 1
         assert self.count(f"Thanks for {self.blow.tag}") >= 1
+
+    def returned(self) -> None:
+        """One return of the one delegate, in the runtime's words and its own."""
+        [run], [_] = self.runs, self.noted("continuation-return")
+        told = self.noted("continuation-account", "continuation-return")
+        self.tells("\n".join(entry.content for entry in told), run)
 
     def worked(self) -> None:
         """One elected turn, begun with one wake and answered once."""

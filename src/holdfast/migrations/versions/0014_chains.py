@@ -49,6 +49,7 @@ def upgrade() -> None:
     unended = sa.text("status IN ('accepted', 'running', 'interrupted')")
     op.create_index("turns_unended", "turns", ["session_key"], sqlite_where=unended, postgresql_where=unended)
     _partial("subagent_runs_chain", "subagent_runs", "status <> 'ended'")
+    _partial("subagent_runs_returning", "subagent_runs", "announce = 'waiting'")
     _partial("continuation_chain", "continuation_records", "status IN ('queued', 'running')")
     for column in ("elected_in", "call"):
         op.add_column("continuation_records", sa.Column(column, sa.Text))
