@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from continuation_play import KEY, OTHER, Play
 from pydantic import ValidationError
 
+from holdfast import migrations
 from holdfast.agents.subagents import registry
 from holdfast.clock import ManualClock
 from holdfast.context import Pressure
@@ -25,7 +28,9 @@ from holdfast.log import (
     TurnStatus,
     Tx,
     agenda,
+    chains,
     sessions,
+    sqlite_url,
     turns,
 )
 
@@ -565,3 +570,34 @@ def test_a_turn_whose_mark_cannot_be_written_is_not_committed_and_comes_again(
     play.later(5)
     play.turn()
     assert play.records()[0].delivered
+
+
+@pytest.mark.parametrize("chain_id", [None, "a chain that was begun anew since"])
+def test_what_waited_before_there_were_chains_goes_on_in_one(tmp_path: Path, chain_id: str | None) -> None:
+    """An upgraded home may hold elections whose session has begun another chain, or that no chain had yet."""
+    store = Store(sqlite_url(tmp_path / "old.db"), clock=ManualClock())
+    with store.migrating() as conn:
+        migrations._upgrade(conn, "0013")
+    with store.write(OWNER) as tx:
+        now = int(tx.now)
+        tx.conn.exec_driver_sql(
+            "INSERT INTO sessions (id, key, audience, status, agent_id, created_at, updated_at,"
+            " last_external_at)"
+            f" VALUES ('s', 'agent:main:main', 'owner', 'active', 'main', {now}, {now}, {now})"
+        )
+        election = json.dumps({"election": {"text": "x", "turn_id": "t", "elected_at": now, "targets": []}})
+        tx.conn.execute(
+            sa.text(
+                "INSERT INTO continuation_records (record_id, kind, owner_session_key, session_id, agent_id,"
+                " status, phase, revision, notice_pending, created_at, updated_at, chain_id, due_at, state)"
+                " VALUES ('r', 'work', 'agent:main:main', 's', 'main', 'queued', 'waiting', 1, false,"
+                " :now, :now, :chain, :now, :state)"
+            ),
+            {"now": now, "chain": chain_id, "state": election},
+        )
+    assert migrations.migrate(store)
+    with store.read(OWNER) as tx:
+        [record] = records.live(tx, "agent:main:main")
+        chain = chains.get(tx, record.chain_id or "")
+    store.close()
+    assert (chain.session_key, chain.steps, chain.state) == ("agent:main:main", 1, "live")

@@ -90,3 +90,19 @@ def _split_session_chains() -> None:
         " WHERE EXISTS (SELECT 1 FROM continuation_records r WHERE r.chain_id = c.chain_id)"
     )
     op.drop_table("continuation_chains")
+    _chains_of_what_waits()
+
+
+def _chains_of_what_waits() -> None:
+    """A session kept its newest chain alone; what still waits of others, or of none yet, gets one too."""
+    live = "r.status IN ('queued', 'running')"
+    op.execute(f"UPDATE continuation_records AS r SET chain_id = record_id WHERE chain_id IS NULL AND {live}")
+    op.execute(
+        "INSERT INTO chains (id, session_key, agent_id, audience, trigger, steps, sent, tokens, cost,"
+        " started_at, updated_at)"
+        " SELECT r.chain_id, MIN(r.owner_session_key), MIN(r.agent_id), MIN(s.audience), 'user', COUNT(*), 0,"
+        " 0, 0, MIN(r.created_at), MAX(r.updated_at)"
+        " FROM continuation_records r JOIN sessions s ON s.id = r.session_id"
+        f" WHERE {live} AND NOT EXISTS (SELECT 1 FROM chains c WHERE c.id = r.chain_id)"
+        " GROUP BY r.chain_id"
+    )
