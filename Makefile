@@ -45,7 +45,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 crash: $(STAMP)
-	HOLDFAST_CRASH_KILLS=100 $(BIN)/pytest tests/crash -q -n 2 --dist worksteal
+	HOLDFAST_CRASH_KILLS=100 $(BIN)/pytest tests/crash tests/continuation/test_leash_model.py -q -n 2 --dist worksteal
 
 bench: $(STAMP)
 	$(BIN)/python bench/coldstart.py

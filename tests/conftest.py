@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,21 @@ def postgres_url(postgres_server: Any) -> str:
     url = new_database(postgres_server, "shared")
     open_store(url).close()
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """The address of an empty, migrated store of either engine, every time anew."""
+    if request.param == "sqlite":
+        template, numbers = request.getfixturevalue("sqlite_template"), itertools.count()
+        return lambda: sqlite_url(shutil.copy(template, tmp_path / f"{next(numbers)}.db"))
+    url: str = request.getfixturevalue("postgres_url")
+
+    def emptied() -> str:
+        _empty(url)
+        return url
+
+    return emptied
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -48,11 +48,11 @@ def _require_known(revision: str | None) -> None:
         )
 
 
-def _upgrade(conn: Connection) -> None:
+def _upgrade(conn: Connection, to: str = HEAD) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = conn
-    command.upgrade(config, HEAD)
+    command.upgrade(config, to)

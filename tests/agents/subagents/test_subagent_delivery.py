@@ -298,7 +298,7 @@ def test_on_both_engines_the_result_the_note_and_the_waking_are_there_together_o
     life.end_child(0, fails=ends == "fail")
     life.end_child(1)
     life.end_child(1)
-    assert rows(store, "SELECT count(*) FROM notes") == [(2,)]
+    assert rows(store, "SELECT count(*) FROM notes WHERE kind = 'subagent-account'") == [(2,)]
     wakes = "SELECT count(*) FROM agenda WHERE kind = 'subagent.wake'"
     assert rows(store, wakes) == [(1,)]
     while life.go_on():

@@ -121,6 +121,7 @@ class PostponeJob(Exception):
 
 Handler = Callable[[Job], Awaitable[None]]
 OnInterrupt = Callable[[Tx, Item], None]
+SetBack = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class Runner:
         self._clock_seen = (store.clock.now(), store.clock.monotonic())
         self._looked_ahead = False
         self._claim_lost = False
-        self._on_set_back: list[Callable[[int], None]] = []
+        self._on_set_back: list[SetBack] = []
         self._stopping = False
 
     def register(self, name: str, kind: Kind) -> None:
@@ -184,8 +185,9 @@ class Runner:
             raise ValueError(f"agenda kind {name!r} is registered already")
         self._kinds[name] = replace(kind, limit=lambda: self._caps().get(name, kind.most))
 
-    def on_clock_set_back(self, callback: Callable[[int], None]) -> None:
-        """Have a room called, on a thread, with the milliseconds by which the clock was set back."""
+    def on_clock_set_back(self, callback: SetBack) -> None:
+        """Have a room called, on a thread, with the milliseconds by which the clock was set back, and since
+        when by the clock as it is now. Every runner of a store tells its own rooms."""
         self._on_set_back.append(callback)
 
     @property
@@ -248,7 +250,7 @@ class Runner:
             SYSTEM, lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since), ordered=False
         )
         for callback in self._on_set_back:
-            callback(ms)
+            callback(ms, since)
 
     async def drain(self) -> None:
         """Run all that is due now, and what follows from it, to the end; for one-shot use and tests."""
