@@ -7,9 +7,9 @@ turn begins when so many fall due each second, and where that time goes; what a 
 ever more wait in others; and what many elections in one turn cost, through the tools and as a whole turn of a
 home with a scripted model. Else there is no model: a turn is begun, told its notes and committed.
 
-On a busy machine the tail of the lateness is the machine's: compare the bare timer. To see it alone, run under
-`chrt -r 10`, once with `TMPDIR=/dev/shm`: what is left between the two is the disk, where every few thousand
-pages a commit waits for SQLite's checkpoint.
+On a busy machine much of the lateness is the machine's: compare the bare timer. To see the rest alone, run
+under `chrt -r 10`, once with `TMPDIR=/dev/shm`: what lies between the two is the disk. There every
+transaction of more than 20 ms was one whose commit did SQLite's checkpoint, or one that waited behind it.
 """
 
 from __future__ import annotations
