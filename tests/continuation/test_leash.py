@@ -289,10 +289,14 @@ def test_a_leafs_token_sends_off_a_delegate_that_comes_back_to_it(tmp_path: Path
     def answer(asked: Asked) -> Answer:
         said = json.dumps(asked.messages)
         if not is_child(asked):
-            return Say("All found." if "found: 42" in said else "Sent. [[CONTINUE_DELEGATE: find it]]")
+            return Say("All found." if "found: forty-two" in said else "Sent. [[CONTINUE_DELEGATE: find it]]")
         if "ask around" in last_said(asked):
-            return Say("42")
-        return Say("found: 42") if "42" in said else Say("Not yet. [[CONTINUE_DELEGATE: ask around]]")
+            return Say("forty-two")
+        return (
+            Say("found: forty-two")
+            if "forty-two" in said
+            else Say("Not yet. [[CONTINUE_DELEGATE: ask around]]")
+        )
 
     async def main() -> None:
         async with home(tmp_path, answer) as made:
