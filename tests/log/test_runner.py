@@ -583,6 +583,36 @@ def test_a_store_in_trouble_for_a_while_does_not_end_the_runner(store: Store, th
     asyncio.run(scene())
 
 
+def test_suspects_follow_one_another_and_everybody_else_runs_beside_them(
+    store: Store, threads: Threads
+) -> None:
+    made = [enqueue(store, lane=f"l{n}").id for n in range(3)]
+    for n in range(agenda.SUSPECT_LOSSES):
+        claim(store, owner=f"dead{n}")
+        with store.write(OWNER) as tx:
+            agenda.expire(tx, dead=lambda owner: True)
+    other = enqueue(store).id
+
+    async def scene() -> None:
+        gates = {id_: asyncio.Event() for id_ in made}
+        began: list[str] = []
+
+        async def handler(job: Job) -> None:
+            began.append(job.item.id)
+            if job.item.id in gates:
+                await gates[job.item.id].wait()
+
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        async with serving(one):
+            for n, id_ in enumerate(made):
+                await until(lambda n=n: began == [made[0], other, *made[1 : n + 1]])
+                gates[id_].set()
+            await until(lambda: not one.running)
+
+    asyncio.run(scene())
+
+
 class Away(Store):
     """A store that can be made to break off a number of writes: before they are written, or right after."""
 

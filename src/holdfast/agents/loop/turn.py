@@ -123,7 +123,9 @@ class _Attempt:
             await self._stopped(journal, reporter)
             raise
         except HoldfastError as error:
-            if agenda.passes(error):  # nothing is wrong with the turn: it goes on once the store does
+            if agenda.is_store_trouble(
+                error
+            ):  # nothing is wrong with the turn: it goes on once the store does
                 reporter.lifecycle("interrupted")
                 raise
             await self._failed(journal, reporter, error)

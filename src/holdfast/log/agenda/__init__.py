@@ -1,6 +1,15 @@
 """The agenda: what is due, in which lane, and who is at it."""
 
-from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, alive, passes, waiting
+from holdfast.log.agenda.runner import (
+    Handler,
+    Job,
+    Kind,
+    PostponeJob,
+    Runner,
+    alive,
+    is_store_trouble,
+    waiting,
+)
 from holdfast.log.agenda.state import (
     INTERRUPTED,
     MOST_LOSSES,
@@ -87,9 +96,9 @@ __all__ = [
     "halted",
     "held_by",
     "is_live",
+    "is_store_trouble",
     "listing",
     "next_due",
-    "passes",
     "release",
     "renew",
     "settle",

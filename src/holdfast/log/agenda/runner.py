@@ -103,7 +103,7 @@ def alive() -> None:
         job.alive()
 
 
-def passes(error: BaseException) -> bool:
+def is_store_trouble(error: BaseException) -> bool:
     """Whether the store is in trouble, not the work: what failed by that is done again, at no cost."""
     if isinstance(error, Unavailable | Busy):
         return error.code.startswith("store_") and error.code not in _PERMANENT
@@ -344,7 +344,7 @@ class Runner:
         def gone(_: asyncio.Task[None]) -> None:
             if self._jobs.get(item.id) == (job, task):
                 del self._jobs[item.id]
-            if self._places.end(job):  # that its lane is free was told by its commit
+            if self._places.end(job) or item.is_suspect:  # that its lane is free was told by its commit
                 self._wake.set()
 
         task.add_done_callback(gone)
@@ -377,11 +377,11 @@ class Runner:
         def take(tx: Tx) -> tuple[list[Item], int | None]:
             wanted = free if agenda.halted(tx) is None else self._not_halted(free)
             claimed = agenda.claim(
-                tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most, suspects=calm
+                tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most, suspects=no_suspect_runs
             )
             return claimed, agenda.next_due(tx, room, after=tx.now)
 
-        calm = not any(job.item.is_suspect for job, _ in tuple(self._jobs.values()))
+        no_suspect_runs = not any(job.item.is_suspect for job, _ in tuple(self._jobs.values()))
         self._claim_lost = True
         done = self._store.run(SYSTEM, take, ordered=False)
         self._claim_lost = False
@@ -405,7 +405,7 @@ class Runner:
             event = Expire(owner_dead=True, planned=True)
         except HoldfastError as error:
             event = Fail(self.owner, error.message, kind.retry)
-            if passes(error):
+            if is_store_trouble(error):
                 log.warning(
                     "agenda item %s (%s) is given back: %s", job.item.id, job.item.kind, error.message
                 )
@@ -416,7 +416,7 @@ class Runner:
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
         await self._write_end(job, kind.on_interrupt, event)
 
-    async def _write_end(self, job: Job, told: OnInterrupt | None, event: Event) -> None:
+    async def _write_end(self, job: Job, on_interrupt: OnInterrupt | None, event: Event) -> None:
         """Write how a job ended: tried until it is written, the lease is another's, or this process ends.
 
         Until then the lease is renewed as ever, so that nobody takes for abandoned what is done.
@@ -424,14 +424,14 @@ class Runner:
         tries = 0
         while not job.settled:
             try:
-                await to_the_end(self._threads(self._settle, job, told, event))
+                await to_the_end(self._threads(self._settle, job, on_interrupt, event))
                 return
             except Exception as error:  # the item must end, without its hook if that is at fault
-                if not passes(error):
+                if not is_store_trouble(error):
                     log.exception("the end of agenda item %s could not be written", job.item.id)
-                    if told is None:
+                    if on_interrupt is None:
                         return
-                    told = None
+                    on_interrupt = None
                 elif not tries:
                     log.warning("the end of agenda item %s cannot be written yet: %s", job.item.id, error)
             tries += 1
@@ -440,15 +440,15 @@ class Runner:
                 log.warning("the end of agenda item %s was not written", job.item.id)
                 return
 
-    def _settle(self, job: Job, told: OnInterrupt | None, event: Event) -> None:
+    def _settle(self, job: Job, on_interrupt: OnInterrupt | None, event: Event) -> None:
         def write(tx: Tx) -> None:
             try:
                 job.settle(tx, event)
             except IllegalTransition:
                 log.warning("agenda item %s has ended or was taken over; its end is not ours", job.item.id)
                 return
-            if isinstance(event, Expire | Fail) and told is not None:
-                told(tx, agenda.get(tx, job.item.id))
+            if isinstance(event, Expire | Fail) and on_interrupt is not None:
+                on_interrupt(tx, agenda.get(tx, job.item.id))
 
         self._store.run(SYSTEM, write)
 
