@@ -235,11 +235,11 @@ class Process:
 
     async def end(self) -> None:
         """The process is gone, with all that ran in it."""
-        self.dead = True
-        tasks = [task for _, task in self.runner._jobs.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self.dead = self.runner._stopping = True
+        while tasks := [task for _, task in self.runner._jobs.values()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.sleep(0)
         await self._keeping.aclose()
 
     async def step(self) -> None:
