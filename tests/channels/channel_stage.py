@@ -168,7 +168,11 @@ def stage(
     """`ada` is the owner; blocks may be short, and nothing waits for more to be said."""
     with far_end() as end, ScriptedOpenAI(script) as model:
         configure(home, model.url, end.url, agent or {}, debounce, **channel)
-        with open_home(home, clock=clock) as hold, running(hold) as gateway, gateway.client(gateway.admin) as api:
+        with (
+            open_home(home, clock=clock) as hold,
+            running(hold) as gateway,
+            gateway.client(gateway.admin) as api,
+        ):
             yield Stage(gateway, model, end, api)
 
 
