@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
-from builders import new_database
+from builders import LONG, examples, new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.context import manifest
@@ -31,14 +31,38 @@ from holdfast.log import (
 from holdfast.log.tables import sessions
 
 # In CI the same examples every time, so that a failure is the change's; by hand new ones on every run.
+# `HOLDFAST_EXAMPLES=20` tries so many times as much: `make torture` does, which is new on every run as well.
 settings.register_profile(
     "holdfast",
     deadline=None,
     database=None,
-    derandomize=bool(os.environ.get("CI")),
+    max_examples=examples(50),
+    derandomize=bool(os.environ.get("CI")) and LONG == 1,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("holdfast")
+
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="SQLite alone, without what slow_tests.txt names.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`--quick`: what a minute allows, by what each test took when all were measured."""
+    if not config.getoption("--quick"):
+        return
+    slow = frozenset(SLOW_TESTS.read_text().splitlines())
+    chosen = [item for item in items if _measured_name(item) not in slow and "postgres" not in item.name]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+
+
+def _measured_name(item: pytest.Item) -> str:
+    """As the measuring run names it: the file, the class and the function, with dots."""
+    path, *inner = item.nodeid.partition("[")[0].split("::")
+    return ".".join([path.removesuffix(".py").replace("/", "."), *inner])
 
 
 _leaks: list[str] = []
