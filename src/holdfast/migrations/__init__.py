@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 HEAD = "0014"
 COPIES: Final = "upgrades"
+NEWER: Final = "use the newer version of Holdfast that wrote it"
 _SPARE_BYTES: Final = 64 * 1024**2
 
 
@@ -34,6 +35,13 @@ def current(conn: Connection) -> str | None:
 def is_known(revision: str) -> bool:
     """Whether this program has heard of a revision; one of a newer program it has not."""
     return any((Path(__file__).parent / "versions").glob(f"{revision}_*.py"))
+
+
+def way_to_head(revision: str | None) -> str:
+    """What somebody has to do whose store is not at `HEAD`."""
+    if revision is not None and not is_known(revision):
+        return NEWER
+    return "run `holdfast store migrate`"
 
 
 def migrate(store: Store, *, copy: bool = True) -> bool:
@@ -62,7 +70,7 @@ def _require_known(revision: str) -> None:
             f"the store is at revision {revision}, and this version of Holdfast knows up to {HEAD}: "
             "it was written by a newer one",
             code="store_newer",
-            hint="Use the newer version of Holdfast; to go back, restore a backup from before the upgrade.",
+            hint=f"{NEWER[0].upper()}{NEWER[1:]}; to go back, restore a backup from before the upgrade.",
         )
 
 
