@@ -1,4 +1,4 @@
-"""The run of the tests itself: nothing is tried twice, the quick one is chosen by measure, the long one is long."""
+"""The run of the tests itself: nothing is tried twice, the quick one is chosen by measure, the long is long."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tools"))
+sys.path.append(str(Path(__file__).parents[1] / "tools"))
 
 import slow_tests
 import torture
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_no_test_is_tried_a_second_time_anywhere() -> None:
