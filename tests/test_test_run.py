@@ -1,4 +1,4 @@
-"""The run of the tests itself: nothing is tried twice, the quick one is chosen by measure, the long is long."""
+"""The run of the tests itself: nothing is tried twice, the quick one is chosen by measure."""
 
 from __future__ import annotations
 
