@@ -249,13 +249,16 @@ class TestPostgres:
     ) -> None:
         url, target = database("backed_up"), database("restored")
         furnish(tmp_path / "home", url)
+        with open_home(tmp_path / "home") as hold:
+            say(hold.store, *(f"{number} " * 20 for number in range(5000)))
         first = told("backup", place, "--home", tmp_path / "home")
         assert first["database"] == "postgresql"
         with open_home(tmp_path / "home") as hold:
             say(hold.store, "one more")
         assert told("backup", place, "--home", tmp_path / "home")["writtenBytes"] < first["writtenBytes"] / 2
         told("restore", place, "--to", other, "--store", target)
-        assert said(other, target)[-2:] == ["entry 199", "one more"]
+        assert said(other, target)[199:201] == ["entry 199", "0 " * 20]
+        assert said(other, target)[-1] == "one more"
         store = Store(target)
         assert check(store) == []
         store.close()
@@ -263,7 +266,7 @@ class TestPostgres:
         assert (again.exit_code, "not empty" in again.stderr) == (2, True)
         assert not (tmp_path / "third/holdfast.json").exists()
         told("restore", place, "--to", tmp_path / "fourth", "--store", target, "--force")
-        assert len(said(tmp_path / "fourth", target)) == 201
+        assert len(said(tmp_path / "fourth", target)) == 5201
 
     def test_without_pg_dump_it_says_how(
         self, database: Any, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch

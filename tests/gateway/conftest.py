@@ -16,13 +16,11 @@ from holdfast.memory import cycles
 from holdfast.runtime import Holdfast, open_home
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _progress_is_not_told() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _progress_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress of memory is told by the clock on the wall: on a busy machine it would come between the
     changes that a test counts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cycles, "_TELL_SECONDS", float("inf"))
-        yield
+    monkeypatch.setattr(cycles, "_TELL_SECONDS", float("inf"))
 
 
 @pytest.fixture

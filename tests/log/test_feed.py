@@ -155,6 +155,7 @@ def test_a_reader_that_is_overtaken_by_pruning_is_told_and_goes_on(store: Store,
             assert numbers(await take(stream, 5)) == [1, 2, 3, 4, 5]
             for _ in range(RING // 100 + 5):
                 await threads(emit, store, 100)
+            await until(lambda: feed.head == 5 + RING + 500)
             prune(store, Retention(changes_rows=10, changes_days=None))
             assert await take(stream, 1) == [Reset(5 + RING + 500)]
             following = asyncio.create_task(take(stream, 1))
