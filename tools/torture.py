@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TOLD = re.compile(r"^.*?((?:sqlite|postgresql): \d+ kills.*|soak: .*)$", re.M)
+TOLD = re.compile(r"^.*?((?:sqlite|postgresql\S*): \d+ kills.*|soak: .*)$", re.M)
 COUNTS = re.compile(r"^=+ (.*\d+ (?:passed|failed|error).*?) =+$", re.M)
 
 

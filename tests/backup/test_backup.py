@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,13 @@ from backup_stage import call, contents, furnish, said, say, told, write
 
 from builders import new_database
 from holdfast import migrations
+from holdfast.cli.client import announced
 from holdfast.log import Store, check, sqlite_url
 from holdfast.runtime import open_home
+
+sys.path.append(str(Path(__file__).parents[1] / "gateway"))
+
+from serving import running
 
 LEFT_BEHIND = ("index", "logs", "holdfast.db")
 
@@ -154,6 +160,14 @@ def test_a_home_in_use_is_not_overwritten_unless_forced_and_then_moved_aside(hom
     after = told("backup", place, "--home", home)
     assert not any(f["path"].startswith("before-restore") for f in manifest_of(place)["files"]["files"])
     assert after["writtenBytes"] == 0
+
+
+def test_a_home_whose_gateway_runs_is_backed_up_but_not_restored(home: Path, place: Path) -> None:
+    with open_home(home) as hold, running(hold) as gateway, announced(hold.home, gateway.url):
+        told("backup", place, "--home", home)
+        refused = call("restore", place, "--home", home, "--force")
+        assert (refused.exit_code, "Stop it first" in refused.stderr) == (2, True)
+    assert "gateway.json" not in {file["path"] for file in manifest_of(place)["files"]["files"]}
 
 
 def test_damage_is_found_before_anything_is_restored_and_healed_by_the_next_backup(
