@@ -25,6 +25,12 @@ def examples(count: int) -> int:
     return count * LONG
 
 
+def measured_name(nodeid: str) -> str:
+    """A test as the run that measures names it: the file, the class and the function, with dots."""
+    path, *inner = nodeid.partition("[")[0].split("::")
+    return ".".join([path.removesuffix(".py").replace("/", "."), *inner])
+
+
 def draft(content: str = "hello", **fields: Any) -> EntryDraft:
     return EntryDraft(content=content, **fields)
 

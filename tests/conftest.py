@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
-from builders import LONG, examples, new_database
+from builders import LONG, examples, measured_name, new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.context import manifest
@@ -55,16 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     slow = frozenset(SLOW_TESTS.read_text().splitlines())
     chosen = [
-        item for item in items if _measured_name(item) not in slow and "postgres" not in item.nodeid.lower()
+        item
+        for item in items
+        if measured_name(item.nodeid) not in slow and "postgres" not in item.nodeid.lower()
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
-
-
-def _measured_name(item: pytest.Item) -> str:
-    """As the measuring run names it: the file, the class and the function, with dots."""
-    path, *inner = item.nodeid.partition("[")[0].split("::")
-    return ".".join([path.removesuffix(".py").replace("/", "."), *inner])
 
 
 _leaks: list[str] = []

@@ -12,6 +12,8 @@ sys.path.append(str(Path(__file__).parents[1] / "tools"))
 import slow_tests
 import torture
 
+from builders import measured_name
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -41,9 +43,8 @@ def test_what_was_measured_is_read_from_the_run_and_postgres_is_left_out(tmp_pat
 
 
 def test_a_slow_test_is_named_as_pytest_names_it(request: pytest.FixtureRequest) -> None:
-    from conftest import _measured_name
-
-    assert _measured_name(request.node) == f"tests.test_test_run.{request.node.name}"
+    assert measured_name(request.node.nodeid) == f"tests.test_test_run.{request.node.name}"
+    assert measured_name("tests/x/test_y.py::TestZ::test_a[1::2]") == "tests.x.test_y.TestZ.test_a"
 
 
 def test_the_nightly_run_has_a_thousand_kills_every_state_machine_and_a_soak() -> None:
