@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
-from builders import new_database
+from builders import LONG, examples, measured_name, new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.context import manifest
@@ -29,17 +29,39 @@ from holdfast.log import (
     parse_audience,
     sqlite_url,
 )
-from holdfast.log.tables import sessions
+from holdfast.log.tables import sessions, turns
 
 # In CI the same examples every time, so that a failure is the change's; by hand new ones on every run.
+# `HOLDFAST_EXAMPLES=20` tries so many times as much: `make torture` does, which is new on every run as well.
 settings.register_profile(
     "holdfast",
     deadline=None,
     database=None,
-    derandomize=bool(os.environ.get("CI")),
+    max_examples=examples(50),
+    derandomize=bool(os.environ.get("CI")) and LONG == 1,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("holdfast")
+
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="SQLite alone, without what slow_tests.txt names.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`--quick`: what a minute allows, by what each test took when all were measured."""
+    if not config.getoption("--quick"):
+        return
+    slow = frozenset(SLOW_TESTS.read_text().splitlines())
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        too_long = "postgres" in item.nodeid.lower() or measured_name(item.nodeid) in slow
+        (left_out if too_long else chosen).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = chosen
 
 
 _leaks: list[str] = []
@@ -55,8 +77,10 @@ def _watched_manifests() -> Iterator[None]:
             sessions.c.id == account.session_id
         )
         found = tx.conn.execute(audience).first()
+        # A reply goes to those whom its turn was accepted for, though the session may have been shared since.
+        turn = tx.conn.execute(sa.select(turns.c.audience).where(turns.c.id == account.turn_id)).scalar()
         held = frozenset(() if found is None or found[1] is None else (found[1],))
-        heard = SYSTEM if found is None else heard_by(found[0], held)
+        heard = SYSTEM if found is None else heard_by(turn or found[0], held)
         for section in account.sections:
             if not heard.may_read(parse_audience(section.audience)):
                 _leaks.append(f"{account.session_key}: {section.place}/{section.name} is {section.audience}")

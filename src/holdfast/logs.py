@@ -1,6 +1,7 @@
 """The program's own log: text on stderr for people, JSON lines in `logs/gateway.jsonl` for programs.
 
-Secrets are masked in both, by what is known to be one and by what looks like one.
+Secrets are masked in both, by what is known to be one and by what looks like one. Whatever else writes into
+`logs/` does it with `append_rotated`, and `sweep` sees to the age and the size of all of it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from holdfast.clock import iso
+from holdfast.clock import DAY_MS, iso
 from holdfast.config.runtime import LoggingConfig
 from holdfast.errors import ConfigError
-from holdfast.home import Home, make_private
+from holdfast.home import Home, private_opener
 
 FILE: Final = "gateway.jsonl"
 MASK: Final = "***"
@@ -82,13 +84,7 @@ def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = Non
     redact = redactor(_secrets(home)) if options.redact else str
     screen = logging.StreamHandler(stream or sys.stderr)
     screen.setFormatter(JsonLines(redact) if options.format == "json" else Text(redact))
-    file = _File(
-        home.logs / FILE,
-        maxBytes=options.max_bytes,
-        backupCount=options.keep_files,
-        encoding="utf-8",
-        delay=True,
-    )
+    file = _File(home.logs / FILE, limits_of(options))
     file.setFormatter(JsonLines(redact))
     with _lock:
         _own = own
@@ -152,15 +148,90 @@ class JsonLines(logging.Formatter):
         return value if plain else self._redact(str(value))
 
 
-class _File(RotatingFileHandler):
-    """For its owner only. A full disk must not stop the program, nor fill the screen with its complaints."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a file may grow, how many older parts of it stay, and for how long."""
 
-    def _open(self) -> TextIOWrapper:
-        make_private(Path(self.baseFilename))
-        return super()._open()
+    max_bytes: int
+    keep_files: int
+    keep_days: int
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        pass
+
+def limits_of(options: LoggingConfig) -> Limits:
+    return Limits(options.max_bytes, options.keep_files, options.keep_days)
+
+
+def append_rotated(path: Path, data: bytes, limits: Limits, now: int) -> None:
+    """Add to a file that is for its owner only; one that would grow too large becomes `.1`, that `.2`, …
+
+    Opened each time, so that whoever else writes there, or removes it, is never in the way.
+    """
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = 0
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if size and size + len(data) > limits.max_bytes:
+        _rotate(path, limits, now)
+    with open(path, "ab", opener=private_opener) as file:
+        file.write(data)
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The file and its older parts, the oldest first."""
+    older = [part for part in path.parent.glob(f"{path.name}.*") if part.name[len(path.name) + 1 :].isdigit()]
+    older.sort(key=lambda part: -int(part.name.rpartition(".")[2]))
+    return [*older, *([path] if path.is_file() else [])]
+
+
+def sweep(folder: Path, options: LoggingConfig, now: int) -> int:
+    """Remove what nobody has written to for too long, then the oldest, until the rest is small enough."""
+    found = sorted(_sizes(folder), key=lambda one: one[1])
+    total = sum(size for _, _, size in found)
+    removed = 0
+    for path, written, size in found:
+        if written >= now - options.keep_days * DAY_MS and total <= options.total_bytes:
+            break
+        with suppress(OSError):
+            path.unlink()
+            removed += 1
+            total -= size
+    return removed
+
+
+def _sizes(folder: Path) -> Iterator[tuple[Path, float, int]]:
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            about = path.lstat()
+            if path.is_file() and not path.is_symlink():
+                yield path, about.st_mtime * 1000, about.st_size
+
+
+def _rotate(path: Path, limits: Limits, now: int) -> None:
+    """Another process may be at it too: what is gone by now is no trouble."""
+    with suppress(FileNotFoundError):
+        for part in parts_of(path)[:-1]:
+            number = int(part.name.rpartition(".")[2])
+            old = part.stat().st_mtime * 1000 < now - limits.keep_days * DAY_MS
+            if number >= limits.keep_files or old:
+                part.unlink()
+            else:
+                part.rename(path.with_name(f"{path.name}.{number + 1}"))
+        path.rename(path.with_name(f"{path.name}.1"))
+
+
+class _File(logging.Handler):
+    """A full disk must not stop the program, nor fill the screen with its complaints."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        super().__init__()
+        self._path = path
+        self._limits = limits
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            data = f"{self.format(record)}\n".encode()
+            append_rotated(self._path, data, self._limits, int(time.time() * 1000))
 
 
 _lock = threading.Lock()

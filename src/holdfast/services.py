@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from holdfast import logs
 from holdfast.agents import approvals
 from holdfast.agents.models import ModelJudge, ModelScribe
 from holdfast.agents.subagents import registry as spawned
@@ -222,6 +223,9 @@ class Services:
         kept = self.hold.settings.session.retention
         await self.hold.threads(
             archive_unused, self.hold.store, days=kept.archive_after_days, most=kept.max_sessions
+        )
+        await self.hold.threads(
+            logs.sweep, self.hold.home.logs, self.hold.settings.logging, self.hold.clock.now()
         )
         await self.hold.agency.continuation.upkeep()
         await self.hold.threads(self.hold.store.run, SYSTEM, self._sweep_rooms)

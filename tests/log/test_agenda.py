@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from builders import claim, enqueue, in_threads, item, rows
+from builders import claim, enqueue, examples, in_threads, item, rows
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy, NotFound
 from holdfast.log import OWNER, Store, agenda
@@ -416,5 +416,7 @@ def test_the_agenda_does_what_its_simplest_model_does(store: Store, clock: Manua
     machine = type("Bound", (Model,), {"store": store, "clock": clock})
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=15, stateful_step_count=30, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=examples(15), stateful_step_count=30, suppress_health_check=list(HealthCheck)
+        ),
     )

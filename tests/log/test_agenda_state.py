@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from builders import examples
 from holdfast.clock import Millis
 from holdfast.ids import AgendaId
 from holdfast.log.agenda import (
@@ -123,7 +124,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=150, stateful_step_count=25)
+TestLife.settings = settings(max_examples=examples(100), stateful_step_count=25)
 
 
 @given(retry=retries, attempts=st.integers(0, 5_000))

@@ -105,7 +105,9 @@ def check_store(patient: Patient) -> Iterator[Finding]:
             version = migrations.current(tx.conn)
         if version != migrations.HEAD:
             said = f"the store is at {version or 'no version'}, not {migrations.HEAD}"
-            yield Finding("fail", said, "Run `holdfast store migrate`.", partial(_migrate, patient))
+            mend = migrations.way_to_head(version)
+            known = version is None or migrations.is_known(version)
+            yield Finding("fail", said, f"{mend}.", partial(_migrate, patient) if known else None)
             return
         problems = check(store)
         for problem in problems:

@@ -114,6 +114,8 @@ class LoggingConfig(Section):
     redact_patterns: Names = key((), "Further patterns to mask.")
     max_bytes: Bytes = key(10 * 1024**2, "Size at which a file is rotated.", ge=1024)
     keep_files: Positive = key(5, "Rotated files kept.", le=1000)
+    keep_days: Days = key(30, "Days that a file of `logs/` is kept after it was last written to.", ge=1)
+    total_bytes: Bytes = key(1024**3, "Size of all of `logs/`; above it the oldest files go.", ge=1024)
 
 
 class CronConfig(Section):

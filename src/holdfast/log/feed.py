@@ -83,6 +83,8 @@ class Feed:
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(self._new.set))
         try:
             _, self._head = await self._threads(self._bounds)
+            # Whoever follows already may have looked before the newest of these was there.
+            self._ring_bells()
             while True:
                 await self._new.wait()
                 self._new.clear()
@@ -100,6 +102,9 @@ class Feed:
     def close(self) -> None:
         """End every reader once it has seen what there is."""
         self._closed = True
+        self._ring_bells()
+
+    def _ring_bells(self) -> None:
         for bell in self._bells:
             bell.set()
 
@@ -138,8 +143,8 @@ class Feed:
             batch = await self._threads(self._read, self._head)
             self._ring.extend(batch)
             self._head = batch[-1].seq if batch else self._head
-            for bell in self._bells if batch else ():
-                bell.set()
+            if batch:
+                self._ring_bells()
             if len(batch) < BATCH:
                 return
 

@@ -208,6 +208,15 @@ class Store:
         finally:
             pooled.close()
 
+    def copy_file(self, target: Path) -> None:
+        """SQLite alone: all of one moment, page by page, into another file; writers do not wait for it."""
+        with self.raw() as connection:
+            copy = sqlite_module().connect(str(target), isolation_level=None)
+            try:
+                connection.backup(copy)
+            finally:
+                copy.close()
+
     def probe(self) -> None:
         """Raise `Unavailable` unless the database answers."""
         with self.read(SYSTEM) as tx:

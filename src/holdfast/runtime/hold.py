@@ -88,7 +88,7 @@ class Holdfast:
         """Where the board accounts for what it recalled and decided, when that is switched on."""
         from holdfast.board.audit import Audit
 
-        return Audit(self.home.path / "logs" / "board.jsonl", lambda: self.settings.board.audit, self.clock)
+        return Audit(self.home.logs / "board.jsonl", lambda: self.settings.board.audit, self.clock)
 
     @property
     def context(self) -> ContextRoom:

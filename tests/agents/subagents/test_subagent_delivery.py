@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import KEY, rows
+from builders import KEY, examples, rows
 from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
@@ -220,7 +220,7 @@ moves_made = st.tuples(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 4), st.lists(moves_made, min_size=4, max_size=24))
 def test_every_result_arrives_once_whatever_happens_on_the_way(
     sqlite_template: Path, children: int, moves: list[tuple[str, int, bool]]

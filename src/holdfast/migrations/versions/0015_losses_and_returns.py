@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def _chains_of_what_waits() -> None:
-    """A session once kept its newest chain alone; what still waits of others, or of none yet, gets one too."""
+    """A session once kept its newest chain alone; what waits of others, or of none yet, gets one too."""
     live = "r.status IN ('queued', 'running')"
     op.execute(f"UPDATE continuation_records AS r SET chain_id = record_id WHERE chain_id IS NULL AND {live}")
     op.execute(
