@@ -48,6 +48,7 @@ from holdfast.log.feed import Feed, Ping, Reset, Waiter
 from holdfast.log.notes import Note, NoteDraft
 from holdfast.log.owner import this_process
 from holdfast.log.pace import Allowance, Pace
+from holdfast.log.pulse import Pulse
 from holdfast.log.retention import Retention, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
@@ -80,6 +81,7 @@ __all__ = [
     "Outcome",
     "Pace",
     "Ping",
+    "Pulse",
     "Reader",
     "Reset",
     "Retention",

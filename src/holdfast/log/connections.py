@@ -12,11 +12,12 @@ from typing import Any, Final
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from holdfast.errors import Busy
+from holdfast.errors import Transient
 
 _WAIT_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 1.0
 _HELD: Final = "holdfast"
+PREPARING: Final = "holdfast preparing"
 
 
 class Connections:
@@ -38,18 +39,56 @@ class Connections:
 
     @contextmanager
     def one(self) -> Iterator[Connection]:
-        if not self._places.acquire(timeout=_WAIT_SECONDS):
-            raise Busy("all connections to the database are in use", code="store_busy")
-        try:
+        with self._place():
+            conn = self._ready()
+            with self._kept(conn):
+                yield conn
+
+    @contextmanager
+    def begun(self, statement: str) -> Iterator[Connection]:
+        """One in a transaction that `statement` opens and the end of the block commits."""
+        with self._place():
+            conn = self._begun(statement)
+            with self._kept(conn):
+                yield conn
+                commit(conn)
+
+    def _begun(self, statement: str) -> Connection:
+        """A connection that was lost while it lay idle is found out here, and costs nobody anything."""
+        while True:
+            was_kept = bool(self._idle)
             conn = self._ready()
             try:
-                yield conn
+                begin(conn, statement)
+            except DBAPIError:
+                lost = self._ask and was_kept and is_lost(conn)
+                conn.close()
+                if not lost:
+                    raise
             except BaseException:
                 conn.close()
                 raise
-            self._idle.append((conn, time.monotonic()))
+            else:
+                return conn
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._places.acquire(timeout=_WAIT_SECONDS):
+            raise Transient("all connections to the database are in use", code="store_busy")
+        try:
+            yield
         finally:
             self._places.release()
+
+    @contextmanager
+    def _kept(self, conn: Connection) -> Iterator[None]:
+        """For the next one, unless something failed: what was begun on it is given up with it."""
+        try:
+            yield
+        except BaseException:
+            conn.close()
+            raise
+        self._idle.append((conn, time.monotonic()))
 
     def close(self) -> None:
         while self._idle:
@@ -71,19 +110,32 @@ def begin(conn: Connection, statement: str) -> None:
         driver.execute(statement)
 
 
-@contextmanager
-def transaction(conn: Connection, statement: str) -> Iterator[None]:
-    """A transaction that `statement` opens and the end of the block commits.
+class CommitFailed(Exception):
+    """A commit was sent and not confirmed; the error is its cause."""
 
-    What fails in it leaves it open: who lent the connection gives that up, and the transaction with it.
-    """
-    begin(conn, statement)
-    yield
-    if conn.in_transaction():
-        conn.commit()
-        return
-    with Driver(conn, "COMMIT") as driver:
-        driver.execute("COMMIT")
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def commit(conn: Connection) -> None:
+    """Commit what `begin` opened, or raise `CommitFailed`."""
+    try:
+        if conn.in_transaction():
+            conn.commit()
+            return
+        with Driver(conn, "COMMIT") as driver:
+            driver.execute("COMMIT")
+    except DBAPIError as error:
+        raise CommitFailed(error) from error
+
+
+def is_lost(conn: Connection) -> bool:
+    """Whether the server is gone from the other end; a connection of SQLite has none."""
+    try:
+        return bool(getattr(conn.connection.driver_connection, "closed", False))
+    except DBAPIError:
+        return True
 
 
 def _answers(conn: Connection) -> bool:
@@ -130,6 +182,6 @@ def _hold(conn: Connection) -> Any:
     if conn.dialect.name == "postgresql":
         from holdfast.log.libpq import Prepared
 
-        held = Prepared(held)
+        held = Prepared(held, conn.info.get(PREPARING))
     conn.info[_HELD] = held
     return held

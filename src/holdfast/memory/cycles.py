@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Pace, Store, Threads, Tx, agenda, changes, ringing
+from holdfast.log import SYSTEM, Pace, Pulse, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
@@ -28,6 +27,7 @@ EMBED: Final = "memory.embed"
 UPDATED: Final = "memory.updated"
 PROGRESS: Final = "memory.progress"
 _PAUSE_SECONDS: Final = 0.2
+_TROUBLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
@@ -60,6 +60,7 @@ class MemoryCycles:
         self._pace = pace
         self._sleep = sleep
         self._look_again_ms = look_again_ms
+        self.pulse = Pulse("memory")
 
     def register(self, runner: agenda.Runner) -> None:
         runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
@@ -90,10 +91,11 @@ class MemoryCycles:
                 bell.clear()
                 try:
                     await self._threads(lambda: self._memory().follow())
-                except HoldfastError:
-                    log.exception("the log could not be taken into the index; trying again")
+                    self.pulse.passed()
+                except Exception as error:  # searches take in what is new themselves: told, and tried again
+                    self.pulse.failed(error)
                     bell.set()
-                await self._sleep(_PAUSE_SECONDS)
+                await self._sleep(_PAUSE_SECONDS if self.pulse.error is None else _TROUBLE_SECONDS)
         finally:
             unsubscribe()
 

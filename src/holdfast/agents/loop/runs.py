@@ -458,8 +458,9 @@ class EndWatch:
                 self._now.clear()
                 try:
                     ended = await self._threads(self._ended_among, list(self._waiting))
-                except HoldfastError:
-                    log.exception("the ends of runs cannot be read; trying again")
+                    self._pulse.passed()
+                except Exception as error:  # somebody waits for these ends: told, and tried again
+                    self._pulse.failed(error)
                     await asyncio.sleep(_TROUBLE_SECONDS)
                     self._bell.set()
                     continue

@@ -32,7 +32,7 @@ from holdfast.context import (
     mark_flushed,
     shown_data,
 )
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import HoldfastError, Transient, Unavailable
 from holdfast.log import FOR_OWNER, SYSTEM, Session, Turn, Tx, agenda, sessions, to_the_end, turns
 from holdfast.log.turns import Committed
 from holdfast.memory.scope import Chat
@@ -121,6 +121,9 @@ class _Attempt:
             done = await limited(self._work(settled, journal, reporter), settled.timeout_seconds, parts.sleep)
         except asyncio.CancelledError:
             await self._stopped(journal, reporter)
+            raise
+        except Transient:  # not the turn's failure: the agenda has it go on in a while
+            reporter.lifecycle("interrupted")
             raise
         except HoldfastError as error:
             await self._failed(journal, reporter, error)

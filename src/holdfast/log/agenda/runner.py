@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Transient, Unavailable
 from holdfast.log import owner as owners
 from holdfast.log.agenda import store as agenda
 from holdfast.log.agenda.places import Places
@@ -27,6 +27,7 @@ from holdfast.log.agenda.state import (
     Status,
 )
 from holdfast.log.audience import SYSTEM
+from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store, Tx
 from holdfast.log.threads import Threads, ringing, to_the_end
 
@@ -36,6 +37,8 @@ _IDLE_SECONDS: Final = 15.0
 _TROUBLE_SECONDS: Final = 1.0
 _HELD_SECONDS: Final = 0.25
 _SET_BACK_MS: Final = 2_000
+_TRANSIENT_MS: Final = 3_600_000
+_BACK: Final = Retry(base_ms=250, ceiling_ms=15_000)
 
 
 class Job:
@@ -153,6 +156,10 @@ class Runner:
         self._clock_seen = (store.clock.now(), store.clock.monotonic())
         self._on_set_back: list[Callable[[int], None]] = []
         self._stopping = False
+        self._given_back: dict[str, tuple[int, int]] = {}
+        self.pulse = Pulse("agenda")
+        self.lease_pulse = Pulse("leases")
+        self._cancel_pulse = Pulse("cancellations")
 
     def register(self, name: str, kind: Kind) -> None:
         if name in self._kinds:
@@ -178,14 +185,16 @@ class Runner:
                 recovered = False
                 while not self._stopping:
                     self._wake.clear()
+                    self.pulse.begin()
                     try:
                         if not recovered:
                             await self.recover()
                             recovered = True
                         await self._heed_clock()
                         pause = await self._dispatch()
-                    except HoldfastError:
-                        log.exception("the agenda cannot be read; trying again")
+                        self.pulse.passed()
+                    except Exception as error:  # whatever it is, what is due must be run: told, and tried again
+                        self.pulse.failed(error)
                         pause = _TROUBLE_SECONDS
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), pause)
@@ -341,6 +350,7 @@ class Runner:
 
     async def _run(self, job: Job, before: asyncio.Task[None] | None = None) -> None:
         kind = self._kinds[job.item.kind]
+        given_back = False
         try:
             if before is not None:
                 before.cancel()
@@ -352,25 +362,49 @@ class Runner:
             event = Postpone(self.owner, later.due_at, later.reason)
         except asyncio.CancelledError:
             event = Expire(owner_dead=True, retry=kind.retry)
+        except Transient as error:
+            event, given_back = self._back(job, kind, error), True
         except HoldfastError as error:
             event = Fail(self.owner, error.message, kind.retry)
         except Exception as error:  # a handler's bug must not end the runner: it is logged
             log.exception("agenda item %s (%s) failed", job.item.id, job.item.kind)
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
-        try:
-            if not job.settled:
-                await to_the_end(self._threads(self._settle, job, kind, event))
-        except (HoldfastError, OSError):
-            log.exception("the end of agenda item %s could not be written", job.item.id)
+        if not given_back:
+            self._given_back.pop(job.item.id, None)
+        if not job.settled:
+            cut_off = given_back or isinstance(event, Expire | Fail)
+            await to_the_end(self._write_end(job, kind, event, cut_off=cut_off))
 
-    def _settle(self, job: Job, kind: Kind, event: Event) -> None:
+    def _back(self, job: Job, kind: Kind, error: Transient) -> Event:
+        """The store's trouble is not the work's: it costs no attempt, for as long as trouble may pass."""
+        now = self._store.clock.now()
+        since, times = self._given_back.get(job.item.id, (int(now), 0))
+        if now - since > _TRANSIENT_MS:
+            return Fail(self.owner, error.message, kind.retry)
+        self._given_back[job.item.id] = (since, times + 1)
+        return Postpone(self.owner, now + _BACK.delay(times + 1), error.message)
+
+    async def _write_end(self, job: Job, kind: Kind, event: Event, *, cut_off: bool) -> None:
+        """However long the store is in trouble, for as long as the lease is held: else the end would be lost."""
+        until = self._store.clock.monotonic() + self._lease_ms
+        while True:
+            try:
+                return await self._threads(self._settle, job, kind, event, cut_off)
+            except Exception as error:  # nothing waits for this task: what is not told here is told nowhere
+                over = self._store.clock.monotonic() > until or not isinstance(error, Unavailable)
+                if over or self._stopping:
+                    log.exception("the end of agenda item %s could not be written", job.item.id)
+                    return
+            await asyncio.sleep(_TROUBLE_SECONDS)
+
+    def _settle(self, job: Job, kind: Kind, event: Event, cut_off: bool) -> None:
         def write(tx: Tx) -> None:
             try:
                 job.settle(tx, event)
             except IllegalTransition:
                 log.warning("agenda item %s was taken over; its end is not ours to write", job.item.id)
                 return
-            if isinstance(event, Expire | Fail) and kind.on_interrupt is not None:
+            if cut_off and kind.on_interrupt is not None:
                 kind.on_interrupt(tx, agenda.get(tx, job.item.id))
 
         self._store.run(SYSTEM, write)
@@ -415,8 +449,9 @@ class Runner:
             try:
                 for item in await self._threads(self._asked_to_stop) if self._jobs else ():
                     await self._stop_handler(item)
-            except HoldfastError:
-                log.exception("cancellations could not be read; the next renewal will tell of them")
+                self._cancel_pulse.passed()
+            except Exception as error:  # the next renewal of leases tells of them too
+                self._cancel_pulse.failed(error)
 
     def _asked_to_stop(self) -> list[Item]:
         with self._store.read(SYSTEM) as tx:
@@ -425,12 +460,14 @@ class Runner:
     async def _keep_leases(self) -> None:
         """Renew what runs here, stop what was cancelled elsewhere, and take back what others dropped."""
         while True:
-            await asyncio.sleep(self._lease_ms / 3000)
+            await asyncio.sleep(_TROUBLE_SECONDS if self.lease_pulse.error else self._lease_ms / 3000)
+            self.lease_pulse.begin()
             try:
                 await self._renew_all()
                 await self.recover()
-            except HoldfastError:
-                log.exception("leases could not be renewed; trying again")
+                self.lease_pulse.passed()
+            except Exception as error:  # who renews no more loses all that runs here: told, and tried again
+                self.lease_pulse.failed(error)
 
     async def _renew_all(self) -> None:
         """Renew what runs here; the handler of what was cancelled or taken over elsewhere is stopped."""
