@@ -87,7 +87,9 @@ class Transient(Unavailable):
 
     code = "store_unreachable"
 
-    def __init__(self, message: str, *, code: str | None = None, hint: str = "", in_doubt: bool = False) -> None:
+    def __init__(
+        self, message: str, *, code: str | None = None, hint: str = "", in_doubt: bool = False
+    ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.in_doubt = in_doubt
 

@@ -1,10 +1,9 @@
-"""What a PostgreSQL does to those who use it: each fault is got over, told while it lasts, and loses nothing."""
+"""What a PostgreSQL does to those who use it: each fault is got over, told meanwhile, and loses nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg

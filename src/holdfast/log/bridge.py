@@ -47,7 +47,7 @@ class Bridge:
         while not self._stop.is_set():
             try:
                 (self._listen if self._store.postgres else self._watch)()
-            except Exception as error:  # others' commits would be seen late: told, and connected again
+            except Exception as error:  # noqa: BLE001 - others' commits would be seen late: told, and connected again
                 self.pulse.failed(error)
                 self._stop.wait(_RECONNECT_SECONDS)
                 self._store.signals.notify_all()

@@ -1,7 +1,7 @@
 """Commits on SQLite that a power cut does not take back.
 
-A commit goes into the write-ahead log and returns; whoever acknowledges it waits here until that file is on the
-disk. Those who wait at the same time share one flush, and nobody who writes waits for it.
+A commit goes into the write-ahead log and returns; whoever acknowledges it waits here until that file is on
+the disk. Those who wait at the same time share one flush, and nobody who writes waits for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What an error of the database means: a passing trouble, one that somebody must mend, or a bug of ours.
 
-    Transient     broken off, locked, restarted, failing over: the same may be tried again as it is
-    Unavailable   full, refused, damaged: told with what mends it, and tried again when that was done
-    None          a statement that is wrong in itself: the caller's error stays as it is
+Transient     broken off, locked, restarted, failing over: the same may be tried again as it is
+Unavailable   full, refused, damaged: told with what mends it, and tried again when that was done
+None          a statement that is wrong in itself: the caller's error stays as it is
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _LOST: Final = ("the database cannot be reached", "store_unreachable")
 _BROKEN_OFF: Final = ("the database broke off what was asked of it", "store_interrupted")
 _DEADLOCK: Final = ("the database broke off a transaction to resolve a deadlock", "store_busy")
 _CROWDED: Final = ("the database has no room for another connection now", "store_busy")
-_STANDBY: Final = ("the database takes no writes: it is a standby, or a failover is under way", "store_standby")
+_STANDBY: Final = (
+    "the database takes no writes: it is a standby, or a failover is under way",
+    "store_standby",
+)
 _TRANSIENT: Final = {
     "08": _LOST,
     "0A000": ("the tables were changed by another version meanwhile", "store_interrupted"),

@@ -90,7 +90,7 @@ class Feed:
                 try:
                     await self._take_in()
                     self.pulse.passed()
-                except Exception as error:  # readers wait for what comes: told, and tried again
+                except Exception as error:  # noqa: BLE001 - readers wait for what comes: told, and tried again
                     self.pulse.failed(error)
                     self._new.set()
                     await asyncio.sleep(_TROUBLE_SECONDS)

@@ -4,8 +4,8 @@ Writes go through `Store.write()`, one transaction each. On SQLite that is `BEGI
 writing connection; on PostgreSQL a write that appends to the log first takes a transaction lock, so that
 positions and change numbers become visible in the order in which they were given.
 
-A write is acknowledged when it is durable: with `durability` "power" when a power cut does not take it back, with
-"process" when the end of this process does not.
+A write is acknowledged when it is durable: with `durability` "power" when a power cut does not take it back,
+with "process" when the end of this process does not.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class MemoryCycles:
                 try:
                     await self._threads(lambda: self._memory().follow())
                     self.pulse.passed()
-                except Exception as error:  # searches take in what is new themselves: told, and tried again
+                except Exception as error:  # noqa: BLE001 - searches take in what is new themselves: told, and tried again
                     self.pulse.failed(error)
                     bell.set()
                 await self._sleep(_PAUSE_SECONDS if self.pulse.error is None else _TROUBLE_SECONDS)

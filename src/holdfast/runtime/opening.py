@@ -30,6 +30,9 @@ def open_home(
         clock=clock,
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
+        lock_ms=settings.lock_timeout_ms,
+        durability=settings.durability,
+        listen_url=None if settings.listen_url is None else settings.listen_url.reveal(os.environ),
     )
     return Holdfast(place, config, store, clock)
 

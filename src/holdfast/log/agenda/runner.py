@@ -193,7 +193,9 @@ class Runner:
                         await self._heed_clock()
                         pause = await self._dispatch()
                         self.pulse.passed()
-                    except Exception as error:  # whatever it is, what is due must be run: told, and tried again
+                    except (
+                        Exception
+                    ) as error:  # whatever it is, what is due must be run: told, and tried again
                         self.pulse.failed(error)
                         pause = _TROUBLE_SECONDS
                     with contextlib.suppress(TimeoutError):
@@ -385,7 +387,7 @@ class Runner:
         return Postpone(self.owner, now + _BACK.delay(times + 1), error.message)
 
     async def _write_end(self, job: Job, kind: Kind, event: Event, *, cut_off: bool) -> None:
-        """However long the store is in trouble, for as long as the lease is held: else the end would be lost."""
+        """Tried for as long as the lease is held, whatever trouble the store is in: else it would be lost."""
         until = self._store.clock.monotonic() + self._lease_ms
         while True:
             try:
@@ -394,7 +396,7 @@ class Runner:
                 over = self._store.clock.monotonic() > until or not isinstance(error, Unavailable)
                 if over or self._stopping:
                     log.exception("the end of agenda item %s could not be written", job.item.id)
-                    return
+                    return None
             await asyncio.sleep(_TROUBLE_SECONDS)
 
     def _settle(self, job: Job, kind: Kind, event: Event, cut_off: bool) -> None:
@@ -450,7 +452,7 @@ class Runner:
                 for item in await self._threads(self._asked_to_stop) if self._jobs else ():
                     await self._stop_handler(item)
                 self._cancel_pulse.passed()
-            except Exception as error:  # the next renewal of leases tells of them too
+            except Exception as error:  # noqa: BLE001 - the next renewal of leases tells of them too
                 self._cancel_pulse.failed(error)
 
     def _asked_to_stop(self) -> list[Item]:
@@ -466,7 +468,7 @@ class Runner:
                 await self._renew_all()
                 await self.recover()
                 self.lease_pulse.passed()
-            except Exception as error:  # who renews no more loses all that runs here: told, and tried again
+            except Exception as error:  # noqa: BLE001 - who renews no more loses all that runs here: told, and tried again
                 self.lease_pulse.failed(error)
 
     async def _renew_all(self) -> None:
