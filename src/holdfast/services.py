@@ -196,7 +196,7 @@ class Services:
         """What waits to be sorted, and was perhaps written by an older or another program."""
         options = self.hold.settings.board.classifier
         if options.enabled:
-            with self.hold.store.write(SYSTEM, ordered=False) as tx:
+            with self.hold.store.write(SYSTEM, ordered=False, durable=False) as tx:
                 pending.backlog(tx, options)
 
     def on_sweep(self, sweep: Callable[[Tx], object]) -> None:
@@ -248,7 +248,7 @@ class Services:
 
     def _schedule_retention(self, after: agenda.Job | None = None) -> None:
         """One sweep waits at any time; the end of one and the wait for the next are one transaction."""
-        with self.hold.store.write(SYSTEM, ordered=False) as tx:
+        with self.hold.store.write(SYSTEM, ordered=False, durable=False) as tx:
             due = int(tx.now)
             if after is not None:
                 after.settle(tx)

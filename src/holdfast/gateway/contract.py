@@ -133,7 +133,7 @@ class PartOut(Answer):
     vital: bool
     restarts: int
     errors: int
-    lastError: str | None  # noqa: N815
+    last_error: str | None
 
 
 class StoreProblemOut(Answer):

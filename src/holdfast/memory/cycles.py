@@ -68,7 +68,7 @@ class MemoryCycles:
 
     def schedule_boot(self) -> None:
         """Put the first round on the agenda: now where the config says so, else after the interval."""
-        with self._store.write(SYSTEM, ordered=False) as tx:
+        with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
             for agent in self._agents():
                 cycle = self._config(agent).search.update
                 wait = 0 if cycle.on_boot else int(cycle.interval)
@@ -149,7 +149,7 @@ class MemoryCycles:
 
     def _bring_forward(self, agent: str) -> None:
         if agent in self._agents():
-            with self._store.write(SYSTEM, ordered=False) as tx:
+            with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
                 _enqueue(tx, UPDATE, agent, tx.now + self._config(agent).search.update.debounce_ms)
 
     def _forget_those_who_left(self) -> None:
@@ -181,7 +181,7 @@ class MemoryCycles:
         def write() -> None:
             agent = str(job.item.payload["agent"])
             told = _summary(done) if done is not None and done.changed else None
-            with self._store.write(SYSTEM, ordered=told is not None) as tx:
+            with self._store.write(SYSTEM, ordered=told is not None, durable=False) as tx:
                 job.settle(tx)
                 _enqueue(tx, job.item.kind, agent, tx.now + wait_ms)
                 if told is not None:
@@ -213,7 +213,7 @@ class Teller:
             return
         self._next = now + _TELL_SECONDS
         told = {"agentId": self._agent, "stage": stage, "done": done, "total": total}
-        with self._store.write(SYSTEM) as tx:
+        with self._store.write(SYSTEM, durable=False) as tx:
             changes.emit(tx, PROGRESS, self._agent, told)
 
 

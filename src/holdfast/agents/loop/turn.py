@@ -156,7 +156,7 @@ class _Attempt:
             journal.listen(tx)
             return journal
 
-        return self._parts.store.run(SYSTEM, write)
+        return self._parts.store.run(SYSTEM, write, durable=False)
 
     async def _work(self, settled: Plan, journal: Journal, reporter: Reporter) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""

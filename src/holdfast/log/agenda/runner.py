@@ -193,9 +193,7 @@ class Runner:
                         await self._heed_clock()
                         pause = await self._dispatch()
                         self.pulse.passed()
-                    except (
-                        Exception
-                    ) as error:  # whatever it is, what is due must be run: told, and tried again
+                    except Exception as error:  # noqa: BLE001 - told, and tried again: what is due must be run
                         self.pulse.failed(error)
                         pause = _TROUBLE_SECONDS
                     with contextlib.suppress(TimeoutError):
@@ -219,7 +217,10 @@ class Runner:
     def _bring_forward(self, ms: int, since: int) -> None:
         relative = [name for name, kind in self._kinds.items() if kind.relative]
         self._store.run(
-            SYSTEM, lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since), ordered=False
+            SYSTEM,
+            lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since),
+            ordered=False,
+            durable=False,
         )
         for callback in self._on_set_back:
             callback(ms)
@@ -345,7 +346,7 @@ class Runner:
             claimed = agenda.claim(tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most)
             return claimed, agenda.next_due(tx, room, after=tx.now)
 
-        return self._store.run(SYSTEM, take, ordered=False)
+        return self._store.run(SYSTEM, take, ordered=False, durable=False)
 
     def _not_halted(self, free: Mapping[str, int]) -> dict[str, int]:
         return {name: 0 if self._kinds[name].halts else places for name, places in free.items()}
@@ -429,7 +430,7 @@ class Runner:
                     kind.on_interrupt(tx, item)
             return back
 
-        return self._store.run(SYSTEM, write)
+        return self._store.run(SYSTEM, write, durable=False)
 
     @contextlib.asynccontextmanager
     async def _leases_kept(self) -> AsyncIterator[None]:
@@ -484,7 +485,8 @@ class Runner:
         def write(tx: Tx) -> list[Item]:
             return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms, heard=heard)
 
-        held = {item.id: item for item in await self._threads(self._store.run, SYSTEM, write, ordered=False)}
+        renewed = await self._threads(self._store.run, SYSTEM, write, ordered=False, durable=False)
+        held = {item.id: item for item in renewed}
         for id_, (job, task) in jobs.items():
             if id_ in held:
                 job.became(held[id_])
