@@ -81,6 +81,9 @@ class Gateway:
         return str(self.api.get(f"/api/agent/{run}").json()["status"])
 
     def stop(self) -> int:
+        """Ask it to stop; how it ended."""
+        if self._errors.closed:
+            return int(self.process.returncode)
         if self.process.poll() is None:
             self.process.terminate()
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -218,3 +219,30 @@ def test_what_callers_send_does_not_land_in_the_log(hold: Holdfast, gateway: Run
     assert '"route": "/api/login"' in written
     assert text not in written
     assert gateway.admin not in written
+
+
+def test_an_error_that_comes_again_and_again_is_told_once_and_then_counted() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(logs.Repeats(now=lambda: now[0]))
+    logger = logging.Logger("part")
+    logger.addHandler(handler)
+
+    def fail(why: str, item: int) -> None:
+        try:
+            raise OSError(why)
+        except OSError:
+            logger.exception("item %d failed", item)
+
+    for n in range(50):
+        fail("the disk is full", n)
+    assert stream.getvalue().count("Traceback") == 1
+    fail("another", 50)
+    now[0] = logs.REPEAT_SECONDS
+    fail("the disk is full", 51)
+    assert stream.getvalue().count("Traceback") == 2
+    assert "item 51 failed: the disk is full (the same error 49 times more)" in stream.getvalue()
+    logger.warning("said as often as it is said")
+    logger.warning("said as often as it is said")
+    assert stream.getvalue().count("said as often") == 2

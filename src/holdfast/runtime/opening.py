@@ -27,6 +27,7 @@ def open_home(
     settings = config.current.store
     store = open_store(
         store_url or configured_url(place, config.current),
+        used=place.was_used(),
         clock=clock,
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
