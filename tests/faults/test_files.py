@@ -1,4 +1,4 @@
-"""A database file that is not what it was: told at the start and by the doctor, and never taken for a new one."""
+"""A database file that is not what it was is told of, and never taken for a new one."""
 
 from __future__ import annotations
 

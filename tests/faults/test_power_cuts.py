@@ -1,4 +1,4 @@
-"""The machine loses its power: what was acknowledged is on the disk, with every writer paying little for it."""
+"""The machine loses its power: what was acknowledged is on the disk, and who writes at once pays once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def contents(path: Path) -> set[str]:
 
 
 class Disk:
-    """What of a database the disk has: the main file as it began, the write-ahead log as it was last flushed."""
+    """What the disk has of a database: the main file as it began, and the log as it was last flushed."""
 
     def __init__(self, database: Path, image: Path) -> None:
         self.database = database

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from holdfast.errors import Transient
 from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store
 
@@ -64,6 +65,15 @@ class Bridge:
                     self._store.signals.notify_all()
 
     def _listen(self) -> None:
+        import psycopg
+
+        try:
+            self._listen_or_poll()
+        except psycopg.Error as error:
+            lost = (str(error).splitlines() or [""])[0]
+            raise Transient(f"the notification channel is lost: {lost}") from error
+
+    def _listen_or_poll(self) -> None:
         import psycopg
 
         direct = self._store.listen_url

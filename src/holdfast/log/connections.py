@@ -60,14 +60,11 @@ class Connections:
             conn = self._ready()
             try:
                 begin(conn, statement)
-            except DBAPIError:
-                lost = self._ask and was_kept and is_lost(conn)
-                conn.close()
-                if not lost:
+            except BaseException as error:
+                lost = _is_lost(error)
+                _give_up(conn, lost=lost)
+                if not (self._ask and was_kept and lost):
                     raise
-            except BaseException:
-                conn.close()
-                raise
             else:
                 return conn
 
@@ -85,8 +82,8 @@ class Connections:
         """For the next one, unless something failed: what was begun on it is given up with it."""
         try:
             yield
-        except BaseException:
-            conn.close()
+        except BaseException as error:
+            _give_up(conn, lost=_is_lost(error))
             raise
         self._idle.append((conn, time.monotonic()))
 
@@ -130,12 +127,20 @@ def commit(conn: Connection) -> None:
         raise CommitFailed(error) from error
 
 
-def is_lost(conn: Connection) -> bool:
-    """Whether the server is gone from the other end; a connection of SQLite has none."""
-    try:
-        return bool(getattr(conn.connection.driver_connection, "closed", False))
-    except DBAPIError:
-        return True
+def _is_lost(error: BaseException) -> bool:
+    """Whether the server went away, by what it said last or by its silence; that of SQLite never does."""
+    found = error.error if isinstance(error, CommitFailed) else error
+    if not isinstance(found, DBAPIError) or not hasattr(found.orig, "sqlstate"):
+        return False
+    state: str | None = getattr(found.orig, "sqlstate", None)
+    return state is None or state.startswith(("08", "57P"))
+
+
+def _give_up(conn: Connection, *, lost: bool) -> None:
+    """With what was begun on it; nothing more is said to a server that is not there."""
+    if lost:
+        conn.invalidate()
+    conn.close()
 
 
 def _answers(conn: Connection) -> bool:
@@ -144,8 +149,7 @@ def _answers(conn: Connection) -> bool:
         with Driver(conn, "SELECT 1") as driver:
             driver.execute("SELECT 1")
     except DBAPIError:
-        conn.invalidate()
-        conn.close()
+        _give_up(conn, lost=True)
         return False
     return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 
 from holdfast.errors import Transient, Unavailable
 
@@ -103,7 +103,7 @@ def _of_postgres(error: DBAPIError) -> Unavailable | None:
 
 
 def _of_connection(error: DBAPIError, text: str) -> Unavailable | None:
-    if not isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, DataError | IntegrityError | ProgrammingError | NotSupportedError):
         return None
     if any(words in text for words in _REFUSALS):
         message, code, hint = _REFUSED

@@ -239,12 +239,12 @@ class Store:
         """A driver connection outside any transaction, not given back to the pool."""
         with self._told():
             pooled = self._reader.raw_connection()
-        connection = pooled.driver_connection
+        connection: Any = pooled.driver_connection
         pooled.detach()
         try:
             yield connection
         finally:
-            pooled.close()
+            connection.close()
 
     def probe(self) -> None:
         """Raise unless the database answers, and takes writes again if it was last seen to take none."""

@@ -16,9 +16,11 @@ from holdfast.memory.engine import postgres_schema as tables
 
 _MOST_IDLE = 8
 _SNAPSHOT = "begin isolation level repeatable read read only"
-# For one transaction each: a pooler may give the next one another server, and this one somebody else. Plans are
-# made for the filter at hand, and queries are too short to be compiled.
-_SETTINGS = "; set local search_path to {0}; set local plan_cache_mode to force_custom_plan; set local jit to off"
+# For one transaction each: a pooler may give the next one another server, and this one somebody else. Plans
+# are made for the filter at hand, and queries are too short to be compiled.
+_SETTINGS = (
+    "; set local search_path to {0}; set local plan_cache_mode to force_custom_plan; set local jit to off"
+)
 _LOCK = "select pg_advisory_xact_lock(hashtextextended('holdfast ' || %s, 0))"
 
 
