@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ class Gateway:
 
     def __init__(self, home: Path, store: str | None, **environment: str) -> None:
         self.home = Home(home)
-        self._errors = (home / "stderr.txt").open("w+")
+        self._errors = tempfile.NamedTemporaryFile("w+", prefix="hf-said-")  # noqa: SIM115 - closed by stop
         plain = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         more = [] if store is None else ["--store", store]
         self.process = subprocess.Popen(

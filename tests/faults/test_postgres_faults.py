@@ -205,6 +205,7 @@ def test_a_standby_is_called_one_and_is_written_to_once_it_is_promoted(own_serve
         "-c",
         "fast",
     )
+    Path(place, ".s.PGSQL.5432.lock").unlink()  # the copy of the primary's, whose sockets lie with its data
     postgres(own_server, "pg_ctl", "-w", "-D", place, "-l", f"{place}/log", "-o", sockets, "start")
     standby = Store(f"postgresql+psycopg://postgres:@/failover?host={quote(place)}")
     try:
