@@ -13,7 +13,8 @@ from fault_stage import echoing, gateway, wait_until
 from pooler import pgbouncer
 
 from builders import PATIENCE, append, in_threads, new_database, rows
-from holdfast.log import OWNER, Bridge, Store, changes, check, open_store
+from holdfast.log import OWNER, Bridge, EntryDraft, Store, changes, check, entries, open_store
+from holdfast.log.libpq import Preparing
 from holdfast.memory.engine.postgres_connections import Connections
 
 
@@ -44,6 +45,23 @@ def test_many_writers_and_readers_share_few_servers(pooled: tuple[str, str]) -> 
     in_threads(8, work)
     assert store.pooled
     assert rows(store, "SELECT count(*), count(DISTINCT content) FROM entries") == [(120, 120)]
+    assert check(store) == []
+    store.close()
+
+
+def test_a_pooler_that_hides_itself_is_found_out_and_no_wrong_statement_is_ever_run(
+    pooled: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Preparing, "look", lambda *_: None)
+    store = Store(pooled[0], readers=8)
+    draft = EntryDraft(content="hidden")
+
+    def work(_: int) -> None:
+        for _ in range(15):
+            store.run(OWNER, lambda tx: entries.append(tx, draft))
+
+    in_threads(8, work)
+    assert rows(store, "SELECT count(*) FROM entries WHERE content = 'hidden'") == [(120,)]
     assert check(store) == []
     store.close()
 

@@ -195,7 +195,7 @@ class _Attempt:
             if last is not None:
                 reporter.message(reply, heard.text)
             words_left = None if last is None or not heard.text.strip() else _last_words(last, heard.text)
-            done = await self._parts.threads(self._commit, journal, calling, words_left, heard)
+            done = await self._parts.threads.patiently(self._commit, journal, calling, words_left, heard)
             nudge = None
             if done is not None:
                 return done
@@ -241,7 +241,7 @@ class _Attempt:
                 self._tell_failed(tx, journal, ended)
             return ended
 
-        if await self._parts.threads(self._parts.store.run, SYSTEM, write) is None:
+        if await self._parts.threads.patiently(self._parts.store.run, SYSTEM, write) is None:
             return  # it was committed or cancelled just before; that end is the one to be told
         log.warning("turn %s failed: %s", journal.turn.id, error.message)
         reporter.step("turn.end", status="failed", error=error.message, code=error.code)
