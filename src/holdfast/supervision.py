@@ -221,10 +221,7 @@ class Supervisor:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _judge(self) -> None:
-        """Tell what became bad or good, and end the process for a vital part that stays bad.
-
-        While the store cannot be used the parts are not to blame: a new process would have no other store.
-        """
+        """Tell what became bad or good, and end the process for a vital part that stays bad."""
         bad = {part.name: part for part in self.parts() if not part.ready}
         for name, part in bad.items():
             if self._bad_told.get(name) != part.state:
@@ -232,15 +229,20 @@ class Supervisor:
         for name in self._bad_told.keys() - bad.keys():
             log.warning("%s is well again", name)
         self._bad_told = {name: part.state for name, part in bad.items()}
-        now = self._now()
-        blameless = self.store_watch.problem is not None
-        self._bad_since = {
-            name: now if blameless else self._bad_since.get(name, now)
-            for name, part in bad.items()
-            if part.vital
-        }
-        limit = self._options().exit_after_seconds
+        self._end_for({part.name: part.state for part in bad.values() if part.vital})
+
+    def _end_for(self, bad: dict[str, State]) -> None:
+        """While the store cannot be used the parts are not to blame: a new process would have no other store.
+
+        A store that was not flushed is the exception: opened anew, it can be relied on again.
+        """
+        problem = self.store_watch.problem
+        named: dict[str, str] = {**bad} if problem is None else {}
+        if problem is not None and problem.code == "store_unflushed":
+            named["store"] = "not flushed"
+        now, limit = self._now(), self._options().exit_after_seconds
+        self._bad_since = {name: self._bad_since.get(name, now) for name in named}
         lasting = [name for name, since in self._bad_since.items() if limit and now - since > limit]
         if lasting and self.on_fatal is not None:
             fatal, self.on_fatal = self.on_fatal, None
-            fatal(f"{', '.join(lasting)}: {bad[lasting[0]].state} for more than {limit} seconds")
+            fatal(f"{', '.join(lasting)}: {named[lasting[0]]} for more than {limit} seconds")

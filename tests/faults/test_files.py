@@ -38,6 +38,14 @@ def test_an_empty_database_in_a_used_home_is_refused(tmp_path: Path, looked_at_b
         assert rows(hold.store, "SELECT count(*) FROM entries") == [(0,)]
 
 
+@pytest.mark.parametrize("how", ["process", "power"])
+def test_the_doctor_says_what_an_acknowledgement_survives(tmp_path: Path, how: str) -> None:
+    (tmp_path / "holdfast.json").write_text(f"{{store: {{durability: '{how}'}}}}")
+    open_home(tmp_path).close()
+    said = CliRunner().invoke(cli, ["--home", str(tmp_path), "doctor"]).output
+    assert ("may not survive a power cut" in said) == (how == "process")
+
+
 def test_an_empty_database_in_a_fresh_home_is_a_new_store(tmp_path: Path) -> None:
     (tmp_path / "holdfast.db").write_bytes(b"")
     with open_home(tmp_path) as hold:

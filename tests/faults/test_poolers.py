@@ -13,6 +13,7 @@ from fault_stage import echoing, gateway, wait_until
 from pooler import pgbouncer
 
 from builders import PATIENCE, append, in_threads, new_database, rows
+from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Bridge, EntryDraft, Store, changes, check, entries, open_store
 from holdfast.log.libpq import Preparing
 from holdfast.memory.engine.postgres_connections import Connections
@@ -100,6 +101,18 @@ def test_the_commits_of_others_are_heard_of(pooled: tuple[str, str], listens: bo
         bridge.stop()
         own.close()
         other.close()
+
+
+def test_a_pooler_without_transactions_is_refused_with_the_reason(
+    postgres_server: Any, tmp_path: Path, pooled: tuple[str, str]
+) -> None:
+    name = pooled[1].partition("?")[0].rpartition("/")[2]
+    with pgbouncer(postgres_server, tmp_path / "bouncer", "statement") as port:
+        store = Store(f"postgresql+psycopg://postgres@127.0.0.1:{port}/{name}")
+        with pytest.raises(Unavailable) as caught:
+            store.probe()
+        store.close()
+    assert caught.value.code == "store_pooler"
 
 
 def test_a_gateway_behind_a_pooler_takes_in_and_answers(pooled: tuple[str, str], tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -134,6 +138,23 @@ def test_a_lock_that_stays_is_told_and_bounded(stage: Stage) -> None:
         metrics = stage.here.api.get("/metrics").text
         assert "holdfast_part_well" in metrics
     stage.wait_well()
+
+
+def test_status_tells_how_the_parts_fare(stage: Stage) -> None:
+    home = stage.here.home.path
+    said = subprocess.run(
+        [sys.executable, "-m", "holdfast", "--home", str(home), "status", "--json"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HOLDFAST_STORE": stage.url},
+    )
+    health = json.loads(said.stdout)["health"]
+    parts = {part["name"]: part for part in health["parts"]}
+    assert health["ready"]
+    assert {"agenda", "leases", "feed", "bridge", "memory", "config", "files", "home token"} <= parts.keys()
+    assert parts["agenda"]["state"] == "ok"
+    assert parts["agenda"]["errors"] > 0
+    assert parts["agenda"]["lastError"]
 
 
 def test_a_server_that_is_started_again_loses_and_doubles_nothing(stage: Stage) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from builders import until
+from builders import append, until
 from holdfast.config.runtime import HealthOptions
 from holdfast.errors import Unavailable
-from holdfast.log import Pulse, Store
+from holdfast.log import Pulse, Store, durability
 from holdfast.supervision import Part, Supervisor
 
 
@@ -158,6 +158,30 @@ def test_a_vital_part_that_stays_down_ends_the_process_and_one_without_its_store
         supervisor.store_watch.close()
 
     asyncio.run(scene())
+
+
+def test_a_disk_that_refused_a_flush_ends_the_process(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(durability, "flush", refused)
+    ended: list[str] = []
+    ticks = Ticks()
+    supervisor = Supervisor(sqlite_store, HealthOptions, on_fatal=ended.append, now=ticks)
+
+    async def scene() -> None:
+        with pytest.raises(Unavailable):
+            append(sqlite_store)
+        for _ in range(2):
+            assert await supervisor.store_watch.look() is not None
+            supervisor._judge()
+            ticks.now += 121
+        supervisor.store_watch.close()
+
+    asyncio.run(scene())
+    assert ended == ["store: not flushed for more than 120 seconds"]
 
 
 def test_a_store_that_does_not_answer_is_told_although_all_threads_wait_for_it(

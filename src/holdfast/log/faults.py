@@ -89,6 +89,12 @@ def _state(error: DBAPIError) -> str:
 
 def _of_postgres(error: DBAPIError) -> Unavailable | None:
     state, text = _state(error), str(error.orig).lower()
+    if "statement pooling" in text:
+        return Unavailable(
+            "the pooler gives every statement another connection, so that there are no transactions",
+            code="store_pooler",
+            hint="Set its pool_mode to transaction or session.",
+        )
     if not state:
         return _of_connection(error, text)
     if state == "0A000" and "cached plan" not in text:
