@@ -291,7 +291,7 @@ class Store:
             yield
         except CommitFailed as failed:
             raised = self._meaning(failed.error, writing)
-            if isinstance(raised, Transient) and raised.code == Transient.code:
+            if writing and isinstance(raised, Transient) and raised.code == Transient.code:
                 raised = Transient(
                     "the connection to the database was lost at a commit: it may be there or not",
                     hint="Send it again with the same idempotency key.",
