@@ -24,6 +24,7 @@ from holdfast.log import (
     Store,
     Threads,
     Tx,
+    durability,
     heard_by,
     open_store,
     parse_audience,
@@ -88,6 +89,14 @@ def _watched_manifests() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest, "save", watched)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waits_for_the_disk() -> Iterator[None]:
+    """As the tests' PostgreSQL: processes are killed here, machines are not. Other processes do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durability, "flush", lambda _: None)
         yield
 
 

@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from holdfast.home import Home, private_opener
 FILE: Final = "gateway.jsonl"
 MASK: Final = "***"
 MAX_TEXT: Final = 32_000
+REPEAT_SECONDS: Final = 60.0
+_MOST_SEEN: Final = 200
+_DECIDED: Final = "holdfast_is_told"
 _MIN_SECRET: Final = 8
 _KNOWN_SECRETS: Final = ("token", "cookie_key")
 # Each begins with something fixed: on a long word without an end, none may look back over all of it.
@@ -86,6 +90,9 @@ def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = Non
     screen.setFormatter(JsonLines(redact) if options.format == "json" else Text(redact))
     file = _File(home.logs / FILE, limits_of(options))
     file.setFormatter(JsonLines(redact))
+    repeats = Repeats()
+    for handler in (screen, file):
+        handler.addFilter(repeats)
     with _lock:
         _own = own
         root = logging.getLogger()
@@ -102,6 +109,52 @@ def close() -> None:
     """Write what is left and give the files back."""
     with _lock:
         _remove(logging.getLogger())
+
+
+class Repeats(logging.Filter):
+    """Has an error that comes again and again told once with its traceback, then counted once a minute.
+
+    Only what is an error or has a traceback; and no more different ones at once than can be remembered.
+    """
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._seen: OrderedDict[tuple[object, ...], tuple[float, int]] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """One decision for a record, whichever of the handlers asks first."""
+        decided = getattr(record, _DECIDED, None)
+        if decided is None:
+            decided = self._is_told(record)
+            setattr(record, _DECIDED, decided)
+        return bool(decided)
+
+    def _is_told(self, record: logging.LogRecord) -> bool:
+        error = None if record.exc_info is None else record.exc_info[1]
+        if record.levelno < logging.ERROR and error is None:
+            return True
+        said = record.getMessage() if error is None else str(record.msg)
+        key = (record.name, said, type(error), str(error)[:300])
+        now = self._now()
+        with self._guard:
+            told, again = self._seen.pop(key, (None, 0))
+            due = told is None or now - told >= REPEAT_SECONDS
+            self._seen[key] = (now, 0) if due or told is None else (told, again + 1)
+            while len(self._seen) > _MOST_SEEN:
+                self._seen.popitem(last=False)
+        if due and again:
+            _shorten(record, again)
+        return due
+
+
+def _shorten(record: logging.LogRecord, again: int) -> None:
+    """The same in one line, its traceback having been told."""
+    error = None if record.exc_info is None else record.exc_info[1]
+    why = "" if error is None else f": {error}"
+    record.msg = f"{record.getMessage()}{why} (the same error {again} times more)"
+    record.args, record.exc_info, record.exc_text = (), None, None
 
 
 class Text(logging.Formatter):

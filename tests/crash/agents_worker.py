@@ -115,15 +115,15 @@ def watch_store() -> None:
     write, run = Store.write, Store.run
 
     @contextmanager
-    def watched(self: Store, reader: Reader, *, ordered: bool = True) -> Iterator[Tx]:
+    def watched(self: Store, reader: Reader, **options: bool) -> Iterator[Tx]:
         by_frame = caller() if getattr(_naming, "name", None) is None else ""
-        with write(self, reader, ordered=ordered) as tx:
+        with write(self, reader, **options) as tx:
             yield tx
             by_work = getattr(_naming, "name", None)
             step = SEAM.before(by_frame if by_work is None else by_work)
             tx.callbacks.insert(0, functools.partial(SEAM.after, step))
 
-    def named(self: Store, reader: Reader, work: Write, *, ordered: bool = True) -> Any:
+    def named(self: Store, reader: Reader, work: Write, **options: bool) -> Any:
         _naming.name = ours(*name_of(work))
 
         def noted(tx: Tx) -> Any:
@@ -133,7 +133,7 @@ def watch_store() -> None:
             return made
 
         try:
-            return run(self, reader, noted, ordered=ordered)
+            return run(self, reader, noted, **options)
         finally:
             _naming.name = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -247,3 +248,30 @@ def test_a_gateway_sweeps_its_logs_by_itself(hold: Holdfast, gateway: Running, c
     with hold.store.write(SYSTEM, ordered=False) as tx:
         tx.wake(agenda.SIGNAL)
     wait_for(lambda: not old.exists())
+
+
+def test_an_error_that_comes_again_and_again_is_told_once_and_then_counted() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(logs.Repeats(now=lambda: now[0]))
+    logger = logging.Logger("part")
+    logger.addHandler(handler)
+
+    def fail(why: str, item: int) -> None:
+        try:
+            raise OSError(why)
+        except OSError:
+            logger.exception("item %d failed", item)
+
+    for n in range(50):
+        fail("the disk is full", n)
+    assert stream.getvalue().count("Traceback") == 1
+    fail("another", 50)
+    now[0] = logs.REPEAT_SECONDS
+    fail("the disk is full", 51)
+    assert stream.getvalue().count("Traceback") == 2
+    assert "item 51 failed: the disk is full (the same error 49 times more)" in stream.getvalue()
+    logger.warning("said as often as it is said")
+    logger.warning("said as often as it is said")
+    assert stream.getvalue().count("said as often") == 2

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, tasks, topics, visibility
 from holdfast.board.audit import Audit
@@ -44,6 +44,8 @@ from holdfast.log import (
     agenda,
     entries,
 )
+
+T = TypeVar("T")
 
 LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
@@ -113,11 +115,15 @@ class Classifier:
         self._allowance.take()
         key: str | None = job.item.payload.get("sessionKey")
         for _ in range(options.classifier.window if options.classifier.enabled else 0):
-            found = await self._threads(self._store.run, SYSTEM, lambda tx: self._next(tx, key, options, job))
+            found = await self._run(lambda tx: self._next(tx, key, options, job))
             if found is None:
                 break
             await self._sort(found, options, job)
-        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, key, options, job))
+        await self._run(lambda tx: self._finish(tx, key, options, job))
+
+    async def _run(self, work: Callable[[Tx], T]) -> T:
+        """Sorting can be done again, so nobody waits until the disk has it."""
+        return await self._threads(self._store.run, SYSTEM, work, durable=False)
 
     async def _sort(self, found: Open, options: BoardConfig, job: agenda.Job) -> None:
         weighed = await self._threads(self._weigh, found)
@@ -132,7 +138,7 @@ class Classifier:
             else:
                 place(tx, found.exchange, outcome, options, attempt=max(1, job.item.attempts))
 
-        await self._threads(self._store.run, SYSTEM, write)
+        await self._run(write)
         self._note(found.exchange, outcome)
 
     async def _judged(

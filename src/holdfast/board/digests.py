@@ -123,9 +123,12 @@ class Digester:
             found = await self._threads(self._texts, subject)
             text = await self._written(subject, found, options)
             await self._threads(
-                self._store.run, SYSTEM, lambda tx, one=subject, new=text: _write(tx, job, one, new)
+                self._store.run,
+                SYSTEM,
+                lambda tx, one=subject, new=text: _write(tx, job, one, new),
+                durable=False,
             )
-        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, job, options))
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, job, options), durable=False)
 
     async def _written(self, subject: Subject, found: Sequence[Entry], options: Digests) -> str | None:
         """The digest; None when there is too little to say."""

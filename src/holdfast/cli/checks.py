@@ -90,7 +90,8 @@ def check_extras(patient: Patient) -> Iterator[Finding]:
 def check_store(patient: Patient) -> Iterator[Finding]:
     """Reachable, at the current schema, and whole."""
     from holdfast import migrations
-    from holdfast.log import check
+    from holdfast.errors import Conflict
+    from holdfast.log import check, require_store
 
     if patient.config is None:
         yield Finding("warn", "the store was not looked at: the config cannot be used")
@@ -100,6 +101,12 @@ def check_store(patient: Patient) -> Iterator[Finding]:
             yield Finding(
                 "warn", "there is no store yet", "It is made by `holdfast up`.", partial(_migrate, patient)
             )
+            return
+        try:
+            if not store.postgres:
+                require_store(store, used=patient.home.was_used())
+        except Conflict as error:
+            yield Finding("fail", error.message, error.hint)
             return
         with store.read(OWNER) as tx:
             version = migrations.current(tx.conn)
@@ -114,6 +121,30 @@ def check_store(patient: Patient) -> Iterator[Finding]:
             yield Finding("fail", problem, "Restore a copy, or report it with this line.")
         if not problems:
             yield Finding("ok", f"the store is whole, at {version}")
+
+
+def check_durability(patient: Patient) -> Iterator[Finding]:
+    """Whether what is acknowledged survives what the config says that it does."""
+    if patient.config is None:
+        return
+    wanted = patient.config.store.durability
+    with _store(patient) as store:
+        if store is None:
+            return
+        lax: list[str] = []
+        if store.postgres:
+            with store.read(OWNER) as tx:
+                for name in ("fsync", "synchronous_commit", "full_page_writes"):
+                    if tx.conn.exec_driver_sql(f"SHOW {name}").scalar() == "off":
+                        lax.append(name)
+    if wanted == "process":
+        mend = 'Set store.durability to "power" if it should.'
+        yield Finding("warn", "what was acknowledged last may not survive a power cut", mend)
+    elif lax:
+        said = f"a power cut may take what was acknowledged: the PostgreSQL server has {', '.join(lax)} off"
+        yield Finding("warn", said, "Set it to on in postgresql.conf.")
+    else:
+        yield Finding("ok", "what is acknowledged survives a power cut")
 
 
 def check_work(patient: Patient) -> Iterator[Finding]:
@@ -274,6 +305,7 @@ CHECKS: Final[list[Named]] = [
     Named("context", check_context),
     Named("models", check_models),
     Named("tools", check_tools),
+    Named("durability", check_durability),
 ]
 
 

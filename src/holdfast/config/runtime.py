@@ -57,6 +57,15 @@ class StreamOptions(Section):
     replay_limit: Positive = key(5000, "Events replayed after a break; more is a reset.", le=1_000_000)
 
 
+class HealthOptions(Section):
+    """When the gateway calls itself unwell."""
+
+    stuck_seconds: Seconds = key(30, "A part that is at one pass for longer is stuck.", ge=1, le=3600)
+    exit_after_seconds: Seconds = key(
+        120, "A vital part that is down or stuck for longer ends the process; 0: never.", le=86_400
+    )
+
+
 class GatewayConfig(Section):
     """The gateway."""
 
@@ -66,6 +75,7 @@ class GatewayConfig(Section):
     auth: GatewayAuth = part("Who may call.")
     limits: GatewayLimits = part("Sizes.")
     stream: StreamOptions = part("The live stream.")
+    health: HealthOptions = part("Health.")
     cors_origins: Names = key((), "Other origins whose pages may call.")
     shutdown_grace_seconds: Seconds = key(10, "How long running turns may finish at shutdown.")
 
@@ -78,6 +88,13 @@ class StoreConfig(Section):
     max_overflow: Count = key(5, "Further connections under load.", le=1000)
     threads: Positive = key(8, "Threads for store work.", le=256)
     busy_timeout_ms: Ms = key(5000, "How long SQLite waits for a writer.")
+    lock_timeout_ms: Ms = key(15_000, "How long PostgreSQL waits for a lock; 0: for ever.")
+    durability: Literal["process", "power"] = key(
+        "power", "What an acknowledged write survives: the end of the process, or a power cut too."
+    )
+    listen_url: SecretUrl | None = key(
+        None, "PostgreSQL's own address for notifications, where `url` is a pooler's."
+    )
 
 
 class AgendaConfig(Section):

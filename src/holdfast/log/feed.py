@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.errors import HoldfastError
 from holdfast.log import changes
 from holdfast.log.audience import SYSTEM
 from holdfast.log.changes import Change
+from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store
 from holdfast.log.threads import Threads, ringing
-
-log = logging.getLogger(__name__)
 
 RING: Final = 1_000
 BATCH: Final = 200
@@ -73,6 +70,7 @@ class Feed:
         self._bells: set[asyncio.Event] = set()
         self._new = asyncio.Event()
         self._closed = False
+        self.pulse = Pulse("feed")
 
     @property
     def head(self) -> int:
@@ -90,10 +88,12 @@ class Feed:
                 self._new.clear()
                 if not self._bells:
                     continue
+                self.pulse.begin()
                 try:
                     await self._take_in()
-                except HoldfastError:
-                    log.exception("the change feed cannot be read; trying again")
+                    self.pulse.passed()
+                except Exception as error:  # noqa: BLE001 - readers wait for what comes: told, and tried again
+                    self.pulse.failed(error)
                     self._new.set()
                     await asyncio.sleep(_TROUBLE_SECONDS)
         finally:

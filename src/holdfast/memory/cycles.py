@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Pace, Store, Threads, Tx, agenda, changes, ringing
+from holdfast.log import SYSTEM, Pace, Pulse, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
@@ -28,6 +27,7 @@ EMBED: Final = "memory.embed"
 UPDATED: Final = "memory.updated"
 PROGRESS: Final = "memory.progress"
 _PAUSE_SECONDS: Final = 0.2
+_TROUBLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
@@ -60,6 +60,7 @@ class MemoryCycles:
         self._pace = pace
         self._sleep = sleep
         self._look_again_ms = look_again_ms
+        self.pulse = Pulse("memory")
 
     def register(self, runner: agenda.Runner) -> None:
         runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
@@ -67,7 +68,7 @@ class MemoryCycles:
 
     def schedule_boot(self) -> None:
         """Put the first round on the agenda: now where the config says so, else after the interval."""
-        with self._store.write(SYSTEM, ordered=False) as tx:
+        with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
             for agent in self._agents():
                 cycle = self._config(agent).search.update
                 wait = 0 if cycle.on_boot else int(cycle.interval)
@@ -90,10 +91,11 @@ class MemoryCycles:
                 bell.clear()
                 try:
                     await self._threads(lambda: self._memory().follow())
-                except HoldfastError:
-                    log.exception("the log could not be taken into the index; trying again")
+                    self.pulse.passed()
+                except Exception as error:  # noqa: BLE001 - searches take in what is new themselves: told, and tried again
+                    self.pulse.failed(error)
                     bell.set()
-                await self._sleep(_PAUSE_SECONDS)
+                await self._sleep(_PAUSE_SECONDS if self.pulse.error is None else _TROUBLE_SECONDS)
         finally:
             unsubscribe()
 
@@ -147,7 +149,7 @@ class MemoryCycles:
 
     def _bring_forward(self, agent: str) -> None:
         if agent in self._agents():
-            with self._store.write(SYSTEM, ordered=False) as tx:
+            with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
                 _enqueue(tx, UPDATE, agent, tx.now + self._config(agent).search.update.debounce_ms)
 
     def _forget_those_who_left(self) -> None:
@@ -179,7 +181,7 @@ class MemoryCycles:
         def write() -> None:
             agent = str(job.item.payload["agent"])
             told = _summary(done) if done is not None and done.changed else None
-            with self._store.write(SYSTEM, ordered=told is not None) as tx:
+            with self._store.write(SYSTEM, ordered=told is not None, durable=False) as tx:
                 job.settle(tx)
                 _enqueue(tx, job.item.kind, agent, tx.now + wait_ms)
                 if told is not None:
@@ -211,7 +213,7 @@ class Teller:
             return
         self._next = now + _TELL_SECONDS
         told = {"agentId": self._agent, "stage": stage, "done": done, "total": total}
-        with self._store.write(SYSTEM) as tx:
+        with self._store.write(SYSTEM, durable=False) as tx:
             changes.emit(tx, PROGRESS, self._agent, told)
 
 

@@ -27,9 +27,13 @@ def open_home(
     settings = config.current.store
     store = open_store(
         store_url or configured_url(place, config.current),
+        used=place.was_used(),
         clock=clock,
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
+        lock_ms=settings.lock_timeout_ms,
+        durability=settings.durability,
+        listen_url=None if settings.listen_url is None else settings.listen_url.reveal(os.environ),
     )
     return Holdfast(place, config, store, own)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -31,9 +30,10 @@ from holdfast.agents.loop.stopping import (
 from holdfast.agents.loop.turn import AFTER_TURN, TurnLoop
 from holdfast.clock import Millis, iso
 from holdfast.context import is_silent
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import NotFound
 from holdfast.log import (
     SYSTEM,
+    Pulse,
     Reader,
     Session,
     Store,
@@ -57,7 +57,6 @@ MOST_LOOKS: Final = 5
 SOON_SECONDS: Final = 1.0
 Find: TypeAlias = Callable[[Tx], Session]
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 _PAUSE_SECONDS: Final = 0.1
 _TROUBLE_SECONDS: Final = 1.0
 _LOOK_AGAIN_SECONDS: Final = 15.0
@@ -419,6 +418,7 @@ class EndWatch:
         self._task: asyncio.Task[None] | None = None
         self._bell = asyncio.Event()
         self._now = asyncio.Event()
+        self._pulse = Pulse("run ends")
 
     def look(self) -> None:
         """A run has just ended in this process."""
@@ -452,8 +452,9 @@ class EndWatch:
                 self._now.clear()
                 try:
                     ended = await self._threads(self._ended_among, list(self._waiting))
-                except HoldfastError:
-                    log.exception("the ends of runs cannot be read; trying again")
+                    self._pulse.passed()
+                except Exception as error:  # noqa: BLE001 - somebody waits for these ends: told, and tried again
+                    self._pulse.failed(error)
                     await asyncio.sleep(_TROUBLE_SECONDS)
                     self._bell.set()
                     continue

@@ -11,10 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError
-
 from holdfast.clock import JUMP_MS
-from holdfast.errors import Busy, HoldfastError, Unavailable
+from holdfast.errors import HoldfastError, Transient, Unavailable
 from holdfast.log import owner as owners
 from holdfast.log.agenda import store as agenda
 from holdfast.log.agenda.places import Places
@@ -31,6 +29,7 @@ from holdfast.log.agenda.state import (
     Status,
 )
 from holdfast.log.audience import SYSTEM
+from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store, Tx
 from holdfast.log.threads import Threads, ringing, to_the_end
 
@@ -42,7 +41,7 @@ _HELD_SECONDS: Final = 0.25
 _AGAIN_SECONDS: Final = 0.1
 _MOST_AGAIN_SECONDS: Final = 2.0
 _TRIES_AT_STOP: Final = 4
-_PERMANENT: Final = frozenset(("store_damaged", "store_newer"))
+_PERMANENT: Final = frozenset(("store_damaged", "store_newer", "store_refused", "store_pooler"))
 
 
 class Job:
@@ -105,9 +104,9 @@ def alive() -> None:
 
 def is_store_trouble(error: BaseException) -> bool:
     """Whether the store is in trouble, not the work: what failed by that is done again, at no cost."""
-    if isinstance(error, Unavailable | Busy):
-        return error.code.startswith("store_") and error.code not in _PERMANENT
-    return isinstance(error, OSError | DBAPIError)
+    if not isinstance(error, Unavailable):
+        return False
+    return isinstance(error, Transient) or (error.code.startswith("store_") and error.code not in _PERMANENT)
 
 
 class PostponeJob(Exception):
@@ -179,6 +178,9 @@ class Runner:
         self._claim_lost = False
         self._on_set_back: list[SetBack] = []
         self._stopping = False
+        self.pulse = Pulse("agenda")
+        self.lease_pulse = Pulse("leases")
+        self._cancel_pulse = Pulse("cancellations")
 
     def register(self, name: str, kind: Kind) -> None:
         if name in self._kinds:
@@ -205,14 +207,16 @@ class Runner:
                 recovered = False
                 while not self._stopping:
                     self._wake.clear()
+                    self.pulse.begin()
                     try:
                         if self._claim_lost or not recovered:
                             await self.recover()
                             recovered = True
                         await self._heed_clock()
                         pause = await self._dispatch()
-                    except HoldfastError:
-                        log.exception("the agenda cannot be read; trying again")
+                        self.pulse.passed()
+                    except Exception as error:  # noqa: BLE001 - told, and tried again: what is due must be run
+                        self.pulse.failed(error)
                         pause = _TROUBLE_SECONDS
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), pause)
@@ -247,7 +251,10 @@ class Runner:
     def _bring_forward(self, ms: int, since: int) -> None:
         relative = [name for name, kind in self._kinds.items() if kind.relative]
         self._store.run(
-            SYSTEM, lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since), ordered=False
+            SYSTEM,
+            lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since),
+            ordered=False,
+            durable=False,
         )
         for callback in self._on_set_back:
             callback(ms, since)
@@ -383,7 +390,7 @@ class Runner:
 
         no_suspect_runs = not any(job.item.is_suspect for job, _ in tuple(self._jobs.values()))
         self._claim_lost = True
-        done = self._store.run(SYSTEM, take, ordered=False)
+        done = self._store.run(SYSTEM, take, ordered=False, durable=False)
         self._claim_lost = False
         return done
 
@@ -472,7 +479,7 @@ class Runner:
                     kind.on_interrupt(tx, item)
             return back
 
-        return self._store.run(SYSTEM, write)
+        return self._store.run(SYSTEM, write, durable=False)
 
     @contextlib.asynccontextmanager
     async def _leases_kept(self) -> AsyncIterator[None]:
@@ -494,8 +501,9 @@ class Runner:
             try:
                 for item in await self._threads(self._asked_to_stop) if self._jobs else ():
                     await self._stop_handler(item)
-            except HoldfastError:
-                log.exception("cancellations could not be read; the next renewal will tell of them")
+                self._cancel_pulse.passed()
+            except Exception as error:  # noqa: BLE001 - the next renewal of leases tells of them too
+                self._cancel_pulse.failed(error)
 
     def _asked_to_stop(self) -> list[Item]:
         with self._store.read(SYSTEM) as tx:
@@ -504,12 +512,14 @@ class Runner:
     async def _keep_leases(self) -> None:
         """Renew what runs here, stop what was cancelled elsewhere, and take back what others dropped."""
         while True:
-            await asyncio.sleep(self._lease_ms / 3000)
+            await asyncio.sleep(_TROUBLE_SECONDS if self.lease_pulse.error else self._lease_ms / 3000)
+            self.lease_pulse.begin()
             try:
                 await self._renew_all()
                 await self.recover()
-            except HoldfastError:
-                log.exception("leases could not be renewed; trying again")
+                self.lease_pulse.passed()
+            except Exception as error:  # noqa: BLE001 - who renews no more loses all that runs here: told, and tried again
+                self.lease_pulse.failed(error)
 
     async def _renew_all(self) -> None:
         """Renew what runs here; the handler of what was cancelled or taken over elsewhere is stopped."""
@@ -524,7 +534,8 @@ class Runner:
         def write(tx: Tx) -> list[Item]:
             return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms, heard=heard)
 
-        held = {item.id: item for item in await self._threads(self._store.run, SYSTEM, write, ordered=False)}
+        renewed = await self._threads(self._store.run, SYSTEM, write, ordered=False, durable=False)
+        held = {item.id: item for item in renewed}
         for id_, (job, task) in jobs.items():
             job.lost = id_ not in held
             if id_ in held:
