@@ -23,7 +23,7 @@ from holdfast.memory.reading import read_within
 Progress = Callable[[str, int, int], None]
 
 _EMBED_BATCH: Final = 256
-_REFINE_BATCH: Final = 32
+_LOCAL_BATCH: Final = 32
 _MUCH: Final = 1_000
 
 
@@ -221,13 +221,15 @@ def refine(
 ) -> int:
     """Give documents the vectors of a better embedder, newest first; returns how many got one.
 
-    In small batches, between which a stop is heeded; one that takes too long for a stop is left behind.
+    In batches, small ones for a model that runs here, between which a stop is heeded; one that takes too
+    long for a stop is left behind.
     """
     done = 0
     fingerprint = embedder.id.fingerprint
+    batch = _LOCAL_BATCH if embedder.id.provider == "local" else _EMBED_BATCH
     before: list[str] = []
     while done < limit and not stop():
-        waiting = index.without_vector(fingerprint, min(_REFINE_BATCH, limit - done))
+        waiting = index.without_vector(fingerprint, min(batch, limit - done))
         ids = [document.id for document in waiting]
         if not waiting or ids == before:
             break

@@ -38,6 +38,7 @@ class Holdfast:
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
         self.pace = Pace()
+        self.stopping = False
         self._memory_lock = threading.Lock()
         self._board_lock = threading.Lock()
         self._context_lock = threading.Lock()
@@ -126,6 +127,8 @@ class Holdfast:
         return configured_collections(self.settings_for_memory(agent_id).search, self.workspace(agent_id))
 
     def close(self) -> None:
+        """Close all rooms; long work that still runs ends with the piece it is at."""
+        self.stopping = True
         self.threads.close()
         if self._board is not None:
             self._board.close()
