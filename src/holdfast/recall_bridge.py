@@ -41,6 +41,7 @@ _SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
 _PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
 _INLINE: Final = 2_000
+_PATIENCE_SECONDS: Final = 0.5
 _CANDIDATES: Final = 40
 _SINGLED_OUT: Final = 10
 _LEAST_GAP: Final = 2.0
@@ -183,7 +184,7 @@ class IndexRecall:
         with self._lock:
             if self._has_followed(seq):
                 return 0
-            behind = self._memory().follow(_INLINE)
+            behind = self._memory().follow(_INLINE, patience=_PATIENCE_SECONDS)
             if behind == 0 and seq >= 0:
                 self._followed = seq, self._generation()
             return behind

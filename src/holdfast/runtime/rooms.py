@@ -33,6 +33,7 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
     builtin = open_memory(
         hold.home.index,
         engine=hold.settings.memory.search.engine,
+        shared_cache_entries=hold.settings.memory.search.embedding.shared_cache_entries,
         chain=chain,
         workspace=hold.workspace,
         config=hold.settings_for_memory,
