@@ -54,6 +54,7 @@ GAP_SECONDS: Final = 1.0
 """How long a rush goes before the next piece; then it is sorted beside it."""
 BUNDLES: Final = 8
 """How many windows of a session are sorted before others have their turn."""
+LEAST: Final = 8
 PIECE_SECONDS: Final = 0.05
 """How long exchanges are sorted in one transaction; whoever else writes waits that long at most."""
 
@@ -106,7 +107,9 @@ class Classifier:
         pace: Pace | None = None,
         piece_seconds: float = PIECE_SECONDS,
     ) -> None:
+        """`piece_seconds` is how long exchanges share a transaction, at least a few; 0: each has its own."""
         self._piece_seconds = piece_seconds
+        self._least = LEAST if piece_seconds else 1
         self._store = store
         self._threads = threads
         self._options = options
@@ -181,7 +184,7 @@ class Classifier:
             outcome = by_words(found, self._weighed(tx, found, near, known))
             self._write(tx, found, outcome, options, job, known)
             piece.sorted.append((found.exchange, outcome))
-            if time.monotonic() >= until:
+            if time.monotonic() >= until and len(piece.sorted) >= self._least:
                 return piece
 
     def _near(self, found: Open, retrieved: Retrieved) -> Sequence[str] | None:
@@ -277,9 +280,7 @@ class Classifier:
             if opened is None:
                 window.seen |= {entry.id for entry in exchange.entries}
                 window.fresh = False
-            elif not (
-                noise.is_low_signal(opened.text) and window.groups and _alike(exchange, window.groups[0])
-            ):
+            elif not (noise.is_low_signal(opened.text) and window.goes_on_with(exchange)):
                 window.fresh = False
                 return opened
             elif window.may_be_cut:
@@ -420,6 +421,10 @@ class _Window:
     @property
     def is_used_up(self) -> bool:
         return self.full and len(self.groups) <= 2
+
+    def goes_on_with(self, exchange: Exchange) -> bool:
+        """Whether the next may be sorted as one with it."""
+        return bool(self.groups) and _alike(exchange, self.groups[0])
 
     @property
     def may_be_cut(self) -> bool:
