@@ -202,7 +202,7 @@ class IndexRecall:
         query = understand(question, self._clock.now())
         if not view.count:
             return replace(query, vector=None)
-        if quick:
+        if quick or self._options().search.embedder == "static":
             base = self._memory().chain.base
             return query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
         vector, fingerprint = self._vector(query.dense_text, view)
