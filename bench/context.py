@@ -12,9 +12,9 @@ HTTP to one client; CPU is that of its process. No two requests are alike, so th
 again, except in the line that says so. The config is that of a fresh install, but that no embedder catches up
 meanwhile, so that only requests are measured. The embedder's time for the question is inside `full` and
 `search` and shown apart. `bare` is a FastAPI endpoint that returns a constant: on a busy machine it costs
-more too, so that the ratio to it can be compared where milliseconds cannot. The last lines say how long one reader
-waits, and how long each of eight beside a writer: one process does one thing at a time, so that eight wait
-eight times as long if nothing but the CPU keeps them waiting.
+more too, so that the ratio to it can be compared where milliseconds cannot. The last lines say how long one
+reader waits, and how long each of eight beside a writer: one process does one thing at a time, so that
+eight wait eight times as long if nothing but the CPU keeps them waiting.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ class Metrics:
         self.changes = Gauge("holdfast_change_seq", "Newest change.", registry=self.registry)
         self.agenda = Gauge("holdfast_agenda_items", "Agenda items.", ["status"], registry=self.registry)
         self.sessions = Gauge("holdfast_sessions_active", "Active sessions.", registry=self.registry)
+        self.damaged = Gauge("holdfast_index_damaged", "Damage found here.", registry=self.registry)
+        self.unsearched = Gauge("holdfast_index_unsearched", "To be indexed again.", registry=self.registry)
         self.running = Gauge("holdfast_agenda_running_here", "Items run here.", registry=self.registry)
 
 
@@ -86,6 +88,11 @@ def exposition(gateway: Gateway) -> Response:
         _count_agenda(tx, metrics)
         active = sa.select(sa.func.count()).where(sessions.c.status == sa.literal_column("'active'"))
         metrics.sessions.set(tx.conn.execute(active).scalar() or 0)
+    memory = gateway.hold.opened_memory
+    if memory is not None:
+        health = memory.health
+        metrics.damaged.set(len(health.damaged))
+        metrics.unsearched.set(health.unsearched)
     if gateway.services is not None:
         metrics.running.set(len(gateway.services.runner.running))
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -75,6 +75,11 @@ class Holdfast:
             return self._memory
 
     @property
+    def opened_memory(self) -> MemoryService | None:
+        """The memory room if it is open already, for those who only look at how it is."""
+        return self._memory
+
+    @property
     def board(self) -> Board:
         """The board room, with the index of memory behind its search; that is opened when first searched."""
         with self._board_lock:
