@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ from holdfast.supervision import Supervisor
 log = logging.getLogger(__name__)
 
 RETENTION: Final = "log.retention"
+_LEAST_GRACE_SECONDS: Final = 0.5
 DAY_KEEPERS: Final = ("agenda_days", "changes_days", "outbox_days", "deleted_days", "transcript_days")
 
 
@@ -61,6 +63,7 @@ class Services:
         self.supervisor = Supervisor(hold.store, lambda: hold.settings.gateway.health)
         self._bridge = Bridge(hold.store)
         self.stopping = asyncio.Event()
+        self._grace_until = 0.0
         self._routing_swept = Millis(0)
         self._sweeps: list[Callable[[Tx], object]] = []
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
@@ -96,6 +99,7 @@ class Services:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
         """Serve until the block ends; then take no new work and let what runs finish or be marked."""
+        self.hold.stopping = False
         await self.hold.threads(self._schedule_retention)
         await self.hold.threads(self.cycles.schedule_boot)
         await self.hold.threads(self._schedule_backlog)
@@ -108,7 +112,7 @@ class Services:
         finally:
             self.begin_stop()
             forget()
-            await self.runner.stop(self.hold.settings.gateway.shutdown_grace_seconds)
+            await self.runner.stop(max(_LEAST_GRACE_SECONDS, self._grace_until - time.monotonic()))
             await self.supervisor.stop()
             await self.hold.aclose()
             self._bridge.stop()
@@ -142,7 +146,13 @@ class Services:
             await asyncio.sleep(1)
 
     def begin_stop(self) -> None:
-        """Refuse new work and end the live streams; safe to call from a signal handler."""
+        """Refuse new work, end the live streams, and have long work end with the piece it is at.
+
+        Safe to call from a signal handler. The time of grace is counted from here, once for all that waits.
+        """
+        if not self.hold.stopping:
+            self._grace_until = time.monotonic() + self.hold.settings.gateway.shutdown_grace_seconds
+        self.hold.stopping = True
         self.stopping.set()
         self.feed.close()
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from holdfast.cli.findings import Finding, Patient
 
 if TYPE_CHECKING:
     from holdfast.config import Config
+    from holdfast.memory.damage import Damage
     from holdfast.memory.embedding import EmbedderChain
 
 PROBE: Final = "The heron by the weir is called Winifred."
@@ -83,9 +84,11 @@ def _freshness(patient: Patient, config: Config) -> Iterator[Finding]:
         )
         return
     if config.memory.search.engine != "postgres":
-        yield _readable(patient.home.index)
+        yield from _readable(patient.home.index)
     catalogue = Catalogue(path)
     try:
+        catalogue.check()
+        yield from _damage(patient.home.index, catalogue.aside.seen)
         for agent in config.agent_list:
             updated = catalogue.fact(f"updated:{agent.id}")
             interval = int(config.memory_for(agent.id).search.update.interval)
@@ -94,19 +97,37 @@ def _freshness(patient: Patient, config: Config) -> Iterator[Finding]:
         catalogue.close()
 
 
-def _readable(folder: Path) -> Finding:
-    """A damaged index is rebuilt when it is opened; one that a gateway has open is in good hands."""
+def _readable(folder: Path) -> Iterator[Finding]:
+    """Everything is read and held against its checksums; what a gateway has open is checked there."""
     from holdfast.errors import Conflict
+    from holdfast.memory.damage import FOLDER
     from holdfast.memory.engine import open_index
 
     try:
         index = open_index(folder)
     except Conflict:
-        return Finding("ok", "the index is open in a running process")
+        yield Finding("ok", "the index is open in a running process, which checks it")
+        return
     try:
-        return Finding("ok", f"the index can be read: {index.count} documents")
+        while index.mend(1.0, thorough=True):
+            pass
+        health = index.health
+        yield from _damage(folder, health.damaged)
+        if not health.damaged:
+            yield Finding("ok", f"the index can be read: {index.count} documents")
+        if health.set_aside:
+            kept = f"{len(health.set_aside)} damaged files are kept in {folder / FOLDER} for a look"
+            yield Finding("ok", f"{kept}; they may be deleted")
     finally:
         index.close()
+
+
+def _damage(folder: Path, found: Sequence[Damage]) -> Iterator[Finding]:
+    from holdfast.memory.damage import FOLDER
+
+    for one in found:
+        said = f"{one.part} was damaged ({one.why}) and set aside in {folder / FOLDER}; it is made again"
+        yield Finding("warn", said, "Run `holdfast memory index`, or `holdfast up`, which does it by itself.")
 
 
 def _age(agent: str, updated: int | None, interval: int) -> Finding:

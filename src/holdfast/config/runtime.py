@@ -77,7 +77,7 @@ class GatewayConfig(Section):
     stream: StreamOptions = part("The live stream.")
     health: HealthOptions = part("Health.")
     cors_origins: Names = key((), "Other origins whose pages may call.")
-    shutdown_grace_seconds: Seconds = key(10, "How long running turns may finish at shutdown.")
+    shutdown_grace_seconds: Seconds = key(3, "How long running turns may finish at shutdown.")
 
 
 class StoreConfig(Section):

@@ -42,6 +42,8 @@ class Metrics:
             "How far this machine's clock is ahead of the database's.",
             registry=self.registry,
         )
+        self.damaged = Gauge("holdfast_index_damaged", "Damage found here.", registry=self.registry)
+        self.unsearched = Gauge("holdfast_index_unsearched", "To be indexed again.", registry=self.registry)
         self.running = Gauge("holdfast_agenda_running_here", "Items run here.", registry=self.registry)
         self.store = Gauge(
             "holdfast_store_usable", "1: read, and written when last tried.", registry=self.registry
@@ -100,6 +102,11 @@ def exposition(gateway: Gateway) -> Response:
     except Unavailable:
         metrics.store.set(0)
     metrics.skew.set(gateway.hold.store.skew_ms / 1000)
+    memory = gateway.hold.opened_memory
+    if memory is not None:
+        health = memory.health
+        metrics.damaged.set(len(health.damaged))
+        metrics.unsearched.set(health.unsearched)
     if gateway.services is not None:
         metrics.running.set(len(gateway.services.runner.running))
         for part in gateway.services.supervisor.parts():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from holdfast.config.memory import CollectionPath, MemoryConfig
 from holdfast.log import Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
+from holdfast.memory.damage import Health
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
 from holdfast.memory.results import Found
 from holdfast.memory.scope import PRIVATE, Chat
 from holdfast.memory.service import Ask
+
+T = TypeVar("T")
 
 
 class MemoryService(Protocol):
@@ -28,6 +31,13 @@ class MemoryService(Protocol):
 
     @property
     def chain(self) -> EmbedderChain: ...
+
+    @property
+    def health(self) -> Health: ...
+
+    def whole(self, work: Callable[[], T]) -> T: ...
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool: ...
 
     def search(self, ask: Ask) -> Found: ...
 
@@ -50,7 +60,7 @@ class MemoryService(Protocol):
 
     def forget(self, agent: str) -> int: ...
 
-    def follow(self, limit: int = 50_000) -> int: ...
+    def follow(self, limit: int = 50_000, *, patience: float | None = None) -> int: ...
 
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None

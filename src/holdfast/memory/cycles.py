@@ -17,6 +17,7 @@ from typing import Any, Final
 from holdfast.config.memory import MemoryConfig
 from holdfast.log import SYSTEM, Pace, Pulse, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
+from holdfast.memory.catalogue import FILES_KNOWN
 from holdfast.memory.collections import SUFFIXES, configured_collections
 from holdfast.memory.indexing import Update
 
@@ -28,6 +29,8 @@ UPDATED: Final = "memory.updated"
 PROGRESS: Final = "memory.progress"
 _PAUSE_SECONDS: Final = 0.2
 _TROUBLE_SECONDS: Final = 1.0
+_FOLLOWED_AT_ONCE: Final = 5_000
+_MEND_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
@@ -61,6 +64,7 @@ class MemoryCycles:
         self._sleep = sleep
         self._look_again_ms = look_again_ms
         self.pulse = Pulse("memory")
+        self._asked: set[str] = set()
 
     def register(self, runner: agenda.Runner) -> None:
         runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
@@ -81,23 +85,41 @@ class MemoryCycles:
         Who searches meanwhile takes in what is new itself, so that nothing is missed.
         """
         bell = asyncio.Event()
-        bell.set()
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(bell.set))
+        more = True
         try:
             while True:
-                await bell.wait()
+                if not more:
+                    await bell.wait()
                 if self._pace is not None:
                     await self._pace.gap(_PATIENCE_SECONDS)
                 bell.clear()
                 try:
-                    await self._threads(lambda: self._memory().follow())
+                    more = await self._threads(self._keep_up)
                     self.pulse.passed()
                 except Exception as error:  # noqa: BLE001 - searches take in what is new themselves: told, and tried again
+                    more = True
                     self.pulse.failed(error)
-                    bell.set()
                 await self._sleep(_PAUSE_SECONDS if self.pulse.error is None else _TROUBLE_SECONDS)
         finally:
             unsubscribe()
+
+    def _keep_up(self) -> bool:
+        """Take in some of what is new, and check and repair for a moment; true while there is more to do."""
+        memory = self._memory()
+        behind = memory.follow(_FOLLOWED_AT_ONCE)
+        more = memory.mend(_MEND_SECONDS)
+        self._read_files_again(memory)
+        return more or behind > 0 or memory.health.healing
+
+    def _read_files_again(self, memory: MemoryService) -> None:
+        """Where damage made the index forget files, they are read again now, not after the interval."""
+        if not memory.health.damaged:
+            return
+        unknown = {agent for agent in self._agents() if memory.catalogue.fact(FILES_KNOWN + agent) is None}
+        for agent in unknown - self._asked:
+            self._bring_forward(agent)
+        self._asked = unknown
 
     async def watch_files(self, stop: asyncio.Event) -> None:
         """Bring an agent's update forward when one of its files changes.

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.clock import Clock
 from holdfast.config.memory import MemoryConfig
@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.log import OWNER, Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
+from holdfast.memory.damage import Health
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
@@ -23,6 +24,8 @@ from holdfast.memory.scope import PRIVATE, Chat, may_search
 from holdfast.memory.service import Ask, Memory
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NOT_READY: Final = "it has not indexed this agent's files yet"
 
@@ -85,6 +88,16 @@ class FallbackMemory:
     def chain(self) -> EmbedderChain:
         return self.builtin.chain
 
+    @property
+    def health(self) -> Health:
+        return self.builtin.health
+
+    def whole(self, work: Callable[[], T]) -> T:
+        return self.builtin.whole(work)
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool:
+        return self.builtin.mend(seconds, thorough=thorough)
+
     def search(self, ask: Ask) -> Found:
         """What memory has on a question; `fallback` tells why `qmd` did not serve."""
         if not self._asks_qmd(ask):
@@ -136,8 +149,8 @@ class FallbackMemory:
         """The built-in index is shared; `qmd` has a folder for each agent, which nobody asks any more."""
         return self.builtin.forget(agent)
 
-    def follow(self, limit: int = 50_000) -> int:
-        return self.builtin.follow(limit)
+    def follow(self, limit: int = 50_000, *, patience: float | None = None) -> int:
+        return self.builtin.follow(limit, patience=patience)
 
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None

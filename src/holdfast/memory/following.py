@@ -20,6 +20,8 @@ from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.engine.protocol import Index
 
 SEQ: Final = "change_seq"
+COMPARED: Final = "compared"
+WRITES: Final = "writes"
 _BATCH: Final = 500
 _PLACES: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _NOISE: Final = ("filtered_", "context_injection_noise", "classifier_payload_noise", "conversation_noise")
@@ -61,6 +63,7 @@ class Places(Protocol):
 class Followed:
     taken: int = 0
     changed: int = 0
+    compared: int = 0
     behind: int = 0
 
 
@@ -77,8 +80,11 @@ class LogFollower:
         text_of: TextOf = plain_text,
         spaces_of: SpacesOf = own_space,
         places: Places | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`stop` is asked between batches: what was taken in so far is kept, and the rest waits."""
         self._places = places
+        self._stop = stop
         self._lock = threading.Lock()
         self._store = store
         self._index = index
@@ -87,10 +93,18 @@ class LogFollower:
         self._text_of = text_of
         self._spaces_of = spaces_of
 
-    def catch_up(self, limit: int = 50_000) -> Followed:
-        """Take in what happened since the last time, at most about `limit` entries; says what is left."""
-        with self._lock:
+    def catch_up(self, limit: int = 50_000, *, patience: float | None = None) -> Followed:
+        """Take in what happened since the last time, at most about `limit` entries; says what is left.
+
+        Who does not wait longer than `patience` seconds for another who is at it is told how far that is.
+        """
+        if not self._lock.acquire(timeout=-1 if patience is None else patience):
+            with self._store.read(SYSTEM) as tx:
+                return Followed(behind=max(0, entries.head(tx) - self._index.position))
+        try:
             return self._catch_up(limit)
+        finally:
+            self._lock.release()
 
     def _catch_up(self, limit: int) -> Followed:
         """One at a time: two who follow at once would each take in and embed the same entries."""
@@ -99,10 +113,13 @@ class LogFollower:
             low, high = changes.bounds(tx)
             head = entries.head(tx)
         self._begin_feed(low, high)
-        while done.taken < limit and self._index.position < head and (count := self._take_new()):
-            done.taken += count
-        while done.changed < limit and self._seq < high and (count := self._take_changes()):
-            done.changed += count
+        stop = self._stop
+        while done.taken < limit and self._index.position < head and not stop() and (n := self._take_new()):
+            done.taken += n
+        while done.changed < limit and self._seq < high and not stop() and (n := self._take_changes()):
+            done.changed += n
+        while done.compared < limit and not stop() and (n := self._compare_some()):
+            done.compared += n
         done.behind = max(0, head - self._index.position)
         return done
 
@@ -111,28 +128,45 @@ class LogFollower:
         """Up to where the change feed was followed."""
         return int(self._catalogue.fact(SEQ) or 0)
 
-    def _begin_feed(self, low: int, high: int) -> None:
-        """The feed is followed from before the first entry is taken, so that no change falls between."""
-        known = self._catalogue.fact(SEQ)
-        if known is None or self._index.position == 0:
-            self._compare_places()
-            self._catalogue.put_fact(SEQ, str(high))
-        elif int(known) < low - 1 or int(known) > high:
-            self._compare_all()
-            self._compare_places()
-            self._catalogue.put_fact(SEQ, str(high))
+    @property
+    def comparing(self) -> bool:
+        """Whether what was taken in is still being held against the log."""
+        return bool(self._catalogue.fact(COMPARED))
 
-    def _compare_all(self) -> None:
-        """The feed no longer tells what changed since: hold every entry taken in so far against the log."""
-        position = 0
-        while position < self._index.position:
-            with self._store.read(SYSTEM) as tx:
-                batch = entries.after(tx, position, limit=_BATCH)
-                documents = self._documents(tx, batch)
-            if not batch:
-                return
-            self._settle(documents)
-            position = batch[-1].position
+    def _begin_feed(self, low: int, high: int) -> None:
+        """The feed is followed from before the first entry is taken, so that no change falls between.
+
+        Where it does not tell what changed since, every entry taken in so far is held against the log, a
+        piece at a time. An index that several processes fill is known to be followed by another.
+        """
+        known, filled = self._catalogue.fact(SEQ), self._index.position > 0
+        if filled and known is not None and low - 1 <= int(known) <= high:
+            return
+        if filled and (known is not None or self._index.computes_here):
+            self._catalogue.put_fact(COMPARED, "0")
+        self._compare_places()
+        self._followed_to(high)
+
+    def _followed_to(self, seq: int) -> None:
+        """Note how far the feed was followed, and before that how much the index has to hold for it."""
+        self._catalogue.put_fact(WRITES, str(self._index.writes))
+        self._catalogue.put_fact(SEQ, str(seq))
+
+    def _compare_some(self) -> int:
+        """Hold some entries that were taken in against the log, and put right what differs."""
+        position = int(self._catalogue.fact(COMPARED) or -1)
+        if position < 0:
+            return 0
+        with self._store.read(SYSTEM) as tx:
+            batch = entries.after(tx, position, limit=_BATCH)
+            documents = self._documents(tx, batch)
+        known = self._index.get(list(documents))
+        self._settle({id_: one for id_, one in documents.items() if not _same(known.get(id_), one)})
+        if batch and batch[-1].position < self._index.position:
+            self._catalogue.put_fact(COMPARED, str(batch[-1].position))
+        else:
+            self._catalogue.drop_fact(COMPARED)
+        return len(batch)
 
     def _compare_places(self) -> None:
         """Hold the topics and tasks in the index against those of the board."""
@@ -177,7 +211,7 @@ class LogFollower:
                 self._move(Filter(topics=frozenset((topic,))))
         self._settle({id_: documents.get(id_) for id_ in touched})
         if batch:
-            self._catalogue.put_fact(SEQ, str(batch[-1].seq))
+            self._followed_to(batch[-1].seq)
         return len(batch)
 
     def _settle(self, documents: Mapping[str, Document | None]) -> None:

@@ -11,6 +11,12 @@ from holdfast.errors import Unavailable
 
 T = TypeVar("T")
 
+Stop = Callable[[], bool]
+"""Whether the process was asked to stop; long work asks between its pieces."""
+
+_LOOK_SECONDS: Final = 0.05
+_LAST_WAIT_SECONDS: Final = 1.5
+
 _PAUSE_SECONDS: Final = 30.0
 _MOST_WAITING: Final = 4
 
@@ -47,6 +53,21 @@ class _Errand(Generic[T]):
         finally:
             self._gone()
             self._done.set()
+
+
+def unless_stopped(work: Callable[[], T], stop: Stop) -> T | None:
+    """The result of work that cannot be broken off; None when a stop came and it did not end soon after."""
+    errand = _Errand(work, lambda: None)
+    until: float | None = None
+    while True:
+        try:
+            return errand.result(_LOOK_SECONDS)
+        except TooSlow:
+            if not stop():
+                continue
+            until = until or time.monotonic() + _LAST_WAIT_SECONDS
+            if time.monotonic() >= until:
+                return None
 
 
 class Hurry:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
-from holdfast.memory.catalogue import Catalogue, FileState
+from holdfast.memory.catalogue import FILES_KNOWN, Catalogue, FileState
 from holdfast.memory.chunking import Chunk, chunk
 from holdfast.memory.collections import Collection
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedders.base import Embedder, Vectors
+from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index
+from holdfast.memory.following import WRITES
+from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.reading import read_within
 
 Progress = Callable[[str, int, int], None]
 
 _EMBED_BATCH: Final = 256
+_LOCAL_BATCH: Final = 32
 _MUCH: Final = 1_000
 
 
@@ -32,6 +37,7 @@ class Update:
     removed: int = 0
     chunks: int = 0
     embedded: int = 0
+    stopped: bool = False
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -63,7 +69,9 @@ class FileIndexer:
         tokens: int = 1024,
         overlap: int = 128,
         cache_entries: int = 50_000,
+        stop: Stop = lambda: False,
     ) -> None:
+        self._stop = stop
         self._index = index
         self._catalogue = catalogue
         self._base = base
@@ -86,7 +94,10 @@ class FileIndexer:
         for collection in collections:
             self._collection(agent, collection, done, progress, force)
             self._write_waiting()
+        if done.stopped:
+            return done
         self._drop_unlisted(agent, collections, done)
+        self._drop_unknown(agent, collections)
         if done.chunks >= _MUCH:
             self._index.flush()
         return done
@@ -97,6 +108,9 @@ class FileIndexer:
         known = self._catalogue.files(agent, collection.name)
         found = dict(collection.files())
         for count, (path, facts) in enumerate(found.items(), 1):
+            done.stopped = done.stopped or self._stop()
+            if done.stopped:
+                return
             done.seen += 1
             before = known.get(path)
             touched = before is None or (before.mtime, before.size) != (facts.st_mtime_ns, facts.st_size)
@@ -146,6 +160,7 @@ class FileIndexer:
         if batch.surplus:
             self._index.delete(batch.surplus)
         if batch.states:
+            self._catalogue.put_fact(WRITES, str(self._index.writes))
             self._catalogue.put_files(batch.states)
 
     def _remove(self, agent: str, collection: str, state: FileState, done: Update) -> None:
@@ -163,6 +178,26 @@ class FileIndexer:
                 for state in self._catalogue.files(agent, name).values():
                     self._remove(agent, name, state, done)
 
+    def _drop_unknown(self, agent: str, collections: Sequence[Collection]) -> None:
+        """Once for a catalogue that was made anew: files that it does not know leave the index.
+
+        An index that several processes fill holds the files of others too, and is left alone.
+        """
+        if not self._index.computes_here or self._catalogue.fact(FILES_KNOWN + agent):
+            return
+        known = {
+            _id(agent, collection.name, state.path, number)
+            for collection in collections
+            for state in self._catalogue.files(agent, collection.name).values()
+            for number in range(state.chunk_count)
+        }
+        view = self._index.view(Filter(agents=frozenset((agent,)), sources=frozenset(("file",))))
+        there = [document.id for document in view.documents(view.recent(view.count)) if document is not None]
+        unknown = [id_ for id_ in there if id_ not in known]
+        if unknown:
+            self._index.delete(unknown)
+        self._catalogue.put_fact(FILES_KNOWN + agent, "1")
+
 
 def forget(index: Index, catalogue: Catalogue, agent: str) -> int:
     """Take all files of an agent out of the index; returns how many documents those were."""
@@ -177,24 +212,34 @@ def forget(index: Index, catalogue: Catalogue, agent: str) -> int:
 def refine(
     index: Index,
     embedder: Embedder,
-    catalogue: Catalogue,
+    cache: EmbeddingCache,
     clock: Clock,
     *,
     limit: int = 10_000,
     cache_entries: int = 50_000,
     progress: Progress | None = None,
+    stop: Stop = lambda: False,
 ) -> int:
-    """Give documents the vectors of a better embedder, newest first; returns how many got one."""
+    """Give documents the vectors of a better embedder, newest first; returns how many got one.
+
+    In batches, small ones for a model that runs here, between which a stop is heeded; one that takes too
+    long for a stop is left behind.
+    """
     done = 0
     fingerprint = embedder.id.fingerprint
-    while done < limit:
-        waiting = index.without_vector(fingerprint, min(_EMBED_BATCH, limit - done))
-        if not waiting:
+    batch = _LOCAL_BATCH if embedder.id.provider == "local" else _EMBED_BATCH
+    before: list[str] = []
+    while done < limit and not stop():
+        waiting = index.without_vector(fingerprint, min(batch, limit - done))
+        ids = [document.id for document in waiting]
+        if not waiting or ids == before:
             break
         texts = [(hash_of(document.text), document.text) for document in waiting]
-        vectors = embed_cached(embedder, texts, catalogue, clock, cache_entries)
-        index.put_vectors(fingerprint, [document.id for document in waiting], vectors)
-        done += len(waiting)
+        vectors = unless_stopped(partial(embed_cached, embedder, texts, cache, clock, cache_entries), stop)
+        if vectors is None:
+            break
+        index.put_vectors(fingerprint, ids, vectors)
+        done, before = done + len(waiting), ids
         if progress is not None:
             progress("embeddings", done, limit)
     if done:
@@ -205,7 +250,7 @@ def refine(
 def embed_cached(
     embedder: Embedder,
     texts: Sequence[tuple[str, str]],
-    catalogue: Catalogue,
+    cache: EmbeddingCache,
     clock: Clock,
     most: int,
 ) -> Vectors:
@@ -213,12 +258,12 @@ def embed_cached(
     import numpy as np
 
     who = embedder.id
-    known = catalogue.embeddings(who.provider, who.fingerprint, [key for key, _ in texts])
+    known = cache.embeddings(who.provider, who.fingerprint, [key for key, _ in texts])
     missing = {key: text for key, text in texts if key not in known}
     if missing:
         made = embedder.embed_documents(list(missing.values()))
         fresh = list(zip(missing, made, strict=True))
-        catalogue.put_embeddings(who.provider, who.fingerprint, fresh, now=clock.now(), most=most)
+        cache.put_embeddings(who.provider, who.fingerprint, fresh, now=clock.now(), most=most)
         known |= dict(fresh)
     return np.stack([known[key] for key, _ in texts])
 

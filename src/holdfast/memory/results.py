@@ -51,6 +51,7 @@ class Diagnostics:
     took_ms: int
     note: str = ""
     left_out: int = 0
+    healing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +79,6 @@ class Found:
                 "tookMs": told.took_ms,
                 "note": told.note,
                 "leftOut": told.left_out,
+                "healing": told.healing,
             },
         }

@@ -6,20 +6,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.clock import DAY_MS, Clock, SystemClock
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import Forbidden, InvalidInput, NotFound
+from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
+from holdfast.memory.damage import Health
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.embedding import EmbedderChain
+from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index, View
-from holdfast.memory.following import LogFollower, speaker_of
+from holdfast.memory.following import SEQ, WRITES, LogFollower, speaker_of
+from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.indexing import FileIndexer, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
@@ -34,8 +38,13 @@ MAX_QUERY: Final = 4_000
 SESSIONS: Final = "sessions/"
 _REMEMBERED: Final[frozenset[Source]] = frozenset(("file", "note", "transcript", "log"))
 _INLINE: Final = 2_000
+PATIENCE: Final = 0.5
 _AROUND: Final = 10
 _EMBED_SHARE: Final = 0.75
+_DAMAGED: Final = "index_damaged"
+_MENDED_AT_ONCE: Final = 5_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,13 @@ class Memory:
         zone: tzinfo = UTC,
         reranker: Reranker | None = None,
         readable: Callable[[str], Sequence[Collection]] = _nothing_more,
+        stop: Stop = lambda: False,
+        embeddings: EmbeddingCache | None = None,
     ) -> None:
+        """`stop` is asked between the pieces of long work, which then ends with what is done."""
         self.index = index
         self.catalogue = catalogue
+        self._embeddings: EmbeddingCache = embeddings or catalogue
         self.chain = chain
         self._workspace = workspace
         self._config = config
@@ -93,9 +106,60 @@ class Memory:
         self._zone = zone
         self._reranker = reranker
         self._readable = readable
+        self._stop = stop
+        self._complete: tuple[str, int] | None = None
+        self._hold_against_sources()
+
+    def whole(self, work: Callable[[], T]) -> T:
+        """Work on the index; where damage shows itself, it is set aside and the work done once more."""
+        try:
+            return work()
+        except HoldfastError as error:
+            if error.code != _DAMAGED or not self.index.heal(error):
+                raise
+        except Exception as error:
+            # Garbage may show itself as any error; what no damage explains is raised as it came.
+            if not self.index.heal(error):
+                raise
+        return work()
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool:
+        """Check and repair the index for about so long; true while there is more to do."""
+        more = self.whole(lambda: self.index.mend(seconds, thorough=thorough))
+        self._hold_against_sources()
+        return more or self._give_vectors_again()
+
+    def _hold_against_sources(self) -> None:
+        """An index that is another than before, or has lost something, is filled again from files and log."""
+        catalogue, index = self.catalogue, self.index
+        identity = index.identity
+        known = catalogue.fact("index") == identity and int(catalogue.fact(WRITES) or 0) <= index.writes
+        if known and not index.must_compare:
+            return
+        catalogue.forget_files()
+        catalogue.drop_fact(SEQ)
+        catalogue.put_fact(WRITES, str(index.writes))
+        catalogue.put_fact("index", identity)
+        if index.must_compare:
+            index.compared()
+
+    def _give_vectors_again(self) -> bool:
+        """Documents whose static vectors were lost to damage get them again; looked for after each find."""
+        state = (self.index.identity, len(self.index.health.damaged))
+        if not self.index.computes_here or state == self._complete:
+            return False
+        made = refine(
+            self.index, self.chain.base, self.catalogue, self._clock, limit=_MENDED_AT_ONCE, stop=self._stop
+        )
+        if made < _MENDED_AT_ONCE:
+            self._complete = state
+        return made >= _MENDED_AT_ONCE
 
     def search(self, ask: Ask) -> Found:
         """What memory has on a question; an answer without results says why it may be empty."""
+        return self.whole(lambda: self._search(ask))
+
+    def _search(self, ask: Ask) -> Found:
         config = self._config(ask.agent)
         check_query(ask.query)
         verdict = may_search(ask.chat, config.search.scope)
@@ -119,6 +183,7 @@ class Memory:
             took_ms=round((time.monotonic() - began) * 1000),
             note="" if hits else _why_empty(view.count, behind, len(scored)),
             left_out=left_out,
+            healing=self.health.told,
         )
         cite = shows_citations(config.citations, ask.chat)
         return Found(hits, provider, model, fallback, cite, diagnostics)
@@ -170,6 +235,10 @@ class Memory:
 
     def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:
         """Bring the agent's files into the index."""
+        return self.whole(lambda: self._update(agent, progress, force))
+
+    def _update(self, agent: str, progress: Progress | None, force: bool) -> Update:
+        self._hold_against_sources()
         search = self._config(agent).search
         indexer = FileIndexer(
             self.index,
@@ -179,18 +248,32 @@ class Memory:
             tokens=search.chunking.tokens,
             overlap=search.chunking.overlap,
             cache_entries=search.embedding.cache_entries,
+            stop=self._stop,
         )
         done = indexer.update(agent, self.collections(agent), progress=progress, force=force)
-        self.catalogue.put_fact(f"updated:{agent}", str(self._clock.now()))
+        if not done.stopped:
+            self.catalogue.put_fact(f"updated:{agent}", str(self._clock.now()))
         return done
 
     def forget(self, agent: str) -> int:
         """Take the files of an agent that is no more out of the index; what was said stays with the log."""
-        return forget(self.index, self.catalogue, agent)
+        return self.whole(lambda: forget(self.index, self.catalogue, agent))
 
-    def follow(self, limit: int = 50_000) -> int:
-        """Take in what is new in the log; returns how far behind the index still is."""
-        return 0 if self._follower is None else self._follower.catch_up(limit).behind
+    def follow(self, limit: int = 50_000, *, patience: float | None = None) -> int:
+        """Take in what is new in the log; returns how far behind the index still is.
+
+        `patience` is for whom somebody waits: so many seconds at most for another who takes in a long log.
+        """
+        follower = self._follower
+        if follower is None:
+            return 0
+
+        def follow() -> int:
+            if self.index.computes_here:
+                self._hold_against_sources()
+            return follower.catch_up(limit, patience=patience).behind
+
+        return self.whole(follow)
 
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
@@ -199,16 +282,27 @@ class Memory:
 
         `agent` is for backends that keep agents apart; this index has all of them in one.
         """
-        self.chain.fetch(progress)
-        return sum(
-            refine(self.index, embedder, self.catalogue, self._clock, limit=limit, progress=progress)
-            for embedder in self.chain.preferred
+        unless_stopped(lambda: self.chain.fetch(progress), self._stop)
+        return sum(self.whole(partial(self._refine, one, limit, progress)) for one in self.chain.preferred)
+
+    def _refine(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
+        return refine(
+            self.index,
+            embedder,
+            self._embeddings,
+            self._clock,
+            limit=limit,
+            progress=progress,
+            stop=self._stop,
         )
 
     def collections(self, agent: str) -> list[Collection]:
         return configured_collections(self._config(agent).search, self._workspace(agent))
 
     def status(self, agent: str) -> dict[str, Any]:
+        return self.whole(lambda: self._status(agent))
+
+    def _status(self, agent: str) -> dict[str, Any]:
         files = {c.name: self.catalogue.files(agent, c.name) for c in self.collections(agent)}
         mine = self.index.view(Filter(agents=frozenset((agent,)), sources=_REMEMBERED))
         return {
@@ -226,11 +320,22 @@ class Memory:
                 {"provider": e.id.provider, "model": e.id.model, "dims": e.id.dims, "covered": share}
                 for e, share in self._coverage(mine, [*self.chain.preferred, self.chain.base])
             ],
+            "health": self.health.json(),
         }
+
+    @property
+    def health(self) -> Health:
+        """How the index stands, with the catalogue beside it, and whether the log is still compared."""
+        found = self.index.health
+        comparing = self._follower is not None and self._follower.comparing
+        return replace(
+            found, damaged=found.damaged + self.catalogue.aside.seen, healing=found.healing or comparing
+        )
 
     def close(self) -> None:
         self.index.close()
         self.catalogue.close()
+        self._embeddings.close()
 
     def __enter__(self) -> Memory:
         return self
@@ -240,7 +345,7 @@ class Memory:
 
     def _follow_a_little(self) -> int:
         """Read your own writes: what was just said is taken in before it is searched for."""
-        return 0 if self._follower is None else self._follower.catch_up(_INLINE).behind
+        return self.follow(_INLINE, patience=PATIENCE)
 
     def _filter(self, ask: Ask, config: MemoryConfig) -> Filter:
         sources = set(_REMEMBERED if ask.sources is None else ask.sources)
@@ -304,7 +409,7 @@ class Memory:
     def _conversation(self, agent: str, entry_id: str, reader: Reader) -> str:
         """The entry, with what was said just before and after it; only if it is the agent's own, and of all
         that only what the reader may read."""
-        known = self.index.get([entry_id]).get(entry_id)
+        known = self.whole(lambda: self.index.get([entry_id])).get(entry_id)
         unknown = NotFound(f"memory has no conversation {entry_id[:80]!r}", code="unknown_file")
         if known is None or known.agent != agent or self._store is None:
             raise unknown

@@ -38,6 +38,7 @@ class Holdfast:
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
         self.pace = Pace()
+        self.stopping = False
         self._memory_lock = threading.Lock()
         self._board_lock = threading.Lock()
         self._context_lock = threading.Lock()
@@ -72,6 +73,11 @@ class Holdfast:
 
                 self._memory = open_memory_room(self)
             return self._memory
+
+    @property
+    def opened_memory(self) -> MemoryService | None:
+        """The memory room if it is open already, for those who only look at how it is."""
+        return self._memory
 
     @property
     def board(self) -> Board:
@@ -126,6 +132,8 @@ class Holdfast:
         return configured_collections(self.settings_for_memory(agent_id).search, self.workspace(agent_id))
 
     def close(self) -> None:
+        """Close all rooms; long work that still runs ends with the piece it is at."""
+        self.stopping = True
         self.threads.close()
         if self._board is not None:
             self._board.close()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, vector_of
 
-from holdfast.errors import Conflict, InvalidInput, Unavailable
+from holdfast.errors import Conflict, InvalidInput
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.engine.merging import Merge
@@ -383,16 +383,19 @@ def test_a_second_process_is_told_that_the_index_is_open(index: EmbeddedIndex, f
     assert refused.value.code == "index_in_use"
 
 
-def test_a_damaged_store_says_that_it_must_be_rebuilt(folder: Path) -> None:
-    EmbeddedIndex(folder).close()
+def test_a_damaged_store_is_set_aside_and_the_index_begins_anew(folder: Path) -> None:
+    first = EmbeddedIndex(folder)
+    first.upsert([note(7, "kelp")])
+    first.close()
     (folder / "index.db").write_bytes(b"not a database, by any means" * 100)
-    for path in folder.glob("index.db-*"):
-        path.unlink()
-    with pytest.raises(Unavailable) as refused:
-        EmbeddedIndex(folder)
-    assert refused.value.code == "index_damaged"
-    shutil.rmtree(folder)
-    EmbeddedIndex(folder).close()
+    again = EmbeddedIndex(folder)
+    assert (again.count, again.position) == (0, 0)
+    assert again.identity != first.identity
+    assert "index.db" in again.health.damaged[0].part
+    assert any(name.endswith("-index.db") for name in again.health.set_aside)
+    again.upsert([note(1, "kelp")])
+    assert found(again, "kelp") == ["n1"]
+    again.close()
 
 
 def test_another_way_of_cutting_words_indexes_the_stored_texts_again(folder: Path) -> None:

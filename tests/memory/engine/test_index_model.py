@@ -74,6 +74,8 @@ class EmbeddedMachine(IndexMachine):
         for path in sorted((self.root / str(self.generation)).glob("*.seg"))[:1]:
             path.write_bytes(path.read_bytes()[:-1])
         self.index = self.opened()
+        while self.index.mend(1.0):
+            pass
         lacking = {d.id for d in self.index.without_vector(FINGERPRINT, 1_000)}
         for id_ in lacking:
             self.model.vectors.pop(id_, None)

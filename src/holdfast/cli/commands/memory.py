@@ -35,8 +35,12 @@ def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: boo
     """Bring files and log into the index: what changed since the last time, and nothing else."""
     with _local(app) as hold, _progress() as progress:
         agent = _agent(hold, agent_id)
+        while hold.memory.mend(1.0):
+            pass
         done = hold.memory.update(agent, progress=progress, force=force)
         behind = hold.memory.follow()
+        while behind or hold.memory.health.healing:
+            behind = hold.memory.follow()
         embedded = hold.memory.refine(progress=progress) if embed else 0
     told = {
         "files": done.seen,
@@ -136,6 +140,10 @@ def status(app: App, agent_id: str | None, as_json: bool) -> None:
         print_json(told)
         return
     click.echo(f"{told['documents']} documents of agent {told['agent']}, backend {told['backend']}")
+    for one in told["health"]["damaged"]:
+        click.echo(f"{one['part']} was damaged ({one['why']}) and set aside")
+    if told["health"]["healing"]:
+        click.echo(f"being made again; {told['health']['unsearched']} documents are not searched yet")
     files = [(c["name"], c["files"], c["chunks"]) for c in told["collections"]]
     print_table(["collection", "files", "chunks"], files, empty="No collections.")
     who = [(e["provider"], e["model"], e["dims"], f"{e['covered']:.0%}") for e in told["embedders"]]
@@ -285,6 +293,8 @@ def _print_hits(found: Mapping[str, Any]) -> None:
         click.echo(f"Nothing was found: {found['diagnostics']['note']}.")
     elif found["fallback"]:
         click.echo(f"note: {found['fallback']}", err=True)
+    if found["diagnostics"].get("healing"):
+        click.echo(f"note: {found['diagnostics']['healing']}", err=True)
 
 
 def _wrapped(text: str) -> Iterator[str]:

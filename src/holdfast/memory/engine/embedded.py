@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, Unavailable
 from holdfast.home import make_private
 from holdfast.ids import uuid7
+from holdfast.memory.damage import Aside, Health
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import files, parts, store
 from holdfast.memory.engine import segment as seg
@@ -30,6 +31,7 @@ from holdfast.memory.engine.claim import Claim
 from holdfast.memory.engine.merging import Beside, in_a_thread
 from holdfast.memory.engine.parts import Part
 from holdfast.memory.engine.protocol import UNCHANGED, Unchanged
+from holdfast.memory.engine.repair import RECHECK, Repair
 from holdfast.memory.engine.segment import COLUMNS, MOVING, Columns
 from holdfast.memory.engine.selection import fine_part, select
 from holdfast.memory.engine.shelf import Shelf
@@ -58,18 +60,58 @@ class EmbeddedIndex:
         self._folder = folder
         self._analyse = analyse
         self._seal_rows = seal_rows
+        self._beside = beside
         self._lock = threading.RLock()
         self._replaced: dict[int, str] = {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._claim = Claim(folder)
-        make_private(folder / "index.db")
+        self._aside = Aside(folder)
         try:
-            self._store = store.Store(folder / "index.db")
-            self._shelf = Shelf(folder, self._store, self._lock, seal_rows=seal_rows, beside=beside)
-            self._load()
+            self._open()
         except BaseException:
             self._claim.close()
             raise
+
+    def _open(self) -> None:
+        """Open what is there; what cannot be used is set aside, and the index begins anew."""
+        try:
+            self._open_files()
+        except Unavailable as error:
+            if error.code != store.DAMAGED:
+                raise
+            self._begin_anew(error.message)
+
+    def _open_files(self) -> None:
+        make_private(self._folder / "index.db")
+        self._store = store.Store(self._folder / "index.db")
+        try:
+            self._shelf = Shelf(
+                self._folder,
+                self._store,
+                self._lock,
+                aside=self._aside,
+                seal_rows=self._seal_rows,
+                beside=self._beside,
+            )
+            self._load()
+        except BaseException:
+            self._store.close()
+            raise
+        self._repair = Repair(
+            self._folder,
+            self._store,
+            self._shelf,
+            self._aside,
+            self._lock,
+            index_again=self._index_again,
+            forget=self._forget_bad,
+        )
+
+    def _begin_anew(self, why: str) -> None:
+        stored = [self._folder / f"index.db{end}" for end in ("", "-wal", "-shm")]
+        self._aside.take([*stored, *files.all_segments(self._folder)], why)
+        self._replaced.clear()
+        self._open_files()
 
     @property
     def identity(self) -> str:
@@ -86,6 +128,42 @@ class EmbeddedIndex:
     @property
     def count(self) -> int:
         return self._count
+
+    @property
+    def writes(self) -> int:
+        return self._writes
+
+    @property
+    def health(self) -> Health:
+        repair = self._repair
+        healing = repair.healing or self._recheck
+        return Health(self._aside.seen, self._aside.listing(), healing, repair.unsearched)
+
+    @property
+    def must_compare(self) -> bool:
+        return self._recheck
+
+    def compared(self) -> None:
+        with self._lock, self._transaction(0) as connection:
+            store.set_meta(connection, RECHECK, 0)
+            self._recheck = False
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool:
+        try:
+            return self._repair.go_on(seconds, thorough=thorough)
+        except Unavailable as error:
+            if not self.heal(error):
+                raise
+            return True
+
+    def heal(self, error: Exception) -> bool:
+        with self._lock:
+            if isinstance(error, Unavailable) and error.code == store.DAMAGED:
+                self._shelf.drop_merge()
+                self._store.close()
+                self._begin_anew(error.message)
+                return True
+            return self._repair.look()
 
     @property
     def segments(self) -> list[int]:
@@ -221,34 +299,40 @@ class EmbeddedIndex:
         with self._lock:
             self._shelf.drop_merge()
             self._rebuild(self._shelf.parts)
+            self._shelf.note_healed()
 
     def close(self) -> None:
         """Seal what is in memory, so that the next start has nothing to index again."""
         with self._lock:
-            self._shelf.drop_merge()
-            self._shelf.seal()
-            self._shelf.sync_vectors()
-            self._shelf.parts = ()
-            self._store.close()
-            self._claim.close()
+            try:
+                self._shelf.drop_merge()
+                self._shelf.seal()
+                self._shelf.sync_vectors()
+            finally:
+                self._shelf.parts = ()
+                self._store.close()
+                self._claim.close()
 
     def _load(self) -> None:
         """Open the sealed segments, redo what changed since, and index the rows after them."""
         self._symbols, self._groups = self._store.symbols(), self._store.groups()
         self._spaces = self._store.spaces()
         self._position = int(self._store.meta("position", 0))
+        self._writes = int(self._store.meta("writes", 0))
+        self._recheck = bool(self._store.meta(RECHECK, 0))
         self._next_num, self._count = self._store.next_num(), self._store.count()
         names = self._store.names()
         files.remove(self._folder, set(names))
-        readable = tuple(part for name in names if (part := self._open(name)))
-        if len(readable) < len(names) or self._store.meta("stamp", "") not in {"", self._stamp}:
+        readable = self._shelf.opened(names, self._is_known)
+        if self._store.meta("stamp", "") not in {"", self._stamp}:
             self._rebuild(readable)
+            self._shelf.note_healed()
         else:
             self._redo(readable)
         for space, numbers, block in self._pending():
             self._shelf.place_vectors(space, numbers, block)
         self._identity = str(self._store.meta("identity", "")) or uuid7()
-        with self._transaction(0) as connection:
+        with self._transaction(0, counts=0) as connection:
             store.set_meta(connection, "stamp", self._stamp)
             store.set_meta(connection, "identity", self._identity)
 
@@ -263,11 +347,29 @@ class EmbeddedIndex:
             fresh = seg.build(self._columns(nums, documents), analysed)
             self._shelf.parts = parts.with_fresh(self._shelf.parts, fresh)
 
-    def _open(self, name: str) -> Part | None:
-        try:
-            return parts.open_part(self._folder, name)
-        except files.DamagedSegment:
-            return None
+    def _is_known(self, part: Part) -> bool:
+        """Whether the store knows the names and groups of a segment's rows."""
+        segment, state = part
+        names = [state.topic, state.task, *(segment.columns[c] for c in ("session", "speaker", "writer"))]
+        highest = max((int(codes.max(initial=0)) for codes in names), default=0)
+        return highest < len(self._symbols) and int(state.group.max(initial=0)) < len(self._groups)
+
+    def _index_again(self, nums: list[int]) -> None:
+        """Index stored documents that a damaged segment held."""
+        found = self._store.documents(nums)
+        if found:
+            documents = list(found.values())
+            analysed = [self._analyse(document.text) for document in documents]
+            self._shelf.exchange((), seg.build(self._columns(list(found), documents), analysed))
+
+    def _forget_bad(self, nums: list[int]) -> None:
+        """Take out documents that cannot be trusted; who fills the index must hold it against the sources."""
+        with self._transaction(0) as connection:
+            self._forget(connection, nums)
+            store.set_meta(connection, RECHECK, 1)
+        self._recheck = True
+        self._count = self._store.count()
+        self._shelf.bury(nums)
 
     @property
     def _stamp(self) -> str:
@@ -339,12 +441,13 @@ class EmbeddedIndex:
         return {name: np.array(values[name], dtype) for name, dtype in {**COLUMNS, **MOVING}.items()}
 
     @contextmanager
-    def _transaction(self, position: int) -> Iterator[Any]:
+    def _transaction(self, position: int, *, counts: int = 1) -> Iterator[Any]:
         """One write with its position; what is in memory follows only once it is committed."""
         try:
             with self._store.writing() as connection:
                 yield connection
                 store.save_names(connection, self._symbols, self._groups)
+                store.set_meta(connection, "writes", self._writes + counts)
                 if position > self._position:
                     store.set_meta(connection, "position", position)
         except BaseException:
@@ -352,6 +455,7 @@ class EmbeddedIndex:
             raise
         self._symbols.unsaved.clear()
         self._groups.unsaved.clear()
+        self._writes += counts
         self._position = max(self._position, position)
 
     def _forget(self, connection: Any, nums: Sequence[int]) -> None:

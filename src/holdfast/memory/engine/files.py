@@ -2,6 +2,9 @@
 
 A segment's file is written aside, synced and renamed, so a name that exists is whole. A vector file
 is written in place; what is not yet synced there still stands in the store and is written again.
+
+Checksums: the head, the size and the columns of a segment are checked whenever it is opened, its postings
+then only if they are small, else by `verify`; each row of a vector file has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,16 +31,31 @@ from holdfast.memory.engine.segment import (
     assemble,
     gather,
 )
-from holdfast.memory.engine.vectors import Quantised, empty, words_for
+from holdfast.memory.engine.vectors import Quantised, empty, row_sums, words_for
 
-_MAGIC = b"HOLDSEG1"
+_MAGIC = b"HOLDSEG2"
+_BEFORE_CHECKSUMS = b"HOLDSEG1"
+_SMALL_BYTES = 4 * 1024**2
 _ALIGN = 64
 _CHUNK = 8_192
 _SUFFIXES = frozenset({".seg", ".vec", ".new"})
 
 
 class DamagedSegment(Exception):
-    """A segment's file is missing or not whole; its rows must be indexed again."""
+    """A segment's file is missing or not as it was written; its rows must be indexed again."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+        self.why = why
+
+
+class DamagedVectors(Exception):
+    """A vector file is not whole; its rows must be embedded again."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path.name} is not whole")
+        self.path = path
 
 
 def write_segment(folder: Path, name: str, columns: dict[str, NDArray[Any]], postings: Postings) -> None:
@@ -59,11 +78,12 @@ def write_segment(folder: Path, name: str, columns: dict[str, NDArray[Any]], pos
 def _write_arrays(out: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
     described, offset = {}, 0
     for key, values in arrays.items():
-        described[key] = [values.dtype.str, len(values), offset]
+        data = np.ascontiguousarray(values).data
+        described[key] = [values.dtype.str, len(values), offset, zlib.crc32(data)]
         offset += -(-values.nbytes // _ALIGN) * _ALIGN
     header = json.dumps({"arrays": described, "bytes": offset}).encode()
-    header += b" " * (-(len(_MAGIC) + 8 + len(header)) % _ALIGN)
-    out.write(_MAGIC + len(header).to_bytes(8, "little") + header)
+    header += b" " * (-(len(_MAGIC) + 16 + len(header)) % _ALIGN)
+    out.write(_MAGIC + len(header).to_bytes(8, "little") + zlib.crc32(header).to_bytes(8, "little") + header)
     for values in arrays.values():
         out.write(np.ascontiguousarray(values).data)
         out.write(b"\0" * (-values.nbytes % _ALIGN))
@@ -72,59 +92,92 @@ def _write_arrays(out: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
 def read_segment(folder: Path, name: str) -> tuple[Segment, State]:
     """Map a segment's file; the columns are copied, the postings stay on disk until touched."""
     try:
-        arrays = _map_arrays(folder / f"{name}.seg")
+        mapped = _Mapped(folder / f"{name}.seg")
+        mapped.check(None if mapped.size <= _SMALL_BYTES else (*COLUMNS, *MOVING))
+        arrays = mapped.arrays
         postings = Postings(
             arrays["terms"], arrays["starts"], arrays["posting_rows"], arrays["posting_codes"]
         )
         columns = {key: np.array(arrays[key]) for key in (*COLUMNS, *MOVING)}
-    except (OSError, ValueError, KeyError) as error:
-        raise DamagedSegment(f"{name}: {error}") from error
-    return assemble(name, columns, postings, {})
+        return assemble(name, columns, postings, {})
+    except _UNREADABLE as error:
+        raise DamagedSegment(name, str(error)) from error
 
 
-def _map_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    with path.open("rb") as source:
-        view = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
-    start = len(_MAGIC) + 8
-    if view[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("not a segment")
-    size = int.from_bytes(view[len(_MAGIC) : start], "little")
-    header = json.loads(view[start : start + size])
-    if len(view) != start + size + header["bytes"]:
-        raise ValueError("not whole")
-    return {
-        key: np.frombuffer(view, dtype=dtype, count=count, offset=start + size + offset)
-        for key, (dtype, count, offset) in header["arrays"].items()
-    }
+def verify(folder: Path, name: str) -> None:
+    """Read a whole segment and hold it against its checksums; `DamagedSegment` if it is not as written."""
+    try:
+        _Mapped(folder / f"{name}.seg").check(None)
+    except _UNREADABLE as error:
+        raise DamagedSegment(name, str(error)) from error
+
+
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError)
+
+
+class _Mapped:
+    """A segment's file in memory, by its arrays; whoever makes one knows that head and size are right."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as source:
+            view = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+        magic = view[: len(_MAGIC)]
+        if magic not in (_MAGIC, _BEFORE_CHECKSUMS):
+            raise ValueError("not a segment")
+        start = len(_MAGIC) + (16 if magic == _MAGIC else 8)
+        size = int.from_bytes(view[len(_MAGIC) : len(_MAGIC) + 8], "little")
+        head = view[start : start + size]
+        if magic == _MAGIC and zlib.crc32(head) != int.from_bytes(view[start - 8 : start], "little"):
+            raise ValueError("its head is not as it was written")
+        described = json.loads(head)
+        if len(view) != start + size + described["bytes"]:
+            raise ValueError("not whole")
+        self.size = len(view)
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self._sums: dict[str, int | None] = {}
+        for key, (dtype, count, offset, *total) in described["arrays"].items():
+            self.arrays[key] = np.frombuffer(view, dtype=dtype, count=count, offset=start + size + offset)
+            self._sums[key] = total[0] if total else None
+
+    def check(self, keys: Sequence[str] | None) -> None:
+        """Hold some arrays, or all, against their checksums; a file from before there were any is trusted."""
+        for key in self.arrays if keys is None else keys:
+            kept = self._sums[key]
+            if kept is not None and zlib.crc32(self.arrays[key].data) != kept:
+                raise ValueError(f"{key} are not as they were written")
 
 
 def vector_path(folder: Path, name: str, space: int, dims: int) -> Path:
     return folder / f"{name}.{space}.{dims}.vec"
 
 
-def vectors_beside(folder: Path, name: str, rows: int) -> dict[int, Quantised]:
-    """Every vector file of a segment by its space."""
-    named = [path.name.split(".") for path in folder.glob(f"{name}.*.*.vec")]
-    return {
-        int(space): open_vectors(folder, name, int(space), rows, int(dims)) for _, space, dims, _ in named
-    }
+def vectors_beside(folder: Path, name: str) -> list[tuple[Path, int, int]]:
+    """Every vector file of a segment, with its space and width."""
+    named = [(path, path.name.split(".")) for path in sorted(folder.glob(f"{name}.*.*.vec"))]
+    return [(path, int(at[1]), int(at[2])) for path, at in named if at[1].isdigit() and at[2].isdigit()]
 
 
 def open_vectors(folder: Path, name: str, space: int, rows: int, dims: int) -> Quantised:
     """Map a vector file for reading and writing in place, made empty if there is none."""
     path = vector_path(folder, name, space, dims)
     code_bytes, bit_bytes = -(-rows * dims // 8) * 8, words_for(dims) * rows * 8
-    size = code_bytes + bit_bytes + rows * 4
+    before_checksums = code_bytes + bit_bytes + rows * 4
+    size = before_checksums + rows * 4
     with open(path, "r+b" if path.exists() else "w+b", opener=private_opener) as file:
-        if os.fstat(file.fileno()).st_size != size:
-            file.truncate(0)
-            file.truncate(size)
+        found = os.fstat(file.fileno()).st_size
+        if found not in (0, before_checksums, size):
+            raise DamagedVectors(path)
+        file.truncate(size)
         view = mmap.mmap(file.fileno(), size)
-    return Quantised(
+    block = Quantised(
         np.frombuffer(view, np.int8, rows * dims).reshape(rows, dims),
         np.frombuffer(view, np.float32, rows, code_bytes + bit_bytes),
         np.frombuffer(view, np.uint64, words_for(dims) * rows, code_bytes).reshape(-1, rows),
+        np.frombuffer(view, np.uint32, rows, before_checksums),
     )
+    if found == before_checksums:
+        block.sums[:] = row_sums(block.codes, block.scales)
+    return block
 
 
 def write_vectors(
@@ -139,6 +192,7 @@ def write_vectors(
     """Write the merged vectors of a space chunk by chunk and sync them."""
     rows = len(plan.row)
     bits, scales = np.zeros((words_for(dims), rows), np.uint64), np.zeros(rows, np.float32)
+    sums = np.zeros(rows, np.uint32)
     with open(vector_path(folder, name, space, dims), "wb", opener=private_opener) as out:
         for low in range(0, rows, _CHUNK):
             go_on()
@@ -146,10 +200,11 @@ def write_vectors(
             chunk = empty(high - low, dims)
             gather(blocks, plan, low, high, chunk)
             out.write(chunk.codes.data)
-            bits[:, low:high], scales[low:high] = chunk.bits, chunk.scales
+            bits[:, low:high], scales[low:high], sums[low:high] = chunk.bits, chunk.scales, chunk.sums
         out.write(b"\0" * (-rows * dims % 8))
         out.write(bits.data)
         out.write(scales.data)
+        out.write(sums.data)
         out.flush()
         os.fsync(out.fileno())
 
@@ -167,6 +222,15 @@ def remove(folder: Path, keep: set[str]) -> None:
     for path in folder.iterdir():
         if path.suffix in _SUFFIXES and path.name.split(".")[0] not in keep:
             path.unlink()
+
+
+def of_segment(folder: Path, name: str) -> list[Path]:
+    """All files of one segment."""
+    return [path for path in sorted(folder.glob(f"{name}.*")) if path.suffix in _SUFFIXES]
+
+
+def all_segments(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES]
 
 
 def remove_segment(folder: Path, name: str) -> None:

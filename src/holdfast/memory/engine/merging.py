@@ -32,6 +32,7 @@ class Merge:
         self.inputs = inputs
         self.name = name
         self.settled = threading.Event()
+        self.damaged: files.DamagedSegment | None = None
         self._folder = folder
         self._writing = threading.Lock()
         self._dropped = False
@@ -51,6 +52,8 @@ class Merge:
                 self._written = [made] if made else []
             except Dropped:
                 return
+            except files.DamagedSegment as error:
+                self.damaged = error
             except OSError as error:
                 log.warning("segments of %s were not merged: %s", self._folder, error)
                 files.remove_segment(self._folder, self.name)

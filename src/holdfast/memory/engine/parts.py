@@ -135,8 +135,12 @@ def write_merged(
 ) -> Part | None:
     """Merge into new files, synced but not yet named in the store; `None` if nothing lives.
 
-    `go_on` is asked between the steps, and raises to end it.
+    `go_on` is asked between the steps, and raises to end it. What is damaged is not merged, or it would be
+    written with checksums that are right.
     """
+    for segment, _ in parts:
+        if segment.name:
+            files.verify(folder, segment.name)
     plan = seg.plan_merge(parts)
     if not len(plan.row):
         return None
@@ -151,8 +155,14 @@ def write_merged(
     return open_part(folder, name)
 
 
-def open_part(folder: Path, name: str) -> Part:
-    """Map a sealed segment and all vector files beside it."""
+def open_part(folder: Path, name: str, damaged: Callable[[Path], None] | None = None) -> Part:
+    """Map a sealed segment and all vector files beside it; `damaged` is told of one that is not whole."""
     segment, state = files.read_segment(folder, name)
-    segment.vectors.update(files.vectors_beside(folder, name, segment.rows))
+    for path, space, dims in files.vectors_beside(folder, name):
+        try:
+            segment.vectors[space] = files.open_vectors(folder, name, space, segment.rows, dims)
+        except files.DamagedVectors:
+            if damaged is None:
+                raise
+            damaged(path)
     return segment, state

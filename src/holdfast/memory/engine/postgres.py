@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy.engine.url import URL
 
 from holdfast.log import Store
+from holdfast.memory.damage import Health
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine import postgres_rows as rows
 from holdfast.memory.engine import postgres_schema as tables
@@ -53,6 +54,28 @@ class PostgresIndex:
     def position(self) -> int:
         with self._connections.reading() as connection:
             return int(tables.meta(connection, "position"))
+
+    @property
+    def writes(self) -> int:
+        return 0
+
+    @property
+    def health(self) -> Health:
+        """PostgreSQL keeps its own files; what it says of them is an error like any other."""
+        return Health()
+
+    @property
+    def must_compare(self) -> bool:
+        return False
+
+    def compared(self) -> None:
+        return
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool:
+        return False
+
+    def heal(self, error: Exception) -> bool:
+        return False
 
     @property
     def computes_here(self) -> bool:

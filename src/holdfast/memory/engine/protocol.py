@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.memory.damage import Health
 from holdfast.memory.documents import Document, Filter
 
 Numbers = NDArray[np.int64]
@@ -115,6 +116,33 @@ class Index(Protocol):
 
     @property
     def count(self) -> int: ...
+
+    @property
+    def writes(self) -> int:
+        """How many writes it holds; one that falls has lost some, for instance with a damaged journal."""
+        ...
+
+    @property
+    def health(self) -> Health:
+        """What was found damaged, and whether all is searched."""
+        ...
+
+    @property
+    def must_compare(self) -> bool:
+        """Whether documents were lost to damage, so that all has to be held against log and files again."""
+        ...
+
+    def compared(self) -> None:
+        """Log and files are being compared, which whoever fills the index has noted durably."""
+        ...
+
+    def mend(self, seconds: float, *, thorough: bool = False) -> bool:
+        """Check and repair for about so long; true while there is more to do."""
+        ...
+
+    def heal(self, error: Exception) -> bool:
+        """Look for damage that explains an error and set it aside; true when it is worth trying again."""
+        ...
 
     @property
     def computes_here(self) -> bool:

@@ -110,6 +110,11 @@ class Segment:
         if not block.scales.all():
             self._complete.clear()
 
+    def drop_vectors(self, space: int, rows: Rows) -> None:
+        """Take away vectors that cannot be trusted; they are made again like those that were never there."""
+        self.vectors[space].drop(rows)
+        self._complete.clear()
+
     def vector_block(self, space: int, dims: int) -> Quantised:
         """The block of a vector space, made empty in memory if this segment has none."""
         block = self.vectors.get(space)
@@ -237,6 +242,7 @@ def gather(blocks: Sequence[Quantised | None], plan: Plan, low: int, high: int, 
         into.codes[mine] = block.codes[rows]
         into.bits[:, mine] = block.bits[:, rows]
         into.scales[mine] = block.scales[rows]
+        into.sums[mine] = block.sums[rows]
 
 
 def merge_in_memory(parts: Sequence[tuple[Segment, State]]) -> tuple[Segment, State]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.memory.damage import Aside
 from holdfast.memory.engine import files, parts, store
 from holdfast.memory.engine.merging import Beside, Merge
 from holdfast.memory.engine.parts import Nums, Part, Parts
@@ -34,10 +35,13 @@ class Shelf:
         kept: store.Store,
         lock: threading.RLock,
         *,
+        aside: Aside,
         seal_rows: int,
         beside: Beside,
     ) -> None:
         self.parts: Parts = ()
+        self.healing = bool(kept.meta("healing", 0))
+        self._aside = aside
         self.sealed = int(kept.meta("sealed", 0))
         self._folder = folder
         self._store = kept
@@ -98,7 +102,59 @@ class Shelf:
             part = parts.write_merged(merged, self._folder, self._new_name()) if merged else None
         except OSError as error:
             raise store.unusable(self._folder, str(error)) from error
+        except files.DamagedSegment as error:
+            self.lose(error.name, error.why)
+            return self.written([part for part in merged if part[0].name != error.name])
         return [part] if part else []
+
+    def opened(self, names: Sequence[str], is_known: Callable[[Part], bool]) -> Parts:
+        """The sealed segments of these names; a damaged one is set aside, its documents left to repair."""
+        found: list[Part] = []
+        for name in names:
+            try:
+                part = parts.open_part(self._folder, name, self._lose_vectors)
+                if not is_known(part):
+                    raise files.DamagedSegment(name, "it names what the store does not know")
+            except files.DamagedSegment as error:
+                self._aside.take(files.of_segment(self._folder, name), error.why)
+                continue
+            found.append(part)
+        if len(found) < len(names):
+            self._name(found)
+        return tuple(found)
+
+    def lose(self, name: str, why: str) -> bool:
+        """Set a damaged segment aside and search on without it, until its documents are indexed again."""
+        left = tuple(part for part in self.parts if part[0].name != name)
+        if len(left) == len(self.parts):
+            return False
+        if self._merge is not None and name in {segment.name for segment, _ in self._merge.inputs}:
+            self.drop_merge()
+        self.parts = left
+        self._aside.take(files.of_segment(self._folder, name), why)
+        self._name([part for part in left if parts.is_sealed(part)])
+        return True
+
+    def note_healing(self) -> None:
+        """Documents are in the store and in no segment: a repair must index them, also after a restart."""
+        self._note_healing(True)
+
+    def note_healed(self) -> None:
+        self._note_healing(False)
+
+    def _note_healing(self, healing: bool) -> None:
+        with self._store.writing() as connection:
+            store.set_meta(connection, "healing", int(healing))
+        self.healing = healing
+
+    def _name(self, sealed: Sequence[Part]) -> None:
+        with self._store.writing() as connection:
+            store.name_segments(connection, [segment.name for segment, _ in sealed])
+            store.set_meta(connection, "healing", 1)
+        self.healing = True
+
+    def _lose_vectors(self, path: Path) -> None:
+        self._aside.take([path], "it is not whole")
 
     def replace(self, kept: Sequence[Part], made: Sequence[Part], sealed: int, late: Nums = _NO_NUMS) -> None:
         """Name the new set of segments; what they contain needs no redoing from now on.
@@ -147,6 +203,9 @@ class Shelf:
                 return
             taken = False
             try:
+                if merge.damaged is not None:
+                    self._merge = None
+                    self.lose(merge.damaged.name, merge.damaged.why)
                 taken = merge.is_written and self._take(merge)
             finally:
                 self._merge = None

@@ -3,6 +3,9 @@
 Documents live here in full; segments hold only what a scan needs. A write is one transaction with its
 log position. What changed about sealed rows since their segment was written is noted in `dead` and
 `moved`, vectors not yet synced into a segment's file in `vectors`.
+
+Every row has a checksum. That of a document is looked at whenever it is read, those of the small tables when
+the index is opened; a document that is not as it was written is passed over, and noted in `bad`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import Unavailable
+from holdfast.memory.damage import is_damage, is_sound, row_sum
 from holdfast.memory.documents import Document
 from holdfast.memory.engine.symbols import Group, Groups, Symbols
 
@@ -28,20 +32,21 @@ except ImportError:
     import sqlite3 as sqlite
 
 _SCHEMA = """
-create table if not exists meta (key text primary key, value) without rowid;
+create table if not exists meta (key text primary key, value, sum integer) without rowid;
 create table if not exists docs (
     num integer primary key autoincrement, id text not null unique, text text not null,
     source text not null, audience text not null, agent text,
     spaces text not null, collection text, topic text, task text,
     session text, speaker text, writer text, at integer not null, curated integer not null, thread text,
     ordinal integer not null, position integer, path text, from_line integer, to_line integer,
-    payload text not null);
-create table if not exists symbols (code integer primary key, name text not null);
-create table if not exists groups (code integer primary key, body text not null);
-create table if not exists spaces (code integer primary key, fingerprint text unique, dims integer);
+    payload text not null, sum integer);
+create table if not exists symbols (code integer primary key, name text not null, sum integer);
+create table if not exists groups (code integer primary key, body text not null, sum integer);
+create table if not exists spaces (
+    code integer primary key, fingerprint text unique, dims integer, sum integer);
 create table if not exists segments (name text primary key) without rowid;
-create table if not exists dead (num integer primary key);
-create table if not exists moved (num integer primary key);
+create table if not exists dead (num integer primary key, sum integer);
+create table if not exists moved (num integer primary key, sum integer);
 create table if not exists vectors (
     space integer, num integer, data blob not null, primary key (space, num)) without rowid;
 """
@@ -50,10 +55,22 @@ _FIELDS = (
     *("speaker", "writer", "at", "curated", "thread", "ordinal", "position", "path", "from_line"),
     *("to_line", "payload"),
 )
-_TABLES = ("meta", "docs", "symbols", "groups", "spaces", "segments", "dead", "moved", "vectors")
-_INSERT = f"insert into docs (num, {', '.join(_FIELDS)}) values ({', '.join('?' * 22)})"
-_SELECT = f"select num, {', '.join(_FIELDS)} from docs"
+_COLUMNS = {
+    "meta": ("key", "value"),
+    "docs": ("num", *_FIELDS),
+    "symbols": ("code", "name"),
+    "groups": ("code", "body"),
+    "spaces": ("code", "fingerprint", "dims"),
+    "segments": ("name",),
+    "dead": ("num",),
+    "moved": ("num",),
+    "vectors": ("space", "num", "data"),
+}
+_WITHOUT_SUM = frozenset(("segments", "vectors"))
+_INSERT = f"insert into docs (num, {', '.join(_FIELDS)}, sum) values ({', '.join('?' * 23)})"
+_SELECT = f"select num, {', '.join(_FIELDS)}, sum from docs"
 _AMONG = "(select value from json_each(?))"
+DAMAGED = "index_damaged"
 
 
 class Store:
@@ -63,13 +80,12 @@ class Store:
         self._path = path
         self._idle: list[Any] = []
         self._guard = threading.Lock()
-        try:
+        self.bad: set[int] = set()
+        with self._told():
             self._writer = self._connect()
             self._writer.execute("pragma synchronous = normal")
             _drop_if_laid_out_otherwise(self._writer)
             self._writer.executescript(_SCHEMA)
-        except sqlite.DatabaseError as error:
-            raise damaged(path, str(error)) from error
 
     def _connect(self) -> Any:
         connection = sqlite.connect(str(self._path), isolation_level=None, check_same_thread=False)
@@ -110,8 +126,9 @@ class Store:
         try:
             yield
         except sqlite.OperationalError as error:
-            raise unusable(self._path, str(error)) from error
-        except sqlite.DatabaseError as error:
+            said = str(error)
+            raise (damaged if is_damage(said, self._path) else unusable)(self._path, said) from error
+        except (sqlite.DatabaseError, UnicodeDecodeError) as error:
             raise damaged(self._path, str(error)) from error
 
     def checkpoint(self) -> None:
@@ -126,35 +143,80 @@ class Store:
             self._idle.clear()
 
     def meta(self, key: str, default: Any) -> Any:
-        row = self._writer.execute("select value from meta where key = ?", (key,)).fetchone()
-        return default if row is None else row[0]
+        found = self._rows("meta", "where key = ?", (key,))
+        return found[0][1] if found else default
 
     def symbols(self) -> Symbols:
-        return Symbols(self._writer.execute("select code, name from symbols"))
+        return Symbols((code, name) for code, name in self._counted("symbols", 1))
 
     def groups(self) -> Groups:
-        rows = self._writer.execute("select code, body from groups").fetchall()
-        return Groups((code, _group(json.loads(body))) for code, body in rows)
+        return Groups((code, _group(json.loads(body))) for code, body in self._counted("groups", 0))
 
     def spaces(self) -> dict[str, tuple[int, int]]:
-        rows = self._writer.execute("select fingerprint, code, dims from spaces")
-        return {fingerprint: (code, dims) for fingerprint, code, dims in rows}
+        return {fingerprint: (code, dims) for code, fingerprint, dims in self._rows("spaces")}
 
     def names(self) -> list[str]:
-        return [name for (name,) in self._writer.execute("select name from segments order by name")]
+        return [name for (name,) in self._rows("segments", "order by name")]
 
     def next_num(self) -> int:
-        row = self._writer.execute("select seq from sqlite_sequence where name = 'docs'").fetchone()
-        return 1 + (row[0] if row else 0)
+        with self._told():
+            row = self._writer.execute("select seq from sqlite_sequence where name = 'docs'").fetchone()
+            high = self._writer.execute("select max(num) from docs").fetchone()
+        return 1 + max(row[0] if row and isinstance(row[0], int) else 0, high[0] or 0)
 
     def count(self) -> int:
-        found: int = self._writer.execute("select count(*) from docs").fetchone()[0]
+        with self._told():
+            found: int = self._writer.execute("select count(*) from docs").fetchone()[0]
         return found
 
     def documents_after(self, num: int, limit: int) -> list[tuple[int, Document]]:
         """The next documents in order of number, for rebuilding."""
-        rows = self._writer.execute(f"{_SELECT} where num > ? order by num limit ?", (num, limit))
-        return [(row[0], _document(row[1:])) for row in rows]
+        while True:
+            with self._told():
+                found = self._writer.execute(f"{_SELECT} where num > ? order by num limit ?", (num, limit))
+                rows = found.fetchall()
+            good = [(row[0], _document(row[1:-1])) for row in self._sound(rows)]
+            if good or not rows:
+                return good
+            num = rows[-1][0]
+
+    def document_numbers(self, after: int, upto: int) -> NDArray[np.int64]:
+        """The numbers of all documents within a range."""
+        with self.reading() as connection:
+            rows = connection.execute("select num from docs where num > ? and num <= ?", (after, upto))
+            return np.array([num for (num,) in rows], dtype=np.int64)
+
+    def problems(self) -> str | None:
+        """What SQLite itself finds wrong with the file; None when it is whole."""
+        with self.reading() as connection:
+            found = connection.execute("pragma integrity_check(1)").fetchone()
+        return None if found is None or found[0] == "ok" else str(found[0])
+
+    def _sound(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            if is_sound(row[-1], *row[:-1]):
+                yield row
+            else:
+                self.bad.add(row[0])
+
+    def _rows(self, table: str, rest: str = "", values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a small table, every one as it was written."""
+        summed = table not in _WITHOUT_SUM
+        columns = ", ".join((*_COLUMNS[table], "sum") if summed else _COLUMNS[table])
+        with self._told():
+            rows = self._writer.execute(f"select {columns} from {table} {rest}", values).fetchall()
+        if not summed:
+            return [tuple(row) for row in rows]
+        if not all(is_sound(row[-1], *row[:-1]) for row in rows):
+            raise damaged(self._path, f"a row of {table} is not as it was written")
+        return [tuple(row[:-1]) for row in rows]
+
+    def _counted(self, table: str, first: int) -> list[tuple[Any, ...]]:
+        """The rows of a table whose codes count up: none may lack."""
+        rows = self._rows(table, "order by code")
+        if [row[0] for row in rows] != list(range(first, first + len(rows))):
+            raise damaged(self._path, f"a row of {table} is missing")
+        return rows
 
     def numbers(self, ids: Iterable[str]) -> dict[str, int]:
         with self.reading() as connection:
@@ -165,39 +227,51 @@ class Store:
     def documents(self, nums: Sequence[int]) -> dict[int, Document]:
         with self.reading() as connection:
             rows = connection.execute(f"{_SELECT} where num in {_AMONG}", (json.dumps(list(nums)),))
-            return {row[0]: _document(row[1:]) for row in rows}
+            return {row[0]: _document(row[1:-1]) for row in self._sound(rows)}
 
     def documents_named(self, ids: Iterable[str]) -> dict[str, Document]:
         with self.reading() as connection:
             rows = connection.execute(f"{_SELECT} where id in {_AMONG}", (json.dumps(list(ids)),))
-            return {row[1]: _document(row[1:]) for row in rows}
+            return {row[1]: _document(row[1:-1]) for row in self._sound(rows)}
 
     def column(self, table: str) -> NDArray[np.int64]:
-        rows = self._writer.execute(f"select num from {table}").fetchall()
-        return np.array([num for (num,) in rows], dtype=np.int64)
+        return np.array([num for (num,) in self._rows(table)], dtype=np.int64)
 
     def pending_vectors(self, space: int) -> tuple[list[int], list[bytes]]:
-        rows = self._writer.execute("select num, data from vectors where space = ?", (space,)).fetchall()
-        return [num for num, _ in rows], [data for _, data in rows]
+        rows = self._rows("vectors", "where space = ?", (space,))
+        return [num for _, num, _ in rows], [data for _, _, data in rows]
 
 
 def _drop_if_laid_out_otherwise(connection: Any) -> None:
-    """Another version of Holdfast kept other fields: the index is made anew, as a missing one is."""
-    known = {name for _, name, *_ in connection.execute("pragma table_info(docs)")}
-    if known and known != {"num", *_FIELDS}:
-        for table in _TABLES:
+    """Another version of Holdfast kept other fields: the index is made anew, as a missing one is.
+
+    One from before there were checksums gets a column for them.
+    """
+    laid_out = {
+        table: {name for _, name, *_ in connection.execute(f"pragma table_info({table})")}
+        for table in _COLUMNS
+    }
+    found = {table: known - {"sum"} for table, known in laid_out.items()}
+    if any(found[table] not in (set(), set(columns)) for table, columns in _COLUMNS.items()):
+        for table in _COLUMNS:
             connection.execute(f"drop table if exists {table}")
+        return
+    for table, known in laid_out.items():
+        if known and "sum" not in known and table not in _WITHOUT_SUM:
+            connection.execute(f"alter table {table} add column sum integer")
 
 
 def set_meta(connection: Any, key: str, value: Any) -> None:
     connection.execute(
-        "insert into meta values (?, ?) on conflict (key) do update set value = excluded.value",
-        (key, value),
+        "insert into meta values (?, ?, ?)"
+        " on conflict (key) do update set value = excluded.value, sum = excluded.sum",
+        (key, value, row_sum(key, value)),
     )
 
 
 def insert(connection: Any, numbered: Iterable[tuple[int, Document]]) -> None:
-    connection.executemany(_INSERT, ((num, *_row(document)) for num, document in numbered))
+    rows = ((num, *_row(document)) for num, document in numbered)
+    connection.executemany(_INSERT, ((*row, row_sum(*row)) for row in rows))
 
 
 def remove(connection: Any, nums: Sequence[int]) -> None:
@@ -210,18 +284,18 @@ def remove(connection: Any, nums: Sequence[int]) -> None:
 
 def note(connection: Any, table: str, nums: Iterable[int]) -> None:
     """Remember numbers in `dead` or `moved`."""
-    connection.executemany(f"insert or ignore into {table} values (?)", ((num,) for num in nums))
+    rows = ((num, row_sum(num)) for num in nums)
+    connection.executemany(f"insert or ignore into {table} values (?, ?)", rows)
 
 
 def rewrite(connection: Any, changed: Iterable[tuple[int, Document]]) -> None:
     """Store the new places of documents that moved."""
-    connection.executemany(
-        "update docs set audience = ?, spaces = ?, topic = ?, task = ? where num = ?",
-        (
-            (document.audience, _spaces_text(document.spaces), document.topic, document.task, num)
-            for num, document in changed
-        ),
-    )
+    for num, document in changed:
+        spaces, total = _spaces_text(document.spaces), row_sum(num, *_row(document))
+        connection.execute(
+            "update docs set audience = ?, spaces = ?, topic = ?, task = ?, sum = ? where num = ?",
+            (document.audience, spaces, document.topic, document.task, total, num),
+        )
 
 
 def put_vectors(connection: Any, space: int, nums: Iterable[int], data: Iterable[bytes]) -> None:
@@ -237,8 +311,10 @@ def drop_vectors(connection: Any, sealed: int) -> None:
 
 def add_space(connection: Any, fingerprint: str, dims: int) -> int:
     """A new vector space; its code names its files."""
-    added = connection.execute("insert into spaces (fingerprint, dims) values (?, ?)", (fingerprint, dims))
-    return int(added.lastrowid)
+    (code,) = connection.execute("select coalesce(max(code), 0) + 1 from spaces").fetchone()
+    row = (code, fingerprint, dims)
+    connection.execute("insert into spaces values (?, ?, ?, ?)", (*row, row_sum(*row)))
+    return int(code)
 
 
 def name_segments(connection: Any, names: Iterable[str]) -> None:
@@ -255,11 +331,10 @@ def keep_only(connection: Any, table: str, held: NDArray[np.int64]) -> None:
 
 def save_names(connection: Any, symbols: Symbols, groups: Groups) -> None:
     """Save names made since the last commit; the caller forgets them once it has committed."""
-    connection.executemany("insert or replace into symbols values (?, ?)", symbols.unsaved)
-    connection.executemany(
-        "insert or replace into groups values (?, ?)",
-        ((code, json.dumps([*_named(group), sorted(group.spaces)])) for code, group in groups.unsaved),
-    )
+    bodies = [(code, json.dumps([*_named(group), sorted(group.spaces)])) for code, group in groups.unsaved]
+    for table, rows in (("symbols", symbols.unsaved), ("groups", bodies)):
+        summed = ((*row, row_sum(*row)) for row in rows)
+        connection.executemany(f"insert or replace into {table} values (?, ?, ?)", summed)
 
 
 def unusable(path: Path, why: str) -> Unavailable:
@@ -273,8 +348,8 @@ def unusable(path: Path, why: str) -> Unavailable:
 def damaged(path: Path, why: str) -> Unavailable:
     return Unavailable(
         f"the search index at {path} cannot be read: {why}",
-        code="index_damaged",
-        hint="Delete the folder; the index is derived and is built again from the log and the files.",
+        code=DAMAGED,
+        hint="It is set aside and built again from the log and the files; nothing has to be done.",
     )
 
 
@@ -302,7 +377,7 @@ def _row(document: Document) -> tuple[Any, ...]:
         document.speaker,
         document.writer,
         document.at,
-        document.curated,
+        int(document.curated),
         document.thread,
         document.ordinal,
         document.position,

@@ -46,6 +46,9 @@ class Symbols:
         self._next = max(self._names) + 1
         self.unsaved: list[tuple[int, str]] = []
 
+    def __len__(self) -> int:
+        return self._next
+
     def code(self, name: str | None) -> int:
         """The code of a name, made if new; `None` is 0."""
         if name is None:
@@ -73,6 +76,9 @@ class Groups:
         self._list: list[Group] = [group for _, group in sorted(known, key=lambda row: row[0])]
         self._codes = {group: code for code, group in enumerate(self._list)}
         self.unsaved: list[tuple[int, Group]] = []
+
+    def __len__(self) -> int:
+        return len(self._list)
 
     def code(self, group: Group) -> int:
         known = self._codes.get(group)

@@ -25,24 +25,40 @@ Distances = NDArray[np.uint8] | NDArray[np.uint16]
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """Unit vectors as int8 with one scale per row (0: no vector), and their signs as 64-bit words."""
+    """Unit vectors as int8 with one scale per row (0: no vector), their signs as 64-bit words, and a
+    checksum per row, which goes with it from file to file."""
 
     codes: NDArray[np.int8]
     scales: Floats
     bits: NDArray[np.uint64]
+    sums: NDArray[np.uint32]
 
     @property
     def dims(self) -> int:
         return int(self.codes.shape[1])
 
     def rows(self, chosen: NDArray[Any]) -> Quantised:
-        return Quantised(self.codes[chosen], self.scales[chosen], self.bits[:, chosen])
+        return Quantised(self.codes[chosen], self.scales[chosen], self.bits[:, chosen], self.sums[chosen])
 
     def put(self, rows: NDArray[Any], other: Quantised) -> None:
         """Write rows in place; the scale, which makes a row visible, goes last."""
         self.codes[rows] = other.codes
         self.bits[:, rows] = other.bits
+        self.sums[rows] = other.sums
         self.scales[rows] = other.scales
+
+    def drop(self, rows: NDArray[Any]) -> None:
+        """Take vectors away."""
+        self.scales[rows] = 0
+        self.sums[rows] = 0
+
+    def damaged(self, low: int, high: int) -> NDArray[np.int64]:
+        """The rows of a range that are not as they were written."""
+        part = slice(low, high)
+        codes, scales = self.codes[part], self.scales[part]
+        good = self.sums[part] == row_sums(codes, scales)
+        good &= (scales == 0) | (self.bits[:, part] == signs(codes)).all(axis=0)
+        return np.flatnonzero(~good) + low
 
 
 def words_for(dims: int) -> int:
@@ -54,7 +70,22 @@ def empty(rows: int, dims: int) -> Quantised:
         np.zeros((rows, dims), np.int8),
         np.zeros(rows, np.float32),
         np.zeros((words_for(dims), rows), np.uint64),
+        np.zeros(rows, np.uint32),
     )
+
+
+def row_sums(codes: NDArray[np.int8], scales: Floats) -> NDArray[np.uint32]:
+    """A checksum for each row, 0 where there is no vector: odd factors, so that no single change is lost."""
+    rows, dims = codes.shape
+    out = np.empty(rows, np.uint32)
+    odd = np.arange(dims, dtype=np.uint64) * np.uint64(2 * 2_654_435_761) + np.uint64(1)
+    factors = odd.astype(np.uint32)
+    for low in range(0, rows, _PRODUCT_BLOCK):
+        part = slice(low, low + _PRODUCT_BLOCK)
+        out[part] = codes[part].astype(np.uint32) @ factors
+    out += np.ascontiguousarray(scales).view(np.uint32) * np.uint32(0x9E3779B1)
+    out[scales == 0] = 0
+    return out
 
 
 def quantise(matrix: NDArray[Any]) -> Quantised:
@@ -64,7 +95,7 @@ def quantise(matrix: NDArray[Any]) -> Quantised:
     unit = raw / np.where(norms > 0, norms, 1)[:, None]
     scales = (np.abs(unit).max(axis=1, initial=0) / 127).astype(np.float32)
     codes = np.rint(unit / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
-    return Quantised(codes, scales, signs(codes))
+    return Quantised(codes, scales, signs(codes), row_sums(codes, scales))
 
 
 def quantised(matrix: NDArray[Any], rows: int) -> Quantised:
@@ -175,10 +206,25 @@ def reach(cosine: float, bits: int) -> int:
 
 def encoded(block: Quantised) -> list[bytes]:
     """One blob per row, for keeping vectors in a store."""
-    return [scale.tobytes() + codes.tobytes() for scale, codes in zip(block.scales, block.codes, strict=True)]
+    rows = zip(block.sums, block.scales, block.codes, strict=True)
+    return [total.tobytes() + scale.tobytes() + codes.tobytes() for total, scale, codes in rows]
 
 
 def decoded(blobs: list[bytes], dims: int) -> Quantised:
-    raw = np.frombuffer(b"".join(blobs), np.uint8).reshape(len(blobs), dims + 4)
-    codes = raw[:, 4:].view(np.int8)
-    return Quantised(codes, raw[:, :4].copy().view(np.float32).ravel(), signs(codes))
+    """Rows from their blobs; one that is not as it was written comes back without a vector."""
+    whole = [blob if len(blob) == dims + 8 else _with_sum(blob, dims) for blob in blobs]
+    raw = np.frombuffer(b"".join(whole), np.uint8).reshape(len(blobs), dims + 8)
+    sums, scales = (raw[:, at : at + 4].copy().view(np.uint32).ravel() for at in (0, 4))
+    codes = raw[:, 8:].view(np.int8)
+    block = Quantised(codes, scales.view(np.float32), signs(codes), sums)
+    block.drop(block.damaged(0, len(blobs)))
+    return block
+
+
+def _with_sum(blob: bytes, dims: int) -> bytes:
+    """A blob from before there were checksums; one of another length is nobody's vector."""
+    if len(blob) != dims + 4:
+        return bytes(dims + 8)
+    raw = np.frombuffer(blob, np.uint8)[None, :]
+    total = row_sums(raw[:, 4:].view(np.int8), raw[:, :4].copy().view(np.float32).ravel())
+    return total.tobytes() + blob

@@ -1,0 +1,125 @@
+"""The index is derived: whatever happens to its files, it is searched around, set aside, and made again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fastapi.testclient import TestClient
+
+from holdfast.cli.root import cli
+from holdfast.gateway.app import create_app
+from holdfast.log import OWNER, EntryDraft, entries
+from holdfast.runtime import open_home
+
+WORDS = [f"heron{n}" for n in range(40)]
+PARTS = {
+    "the stored documents": "index.db",
+    "a segment": "*.seg",
+    "the vectors": "*.vec",
+    "the catalogue of files": "catalogue.db",
+}
+
+
+def garbage(path: Path) -> None:
+    """The same length, and nothing of it as it was."""
+    path.write_bytes(bytes(n * 7919 % 251 for n in range(path.stat().st_size)))
+
+
+def garbage_behind_the_head(path: Path) -> None:
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: size // 2] + bytes(n * 31 % 251 for n in range(size - size // 2)))
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+BY_HAND: list[Callable[[Path], None]] = [garbage_behind_the_head, half]
+SERVED: list[Callable[[Path], None]] = [garbage, Path.unlink]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a file and forty entries, all of them indexed."""
+    home = tmp_path_factory.mktemp("damaged") / "home"
+    assert call(home, "init").exit_code == 0
+    (home / "workspace" / "MEMORY.md").write_text("The boathouse key hangs behind the clock.\n")
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
+        key = "agent:main:main"
+        drafts = [
+            EntryDraft(content=f"the {w} stands by the weir", role="user", session_key=key) for w in WORDS
+        ]
+        entries.load(tx, drafts)
+    assert call(home, "memory", "index", "--no-embed").exit_code == 0
+    return home
+
+
+@pytest.fixture
+def home(template: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(template, tmp_path / "home", symlinks=True)
+
+
+def call(home: Path, *args: str) -> Result:
+    return CliRunner().invoke(cli, ["--home", str(home), *args])
+
+
+def hurt(home: Path, pattern: str, harm: Callable[[Path], None]) -> None:
+    found = sorted((home / "index").glob(pattern))
+    assert found
+    harm(found[0])
+
+
+def body(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def finds_all(search: Callable[[str], Any]) -> bool:
+    return all(word in str(search(word)["results"]) for word in [*WORDS[::13], "boathouse"])
+
+
+@pytest.mark.parametrize("harm", BY_HAND, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_command_finds_all_again_after_damage(home: Path, part: str, harm: Callable[[Path], None]) -> None:
+    hurt(home, PARTS[part], harm)
+    body(call(home, "memory", "search", WORDS[0], "--json"))
+    body(call(home, "memory", "index", "--force", "--no-embed", "--json"))
+    assert finds_all(lambda word: body(call(home, "memory", "search", word, "--json")))
+    told = body(call(home, "memory", "status", "--json"))
+    assert [one["covered"] for one in told["embedders"]][-1] == 1.0
+
+
+@pytest.mark.parametrize("harm", SERVED, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_gateway_answers_from_the_start_and_heals_by_itself(
+    home: Path, part: str, harm: Callable[[Path], None], eventually: Callable[[Callable[[], bool]], None]
+) -> None:
+    hurt(home, PARTS[part], harm)
+    with open_home(home) as hold, TestClient(create_app(hold), base_url="http://127.0.0.1") as client:
+        client.headers["Authorization"] = f"Bearer {hold.home.admin_token()}"
+
+        def search(word: str) -> Any:
+            answer = client.get("/api/memory/search", params={"q": word})
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        search(WORDS[0])
+        eventually(lambda: finds_all(search))
+        eventually(lambda: not client.get("/api/memory/status").json()["health"]["healing"])
+        eventually(lambda: client.get("/api/memory/status").json()["embedders"][-1]["covered"] == 1.0)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_doctor_tells_of_damage_and_where_it_was_set_aside(home: Path, part: str) -> None:
+    hurt(home, PARTS[part], garbage)
+    said = call(home, "doctor").output
+    assert "set aside" in said, said
+    assert list((home / "index" / "damaged").iterdir())
+    said = call(home, "doctor").output
+    assert "the index can be read" in said
