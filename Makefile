@@ -11,15 +11,32 @@ PAGES := src/holdfast/gateway/built/index.html
 WEB_SOURCES := $(shell find web -name node_modules -prune -o -type f -print)
 NPM := cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
-.PHONY: run test lint types format pages bench crash docs lock clean
+.PHONY: run test test-quick slow-tests torture lint types format pages bench crash docs lock clean
 
 run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
 	$(BIN)/holdfast up
 
+# Many tests wait for processes and sockets: one worker more than cores keeps both cores at work.
+WORKERS ?= 3
+
 test: $(STAMP) lint types pages
 	$(NPM) test --silent
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+# For every day: SQLite alone, without the tests that tests/slow_tests.txt names.
+test-quick: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n 2 --dist worksteal --quick
+
+# Measures all tests and names anew those that are too slow for test-quick.
+slow-tests: $(STAMP)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --junitxml=build/durations.xml
+	$(BIN)/python tools/slow_tests.py build/durations.xml > tests/slow_tests.txt
+
+# For the night: kills, faults, property tests with more examples, hours of work in one home. See tools/torture.py.
+torture: $(STAMP)
+	$(BIN)/python tools/torture.py
 
 lint: $(STAMP) $(MODULES)
 	$(BIN)/ruff check .
@@ -45,7 +62,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 crash: $(STAMP)
-	HOLDFAST_CRASH_KILLS=100 $(BIN)/pytest tests/crash -q -n 2 --dist worksteal
+	HOLDFAST_CRASH_KILLS=100 $(BIN)/pytest tests/crash tests/continuation/test_leash_model.py -q -n 2 --dist worksteal
 
 bench: $(STAMP)
 	$(BIN)/python bench/coldstart.py

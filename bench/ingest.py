@@ -1,10 +1,10 @@
 """Ingest: what an entry costs over HTTP, in batches, and when the log is long.
 
-    python bench/ingest.py [--entries 2000] [--rows 1000000]
+    python bench/ingest.py [--entries 2000] [--rows 1000000] [--only durability]
 
 Compares, in one run: HTTP ingest from one client with a bare FastAPI endpoint that inserts one row and
-commits; a batch with raw `executemany` into the same table with the same indexes; and the cost of an entry
-at 1,000,000 rows with that at 10,000.
+commits, as durably as we do; a batch with raw `executemany` into the same table with the same indexes; the
+cost of an entry at 1,000,000 rows with that at 10,000; writes that survive a power cut with others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ import json
 import shutil
 import sqlite3
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from common import Client, cpu_seconds, request, rounds, rss_mb, start, table, timed
 
 from holdfast.ids import entry_id
 from holdfast.log import OWNER, EntryDraft, Store, entries, open_store, sqlite_url
+from holdfast.log import durability as log_durability
 from holdfast.log.store import sqlite_module
 
 OURS = """
@@ -42,7 +47,7 @@ class Entry(BaseModel):
     type: str = "conversation"
     source: dict | None = None
 db = sqlite3.connect(sys.argv[1], check_same_thread=False)
-for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+for pragma in ("journal_mode=WAL", "synchronous=FULL"):
     db.execute("PRAGMA " + pragma)
 db.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, type TEXT, content TEXT)")
 lock = threading.Lock()
@@ -151,6 +156,70 @@ def growth(folder: Path, rows: int) -> None:
     store.close()
 
 
+def durability(folder: Path, count: int) -> None:
+    """The same appends, each a transaction, acknowledged before or after the disk has them."""
+    kept = {
+        name: open_store(sqlite_url(folder / f"{name}.db"), durability=name) for name in ("process", "power")
+    }
+    for writers in (1, 16):
+        number = iter(range(10_000_000))
+        flushes = _Flushes()
+        each = partial(_append_at_once, number=number, writers=writers, each=count // writers)
+        work = {name: partial(timed, partial(each, store)) for name, store in kept.items()}
+        with flushes.counted():
+            took = rounds(work, 7)
+        rate = {name: count / seconds for name, seconds in took.items()}
+        table(
+            f"Durability, {writers} writer{'s' if writers > 1 else ''}",
+            [
+                ("survives the process", f"{rate['process']:.0f}/s", "", ""),
+                (
+                    "survives a power cut",
+                    f"{rate['power']:.0f}/s",
+                    f"{rate['power'] / rate['process']:.2f}",
+                    f"of that; {flushes.number / (7 * count):.2f} flushes an entry",
+                ),
+            ],
+        )
+    for store in kept.values():
+        store.close()
+
+
+def _append_at_once(store: Store, number: Iterator[int], writers: int, each: int) -> None:
+    drafts = [[_draft(next(number)) for _ in range(each)] for _ in range(writers)]
+
+    def write(own: list[EntryDraft]) -> None:
+        for draft in own:
+            with store.write(OWNER) as tx:
+                entries.append(tx, draft)
+
+    threads = [threading.Thread(target=write, args=(own,)) for own in drafts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class _Flushes:
+    """Counts how often the disk is waited for."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._flush = log_durability.flush
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        log_durability.flush = self._counting
+        try:
+            yield
+        finally:
+            log_durability.flush = self._flush
+
+    def _counting(self, file: int) -> None:
+        self.number += 1
+        self._flush(file)
+
+
 def _single_cost(store: Store, number: object) -> float:
     begin = time.process_time()
     for _ in range(400):
@@ -187,7 +256,7 @@ def _twin(store: Store, path: Path) -> sqlite3.Connection:
         query = "SELECT sql FROM sqlite_master WHERE tbl_name = 'entries' AND sql IS NOT NULL"
         schema = [row[0] for row in tx.conn.exec_driver_sql(query)]
     db: sqlite3.Connection = sqlite_module().connect(str(path))
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32000"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-32000"):
         db.execute(f"PRAGMA {pragma}")
     for statement in schema:
         db.execute(statement)
@@ -217,12 +286,16 @@ def main() -> None:
     )
     parser.add_argument("--entries", type=int, default=4_000, help="HTTP requests to each server")
     parser.add_argument("--rows", type=int, default=1_000_000, help="how long the log grows")
+    parser.add_argument("--only", choices=["durability"], help="this part alone")
+    parser.add_argument("--folder", help="where to write; else where temporary files are")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=options.folder))
     try:
-        http(folder, options.entries)
-        batches(folder, 5_000)
-        growth(folder, options.rows)
+        if options.only is None:
+            http(folder, options.entries)
+            batches(folder, 5_000)
+            growth(folder, options.rows)
+        durability(folder, 1_600)
     finally:
         shutil.rmtree(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
@@ -16,6 +17,18 @@ T = TypeVar("T")
 
 KEY = "agent:main:main"
 PATIENCE = 30.0
+LONG = int(os.environ.get("HOLDFAST_EXAMPLES", "1"))
+
+
+def examples(count: int) -> int:
+    """How many examples a property test tries: `count`, and many times that in `make torture`."""
+    return count * LONG
+
+
+def measured_name(nodeid: str) -> str:
+    """A test as the run that measures names it: the file, the class and the function, with dots."""
+    path, *inner = nodeid.partition("[")[0].split("::")
+    return ".".join([path.removesuffix(".py").replace("/", "."), *inner])
 
 
 def draft(content: str = "hello", **fields: Any) -> EntryDraft:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
-from builders import new_database
+from builders import LONG, examples, measured_name, new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.context import manifest
@@ -23,22 +24,45 @@ from holdfast.log import (
     Store,
     Threads,
     Tx,
+    durability,
     heard_by,
     open_store,
     parse_audience,
     sqlite_url,
 )
-from holdfast.log.tables import sessions
+from holdfast.log.tables import sessions, turns
 
 # In CI the same examples every time, so that a failure is the change's; by hand new ones on every run.
+# `HOLDFAST_EXAMPLES=20` tries so many times as much: `make torture` does, which is new on every run as well.
 settings.register_profile(
     "holdfast",
     deadline=None,
     database=None,
-    derandomize=bool(os.environ.get("CI")),
+    max_examples=examples(50),
+    derandomize=bool(os.environ.get("CI")) and LONG == 1,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("holdfast")
+
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="SQLite alone, without what slow_tests.txt names.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`--quick`: what a minute allows, by what each test took when all were measured."""
+    if not config.getoption("--quick"):
+        return
+    slow = frozenset(SLOW_TESTS.read_text().splitlines())
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        too_long = "postgres" in item.nodeid.lower() or measured_name(item.nodeid) in slow
+        (left_out if too_long else chosen).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = chosen
 
 
 _leaks: list[str] = []
@@ -54,8 +78,10 @@ def _watched_manifests() -> Iterator[None]:
             sessions.c.id == account.session_id
         )
         found = tx.conn.execute(audience).first()
+        # A reply goes to those whom its turn was accepted for, though the session may have been shared since.
+        turn = tx.conn.execute(sa.select(turns.c.audience).where(turns.c.id == account.turn_id)).scalar()
         held = frozenset(() if found is None or found[1] is None else (found[1],))
-        heard = SYSTEM if found is None else heard_by(found[0], held)
+        heard = SYSTEM if found is None else heard_by(turn or found[0], held)
         for section in account.sections:
             if not heard.may_read(parse_audience(section.audience)):
                 _leaks.append(f"{account.session_key}: {section.place}/{section.name} is {section.audience}")
@@ -63,6 +89,14 @@ def _watched_manifests() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest, "save", watched)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waits_for_the_disk() -> Iterator[None]:
+    """As the tests' PostgreSQL: processes are killed here, machines are not. Other processes do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durability, "flush", lambda _: None)
         yield
 
 
@@ -115,6 +149,21 @@ def postgres_url(postgres_server: Any) -> str:
     url = new_database(postgres_server, "shared")
     open_store(url).close()
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """The address of an empty, migrated store of either engine, every time anew."""
+    if request.param == "sqlite":
+        template, numbers = request.getfixturevalue("sqlite_template"), itertools.count()
+        return lambda: sqlite_url(shutil.copy(template, tmp_path / f"{next(numbers)}.db"))
+    url: str = request.getfixturevalue("postgres_url")
+
+    def emptied() -> str:
+        _empty(url)
+        return url
+
+    return emptied
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NewType, Protocol
@@ -11,6 +13,8 @@ from holdfast.errors import InvalidInput
 
 Millis = NewType("Millis", int)
 DAY_MS: Final = 86_400_000
+JUMP_MS: Final = 2_000
+"""What a clock is off by more than this was set; less is drift."""
 
 
 class Clock(Protocol):
@@ -49,6 +53,63 @@ class ManualClock:
 
     def set(self, now: int) -> None:
         self._now = now
+
+
+class StoreClock:
+    """The time of a store: it flows by the monotonic clock and is set, from time to time, by a reference.
+
+    That is the database's clock where several machines share one, so that all of them agree, and the clock on
+    the wall where there is no other. Small corrections never make it run backwards; a reference that was set
+    back by more does, as soon as it is read, and who counts on delays compares `now` with `monotonic`.
+    """
+
+    def __init__(
+        self, wall: Clock | None = None, *, fresh_ms: int = 15_000, most_doubt_ms: int = 1_000
+    ) -> None:
+        self._wall = wall or SystemClock()
+        self._fresh_ms = fresh_ms
+        self._most_doubt_ms = most_doubt_ms
+        self._lock = threading.Lock()
+        self._offset = self._wall.now() - self._wall.monotonic()
+        self._shown = 0
+        self._set_at: int | None = None
+
+    def now(self) -> Millis:
+        with self._lock:
+            self._shown = max(self._shown, self._wall.monotonic() + self._offset)
+            return Millis(self._shown)
+
+    def monotonic(self) -> int:
+        return self._wall.monotonic()
+
+    @property
+    def skew_ms(self) -> int:
+        """By how much this machine's clock on the wall is ahead of the reference."""
+        return self._wall.now() - self._wall.monotonic() - self._offset
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the reference is to be read again."""
+        return self._set_at is None or self._wall.monotonic() - self._set_at >= self._fresh_ms
+
+    def set_by_wall(self) -> None:
+        self._set(self._wall.now() - self._wall.monotonic())
+
+    def set_by(self, reference: Callable[[], int]) -> None:
+        """Ask a reference. One that took long to answer may be off by half of that: it is asked again later,
+        unless nothing better is known."""
+        asked = self._wall.monotonic()
+        told = reference()
+        doubt = (self._wall.monotonic() - asked) // 2
+        if doubt <= self._most_doubt_ms or self._set_at is None:
+            self._set(told - asked - doubt)
+
+    def _set(self, offset: int) -> None:
+        with self._lock:
+            if abs(offset - self._offset) > JUMP_MS:
+                self._shown = 0
+            self._offset = offset
+            self._set_at = self._wall.monotonic()
 
 
 def iso(at: int) -> str:

@@ -10,6 +10,7 @@
     ├── TooLarge            over a size limit
     ├── Busy                a bound was reached; try again later
     └── Unavailable         the store or a peer cannot be reached or written
+        └── Transient       ... for a moment: the same may be tried again as it is
 
 Each error has a stable `code` for programs and a `hint` that tells a person how to mend it. The HTTP
 and the command-line forms are made from these fields in one place each.
@@ -80,6 +81,21 @@ class Busy(HoldfastError):
 class Unavailable(HoldfastError):
     code = "unavailable"
     status = 503
+
+
+class Transient(Unavailable):
+    """A passing trouble of the store, and no failure of the work that met it.
+
+    Nothing was written, unless `in_doubt`: then the commit was sent and its answer lost.
+    """
+
+    code = "store_unreachable"
+
+    def __init__(
+        self, message: str, *, code: str | None = None, hint: str = "", in_doubt: bool = False
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.in_doubt = in_doubt
 
 
 def problem_error(status: int, problem: object) -> HoldfastError:

@@ -60,6 +60,14 @@ class Home:
     def plugins(self) -> Path:
         return self.path / "plugins"
 
+    def was_used(self) -> bool:
+        """Whether a gateway has worked here: there is an index of its log, or its own log."""
+        try:
+            indexed = self.index.is_dir() and any(self.index.iterdir())
+            return indexed or (self.logs / "gateway.jsonl").stat().st_size > 0
+        except OSError:
+            return False
+
     def workspace(self, agent_id: str, *, default: bool) -> Path:
         return self.path / ("workspace" if default else f"workspace-{agent_id}")
 

@@ -1,6 +1,7 @@
 """The program's own log: text on stderr for people, JSON lines in `logs/gateway.jsonl` for programs.
 
-Secrets are masked in both, by what is known to be one and by what looks like one.
+Secrets are masked in both, by what is known to be one and by what looks like one. Whatever else writes into
+`logs/` does it with `append_rotated`, and `sweep` sees to the age and the size of all of it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from holdfast.clock import iso
+from holdfast.clock import DAY_MS, iso
 from holdfast.config.runtime import LoggingConfig
 from holdfast.errors import ConfigError
-from holdfast.home import Home, make_private
+from holdfast.home import Home, private_opener
 
 FILE: Final = "gateway.jsonl"
 MASK: Final = "***"
 MAX_TEXT: Final = 32_000
+REPEAT_SECONDS: Final = 60.0
+_MOST_SEEN: Final = 200
+_DECIDED: Final = "holdfast_is_told"
 _MIN_SECRET: Final = 8
 _KNOWN_SECRETS: Final = ("token", "cookie_key")
 # Each begins with something fixed: on a long word without an end, none may look back over all of it.
@@ -82,14 +88,11 @@ def configure(options: LoggingConfig, home: Home, *, stream: TextIO | None = Non
     redact = redactor(_secrets(home)) if options.redact else str
     screen = logging.StreamHandler(stream or sys.stderr)
     screen.setFormatter(JsonLines(redact) if options.format == "json" else Text(redact))
-    file = _File(
-        home.logs / FILE,
-        maxBytes=options.max_bytes,
-        backupCount=options.keep_files,
-        encoding="utf-8",
-        delay=True,
-    )
+    file = _File(home.logs / FILE, limits_of(options))
     file.setFormatter(JsonLines(redact))
+    repeats = Repeats()
+    for handler in (screen, file):
+        handler.addFilter(repeats)
     with _lock:
         _own = own
         root = logging.getLogger()
@@ -106,6 +109,52 @@ def close() -> None:
     """Write what is left and give the files back."""
     with _lock:
         _remove(logging.getLogger())
+
+
+class Repeats(logging.Filter):
+    """Has an error that comes again and again told once with its traceback, then counted once a minute.
+
+    Only what is an error or has a traceback; and no more different ones at once than can be remembered.
+    """
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._seen: OrderedDict[tuple[object, ...], tuple[float, int]] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """One decision for a record, whichever of the handlers asks first."""
+        decided = getattr(record, _DECIDED, None)
+        if decided is None:
+            decided = self._is_told(record)
+            setattr(record, _DECIDED, decided)
+        return bool(decided)
+
+    def _is_told(self, record: logging.LogRecord) -> bool:
+        error = None if record.exc_info is None else record.exc_info[1]
+        if record.levelno < logging.ERROR and error is None:
+            return True
+        said = record.getMessage() if error is None else str(record.msg)
+        key = (record.name, said, type(error), str(error)[:300])
+        now = self._now()
+        with self._guard:
+            told, again = self._seen.pop(key, (None, 0))
+            due = told is None or now - told >= REPEAT_SECONDS
+            self._seen[key] = (now, 0) if due or told is None else (told, again + 1)
+            while len(self._seen) > _MOST_SEEN:
+                self._seen.popitem(last=False)
+        if due and again:
+            _shorten(record, again)
+        return due
+
+
+def _shorten(record: logging.LogRecord, again: int) -> None:
+    """The same in one line, its traceback having been told."""
+    error = None if record.exc_info is None else record.exc_info[1]
+    why = "" if error is None else f": {error}"
+    record.msg = f"{record.getMessage()}{why} (the same error {again} times more)"
+    record.args, record.exc_info, record.exc_text = (), None, None
 
 
 class Text(logging.Formatter):
@@ -152,15 +201,90 @@ class JsonLines(logging.Formatter):
         return value if plain else self._redact(str(value))
 
 
-class _File(RotatingFileHandler):
-    """For its owner only. A full disk must not stop the program, nor fill the screen with its complaints."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a file may grow, how many older parts of it stay, and for how long."""
 
-    def _open(self) -> TextIOWrapper:
-        make_private(Path(self.baseFilename))
-        return super()._open()
+    max_bytes: int
+    keep_files: int
+    keep_days: int
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        pass
+
+def limits_of(options: LoggingConfig) -> Limits:
+    return Limits(options.max_bytes, options.keep_files, options.keep_days)
+
+
+def append_rotated(path: Path, data: bytes, limits: Limits, now: int) -> None:
+    """Add to a file that is for its owner only; one that would grow too large becomes `.1`, that `.2`, …
+
+    Opened each time, so that whoever else writes there, or removes it, is never in the way.
+    """
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = 0
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if size and size + len(data) > limits.max_bytes:
+        _rotate(path, limits, now)
+    with open(path, "ab", opener=private_opener) as file:
+        file.write(data)
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The file and its older parts, the oldest first."""
+    older = [part for part in path.parent.glob(f"{path.name}.*") if part.name[len(path.name) + 1 :].isdigit()]
+    older.sort(key=lambda part: -int(part.name.rpartition(".")[2]))
+    return [*older, *([path] if path.is_file() else [])]
+
+
+def sweep(folder: Path, options: LoggingConfig, now: int) -> int:
+    """Remove what nobody has written to for too long, then the oldest, until the rest is small enough."""
+    found = sorted(_sizes(folder), key=lambda one: one[1])
+    total = sum(size for _, _, size in found)
+    removed = 0
+    for path, written, size in found:
+        if written >= now - options.keep_days * DAY_MS and total <= options.total_bytes:
+            break
+        with suppress(OSError):
+            path.unlink()
+            removed += 1
+            total -= size
+    return removed
+
+
+def _sizes(folder: Path) -> Iterator[tuple[Path, float, int]]:
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            about = path.lstat()
+            if path.is_file() and not path.is_symlink():
+                yield path, about.st_mtime * 1000, about.st_size
+
+
+def _rotate(path: Path, limits: Limits, now: int) -> None:
+    """Another process may be at it too: what is gone by now is no trouble."""
+    with suppress(FileNotFoundError):
+        for part in parts_of(path)[:-1]:
+            number = int(part.name.rpartition(".")[2])
+            old = part.stat().st_mtime * 1000 < now - limits.keep_days * DAY_MS
+            if number >= limits.keep_files or old:
+                part.unlink()
+            else:
+                part.rename(path.with_name(f"{path.name}.{number + 1}"))
+        path.rename(path.with_name(f"{path.name}.1"))
+
+
+class _File(logging.Handler):
+    """A full disk must not stop the program, nor fill the screen with its complaints."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        super().__init__()
+        self._path = path
+        self._limits = limits
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            data = f"{self.format(record)}\n".encode()
+            append_rotated(self._path, data, self._limits, int(time.time() * 1000))
 
 
 _lock = threading.Lock()

@@ -41,6 +41,7 @@ _SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
 _PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
 _INLINE: Final = 2_000
+_PATIENCE_SECONDS: Final = 0.5
 _CANDIDATES: Final = 40
 _SINGLED_OUT: Final = 10
 _LEAST_GAP: Final = 2.0
@@ -142,14 +143,15 @@ class IndexRecall:
         with self._one if memory.index.computes_here else nullcontext():
             return memory.whole(lambda: self._find(wanted, behind))
 
-    def _find(self, wanted: Wanted, behind: int = 0) -> Recollection:
+    def _find(self, wanted: Wanted, behind: int = 0, *, quick: bool = False) -> Recollection:
+        """`quick` asks the static embedder alone, which is always at hand and costs next to nothing."""
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
         readable = Filter(audiences=wanted.reader.audiences, spaces=wanted.spaces, topics=within)
         agents = wanted.reader.agents
         said = self._view(replace(readable, sources=_SAID, writers=agents))
         placed = self._view(replace(readable, sources=_PLACED, agents=agents))
-        query = self._prepared(wanted.question, said if said.count else placed)
+        query = self._prepared(wanted.question, said if said.count else placed, quick)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES)
         logs = _ranked(query, said, scoring, wanted.logs)
@@ -167,7 +169,7 @@ class IndexRecall:
         What was said a moment ago the classifier knows without the index, which is not brought up to date.
         """
         wanted = Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1)
-        found = self._memory().whole(lambda: self._find(wanted))
+        found = self._memory().whole(lambda: self._find(wanted, quick=True))
         named = [one.topic_id for one in found.places if one.topic_id is not None]
         said = [one.topic_id for one in found.logs if one.topic_id is not None]
         mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]
@@ -183,7 +185,7 @@ class IndexRecall:
         with self._lock:
             if self._has_followed(seq):
                 return 0
-            behind = self._memory().follow(_INLINE)
+            behind = self._memory().follow(_INLINE, patience=_PATIENCE_SECONDS)
             if behind == 0 and seq >= 0:
                 self._followed = seq, self._generation()
             return behind
@@ -196,10 +198,13 @@ class IndexRecall:
     def _generation(self) -> int:
         return len(self._memory().health.damaged)
 
-    def _prepared(self, question: str, view: View) -> Query:
+    def _prepared(self, question: str, view: View, quick: bool) -> Query:
         query = understand(question, self._clock.now())
         if not view.count:
             return replace(query, vector=None)
+        if quick or self._options().search.embedder == "static":
+            base = self._memory().chain.base
+            return query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
         vector, fingerprint = self._vector(query.dense_text, view)
         return query.with_vector(vector, fingerprint)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
+from holdfast import logs
 from holdfast.agents import approvals
 from holdfast.agents.models import ModelJudge, ModelScribe
 from holdfast.agents.subagents import registry as spawned
@@ -30,10 +32,12 @@ from holdfast.log.unused import archive_unused
 from holdfast.memory.cycles import MemoryCycles
 from holdfast.runtime import Holdfast
 from holdfast.runtime.rooms import index_recall
+from holdfast.supervision import Supervisor
 
 log = logging.getLogger(__name__)
 
 RETENTION: Final = "log.retention"
+_LEAST_GRACE_SECONDS: Final = 0.5
 DAY_KEEPERS: Final = ("agenda_days", "changes_days", "outbox_days", "deleted_days", "transcript_days")
 
 
@@ -56,7 +60,10 @@ class Services:
             ping_seconds=options.gateway.stream.ping_seconds,
             replay_limit=options.gateway.stream.replay_limit,
         )
+        self.supervisor = Supervisor(hold.store, lambda: hold.settings.gateway.health)
+        self._bridge = Bridge(hold.store)
         self.stopping = asyncio.Event()
+        self._grace_until = 0.0
         self._routing_swept = Millis(0)
         self._sweeps: list[Callable[[Tx], object]] = []
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
@@ -87,42 +94,65 @@ class Services:
                 compacted=lambda session: hold.context.tell_compacted(session),
             ),
         )
+        self._supervise()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
         """Serve until the block ends; then take no new work and let what runs finish or be marked."""
-        bridge = Bridge(self.hold.store)
-        bridge.start()
+        self.hold.stopping = False
         await self.hold.threads(self._schedule_retention)
         await self.hold.threads(self.cycles.schedule_boot)
         await self.hold.threads(self._schedule_backlog)
         await self.hold.threads(self._take_up_work)
         await self.hold.agency.continuation.recover()
         forget = self.hold.config.subscribe(lambda _: self._schedule_standing())
-        tasks = [
-            asyncio.create_task(self.feed.run(), name="feed"),
-            asyncio.create_task(self.runner.run(), name="runner"),
-            asyncio.create_task(self.hold.config.watch(self.stopping), name="config"),
-            asyncio.create_task(self.cycles.follow_log(), name="memory"),
-            asyncio.create_task(self.cycles.watch_files(self.stopping), name="files"),
-            asyncio.create_task(self._discover(), name="models"),
-        ]
+        self.supervisor.start()
         try:
             yield self
         finally:
             self.begin_stop()
             forget()
-            await self.runner.stop(self.hold.settings.gateway.shutdown_grace_seconds)
-            for task in tasks:
-                task.cancel()
-            for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
-                if isinstance(result, Exception):
-                    log.error("%s ended badly", task.get_name(), exc_info=result)
+            await self.runner.stop(max(_LEAST_GRACE_SECONDS, self._grace_until - time.monotonic()))
+            await self.supervisor.stop()
             await self.hold.aclose()
-            bridge.stop()
+            self._bridge.stop()
+
+    def _supervise(self) -> None:
+        """Without the vital parts nothing that was promised is done; the others only keep things fresh."""
+        watch = self.supervisor.add
+        watch(self.runner.pulse, lambda: self._until_stopped(self.runner.run()), vital=True)
+        watch(self.runner.lease_pulse, vital=True)
+        watch(self.feed.pulse, self.feed.run, vital=True)
+        watch(self._bridge.pulse, self._follow_others, vital=True)
+        watch("config", lambda: self._until_stopped(self.hold.config.watch(self.stopping)))
+        watch(self.cycles.pulse, self.cycles.follow_log, slow=True)
+        watch("files", lambda: self._until_stopped(self.cycles.watch_files(self.stopping)))
+        watch("models", self._discover, once=True)
+
+    def supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Have what a higher room runs for as long as the gateway looked after with the rest."""
+        self.supervisor.add(name, lambda: self._until_stopped(run()))
+
+    async def _until_stopped(self, work: Awaitable[None]) -> None:
+        """What ends when the gateway stops has then done its work, and is not begun again."""
+        await work
+        if self.stopping.is_set():
+            await asyncio.Event().wait()
+
+    async def _follow_others(self) -> None:
+        """The bridge runs on a thread; this ends when that does."""
+        self._bridge.start()
+        while self._bridge.alive:
+            await asyncio.sleep(1)
 
     def begin_stop(self) -> None:
-        """Refuse new work and end the live streams; safe to call from a signal handler."""
+        """Refuse new work, end the live streams, and have long work end with the piece it is at.
+
+        Safe to call from a signal handler. The time of grace is counted from here, once for all that waits.
+        """
+        if not self.hold.stopping:
+            self._grace_until = time.monotonic() + self.hold.settings.gateway.shutdown_grace_seconds
+        self.hold.stopping = True
         self.stopping.set()
         self.feed.close()
 
@@ -177,7 +207,7 @@ class Services:
         """What waits to be sorted, and was perhaps written by an older or another program."""
         options = self.hold.settings.board.classifier
         if options.enabled:
-            with self.hold.store.write(SYSTEM, ordered=False) as tx:
+            with self.hold.store.write(SYSTEM, ordered=False, durable=False) as tx:
                 pending.backlog(tx, options)
 
     def on_sweep(self, sweep: Callable[[Tx], object]) -> None:
@@ -223,13 +253,16 @@ class Services:
         await self.hold.threads(
             archive_unused, self.hold.store, days=kept.archive_after_days, most=kept.max_sessions
         )
+        await self.hold.threads(
+            logs.sweep, self.hold.home.logs, self.hold.settings.logging, self.hold.clock.now()
+        )
         await self.hold.agency.continuation.upkeep()
         await self.hold.threads(self.hold.store.run, SYSTEM, self._sweep_rooms)
         await self.hold.threads(self._schedule_retention, after=job)
 
     def _schedule_retention(self, after: agenda.Job | None = None) -> None:
         """One sweep waits at any time; the end of one and the wait for the next are one transaction."""
-        with self.hold.store.write(SYSTEM, ordered=False) as tx:
+        with self.hold.store.write(SYSTEM, ordered=False, durable=False) as tx:
             due = int(tx.now)
             if after is not None:
                 after.settle(tx)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.board import EVERYTHING, decisions, ingest, lineage, pending, routing, tasks, topics
-from holdfast.board.classifier import Classifier
+from holdfast.board.classifier import PIECE_SECONDS, Classifier
 from holdfast.board.judge import Judge, Question
 from holdfast.board.topics import Topic
 from holdfast.board.work import TopicStatus
@@ -29,6 +32,7 @@ from holdfast.log import (
     Threads,
     agenda,
     entries,
+    sqlite_url,
 )
 
 MAIN = "agent:main:main"
@@ -45,6 +49,7 @@ class Board:
         self.store, self.threads, self.clock = store, threads, clock
         self.options = BoardConfig()
         self.judge: Judge | None = None
+        self.piece_seconds = PIECE_SECONDS
         self.found: Sequence[str] = ()
 
     def say(self, text: str, role: str = "user", **fields: Any) -> str:
@@ -57,7 +62,12 @@ class Board:
         async def work() -> None:
             runner = agenda.Runner(self.store, self.threads)
             room = Classifier(
-                self.store, self.threads, lambda: self.options, judge=lambda: self.judge, candidates=self
+                self.store,
+                self.threads,
+                lambda: self.options,
+                judge=lambda: self.judge,
+                candidates=self,
+                piece_seconds=self.piece_seconds,
             )
             runner.register(pending.KIND, room.kind())
             await runner.drain()
@@ -214,6 +224,60 @@ def test_a_long_backlog_is_worked_off_to_the_end(board: Board) -> None:
     with board.store.read(OWNER) as tx:
         assert pending.listing(tx) == []
     assert {board.entry(id_).status for id_ in ids} == {Classification.CLASSIFIED}
+
+
+MATTERS = (
+    ("the oak fence post by the quokka enclosure", "concrete fence post for the enclosure"),
+    ("the dentist appointment for the molar", "dentist on Tuesday about the molar"),
+    ("tax return with the receipts of the studio", "receipts for the tax office"),
+    ("sourdough starter that rises too slowly", "warmer place for the starter dough"),
+    ("router firmware that drops the printer", "firmware and printer address"),
+)
+TERSE = ("ok", "yes please", "do it", "thanks", "hm", "go on")
+
+
+def recorded(board: Board, count: int) -> list[str]:
+    """A history that switches between matters, comes back, answers, and often says nothing much."""
+    chance = random.Random(11)
+    ids, matter = [], 0
+    for _ in range(count):
+        if chance.random() < 0.25:
+            matter = chance.randrange(len(MATTERS))
+        asked, answered = MATTERS[matter]
+        text = chance.choice(TERSE) if chance.random() < 0.3 else f"{asked}, part {chance.randrange(4)}"
+        if chance.random() < 0.1:
+            text = f"new topic: {text}"
+        ids.append(board.say(text))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            ids.append(board.say(f"About {answered}", "assistant"))
+    return ids
+
+
+@pytest.mark.parametrize("window", [3, 24])
+def test_many_exchanges_in_one_transaction_end_as_each_in_its_own(
+    tmp_path: Path, sqlite_template: Path, threads: Threads, window: int
+) -> None:
+    outcomes = []
+    for name, seconds in (("each", 0.0), ("many", 60.0)):
+        store = Store(sqlite_url(shutil.copy(sqlite_template, tmp_path / f"{name}.db")), clock=ManualClock())
+        board = Board(store, threads, store.clock)  # type: ignore[arg-type]
+        board.piece_seconds = seconds
+        board.options = BoardConfig.model_validate({"classifier": {"window": window}})
+        ids = recorded(board, 70)
+        board.run()
+        with store.read(OWNER) as tx:
+            found = [entries.get(tx, id_) for id_ in ids]
+            names = {one.id: one.name for one in topics.listing(tx, EVERYTHING, limit=200).topics}
+            made = [decisions.explain(tx, id_) for id_ in ids]
+        outcomes.append(
+            [
+                (e.status, e.code, names.get(e.topic_id or ""), e.summary, m.method, m.confidence)
+                for e, m in zip(found, made, strict=True)
+            ]
+        )
+        store.close()
+    assert len({name for _, _, name, *_ in outcomes[0]}) > 2
+    assert outcomes[0] == outcomes[1]
 
 
 def test_entries_without_a_session_are_sorted_each_by_itself(board: Board) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from board_world import OPTIONS, PEOPLE, SESSIONS, World, asks, build, people, plans
+from builders import examples
 from holdfast.board import log_view, resolve, routing, stats, tasks, topics
 from holdfast.board.timeline import timeline
 from holdfast.board.working_set import working_set
@@ -27,7 +28,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(plan=plans, questions=st.lists(st.tuples(asks, people), min_size=1, max_size=4))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_reading_agrees_with_the_model_on_sqlite(
     sqlite_template: Path, plan: dict[str, Any], questions: list[Any]
 ) -> None:

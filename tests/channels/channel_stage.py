@@ -23,6 +23,7 @@ from serving import Running, running, wait_for
 
 from builders import PATIENCE
 from holdfast.agents.cron import sign
+from holdfast.clock import Clock
 from holdfast.runtime import open_home
 from holdfast.testing import Script, ScriptedOpenAI
 
@@ -156,12 +157,22 @@ def call(url: str, body: Mapping[str, Any], *, secret: str = SECRET, channel: st
 
 @contextmanager
 def stage(
-    home: Path, script: Script, *, agent: Mapping[str, Any] | None = None, debounce: int = 0, **channel: Any
+    home: Path,
+    script: Script,
+    *,
+    agent: Mapping[str, Any] | None = None,
+    debounce: int = 0,
+    clock: Clock | None = None,
+    **channel: Any,
 ) -> Iterator[Stage]:
     """`ada` is the owner; blocks may be short, and nothing waits for more to be said."""
     with far_end() as end, ScriptedOpenAI(script) as model:
         configure(home, model.url, end.url, agent or {}, debounce, **channel)
-        with open_home(home) as hold, running(hold) as gateway, gateway.client(gateway.admin) as api:
+        with (
+            open_home(home, clock=clock) as hold,
+            running(hold) as gateway,
+            gateway.client(gateway.admin) as api,
+        ):
             yield Stage(gateway, model, end, api)
 
 

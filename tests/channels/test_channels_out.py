@@ -10,7 +10,7 @@ from serving import running, wait_for
 
 from holdfast.agents.cron.signing import verified
 from holdfast.channels.speech import ANEW
-from holdfast.clock import SystemClock
+from holdfast.clock import ManualClock, SystemClock
 from holdfast.runtime import open_home
 from holdfast.testing import Call, Say, ScriptedOpenAI, Stall, broken
 
@@ -59,9 +59,11 @@ def test_what_is_said_before_a_tool_call_is_sent_and_silence_is_not(home: Path) 
 
 
 def test_what_one_person_says_at_once_is_one_turn(home: Path) -> None:
-    with stage(home, [Say("Both.")], debounce=400) as there:
+    clock = ManualClock()
+    with stage(home, [Say("Both.")], debounce=200, clock=clock) as there:
         first, second = there.write("One more."), there.write("And another.")
         assert first["runId"] == second["runId"]
+        clock.advance(ms=200)
         there.run(first)
         there.settled()
         assert there.end.texts == ["Both."]

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lossless_builders import Lossless
 
+from builders import examples
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage, Message, SummaryRequest, ToolCall, ToolResult, UserMessage
 from holdfast.context.lossless import spans
@@ -163,7 +164,7 @@ def _sqlite(template: Path) -> Iterator[tuple[Store, Path, ManualClock]]:
             store.close()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(steps=STEPS)
 def test_any_sequence_keeps_the_projection_whole(
     sqlite_template: Path, threads_for_all: Threads, steps: list[Any]

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from builders import examples
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage, Built, ToolResult, UserMessage, encode
 from holdfast.log import OWNER, Store, Threads, entries, sqlite_url
@@ -151,7 +152,7 @@ def test_a_context_keeps_its_promises_in_any_order_of_events(
     run_state_machine_as_test(
         Projection,
         settings=settings(
-            max_examples=25,
+            max_examples=examples(25),
             stateful_step_count=18,
             deadline=None,
             suppress_health_check=list(HealthCheck),

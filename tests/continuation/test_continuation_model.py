@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from builders import examples
 from holdfast.agents.loop import ending
 from holdfast.clock import ManualClock, Millis
 from holdfast.continuation import hook, records, recovering
@@ -352,7 +353,7 @@ def checked(template: Path, **given: Any) -> None:
 
 
 def test_nothing_that_may_happen_breaks_what_is_promised(sqlite_template: Path) -> None:
-    checked(sqlite_template, max_examples=12, stateful_step_count=25)
+    checked(sqlite_template, max_examples=examples(12), stateful_step_count=25)
 
 
 def test_the_model_notices_a_delivery_that_is_not_marked(

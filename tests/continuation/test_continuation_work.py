@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from continuation_play import KEY, OTHER, Play
+from pydantic import ValidationError
 
+from holdfast import migrations
 from holdfast.agents.subagents import registry
 from holdfast.clock import ManualClock
 from holdfast.context import Pressure
@@ -23,7 +28,9 @@ from holdfast.log import (
     TurnStatus,
     Tx,
     agenda,
+    chains,
     sessions,
+    sqlite_url,
     turns,
 )
 
@@ -103,13 +110,81 @@ def test_an_election_of_a_turn_that_was_cut_off_is_made_once_whether_or_not_its_
     assert {record.status for record in play.records()} - {Status.QUEUED} <= {Status.CANCELLED}
 
 
-@pytest.mark.parametrize(("asked", "given"), [(None, 15), (0, 0), (1, 5), (60, 60), (10_000, 300), (0.25, 5)])
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [(None, 15), (0, 0), (1, 5), (60, 60), (10_000, 300), (0.25, 5), (0.0001, 5), (1e18, 300), (10**30, 300)],
+)
 def test_a_delay_is_kept_within_its_bounds_and_a_changed_one_is_told(
     staged: Callable[..., Play], asked: float | None, given: int
 ) -> None:
     [answer] = staged().turn(elect(delaySeconds=asked))
     assert answer["delaySeconds"] == given
-    assert answer.get("requestedDelaySeconds") == (asked if asked not in (None, given) else None)
+    assert ("requestedDelaySeconds" in answer) == (asked not in (None, given))
+
+
+@pytest.mark.parametrize("asked", [True, False, "soon", -1, float("nan")])
+def test_what_is_no_number_of_seconds_is_refused_in_both_tools(
+    staged: Callable[..., Play], asked: object
+) -> None:
+    play = staged()
+    for name, given in (("continue_work", {"reason": "x"}), ("continue_delegate", {"task": "x"})):
+        with pytest.raises(ValidationError):
+            play.tool(name).input(**given, delaySeconds=asked)
+
+
+@pytest.mark.parametrize(("said", "waits"), [("0", 0), ("1", 5), ("9" * 40, 300)])
+def test_a_token_s_delay_is_kept_within_the_same_bounds(
+    staged: Callable[..., Play], said: str, waits: int
+) -> None:
+    play = staged()
+    play.turn(said=f"later CONTINUE_WORK:{said}")
+    play.turn(said=f"later [[CONTINUE_DELEGATE: look +{said}s]]")
+    assert [record.election.delay_ms for record in play.records()] == [waits * 1000] * 2
+
+
+def test_a_clock_set_back_makes_an_elected_turn_wait_no_longer_and_no_shorter_on_two_gateways(
+    play: Play,
+) -> None:
+    """Each gateway notices for itself; what one has moved the other leaves alone."""
+    play.turn(elect(delaySeconds=60))
+
+    async def noticed_twice() -> None:
+        both = [agenda.Runner(play.store, play.threads) for _ in range(2)]
+        for runner in both:
+            play.room.register(runner)
+        play.clock.advance(seconds=10)
+        play.clock.set(play.clock.now() - 3_600_000)
+        for runner in both:
+            await runner._heed_clock()
+
+    asyncio.run(noticed_twice())
+    play.later(49)
+    assert play.waiting_turns() == []
+    play.later(1)
+    assert [turn.trigger for turn in play.waiting_turns()] == ["continuation"]
+
+
+def test_an_election_costs_the_same_however_many_its_turn_has_made(
+    staged: Callable[..., Play], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In statements, so that no machine's mood has a part in it."""
+    play = staged(maxChainLength=1000, maxPendingWork=1000)
+    play.say()
+    live = play.begin()
+    assert live is not None
+    run: list[str] = []
+    driver = Tx.driver
+    monkeypatch.setattr(Tx, "driver", lambda tx, sql: (run.append(sql), driver(tx, sql))[1])
+
+    def statements() -> list[str]:
+        run.clear()
+        play.call(live, "continue_work", reason="go on")
+        return list(run)
+
+    costs = [statements() for _ in range(120)]
+    assert len(costs[-1]) == len(costs[5])
+    play.end(live)
+    assert play.chain().steps == 120
 
 
 def test_the_caps_hold_and_every_refusal_is_told(staged: Callable[..., Play]) -> None:
@@ -495,3 +570,34 @@ def test_a_turn_whose_mark_cannot_be_written_is_not_committed_and_comes_again(
     play.later(5)
     play.turn()
     assert play.records()[0].delivered
+
+
+@pytest.mark.parametrize("chain_id", [None, "a chain that was begun anew since"])
+def test_what_waited_before_there_were_chains_goes_on_in_one(tmp_path: Path, chain_id: str | None) -> None:
+    """An upgraded home may hold elections whose session has begun another chain, or that no chain had yet."""
+    store = Store(sqlite_url(tmp_path / "old.db"), clock=ManualClock())
+    with store.migrating() as conn:
+        migrations._upgrade(conn, "0013")
+    with store.write(OWNER) as tx:
+        now = int(tx.now)
+        tx.conn.exec_driver_sql(
+            "INSERT INTO sessions (id, key, audience, status, agent_id, created_at, updated_at,"
+            " last_external_at)"
+            f" VALUES ('s', 'agent:main:main', 'owner', 'active', 'main', {now}, {now}, {now})"
+        )
+        election = json.dumps({"election": {"text": "x", "turn_id": "t", "elected_at": now, "targets": []}})
+        tx.conn.execute(
+            sa.text(
+                "INSERT INTO continuation_records (record_id, kind, owner_session_key, session_id, agent_id,"
+                " status, phase, revision, notice_pending, created_at, updated_at, chain_id, due_at, state)"
+                " VALUES ('r', 'work', 'agent:main:main', 's', 'main', 'queued', 'waiting', 1, false,"
+                " :now, :now, :chain, :now, :state)"
+            ),
+            {"now": now, "chain": chain_id, "state": election},
+        )
+    assert migrations.migrate(store)
+    with store.read(OWNER) as tx:
+        [record] = records.live(tx, "agent:main:main")
+        chain = chains.get(tx, record.chain_id or "")
+    store.close()
+    assert (chain.session_key, chain.steps, chain.state) == ("agent:main:main", 1, "live")

@@ -219,8 +219,7 @@ class Evening:
         berths = {f"berth {n}": 1 for n in range(1, BERTHS + 1)}
         assert tasks == berths | {f"letter {n}": 1 for n in range(1, LETTERS + 1)}
         outcomes = {re.sub(r"\D*(berth|letter)", r"\1", run.task): run.outcome for run in self.runs}
-        cut = {name for name, outcome in outcomes.items() if outcome is not Outcome.SUCCESS}
-        assert (cut, outcomes["berth 3"]) == ({"berth 3"}, Outcome.INTERRUPTED)
+        assert set(outcomes.values()) == {Outcome.SUCCESS}, "the one that was cut off went on"
         assert Counter(r.kind for r in self.records) == {
             Kind.WORK: STEPS,
             Kind.DELEGATE: BERTHS,

@@ -3,10 +3,13 @@ messages, and dies at a named step of what follows from them.
 
     agents_worker.py HOME STORE-URL
 
-Each line that it reads is one gateway: `{"say": [[SESSION-KEY, TEXT], ...], "kill": STEP, "nth": N}`. A step
-is named as this tells it, with `before` or `after` its commit; without one nothing is killed. `nth` kills
-after so many steps of taking up what was left. Every gateway is a fork of this process, which has loaded all
-modules. One line for each tells how it ended; if nothing killed it, with the steps that each message took.
+Each line that it reads is one gateway: `{"first": [...], "say": [[SESSION-KEY, TEXT], ...], "kill": STEP,
+"nth": N}`. A step is named as this tells it, with `before` or `after` its commit; without one nothing is
+killed. `nth` kills after so many steps of taking up what was left. What is to be said `first` is said before
+that has come to rest. `!halt` and `!release` are what the owner does to the whole home. Before one of these
+and before `/stop` only what can go on by itself does: no time passes. Every gateway is a fork of this
+process, which has loaded all modules. One line for each tells how it ended; if nothing killed it, with the
+steps that each session's messages took.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,6 +76,7 @@ class Seam:
         self._kill: str | None = None
         self._nth: int | None = None
         self._armed = False
+        self.asking = 0
 
     def arm(self, kill: str | None = None, *, nth: int | None = None) -> None:
         """Count from here; `nth` means whichever step comes then."""
@@ -110,15 +115,15 @@ def watch_store() -> None:
     write, run = Store.write, Store.run
 
     @contextmanager
-    def watched(self: Store, reader: Reader, *, ordered: bool = True) -> Iterator[Tx]:
+    def watched(self: Store, reader: Reader, **options: bool) -> Iterator[Tx]:
         by_frame = caller() if getattr(_naming, "name", None) is None else ""
-        with write(self, reader, ordered=ordered) as tx:
+        with write(self, reader, **options) as tx:
             yield tx
             by_work = getattr(_naming, "name", None)
             step = SEAM.before(by_frame if by_work is None else by_work)
             tx.callbacks.insert(0, functools.partial(SEAM.after, step))
 
-    def named(self: Store, reader: Reader, work: Write, *, ordered: bool = True) -> Any:
+    def named(self: Store, reader: Reader, work: Write, **options: bool) -> Any:
         _naming.name = ours(*name_of(work))
 
         def noted(tx: Tx) -> Any:
@@ -128,7 +133,7 @@ def watch_store() -> None:
             return made
 
         try:
-            return run(self, reader, noted, ordered=ordered)
+            return run(self, reader, noted, **options)
         finally:
             _naming.name = None
 
@@ -167,7 +172,11 @@ def watch_calls(hold: Holdfast) -> None:
     def stepping(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def stepped(*args: Any, **kwargs: Any) -> Any:
             step = SEAM.before(name)
-            made = await call(*args, **kwargs)
+            SEAM.asking += name == "model"
+            try:
+                made = await call(*args, **kwargs)
+            finally:
+                SEAM.asking -= name == "model"
             SEAM.after(step)
             return made
 
@@ -208,18 +217,47 @@ async def rest(hold: Holdfast, hours: Hours) -> None:
             await asyncio.sleep(0.003)
 
 
+async def come_to_wait(hold: Holdfast) -> None:
+    """Until all that is left waits for its time, but for a child whose model says nothing more."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with hold.store.read(OWNER) as tx:
+                live = [item for item in agenda.listing(tx, limit=200) if KINDS.fullmatch(item.kind)]
+                now = tx.now
+            running = [item.kind for item in live if item.status is agenda.Status.RUNNING]
+            waits = all(item.due_at > now for item in live if item.status is agenda.Status.QUEUED)
+            if waits and set(running) <= {"turn.subagent"} and len(running) == SEAM.asking:
+                return
+            await asyncio.sleep(0.003)
+
+
+async def hear(hold: Holdfast, key: str, text: str) -> None:
+    match text:
+        case "!halt":
+            await hold.runs.halt()
+        case "!release":
+            await hold.runs.release()
+        case _:
+            await hold.runs.accept(Ask(text=text, session_key=key, key=f"said-{key}-{text}"))
+
+
 async def live(home: Path, url: str, plan: dict[str, Any]) -> list[list[str]]:
-    """Take up what was left, then hear each message and come to rest; the steps that each took."""
+    """Take up what was left, then hear each session's messages and come to rest; the steps that they took."""
     hours, steps = Hours(home), []
     if plan["nth"] is not None:
         SEAM.arm(nth=plan["nth"])
     with open_home(home, store_url=url, clock=hours.clock) as hold:
         watch_calls(hold)
         async with Services(hold).running():
+            for key, text in plan["first"]:
+                await hear(hold, key, text)
             await rest(hold, hours)
-            for key, text in plan["say"]:
+            for key, said in groupby(plan["say"], lambda one: one[0]):
                 SEAM.arm(plan["kill"])
-                await hold.runs.accept(Ask(text=text, session_key=key, key=f"said-{key}"))
+                for number, (_, text) in enumerate(said):
+                    if number:
+                        await come_to_wait(hold)
+                    await hear(hold, key, text)
                 await rest(hold, hours)
                 steps.append(SEAM.steps)
     return steps

@@ -39,6 +39,7 @@ def test_what_was_acknowledged_survives_every_kill(store_url: str) -> None:
     acknowledged: list[tuple[str, str]] = []
     for run in range(KILLS):
         acknowledged += run_and_kill(store_url, run, chance.uniform(0, 0.8))
+    print(f"{store_url.partition(':')[0].partition('+')[0]}: {KILLS} kills, {len(acknowledged)} acknowledged")
     store = Store(store_url)
     assert check(store) == []
     visible = {status for (status,) in rows(store, "SELECT DISTINCT status FROM turns")}

@@ -39,7 +39,7 @@ def accept(store: Store, key: str) -> None:
     try:
         with store.write(OWNER) as tx:
             session = sessions.ensure(tx, f"agent:main:web:dm:{hash(key) % LANES}")
-            turns.accept(tx, session, EntryDraft(content=key, role="user"), key=key, max_attempts=50)
+            turns.accept(tx, session, EntryDraft(content=key, role="user"), key=key)
     except Busy:
         return
     acknowledge("t", key)

@@ -1,13 +1,28 @@
-"""What the tests of faults share: patience with a bound."""
+"""What the tests of faults share: where gateways come from, and patience with a bound."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from worker_play import Nest
 
 from builders import PATIENCE
+
+
+@pytest.fixture(scope="session")
+def shared_nest() -> Iterator[Nest]:
+    made = Nest()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nest(shared_nest: Nest) -> Iterator[Nest]:
+    """Where gateways come from; those that a test leaves are killed."""
+    yield shared_nest
+    shared_nest.end_all()
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def test_a_chain_is_listed_with_who_asked_what_it_took_and_what_it_may_take(
     assert (told["id"], told["state"], told["nextDueAt"]) == (id_, "ended", None)
     assert (told["origin"]["sessionKey"], told["origin"]["text"]) == (KEY, "count the boats")
     assert (told["steps"], told["maxSteps"], told["sent"], told["maxSent"]) == (1, 10, 1, 100)
-    assert told["live"] == {"turn": 0, "subagent": 0, "election": 0}
+    assert told["live"] == {"turn": 0, "subagent": 0, "return": 0, "election": 0}
     assert told["maxTokens"] == 500_000
 
 
@@ -113,7 +113,7 @@ def test_a_stop_ends_a_child_whose_model_hangs_and_nothing_comes_of_the_chain_an
         wait_for(lambda: any("You are a subagent" in str(one.body) for one in model.requests))
         wait_for(lambda: api.get(f"/api/agent/{id_}").json()["status"] == "committed")
         [alive] = api.get("/api/chains", params={"live": True}).json()
-        assert (alive["id"], alive["live"]) == (id_, {"turn": 1, "subagent": 1, "election": 0})
+        assert (alive["id"], alive["live"]) == (id_, {"turn": 1, "subagent": 1, "return": 0, "election": 0})
         with streaming(reader) as seen:
             done = api.post(f"/api/chains/{id_}/stop", json={"reason": "enough"}).json()
             stopped = next(event for event in seen if event["type"] == "chain.stopped")
@@ -122,7 +122,7 @@ def test_a_stop_ends_a_child_whose_model_hangs_and_nothing_comes_of_the_chain_an
         assert (stopped["entityId"], stopped["data"]["stopReason"]) == (id_, "enough")
         after = chain_of(api, id_)
         assert (after["state"], after["stopReason"]) == ("stopped", "enough")
-        assert after["live"] == {"turn": 0, "subagent": 0, "election": 0}
+        assert after["live"] == {"turn": 0, "subagent": 0, "return": 0, "election": 0}
         assert "cancelled" in {node["state"] for node in after["nodes"] if node["kind"] == "turn"}
         asked = len(model.requests)
         wait_for(lambda: api.get(f"/api/agent/{ask(api, 'hello')}/wait").json()["reply"] == "Hello.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,11 @@ from serving import Running, assert_problem, make_token, wait_for
 
 from holdfast import logs
 from holdfast.agents.approvals import audit
+from holdfast.clock import ManualClock
 from holdfast.config.runtime import LoggingConfig
 from holdfast.errors import ConfigError, Unavailable
 from holdfast.home import Home
+from holdfast.log import SYSTEM, agenda
 from holdfast.runtime import Holdfast
 
 
@@ -218,3 +222,56 @@ def test_what_callers_send_does_not_land_in_the_log(hold: Holdfast, gateway: Run
     assert '"route": "/api/login"' in written
     assert text not in written
     assert gateway.admin not in written
+
+
+def test_what_is_old_or_too_much_in_the_logs_is_swept(hold: Holdfast, clock: ManualClock) -> None:
+    folder = hold.home.logs
+    ages = {"gateway.jsonl": 0, "gateway.jsonl.1": 5, "trajectory/a.jsonl": 40, "trajectory/b.jsonl": 10}
+    for name, days in ages.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x" * 1000)
+        os.utime(path, (clock.now() / 1000 - days * 86_400,) * 2)
+    assert logs.sweep(folder, LoggingConfig(), clock.now()) == 1
+    assert not (folder / "trajectory/a.jsonl").exists()
+    small = LoggingConfig.model_validate({"totalBytes": 2500})
+    assert logs.sweep(folder, small, clock.now()) == 1
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == {"gateway.jsonl", "gateway.jsonl.1"}
+
+
+def test_a_gateway_sweeps_its_logs_by_itself(hold: Holdfast, gateway: Running, clock: ManualClock) -> None:
+    old = hold.home.logs / "trajectory" / "old.jsonl"
+    old.parent.mkdir(exist_ok=True)
+    old.write_text("{}")
+    os.utime(old, (clock.now() / 1000 - 31 * 86_400,) * 2)
+    clock.advance(hours=2)
+    with hold.store.write(SYSTEM, ordered=False) as tx:
+        tx.wake(agenda.SIGNAL)
+    wait_for(lambda: not old.exists())
+
+
+def test_an_error_that_comes_again_and_again_is_told_once_and_then_counted() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(logs.Repeats(now=lambda: now[0]))
+    logger = logging.Logger("part")
+    logger.addHandler(handler)
+
+    def fail(why: str, item: int) -> None:
+        try:
+            raise OSError(why)
+        except OSError:
+            logger.exception("item %d failed", item)
+
+    for n in range(50):
+        fail("the disk is full", n)
+    assert stream.getvalue().count("Traceback") == 1
+    fail("another", 50)
+    now[0] = logs.REPEAT_SECONDS
+    fail("the disk is full", 51)
+    assert stream.getvalue().count("Traceback") == 2
+    assert "item 51 failed: the disk is full (the same error 49 times more)" in stream.getvalue()
+    logger.warning("said as often as it is said")
+    logger.warning("said as often as it is said")
+    assert stream.getvalue().count("said as often") == 2

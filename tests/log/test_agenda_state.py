@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from builders import examples
 from holdfast.clock import Millis
 from holdfast.ids import AgendaId
 from holdfast.log.agenda import (
+    MOST_LOSSES,
+    Advance,
     Cancel,
     Claim,
     Event,
@@ -58,7 +61,8 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Finish, owners),
     st.builds(Fail, owners, st.just("broke"), retries, st.booleans()),
     st.builds(Postpone, owners, st.integers(0, 3_000), st.sampled_from(["", "busy"])),
-    st.builds(Expire, st.booleans(), retries),
+    st.builds(Expire, st.booleans(), st.booleans()),
+    st.builds(Advance, owners),
     st.builds(Cancel),
     st.builds(Reschedule, st.integers(0, 3_000)),
 )
@@ -88,10 +92,16 @@ class Life(RuleBasedStateMachine):
             assert not self.was_cancelled
             assert before.due_at <= self.now
             assert after.attempts == before.attempts + 1
-        if isinstance(event, Postpone):
+        assert after.claims == before.claims + isinstance(event, Claim)
+        if isinstance(event, Postpone | Expire):
             assert after.attempts == before.attempts - 1
-        if isinstance(event, Fail | Expire) and after.status is Status.QUEUED:
+        if isinstance(event, Expire) and after.status is not Status.FAILED:
+            assert after.due_at == before.due_at
+            assert after.losses == before.losses + (not event.planned)
+        if isinstance(event, Fail) and after.status is Status.QUEUED:
             assert self.now <= after.due_at <= self.now + event.retry.ceiling_ms
+        if isinstance(event, Finish | Fail | Postpone | Advance):
+            assert after.losses == 0
         self.was_cancelled |= isinstance(event, Cancel)
         self.item = after
 
@@ -105,6 +115,7 @@ class Life(RuleBasedStateMachine):
             return
         one = self.item
         assert 0 <= one.attempts <= one.max_attempts
+        assert 0 <= one.losses <= MOST_LOSSES
         assert (one.status is Status.RUNNING) == (one.owner is not None) == (one.lease_until is not None)
         assert one.status.ended == (one.ended_at is not None)
         if self.was_cancelled:
@@ -113,7 +124,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=150, stateful_step_count=25)
+TestLife.settings = settings(max_examples=examples(100), stateful_step_count=25)
 
 
 @given(retry=retries, attempts=st.integers(0, 5_000))
@@ -134,7 +145,63 @@ def test_postponing_costs_nothing_however_often(times: int) -> None:
     assert (one.status, one.attempts) == (Status.QUEUED, 0)
 
 
-@pytest.mark.parametrize("event", [Finish("b"), Fail("b", "x"), Postpone("b", 5), Renew("b", 5_000)])
+def lost(one: Item, now: int, *, planned: bool = False) -> Item:
+    held = transition(one, Claim("a", now + 5), Millis(now))
+    return transition(held, Expire(owner_dead=True, planned=planned), Millis(now))
+
+
+@given(
+    planned=st.lists(st.booleans(), max_size=80),
+    waits=st.lists(st.integers(0, 100_000), min_size=80, max_size=80),
+)
+def test_losing_workers_costs_no_attempt_and_no_place_however_often_and_late(
+    planned: list[bool], waits: list[int]
+) -> None:
+    one, now = queued(max_attempts=1), int(NOW)
+    for stopped, wait in zip(planned, waits, strict=False):
+        if one.losses == MOST_LOSSES - 1 and not stopped:
+            break
+        now += wait
+        one = lost(one, now, planned=stopped)
+        assert (one.status, one.attempts, one.due_at, one.error) == (Status.QUEUED, 0, NOW, None)
+    ended = transition(transition(one, Claim("a", now + 5), Millis(now)), Finish("a"), Millis(now))
+    assert ended.status is Status.DONE
+
+
+@given(gets_on=st.integers(1, MOST_LOSSES - 1), rounds=st.integers(1, 5))
+def test_what_gets_on_between_losses_is_never_given_up(gets_on: int, rounds: int) -> None:
+    one = queued(max_attempts=1)
+    for _ in range(rounds):
+        for _ in range(gets_on):
+            one = lost(one, NOW)
+        one = transition(one, Claim("b", NOW + 5), NOW)
+        one = transition(one, Advance("b"), NOW)
+        one = transition(one, Expire(owner_dead=True, planned=True), NOW)
+    assert (one.status, one.losses) == (Status.QUEUED, 0)
+
+
+def test_what_ends_every_process_that_runs_it_fails_in_the_end() -> None:
+    one = queued(max_attempts=1)
+    for _ in range(MOST_LOSSES):
+        assert one.status is Status.QUEUED
+        one = lost(one, NOW)
+    assert (one.status, one.error) == (
+        Status.FAILED,
+        f"given up: {MOST_LOSSES} processes in a row ended while they ran it",
+    )
+
+
+@given(times=st.integers(1, 3 * MOST_LOSSES))
+def test_a_planned_stop_is_no_loss_however_often(times: int) -> None:
+    one = queued(max_attempts=1)
+    for _ in range(times):
+        one = lost(one, NOW, planned=True)
+    assert (one.status, one.losses, one.claims) == (Status.QUEUED, 0, times)
+
+
+@pytest.mark.parametrize(
+    "event", [Finish("b"), Fail("b", "x"), Postpone("b", 5), Renew("b", 5_000), Advance("b")]
+)
 def test_only_its_owner_may_move_a_running_item(event: Event) -> None:
     with pytest.raises(IllegalTransition, match="another owner"):
         transition(running(), event, NOW)

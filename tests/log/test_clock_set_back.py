@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from builders import enqueue, item, soon, until
+from builders import claim, enqueue, item, soon, until
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, Store, Threads, agenda
 from holdfast.log.agenda import Job, Kind, Runner, Status
@@ -37,7 +37,7 @@ def set_back(store: Store, threads: Threads, clock: ManualClock, ms: int) -> lis
 
     async def scene() -> None:
         one = started(store, threads)
-        one.on_clock_set_back(told.append)
+        one.on_clock_set_back(lambda ms, _: told.append(ms))
         await soon(one._heed_clock())
         clock.set(clock.now() - ms)
         await soon(one._heed_clock())
@@ -72,7 +72,7 @@ def test_time_that_passes_between_two_looks_is_no_part_of_the_jump(
 
     async def scene() -> None:
         one = started(store, threads)
-        one.on_clock_set_back(told.append)
+        one.on_clock_set_back(lambda ms, _: told.append(ms))
         clock.advance(minutes=1)
         clock.set(clock.now() - HOUR)
         clock.advance(minutes=1)
@@ -110,6 +110,46 @@ def test_two_runners_that_see_the_same_jump_move_an_item_once(
         assert item(store, made.id).due_at == made.due_at - HOUR
 
     asyncio.run(scene())
+
+
+def test_a_clock_set_back_while_nobody_served_is_noticed_at_the_start_and_once(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    told: list[int] = []
+
+    async def scene() -> None:
+        one = started(store, threads)
+        one.on_clock_set_back(told.append)
+        await soon(one._heed_clock())
+        await soon(one._heed_clock())
+
+    first = enqueue(store, "time", lane="l")
+    clock.advance(ms=5)
+    second = enqueue(store, "time", lane="l")
+    delay = enqueue(store, "delay", due_at=clock.now() + MINUTE)
+    time = enqueue(store, "time", due_at=clock.now() + MINUTE)
+    clock.set(clock.now() - HOUR)
+    asyncio.run(scene())
+    asyncio.run(scene())
+    assert told == [HOUR]
+    assert item(store, first.id).due_at < item(store, second.id).due_at == clock.now()
+    assert item(store, delay.id).due_at == clock.now() + MINUTE
+    assert item(store, time.id).due_at == time.due_at
+
+
+def test_a_lease_lasts_no_longer_because_the_clock_was_set_back(
+    store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    made = enqueue(store, "time")
+    claim(store, {"time": 1}, owner="elsewhere", lease_ms=MINUTE)
+    for _ in range(2):
+        set_back(store, threads, clock, HOUR)
+        assert item(store, made.id).lease_until == clock.now() + MINUTE
+    with store.write(OWNER) as tx:
+        assert agenda.expire(tx) == []
+    clock.advance(minutes=1)
+    with store.write(OWNER) as tx:
+        assert [one.id for one in agenda.expire(tx)] == [made.id]
 
 
 @pytest.mark.parametrize("since", [-5 * HOUR, 0])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from builders import soon, until
 from holdfast.log import OWNER, Change, Feed, Ping, Reset, Retention, Store, Threads, Waiter, changes, prune
@@ -36,8 +37,8 @@ class Hourglass(Waiter):
         if self.quiet == 0:
             await soon(bell.wait())
             return True
-        self.quiet -= 1
         await asyncio.sleep(0)
+        self.quiet -= not bell.is_set()
         return bell.is_set()
 
 
@@ -73,6 +74,39 @@ def test_a_reader_gets_what_happens_from_now_on(store: Store, threads: Threads) 
             await threads(emit, store)
             await threads(emit, store)
             assert numbers(await soon(first)) == [4, 5]
+
+    asyncio.run(scene())
+
+
+class HeldUp(Threads):
+    """The first call waits until it is let go, as on a machine that has no thread to spare."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.let_go = asyncio.Event()
+        self._first = True
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._first:
+            self._first = False
+            await self.let_go.wait()
+        return await super().__call__(*args, **kwargs)
+
+
+def test_what_happens_while_the_feed_is_still_starting_is_told_at_once(sqlite_store: Store) -> None:
+    async def scene() -> None:
+        doorbell, threads = Doorbell(), HeldUp()
+        emit(sqlite_store)
+        async with running(Feed(sqlite_store, threads, waiter=doorbell, ping_seconds=3600)) as feed:
+            await until(lambda: not threads._first)
+            stream = feed.follow(0)
+            assert numbers(await take(stream, 1)) == [1]
+            following = asyncio.create_task(take(stream, 1))
+            await soon(doorbell.waiting.wait())
+            emit(sqlite_store)
+            threads.let_go.set()
+            assert numbers(await soon(following)) == [2]
+        threads.close()
 
     asyncio.run(scene())
 
@@ -121,6 +155,7 @@ def test_a_reader_that_is_overtaken_by_pruning_is_told_and_goes_on(store: Store,
             assert numbers(await take(stream, 5)) == [1, 2, 3, 4, 5]
             for _ in range(RING // 100 + 5):
                 await threads(emit, store, 100)
+            await until(lambda: feed.head == 5 + RING + 500)
             prune(store, Retention(changes_rows=10, changes_days=None))
             assert await take(stream, 1) == [Reset(5 + RING + 500)]
             following = asyncio.create_task(take(stream, 1))
@@ -137,6 +172,7 @@ def test_a_slow_reader_costs_no_more_memory_and_loses_nothing(store: Store, thre
             await until(lambda: feed.head == 1)
             slow = feed.follow(0)
             assert numbers(await take(slow, 1)) == [1]
+            await until(lambda: feed.head == 1)
             for _ in range(6):
                 await threads(emit, store, RING // 2)
             await until(lambda: feed.head == 3 * RING + 1)

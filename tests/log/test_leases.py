@@ -62,6 +62,11 @@ def test_only_a_process_that_certainly_ended_is_dead() -> None:
     assert not is_dead(f"elsewhere/{pid}/1")
     assert not is_dead("someone")
     assert is_dead(f"{host}/{pid}/{int(started) + 1}")
+    name, _, machine = host.partition("@")
+    id_, _, boot = machine.partition(".")
+    assert not is_dead(f"{name}@another.{boot}/{pid}/1"), "a machine of the same name is not this one"
+    assert is_dead(f"{name}@{id_}.before/{pid}/{started}") == bool(id_), "started anew, all that ran is over"
+    assert is_dead(f"{name}/{pid}/{int(started) + 1}"), "as older versions named themselves"
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert is_dead(f"{host}/{child.pid}/1"), "a corpse that nobody has buried yet is dead too"

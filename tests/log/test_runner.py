@@ -434,7 +434,7 @@ def test_who_lost_the_lease_is_stopped_and_writes_no_end(
         async with serving(one):
             await until(lambda: bool(gate.began))
             with store.write(OWNER) as tx:
-                agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
+                agenda.expire(tx, dead=lambda owner: True)
                 (theirs,) = agenda.claim(tx, {"work": 1}, owner="b", lease_ms=10**9)
             await until(lambda: bool(gate.ended))
         assert item(store, made.id) == theirs
@@ -454,12 +454,12 @@ def test_the_same_item_never_runs_twice_at_once_in_one_process(
         async with serving(one):
             await until(lambda: len(gate.began) == 1)
             with store.write(OWNER) as tx:
-                agenda.expire(tx, dead=lambda owner: True, retries={"work": NOW})
+                agenda.expire(tx, dead=lambda owner: True)
             await until(lambda: len(gate.began) == 2)
             assert gate.most == 1
             gate.open.set()
             await until(lambda: item(store, made.id).status is Status.DONE)
-        assert item(store, made.id).attempts == 2
+        assert (item(store, made.id).attempts, item(store, made.id).claims) == (1, 2)
 
     asyncio.run(scene())
 
@@ -581,6 +581,162 @@ def test_a_store_in_trouble_for_a_while_does_not_end_the_runner(store: Store, th
         flaky.close()
 
     asyncio.run(scene())
+
+
+def test_suspects_follow_one_another_and_everybody_else_runs_beside_them(
+    store: Store, threads: Threads
+) -> None:
+    made = [enqueue(store, lane=f"l{n}").id for n in range(3)]
+    for n in range(agenda.SUSPECT_LOSSES):
+        claim(store, owner=f"dead{n}")
+        with store.write(OWNER) as tx:
+            agenda.expire(tx, dead=lambda owner: True)
+    other = enqueue(store).id
+
+    async def scene() -> None:
+        gates = {id_: asyncio.Event() for id_ in made}
+        began: list[str] = []
+
+        async def handler(job: Job) -> None:
+            began.append(job.item.id)
+            if job.item.id in gates:
+                await gates[job.item.id].wait()
+
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        async with serving(one):
+            for n, id_ in enumerate(made):
+                await until(lambda n=n: began == [made[0], other, *made[1 : n + 1]])
+                gates[id_].set()
+            await until(lambda: not one.running)
+
+    asyncio.run(scene())
+
+
+class Away(Store):
+    """A store that can be made to break off a number of writes: before they are written, or right after."""
+
+    before = after = 0
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        if self.before:
+            self.before -= 1
+            raise Unavailable("the database cannot be reached", code="store_unreachable")
+        done = super().run(*args, **options)
+        if self.after:
+            self.after -= 1
+            raise Unavailable("the database cannot be reached", code="store_unreachable")
+        return done
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_an_end_that_was_not_written_is_written_again_and_nobody_waits_for_the_lease(
+    store: Store, threads: Threads, side: str
+) -> None:
+    """Whether the write or only the word of it was lost."""
+
+    async def scene() -> None:
+        away = Away(store.url, clock=store.clock)
+        ran: list[str] = []
+
+        async def handler(job: Job) -> None:
+            ran.append(job.item.id)
+            setattr(away, side, 3 if side == "before" else 1)
+
+        one = runner(away, threads, lease_ms=3_600_000)
+        one.register("work", Kind(handler))
+        made = enqueue(store)
+        async with serving(one):
+            await until(lambda: item(store, made.id).status is Status.DONE)
+            await until(lambda: not one.running)
+        assert ran == [made.id]
+        away.close()
+
+    asyncio.run(scene())
+
+
+def test_an_end_is_written_though_what_a_room_has_to_say_to_it_fails(store: Store, threads: Threads) -> None:
+    def faulty(tx: Any, one: agenda.Item) -> None:
+        raise KeyError("a fault")
+
+    async def handler(job: Job) -> None:
+        raise Conflict("no")
+
+    async def scene() -> None:
+        one = runner(store, threads, lease_ms=3_600_000)
+        one.register("work", Kind(handler, on_interrupt=faulty))
+        made = enqueue(store)
+        async with serving(one):
+            await until(lambda: item(store, made.id).status is Status.FAILED)
+
+    asyncio.run(scene())
+
+
+def test_what_a_broken_store_kept_from_being_done_is_done_again_at_no_cost(
+    store: Store, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agenda.runner, "_TROUBLE_SECONDS", 0.001)
+    tries = 0
+
+    async def handler(job: Job) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise Unavailable("the database cannot be reached", code="store_unreachable")
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        await soon(one.drain())
+
+    made = enqueue(store, max_attempts=1)
+    asyncio.run(scene())
+    after = item(store, made.id)
+    assert (after.status, after.attempts, after.claims, after.losses) == (Status.DONE, 1, 4, 0)
+
+
+def test_what_was_claimed_without_our_being_told_is_run_at_once(store: Store, threads: Threads) -> None:
+    async def scene() -> None:
+        away = Away(store.url, clock=store.clock)
+        gate, one = Gate(), runner(away, threads, lease_ms=3_600_000, idle_seconds=0.01)
+        gate.open.set()
+        one.register("work", Kind(gate))
+        async with serving(one):
+            await until(lambda: one._looked_ahead)
+            away.after = 1
+            made = enqueue(store)
+            away.signals.notify(agenda.SIGNAL)
+            await until(lambda: item(store, made.id).status is Status.DONE)
+        assert item(store, made.id).claims == 2
+        away.close()
+
+    asyncio.run(scene())
+
+
+def test_work_that_gets_on_makes_lost_processes_count_no_more(store: Store, threads: Threads) -> None:
+    seen: list[int] = []
+
+    async def handler(job: Job) -> None:
+        with store.write(OWNER) as tx:
+            job.advance(tx)
+        seen.append(item(store, job.item.id).losses)
+        await asyncio.Event().wait()
+
+    async def scene() -> None:
+        one = runner(store, threads)
+        one.register("work", Kind(handler))
+        async with serving(one):
+            await until(lambda: bool(seen))
+
+    made = enqueue(store)
+    for _ in range(5):
+        claim(store, owner="dead")
+        with store.write(OWNER) as tx:
+            agenda.expire(tx, dead=lambda owner: owner == "dead")
+    assert item(store, made.id).losses == 5
+    asyncio.run(scene())
+    after = item(store, made.id)
+    assert (seen, after.status, after.attempts, after.losses) == ([0], Status.QUEUED, 0, 0)
 
 
 SHARED = """

@@ -243,31 +243,32 @@ def test_a_turn_cut_off_is_visible_and_its_second_beginning_stands_in_the_log(
     assert check(store) == []
 
 
-def test_a_turn_out_of_attempts_stays_interrupted_for_the_user(store: Store, clock: ManualClock) -> None:
+def test_a_turn_goes_on_however_many_processes_are_lost_with_it(store: Store, clock: ManualClock) -> None:
     job = running(store)
-    for owner in ("a", "b"):
+    id_ = job.item.payload["turnId"]
+    for n in range(12):
         with store.write(OWNER) as tx:
-            (back,) = agenda.expire(tx, dead=lambda name, o=owner: name == o)
+            (back,) = agenda.expire(tx, dead=lambda owner: True)
             turns.interrupted(tx, back)
-        clock.advance(minutes=1)
-        for held in claim(store, owner="b"):
-            with store.write(OWNER) as tx:
-                turns.start(tx, turns.get(tx, held.payload["turnId"]))
-    assert item(store, job.item.id).status is agenda.Status.FAILED
-    assert read(store, job.item.payload["turnId"]).status is TurnStatus.INTERRUPTED
+            assert not turns.has_ended(tx, turns.get(tx, id_))
+        (held,) = claim(store, owner=f"o{n}")
+        with store.write(OWNER) as tx:
+            assert turns.start(tx, turns.get(tx, id_)).attempt == n + 2
+    assert (held.id, held.attempts) == (job.item.id, 1)
     assert check(store) == []
 
 
-def test_a_turn_whose_process_died_before_it_began_is_interrupted_when_no_attempt_is_left(
-    store: Store,
-) -> None:
+def test_a_turn_that_ends_every_process_is_left_to_the_user_even_if_it_never_began(store: Store) -> None:
     turn = accept(store, max_attempts=1)
-    claim(store)
-    with store.write(OWNER) as tx:
-        (back,) = agenda.expire(tx, dead=lambda owner: owner == "a")
-        turns.interrupted(tx, back)
+    for _ in range(agenda.MOST_LOSSES):
+        assert read(store, turn.id).status is TurnStatus.ACCEPTED
+        claim(store)
+        with store.write(OWNER) as tx:
+            (back,) = agenda.expire(tx, dead=lambda owner: owner == "a")
+            turns.interrupted(tx, back)
     assert read(store, turn.id).status is TurnStatus.INTERRUPTED
     with store.write(OWNER) as tx:
+        assert turns.has_ended(tx, turns.get(tx, turn.id))
         assert turns.start(tx, turns.resume(tx, turns.get(tx, turn.id))).attempt == 1
     assert check(store) == []
 

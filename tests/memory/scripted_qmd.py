@@ -75,7 +75,7 @@ class ScriptedQmd:
         folder.mkdir()
         self.folder = folder
         self.path = folder / "qmd"
-        self.path.write_text(f"#!{sys.executable}\n{SCRIPT}")
+        self.path.write_text(f"#!{sys.executable} -IS\n{SCRIPT}")
         self.path.chmod(0o755)
 
     def behaves(self, mode: str = "") -> None:

@@ -60,10 +60,12 @@ def new_bench(
 ) -> Iterator[Callable[..., Bench]]:
     with ExitStack() as open_:
 
-        def make(*, search: dict[str, Any] | None = None, **qmd: object) -> Bench:
+        def make(*, search: dict[str, Any] | None = None, **qmd: Any) -> Bench:
+            """However long a program takes to start on a busy machine, it is not what hangs."""
             home = tmp_path / "home"
             home.mkdir()
-            own = {"command": str(program.path), **qmd}
+            patient = {"timeoutMs": 60_000, **qmd.pop("limits", {})}
+            own = {"command": str(program.path), "limits": patient, **qmd}
             config = {"memory": {"backend": "qmd", "qmd": own, "search": search or {}}}
             (home / "holdfast.json").write_text(json.dumps(config))
             url = sqlite_url(shutil.copy(sqlite_template, home))
@@ -156,16 +158,22 @@ def test_whatever_qmd_does_wrong_the_built_in_index_serves_and_says_why(
     assert why in told["fallback"]
 
 
-def test_a_query_that_hangs_is_ended_with_all_that_it_started(new_bench: Callable[..., Bench]) -> None:
-    bench = new_bench(limits={"timeoutMs": 1500})
+def test_a_query_that_hangs_is_ended_with_all_that_it_started(
+    new_bench: Callable[..., Bench], clock: ManualClock
+) -> None:
+    bench = new_bench(limits={"timeoutMs": 800})
     bench.write("MEMORY.md", "The staging deploy needs the VPN.")
     bench.memory.update("main")
     bench.program.behaves("query:hang")
-    found = bench.ask("staging deploy")
-    assert "did not end within 1500 ms" in (found.fallback or "")
-    assert found.hits
-    child = int((bench.program.folder / "child").read_text())
-    assert not _runs(child)
+    child = bench.program.folder / "child"
+    for _ in range(20):
+        found = bench.ask("staging deploy")
+        assert "did not end within 800 ms" in (found.fallback or "")
+        assert found.hits
+        if child.exists() and child.read_text():
+            break
+        clock.advance(hours=1)
+    assert not _runs(int(child.read_text()))
 
 
 def test_a_program_that_is_not_there_is_named(new_bench: Callable[..., Bench]) -> None:

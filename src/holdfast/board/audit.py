@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.clock import DAY_MS, Clock, iso
+from holdfast.clock import Clock, iso
 from holdfast.config.board import Audit as AuditOptions
+from holdfast.logs import Limits, append_rotated
 
 log = logging.getLogger(__name__)
 
@@ -37,26 +38,7 @@ class Audit:
         data = f"{line[:MAX_LINE]}\n".encode()
         with self._lock:
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                if self._path.exists() and self._path.stat().st_size + len(data) > options.max_bytes:
-                    self._rotate(options)
-                with self._path.open("ab") as file:
-                    file.write(data)
+                limits = Limits(options.max_bytes, options.keep_files, options.retention_days)
+                append_rotated(self._path, data, limits, self._clock.now())
             except OSError as error:
                 log.warning("the audit record cannot be written: %s", error)
-
-    def _rotate(self, options: AuditOptions) -> None:
-        """The file becomes `.1`, that `.2`, and so on; what is beyond the limit or too old is removed."""
-        oldest = self._clock.now() - options.retention_days * DAY_MS
-        for number in range(options.keep_files, 0, -1):
-            older = self._numbered(number)
-            if not older.exists():
-                continue
-            if number >= options.keep_files or older.stat().st_mtime * 1000 < oldest:
-                older.unlink()
-            else:
-                older.rename(self._numbered(number + 1))
-        self._path.rename(self._numbered(1))
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")

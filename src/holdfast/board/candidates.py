@@ -9,7 +9,8 @@ import math
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Protocol
 
 import sqlalchemy as sa
@@ -77,14 +78,32 @@ class Texts:
         return [found[ref.id] or fresh.get(ref.id, "") for ref in refs]
 
 
+@dataclass(slots=True)
+class Known:
+    """What one transaction has read of topics, so that the next exchange in it need not read it again."""
+
+    topics: dict[tuple[View, Reader], list[tuple[str, tuple[str, ...]]]] = field(default_factory=dict)
+
+    def forget_topics(self) -> None:
+        """A topic was made or brought back."""
+        self.topics.clear()
+
+
 def gather(
-    tx: Tx, text: str, view: View, *, routed: Sequence[str], retrieved: Sequence[str], texts: Texts
+    tx: Tx,
+    text: str,
+    view: View,
+    *,
+    routed: Sequence[str],
+    retrieved: Sequence[str],
+    texts: Texts,
+    known: Known | None = None,
 ) -> list[Weighable]:
     """The topics of this session first, then those that the index found, then those that share rare words."""
-    lexical = nearest(tx, text, view, limit=MAX_CANDIDATES, texts=texts)
+    lexical = nearest(tx, text, view, limit=MAX_CANDIDATES, texts=texts, known=known or Known())
     ids = list(dict.fromkeys((*reversed(routed), *retrieved, *lexical)))[: 2 * MAX_CANDIDATES]
-    known = {topic.id: topic for topic in topics.get_many(tx, ids) if view.sees(topic.space_ids)}
-    chosen = [known[id_] for id_ in ids if id_ in known][:MAX_CANDIDATES]
+    there = {topic.id: topic for topic in topics.get_many(tx, ids) if view.sees(topic.space_ids)}
+    chosen = [there[id_] for id_ in ids if id_ in there][:MAX_CANDIDATES]
     return [weighable(tx, topic, texts) for topic in chosen]
 
 
@@ -93,16 +112,18 @@ def weighable(tx: Tx, topic: Topic, texts: Texts) -> Weighable:
     lately = entries.refs(tx, EntryFilter(topic_id=topic.id), limit=LATELY)
     said = [text for text in reversed(texts.of(tx, lately)) if text]
     handicap = {TopicStatus.ARCHIVED: _ARCHIVED, TopicStatus.SNOOZED: _SNOOZED}.get(topic.status, 0.0)
-    return Weighable(topic, heuristic.profile(topic.id, topic.name, said, handicap=handicap))
+    return Weighable(topic, _profile(topic.id, topic.name, tuple(said), handicap))
 
 
-def nearest(tx: Tx, text: str, view: View, *, limit: int, texts: Texts) -> list[str]:
+@lru_cache(maxsize=512)
+def _profile(id_: str, name: str, said: tuple[str, ...], handicap: float) -> Profile:
+    """Most topics are as they were for the exchange before."""
+    return heuristic.profile(id_, name, said, handicap=handicap)
+
+
+def nearest(tx: Tx, text: str, view: View, *, limit: int, texts: Texts, known: Known) -> list[str]:
     """Topics by BM25 over their names, descriptions and what was lately sorted into them."""
-    query = sa.select(table.c.id, table.c.name, table.c.description, table.c.tags)
-    query = query.where(*view.topics(), *topics.within_reach(tx.reader))
-    documents: dict[str, list[str]] = {}
-    for row in tx.conn.execute(query.order_by(table.c.updated_at.desc()).limit(RECENT_TOPICS)):
-        documents[row.id] = [*2 * terms(topic_text(row.name, row.description, row.tags))]
+    documents = {id_: [*named, *named] for id_, named in _recent_topics(tx, view, known)}
     where = EntryFilter(space_ids=view.spaces)
     recent = entries.refs(tx, where, limit=RECENT_ENTRIES) if documents else []
     sorted_ = [ref for ref in recent if ref.topic_id in documents]
@@ -110,6 +131,19 @@ def nearest(tx: Tx, text: str, view: View, *, limit: int, texts: Texts) -> list[
         documents[ref.topic_id or ""] += terms(said[:1_000])
     scores = bm25(terms(text), documents)
     return sorted(scores, key=lambda id_: (-scores[id_], id_))[:limit]
+
+
+def _recent_topics(tx: Tx, view: View, known: Known) -> list[tuple[str, tuple[str, ...]]]:
+    """The words of the topics changed last; read once in a transaction as long as all of them fit."""
+    found = known.topics.get((view, tx.reader))
+    if found is None:
+        query = sa.select(table.c.id, table.c.name, table.c.description, table.c.tags)
+        query = query.where(*view.topics(), *topics.within_reach(tx.reader))
+        rows = tx.conn.execute(query.order_by(table.c.updated_at.desc()).limit(RECENT_TOPICS)).all()
+        found = [(row.id, terms(topic_text(row.name, row.description, row.tags))) for row in rows]
+        if len(found) < RECENT_TOPICS:
+            known.topics[view, tx.reader] = found
+    return found
 
 
 def bm25(words: Iterable[str], documents: Mapping[str, Sequence[str]]) -> dict[str, float]:

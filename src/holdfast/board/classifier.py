@@ -1,29 +1,30 @@
 """The classifier: sorts what is pending, a session at a time, off the path of any turn.
 
 Locks and lineage decide first, then what goes without saying (an answer, "ok, do it"), then a model if there
-is one, else the words themselves. Every exchange is sorted in a transaction of its own, so that a crash costs
-nothing and old rows converge to the same rules.
+is one, else the words themselves. With a model every exchange is sorted in a transaction of its own; without
+one, as many as can be in a moment share one, with what they read in common. A crash costs nothing, and old
+rows converge to the same rules.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, tasks, topics, visibility
 from holdfast.board.audit import Audit
-from holdfast.board.candidates import Candidates, Texts, Weighable, gather
-from holdfast.board.exchanges import Exchange, before, split
+from holdfast.board.candidates import Candidates, Known, Texts, Weighable, gather
+from holdfast.board.exchanges import Exchange, split
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
 from holdfast.board.judge import Judge, judged, question
 from holdfast.board.placing import MAX_TASKS, Outcome, place, reject
 from holdfast.board.reads import Query
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
-from holdfast.board.semantic import semantic_text
 from holdfast.board.summaries import topic_name
 from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.board.tasks import Task
@@ -45,10 +46,19 @@ from holdfast.log import (
     entries,
 )
 
+T = TypeVar("T")
+
 LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
 AWAIT_LIMIT_MS: Final = 3_600_000
 CLASSIFIER_ERROR: Final = "classifier_error"
+GAP_SECONDS: Final = 1.0
+"""How long a rush goes before the next piece; then it is sorted beside it."""
+BUNDLES: Final = 8
+"""How many windows of a session are sorted before others have their turn."""
+LEAST: Final = 8
+PIECE_SECONDS: Final = 0.05
+"""How long exchanges are sorted in one transaction; whoever else writes waits that long at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,19 @@ class Weighed:
     verdict: heuristic.Verdict
 
 
+Retrieved = dict[tuple[str, Reader, frozenset[str] | None], Sequence[str]]
+"""What the index found for a text, who hears it, and where it may lie."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """What sorting in one transaction has come to; `wanted` is what the index must be asked about first."""
+
+    wanted: Open | None = None
+    done: bool = False
+    sorted: list[tuple[Exchange, Outcome | None]] = field(default_factory=list)
+
+
 class Classifier:
     """Handles agenda items of kind `board.classify`."""
 
@@ -84,7 +107,11 @@ class Classifier:
         candidates: Candidates | None = None,
         audit: Audit | None = None,
         pace: Pace | None = None,
+        piece_seconds: float = PIECE_SECONDS,
     ) -> None:
+        """`piece_seconds` is how long exchanges share a transaction, at least a few; 0: each has its own."""
+        self._piece_seconds = piece_seconds
+        self._least = LEAST if piece_seconds else 1
         self._store = store
         self._threads = threads
         self._options = options
@@ -112,12 +139,98 @@ class Classifier:
         options = self._options()
         self._allowance.take()
         key: str | None = job.item.payload.get("sessionKey")
-        for _ in range(options.classifier.window if options.classifier.enabled else 0):
-            found = await self._threads(self._store.run, SYSTEM, lambda tx: self._next(tx, key, options, job))
+        by_rules = self._judge() is None
+        if options.classifier.enabled and by_rules:
+            await self._sort_by_rules(key, options, job)
+        for _ in range(options.classifier.window if options.classifier.enabled and not by_rules else 0):
+            found = await self._run(lambda tx: self._next(tx, key, options, job))
             if found is None:
                 break
             await self._sort(found, options, job)
-        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, key, options, job))
+        await self._run(lambda tx: self._finish(tx, key, options, job))
+
+    async def _run(self, work: Callable[[Tx], T]) -> T:
+        """Sorting can be done again, so nobody waits until the disk has it."""
+        return await self._threads(self._store.run, SYSTEM, work, durable=False)
+
+    async def _sort_by_rules(self, key: str | None, options: BoardConfig, job: agenda.Job) -> None:
+        """Piece by piece, between which others write; the index is asked outside of any transaction."""
+        retrieved: Retrieved = {}
+        count = 0
+        while count < BUNDLES * options.classifier.window:
+            piece = await self._run(lambda tx: self._piece(tx, key, options, job, retrieved))
+            for exchange, outcome in piece.sorted:
+                self._note(exchange, outcome)
+            if piece.done:
+                return
+            if self._pace is not None:
+                await self._pace.gap(GAP_SECONDS)
+            count += len(piece.sorted)
+            if piece.wanted is not None:
+                await self._threads(self._retrieve, piece.wanted, retrieved)
+
+    def _piece(
+        self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, retrieved: Retrieved
+    ) -> Piece:
+        """Sort exchanges until the time is up, all are done, or the index has to be asked."""
+        piece, known = Piece(), Known()
+        until = time.monotonic() + self._piece_seconds
+        window = _Window()
+        while True:
+            found = self._next(tx, key, options, job, window)
+            if found is None:
+                piece.done = True
+                return piece
+            near = self._near(found, retrieved)
+            if near is None:
+                piece.wanted = found
+                return piece
+            outcome = by_words(found, self._weighed(tx, found, near, known))
+            self._write(tx, found, outcome, options, job, known)
+            piece.sorted.append((found.exchange, outcome))
+            if time.monotonic() >= until and len(piece.sorted) >= self._least:
+                return piece
+
+    def _near(self, found: Open, retrieved: Retrieved) -> Sequence[str] | None:
+        """What the index found for an exchange; None: it was not asked yet."""
+        return () if self._candidates is None else retrieved.get(_sought(found))
+
+    def _retrieve(self, found: Open, retrieved: Retrieved) -> None:
+        """Ask the index about an exchange, and about those that wait behind it as they stand."""
+        with self._store.read(SYSTEM) as tx:
+            key = found.exchange.entries[0].session_key
+            waiting = entries.waiting(tx, key, limit=self._options().classifier.window)
+        behind = split(waiting) if key is not None else [Exchange((entry,)) for entry in waiting]
+        for text in dict.fromkeys((found.text, *(exchange.text for exchange in behind))):
+            one = replace(found, text=text)
+            if _sought(one) not in retrieved:
+                retrieved[_sought(one)] = self._asked(one)
+
+    def _asked(self, found: Open) -> Sequence[str]:
+        """What the index has for an exchange."""
+        if self._candidates is None:
+            return ()
+        spaces = found.view.spaces
+        return self._candidates.topics(found.text, reader=found.hearers, spaces=spaces, limit=8)
+
+    def _write(
+        self,
+        tx: Tx,
+        found: Open,
+        outcome: Outcome | None,
+        options: BoardConfig,
+        job: agenda.Job,
+        known: Known | None = None,
+    ) -> None:
+        """Write down where an exchange goes; `known` is that of the transaction that has read it."""
+        job.advance(tx)
+        if outcome is None:
+            reject(tx, found.exchange.entries, CONVERSATION_NOISE, "no words to sort by, and no thread")
+            return
+        attempt = max(1, job.item.attempts)
+        topic = place(tx, found.exchange, outcome, options, attempt=attempt, read=known is not None)
+        if known is not None and (topic is None or outcome.topic_id is None or topic.status != "active"):
+            known.forget_topics()
 
     async def _sort(self, found: Open, options: BoardConfig, job: agenda.Job) -> None:
         weighed = await self._threads(self._weigh, found)
@@ -125,13 +238,7 @@ class Classifier:
         if outcome is None:
             outcome = by_words(found, weighed)
 
-        def write(tx: Tx) -> None:
-            if outcome is None:
-                reject(tx, found.exchange.entries, CONVERSATION_NOISE, "no words to sort by, and no thread")
-            else:
-                place(tx, found.exchange, outcome, options, attempt=max(1, job.item.attempts))
-
-        await self._threads(self._store.run, SYSTEM, write)
+        await self._run(lambda tx: self._write(tx, found, outcome, options, job))
         self._note(found.exchange, outcome)
 
     async def _judged(
@@ -160,24 +267,44 @@ class Classifier:
             reasons=_reasons(weighed.verdict, found.text) | {"text": f"the model chose {answer.choice}"},
         )
 
-    def _next(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> Open | None:
-        """Settle what needs no weighing, and return the first exchange that does; None when all is done."""
-        found = entries.waiting(tx, key, limit=options.classifier.window)
-        placed = [(entry, self._ruled(tx, entry, options)) for entry in found]
-        left: dict[str, Scope] = {entry.id: scope for entry, scope in placed if scope is not None}
-        groups = _grouped([entry for entry in found if entry.id in left], left, alone=key is None)
+    def _next(
+        self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, window: _Window | None = None
+    ) -> Open | None:
+        """Settle what needs no weighing, and return the first exchange that does; None when all is done.
+
+        `window` holds what this transaction has read and not sorted yet.
+        """
+        window = window or _Window()
         attempt = max(1, job.item.attempts)
-        while groups:
-            exchange = groups.pop(0)
-            scope = left[exchange.entries[-1].id]
+        if window.is_used_up:
+            self._read_window(tx, key, options, window)
+        while window.groups:
+            exchange = window.groups.pop(0)
+            scope = window.scopes[exchange.entries[-1].id]
             opened = self._settled(tx, exchange, scope, options, attempt)
             if opened is None:
-                continue
-            if noise.is_low_signal(opened.text) and groups and _alike(exchange, groups[0]):
-                groups[0] = Exchange((*exchange.entries, *groups[0].entries))
-                continue
-            return opened
+                window.seen |= {entry.id for entry in exchange.entries}
+                window.fresh = False
+            elif not (noise.is_low_signal(opened.text) and window.goes_on_with(exchange)):
+                window.fresh = False
+                return opened
+            elif window.may_be_cut:
+                window.groups = []
+            else:
+                window.groups[0] = Exchange((*exchange.entries, *window.groups[0].entries))
+            if not window.groups and window.full:
+                self._read_window(tx, key, options, window)
         return None
+
+    def _read_window(self, tx: Tx, key: str | None, options: BoardConfig, window: _Window) -> None:
+        """The oldest entries that wait, held to the rules; what waits for its link is not looked at twice."""
+        found = entries.waiting(tx, key, limit=options.classifier.window)
+        placed = [(entry, self._ruled(tx, entry, options)) for entry in found if entry.id not in window.seen]
+        window.scopes = {entry.id: scope for entry, scope in placed if scope is not None}
+        left = [entry for entry, scope in placed if scope is not None]
+        window.groups = _grouped(left, window.scopes, alone=key is None)
+        window.full = len(found) >= options.classifier.window and bool(placed)
+        window.fresh = True
 
     def _ruled(self, tx: Tx, entry: Entry, options: BoardConfig) -> Scope | None:
         """Hold an entry to the rules of ingest; its scope when it is still to be sorted."""
@@ -230,31 +357,39 @@ class Classifier:
             reject(tx, exchange.entries, UNLINKED_SUBAGENT, "the request it was spawned for got no topic")
 
     def _weigh(self, found: Open) -> Weighed:
-        retrieved: Sequence[str] = ()
-        if self._candidates is not None:
-            retrieved = self._candidates.topics(
-                found.text, reader=found.hearers, spaces=found.view.spaces, limit=8
-            )
-        with self._store.read(found.hearers) as tx:
+        """What a judge is shown: candidates with their tasks, and what the words say."""
+        retrieved = self._asked(found)
+        with self._store.read(SYSTEM) as tx:
+            weighed = self._weighed(tx, found, retrieved, Known())
+            if found.current is None:
+                return weighed
+            with tx.reading_as(found.hearers):
+                near = tasks.listing(tx, EVERYTHING, topic_id=found.current, limit=MAX_TASKS).tasks
+        return replace(weighed, tasks=near)
+
+    def _weighed(self, tx: Tx, found: Open, retrieved: Sequence[str], known: Known) -> Weighed:
+        first = found.exchange.entries[0]
+        with tx.reading_as(found.hearers):
             lookback = self._options().classifier.lookback
-            history = before(tx, found.exchange.entries[0], limit=lookback)
+            before = [] if first.session_key is None else entries.refs_before(tx, first, limit=lookback)
+            history = self._texts.of(tx, before)
             candidates = gather(
-                tx, found.text, found.view, routed=found.routed, retrieved=retrieved, texts=self._texts
+                tx,
+                found.text,
+                found.view,
+                routed=found.routed,
+                retrieved=retrieved,
+                texts=self._texts,
+                known=known,
             )
-            near = (
-                []
-                if found.current is None
-                else tasks.listing(tx, EVERYTHING, topic_id=found.current, limit=MAX_TASKS).tasks
-            )
-        texts = [terms(text) for entry in history if (text := semantic_text(entry))]
         verdict = heuristic.decide(
             terms(found.text),
             [one.profile for one in candidates],
-            heuristic.Background(texts),
+            heuristic.Background([terms(text) for text in history if text]),
             current=found.current,
             cue=_cue(found.exchange.asked),
         )
-        return Weighed(candidates, near, verdict)
+        return Weighed(candidates, (), verdict)
 
     def _finish(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> None:
         """End the item, and put the session back on the agenda if something still waits there."""
@@ -275,6 +410,35 @@ class Classifier:
         if self._audit is not None:
             facts = {} if outcome is None else {"method": outcome.method, "topicId": outcome.topic_id}
             self._audit.write("classify", {"entries": [e.id for e in exchange.entries], **facts})
+
+
+@dataclass(slots=True)
+class _Window:
+    """The exchanges that one transaction has read, in order. Where more wait behind them, the last two are
+    left to the next reading: the last may be cut, and the one before it may be sorted with it."""
+
+    groups: list[Exchange] = field(default_factory=list)
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    full: bool = True
+    fresh: bool = True
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.full and len(self.groups) <= 2
+
+    def goes_on_with(self, exchange: Exchange) -> bool:
+        """Whether the next may be sorted as one with it."""
+        return bool(self.groups) and _alike(exchange, self.groups[0])
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the next exchange is the last that was read, and another reading would show more of it."""
+        return self.full and len(self.groups) == 1 and not self.fresh
+
+
+def _sought(found: Open) -> tuple[str, Reader, frozenset[str] | None]:
+    return found.text, found.hearers, found.view.spaces
 
 
 def by_continuity(found: Open) -> Outcome | None:

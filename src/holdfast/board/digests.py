@@ -123,9 +123,12 @@ class Digester:
             found = await self._threads(self._texts, subject)
             text = await self._written(subject, found, options)
             await self._threads(
-                self._store.run, SYSTEM, lambda tx, one=subject, new=text: _write(tx, one, new)
+                self._store.run,
+                SYSTEM,
+                lambda tx, one=subject, new=text: _write(tx, job, one, new),
+                durable=False,
             )
-        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, job, options))
+        await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, job, options), durable=False)
 
     async def _written(self, subject: Subject, found: Sequence[Entry], options: Digests) -> str | None:
         """The digest; None when there is too little to say."""
@@ -176,11 +179,12 @@ def subjects(tx: Tx) -> list[Subject]:
     return found
 
 
-def _write(tx: Tx, subject: Subject, text: str | None) -> None:
+def _write(tx: Tx, job: agenda.Job, subject: Subject, text: str | None) -> None:
     """Write a digest, or note that there was nothing to say; nothing that a user sees moves.
 
     One that was made for fewer readers than there are by now is not written.
     """
+    job.advance(tx)
     room = topics if subject.kind == "topic" else tasks
     kept = next(iter(room.get_many(tx, [subject.id])), None)
     if kept is not None and kept.audience == subject.audience:

@@ -17,6 +17,7 @@ from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
 from holdfast.cli.permission_checks import check_permissions
 from holdfast.cli.tool_checks import check_tools
+from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def check_extras(patient: Patient) -> Iterator[Finding]:
 def check_store(patient: Patient) -> Iterator[Finding]:
     """Reachable, at the current schema, and whole."""
     from holdfast import migrations
-    from holdfast.log import check
+    from holdfast.errors import Conflict
+    from holdfast.log import check, require_store
 
     if patient.config is None:
         yield Finding("warn", "the store was not looked at: the config cannot be used")
@@ -100,17 +102,49 @@ def check_store(patient: Patient) -> Iterator[Finding]:
                 "warn", "there is no store yet", "It is made by `holdfast up`.", partial(_migrate, patient)
             )
             return
+        try:
+            if not store.postgres:
+                require_store(store, used=patient.home.was_used())
+        except Conflict as error:
+            yield Finding("fail", error.message, error.hint)
+            return
         with store.read(OWNER) as tx:
             version = migrations.current(tx.conn)
         if version != migrations.HEAD:
             said = f"the store is at {version or 'no version'}, not {migrations.HEAD}"
-            yield Finding("fail", said, "Run `holdfast store migrate`.", partial(_migrate, patient))
+            mend = migrations.way_to_head(version)
+            known = version is None or migrations.is_known(version)
+            yield Finding("fail", said, f"{mend}.", partial(_migrate, patient) if known else None)
             return
         problems = check(store)
         for problem in problems:
             yield Finding("fail", problem, "Restore a copy, or report it with this line.")
         if not problems:
             yield Finding("ok", f"the store is whole, at {version}")
+
+
+def check_durability(patient: Patient) -> Iterator[Finding]:
+    """Whether what is acknowledged survives what the config says that it does."""
+    if patient.config is None:
+        return
+    wanted = patient.config.store.durability
+    with _store(patient) as store:
+        if store is None:
+            return
+        lax: list[str] = []
+        if store.postgres:
+            with store.read(OWNER) as tx:
+                for name in ("fsync", "synchronous_commit", "full_page_writes"):
+                    if tx.conn.exec_driver_sql(f"SHOW {name}").scalar() == "off":
+                        lax.append(name)
+    if wanted == "process":
+        mend = 'Set store.durability to "power" if it should.'
+        yield Finding("warn", "what was acknowledged last may not survive a power cut", mend)
+    elif lax:
+        said = f"a power cut may take what was acknowledged: the PostgreSQL server has {', '.join(lax)} off"
+        yield Finding("warn", said, "Set it to on in postgresql.conf.")
+    else:
+        yield Finding("ok", "what is acknowledged survives a power cut")
 
 
 def check_work(patient: Patient) -> Iterator[Finding]:
@@ -139,6 +173,23 @@ def check_work(patient: Patient) -> Iterator[Finding]:
         yield Finding("warn", f"{cut_off} turns were interrupted", mend)
     if not stale and not cut_off:
         yield Finding("ok", "no work was left lying")
+
+
+def check_clock(patient: Patient) -> Iterator[Finding]:
+    """Where PostgreSQL's clock counts, a machine whose own differs: leases hold, but its logs mislead."""
+    if patient.config is None:
+        return
+    with _store(patient) as store:
+        if store is None or not store.postgres:
+            return
+        store.probe()
+        skew = store.skew_ms
+    if abs(skew) > JUMP_MS:
+        way = "ahead of" if skew > 0 else "behind"
+        said = f"this machine's clock is {abs(skew) / 1000:.1f} s {way} the database's, which is what counts"
+        yield Finding("warn", said, "Keep both by NTP: log files and times of files are this machine's.")
+    else:
+        yield Finding("ok", "this machine's clock agrees with the database's")
 
 
 def check_halt(patient: Patient) -> Iterator[Finding]:
@@ -244,6 +295,7 @@ CHECKS: Final[list[Named]] = [
     Named("extras", check_extras),
     Named("store", check_store),
     Named("work", check_work),
+    Named("clock", check_clock),
     Named("halt", check_halt),
     Named("surfaces", check_surfaces),
     Named("workspace", check_workspaces),
@@ -253,6 +305,7 @@ CHECKS: Final[list[Named]] = [
     Named("context", check_context),
     Named("models", check_models),
     Named("tools", check_tools),
+    Named("durability", check_durability),
 ]
 
 

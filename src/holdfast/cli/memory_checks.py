@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
-from holdfast.memory.damage import FOLDER as DAMAGED
 
 if TYPE_CHECKING:
     from holdfast.config import Config
@@ -101,6 +100,7 @@ def _freshness(patient: Patient, config: Config) -> Iterator[Finding]:
 def _readable(folder: Path) -> Iterator[Finding]:
     """Everything is read and held against its checksums; what a gateway has open is checked there."""
     from holdfast.errors import Conflict
+    from holdfast.memory.damage import FOLDER
     from holdfast.memory.engine import open_index
 
     try:
@@ -116,15 +116,17 @@ def _readable(folder: Path) -> Iterator[Finding]:
         if not health.damaged:
             yield Finding("ok", f"the index can be read: {index.count} documents")
         if health.set_aside:
-            kept = f"{len(health.set_aside)} damaged files are kept in {folder / DAMAGED} for a look"
+            kept = f"{len(health.set_aside)} damaged files are kept in {folder / FOLDER} for a look"
             yield Finding("ok", f"{kept}; they may be deleted")
     finally:
         index.close()
 
 
 def _damage(folder: Path, found: Sequence[Damage]) -> Iterator[Finding]:
+    from holdfast.memory.damage import FOLDER
+
     for one in found:
-        said = f"{one.part} was damaged ({one.why}) and set aside in {folder / DAMAGED}; it is made again"
+        said = f"{one.part} was damaged ({one.why}) and set aside in {folder / FOLDER}; it is made again"
         yield Finding("warn", said, "Run `holdfast memory index`, or `holdfast up`, which does it by itself.")
 
 

@@ -38,6 +38,9 @@ COMMANDS: Final = {
     "tokens": (f"{_AT}.tokens:tokens", "Add, list, revoke."),
     "import": (f"{_AT}.adopt:import_", "Adopt the home of another program."),
     "store": (f"{_AT}.store:store", "Migrate, check, copy."),
+    "backup": (f"{_AT}.backup:backup", "Back the home up, while it runs."),
+    "restore": (f"{_AT}.backup:restore", "Make a home from a backup."),
+    "service": (f"{_AT}.service:service", "Run in the background: install, uninstall, status."),
 }
 
 

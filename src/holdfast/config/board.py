@@ -34,6 +34,9 @@ class BoardSearch(Section):
     limit_tasks: Int = key(24, "Tasks returned.", ge=1, le=800)
     limit_logs: Int = key(360, "Log entries returned.", ge=10, le=5000)
     single_token_window_max_logs: Positive = key(360, "Entries looked at for a one-word query.")
+    embedder: Literal["static", "best"] = key(
+        "static", "Who embeds what is asked at every turn: the static model, or the best that there is."
+    )
     embed_query_cache_size: Count = key(256, "Embedded queries kept.")
 
 

@@ -164,6 +164,9 @@ class Embedding(Section):
     local: EmbeddingProvider = part("On this machine.")
     batch_size: Positive = key(64, "Texts per request.", le=2048)
     cache_entries: Count = key(50000, "Embeddings kept by provider, model and content; 0: no limit.")
+    shared_cache_entries: Count = key(
+        1_000_000, "Embeddings that gateways on one PostgreSQL keep for each other; 0: none."
+    )
     timeout_ms: Ms = key(60000, "Limit for one request.", ge=1)
 
     @model_validator(mode="before")

@@ -57,6 +57,15 @@ class StreamOptions(Section):
     replay_limit: Positive = key(5000, "Events replayed after a break; more is a reset.", le=1_000_000)
 
 
+class HealthOptions(Section):
+    """When the gateway calls itself unwell."""
+
+    stuck_seconds: Seconds = key(30, "A part that is at one pass for longer is stuck.", ge=1, le=3600)
+    exit_after_seconds: Seconds = key(
+        120, "A vital part that is down or stuck for longer ends the process; 0: never.", le=86_400
+    )
+
+
 class GatewayConfig(Section):
     """The gateway."""
 
@@ -66,6 +75,7 @@ class GatewayConfig(Section):
     auth: GatewayAuth = part("Who may call.")
     limits: GatewayLimits = part("Sizes.")
     stream: StreamOptions = part("The live stream.")
+    health: HealthOptions = part("Health.")
     cors_origins: Names = key((), "Other origins whose pages may call.")
     readers: Count | None = key(
         None,
@@ -73,7 +83,7 @@ class GatewayConfig(Section):
         "unset: one for each core, at most 4; 0: none.",
         le=64,
     )
-    shutdown_grace_seconds: Seconds = key(10, "How long running turns may finish at shutdown.")
+    shutdown_grace_seconds: Seconds = key(3, "How long running turns may finish at shutdown.")
 
 
 class StoreConfig(Section):
@@ -84,6 +94,13 @@ class StoreConfig(Section):
     max_overflow: Count = key(5, "Further connections under load.", le=1000)
     threads: Positive = key(8, "Threads for store work.", le=256)
     busy_timeout_ms: Ms = key(5000, "How long SQLite waits for a writer.")
+    lock_timeout_ms: Ms = key(15_000, "How long PostgreSQL waits for a lock; 0: for ever.")
+    durability: Literal["process", "power"] = key(
+        "power", "What an acknowledged write survives: the end of the process, or a power cut too."
+    )
+    listen_url: SecretUrl | None = key(
+        None, "PostgreSQL's own address for notifications, where `url` is a pooler's."
+    )
 
 
 class AgendaConfig(Section):
@@ -120,6 +137,8 @@ class LoggingConfig(Section):
     redact_patterns: Names = key((), "Further patterns to mask.")
     max_bytes: Bytes = key(10 * 1024**2, "Size at which a file is rotated.", ge=1024)
     keep_files: Positive = key(5, "Rotated files kept.", le=1000)
+    keep_days: Days = key(30, "Days that a file of `logs/` is kept after it was last written to.", ge=1)
+    total_bytes: Bytes = key(1024**3, "Size of all of `logs/`; above it the oldest files go.", ge=1024)
 
 
 class CronConfig(Section):

@@ -28,7 +28,7 @@ from holdfast.context.engine import (
     SubagentEndedParams,
     delegate_compaction_to_runtime,
 )
-from holdfast.context.fence import fence, neutralise, safe
+from holdfast.context.fence import disarmed, fence, neutralise, safe
 from holdfast.context.flush import (
     HEARTBEAT_OK,
     NO_REPLY,
@@ -131,6 +131,7 @@ __all__ = [
     "decode",
     "delegate_compaction_to_runtime",
     "diff",
+    "disarmed",
     "draft_of",
     "encode",
     "engines",

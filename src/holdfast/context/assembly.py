@@ -132,7 +132,7 @@ class Assembly:
         cut = state.cut if whole else _cut_before(found, start)
         if cut != state.cut or state.called_at is None:
             # Two calls at once for one session: either's cut will do.
-            with suppress(Conflict), self._store.write(SYSTEM, ordered=False) as tx:
+            with suppress(Conflict), self._store.write(SYSTEM, ordered=False, durable=False) as tx:
                 states.save(tx, state, cut=cut, called_at=tx.now)
         return (*first, *found[start:]), estimator
 
@@ -163,7 +163,7 @@ class Assembly:
             system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}", heard))
         built = self._laid_out(request, prepared, chosen, system, info)
         if request.record:
-            with self._store.write(SYSTEM, ordered=False) as tx:
+            with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
                 built = self._record(tx, request, prepared, built, [part.text for part in system])
         return replace(built, notes=dict(result.notes))
 

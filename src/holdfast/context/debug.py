@@ -17,21 +17,21 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from holdfast.clock import Clock, iso
+from holdfast.config.runtime import LoggingConfig
 from holdfast.config.secret import is_secret_name
 from holdfast.context.messages import Message, SystemMessage, digest, wire
 from holdfast.context.request import Built
 from holdfast.context.tokens import message_tokens
-from holdfast.logs import MASK, redactor
+from holdfast.logs import MASK, Limits, append_rotated, limits_of, parts_of, redactor
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 256 * 1024**2
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
 _mask: Final = redactor()
@@ -72,9 +72,16 @@ class DebugOutputs:
     """Appends to the files that are switched on. A full disk costs the output, never the turn."""
 
     def __init__(
-        self, logs: Path, clock: Clock, env: Mapping[str, str] = os.environ, stderr: IO[str] | None = None
+        self,
+        logs: Path,
+        clock: Clock,
+        env: Mapping[str, str] = os.environ,
+        stderr: IO[str] | None = None,
+        *,
+        limits: Callable[[], Limits] = lambda: limits_of(LoggingConfig()),
     ) -> None:
         self.switches = Switches.read(env, logs)
+        self._limits = limits
         self._logs = logs
         self._clock = clock
         self._stderr = stderr
@@ -121,11 +128,9 @@ class DebugOutputs:
     def export_trajectory(self, session_id: str) -> Iterator[str]:
         """The steps of a session, line by line, older ones first."""
         folder = self.switches.trajectory or self._logs / "trajectory"
-        for suffix in (".jsonl.1", ".jsonl"):
-            path = folder / f"{_file_name(session_id)}{suffix}"
-            if path.is_file():
-                with path.open(encoding="utf-8") as file:
-                    yield from (line.rstrip("\n") for line in file)
+        for path in parts_of(folder / f"{_file_name(session_id)}.jsonl"):
+            with path.open(encoding="utf-8") as file:
+                yield from (line.rstrip("\n") for line in file)
 
     def _traced(self, built: Built) -> dict[str, Any]:
         """How much of the prompt repeats the session's previous one, and where it stops doing so."""
@@ -156,29 +161,15 @@ class DebugOutputs:
     def _append(self, path: Path, *events: Mapping[str, Any]) -> None:
         at = iso(self._clock.now())
         lines = [json.dumps({"at": at, **event}, ensure_ascii=False, default=str) for event in events]
-        text = "".join(f"{line}\n" for line in lines)
+        data = "".join(f"{line}\n" for line in lines).encode(errors="replace")
         try:
             with self._lock:
-                _make_way(path)
-                handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-                with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-                    file.write(text)
+                append_rotated(path, data, self._limits(), self._clock.now())
         except OSError as error:
             log.warning("cannot write %s: %s", path, error)
 
     def _say(self, text: str) -> None:
         print(text, file=self._stderr or sys.stderr)
-
-
-def _make_way(path: Path) -> None:
-    """See to the folder of a new file; one that has grown too large is put aside."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return
-    if size > MOST_BYTES:
-        path.replace(path.with_name(path.name + ".1"))
 
 
 def summary_of(built: Built, detail: str) -> str:

@@ -44,6 +44,10 @@ _MARKER: Final = re.compile(
     rf"|(?P<square>[\[［])(?={_GAP}/?{_GAP}(?:{_word('inst')}{_GAP}\]|{_INTERNAL}))",
     re.IGNORECASE,
 )
+# What the runtime's own words to a session begin with: others' words that stand beside them must not.
+_CLAIM: Final = re.compile(
+    rf"[\[［](?={_GAP}(?:{_word('continuation')}|{_word('system')}){_GAP}[:：]{_GAP}[a-z])", re.IGNORECASE
+)
 _FENCED: Final = re.compile(r'<holdfast:data id="([0-9a-f]{12})" trust="([a-z_]+)" source="([^"<>\n]*)">\n')
 _SUSPECT: Final = re.compile(r"[<＜﹤\[［]")
 _BORROWED: Final = "аɑαсϲԁеєƒɡһіıιјкκӏмոоοσрρԛгѕтτυսνѵԝхχуү"
@@ -67,6 +71,16 @@ def neutralise(text: str) -> str:
     """The text with every look-alike of a marker defused and what hides in it shown; all else is left as it
     is. Idempotent."""
     return _without_markers(make_visible(text))
+
+
+def disarmed(text: str) -> str:
+    """The same for words that stand beside the runtime's own: they cannot begin as those do. Idempotent."""
+    inner = neutralise(text)
+    found = [match.start() for match in _CLAIM.finditer(in_plain_letters(inner))]
+    letters = list(inner) if found else []
+    for place in found:
+        letters[place] = "⁅"
+    return "".join(letters) or inner
 
 
 def neutralised_with_places(text: str) -> tuple[str, list[int]]:
@@ -109,7 +123,7 @@ def has_marker(text: str) -> bool:
 
 def fence(text: str, trust: Trust, source: str) -> str:
     """The text between an opening and a closing line that carry a hash of it."""
-    inner = neutralise(text)
+    inner = disarmed(text)
     label = re.sub(r'["<>\s]', "_", make_visible(source))[:200]
     id_ = hashlib.sha256(f"{trust.label}\n{label}\n{inner}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return (

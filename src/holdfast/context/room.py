@@ -352,7 +352,7 @@ class ContextRoom:
             return sessions.get(tx, session.id)
 
     def _learn(self, model: str, estimated: int, reported: int) -> None:
-        with self.store.write(SYSTEM, ordered=False) as tx:
+        with self.store.write(SYSTEM, ordered=False, durable=False) as tx:
             calibration.observe(tx, model, estimated_raw=estimated, reported=reported)
 
     def _write(self, session: Session, messages: Sequence[Message], key: str | None) -> int:

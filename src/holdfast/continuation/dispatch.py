@@ -122,7 +122,7 @@ class Dispatch:
         if record.phase is not Phase.ELECTING or not record.matured(int(tx.now)):
             return record
         try:
-            alive = not turns.get(tx, record.election.turn_id).status.ended
+            alive = not turns.has_ended(tx, turns.get(tx, record.election.turn_id))
         except NotFound:
             alive = False
         if alive:

@@ -41,7 +41,9 @@ def _settle(tx: Tx, record: Record, *, ended: Turn | None, busy: bool = False) -
     turn = None if taken is None or taken.turn_id is None else _turn(tx, taken.turn_id, ended)
     if turn is not None and turn.status is TurnStatus.COMMITTED:
         records.apply(tx, record, Deliver())
-    elif (turn is not None and not turn.status.ended) or (turn is None and busy and taken is not None):
+    elif (turn is not None and not turns.has_ended(tx, turn)) or (
+        turn is None and busy and taken is not None
+    ):
         records.apply(tx, record, Keep(int(tx.now) + FOLD_CHECK_MS))
     else:
         notices.withdraw(tx, record.note_key)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import Millis, iso
-from holdfast.context import Trust, neutralise
+from holdfast.context import Trust, disarmed
 from holdfast.continuation import records
 from holdfast.continuation.record import Kind, Record
 from holdfast.continuation.state import Noticed
@@ -110,7 +110,7 @@ def own(record: Record) -> str:
 
 
 def quoted(text: str) -> str:
-    return f'"{neutralise(clip(" ".join(text.split()), _SHOWN))}"'
+    return f'"{disarmed(clip(" ".join(text.split()), _SHOWN))}"'
 
 
 def logged_election(tx: Tx, session: Session, turn: Turn, record: Record) -> None:

@@ -196,9 +196,15 @@ def running_since(tx: Tx, before: int, *, limit: int = 500) -> list[Record]:
     return [_record(row) for row in tx.conn.execute(query).mappings()]
 
 
-def bring_forward(tx: Tx, ms: int) -> None:
-    """Have all that was to come after now come so much earlier: the clock was set back by that."""
-    query = sa.select(table).where(_LIVE, table.c.due_at > tx.now)
+def bring_forward(tx: Tx, ms: int, since: int) -> None:
+    """Have all that was to come after now come so much earlier: the clock was set back by that.
+
+    As on the agenda, what was written by the clock as it is now is left alone: another process may have
+    brought it forward already.
+    """
+    before = -1 if tx.postgres else since
+    by_old_clock = sa.or_(table.c.updated_at > tx.now, table.c.updated_at < before)
+    query = sa.select(table).where(_LIVE, table.c.due_at > tx.now, by_old_clock)
     for row in tx.conn.execute(query.order_by(table.c.record_id).limit(MAX_LIVE)).mappings():
         apply(tx, _record(row), Forward(ms))
 

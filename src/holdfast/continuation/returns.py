@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.context import neutralise
+from holdfast.context import disarmed
 from holdfast.continuation import notices
 from holdfast.continuation.record import Record
 
@@ -63,7 +63,7 @@ def account(record: Record, back: Return) -> str:
         lines.append(f"Stats: {back.stats}")
     context = record.election.options.get(CONTEXT)
     if context:
-        lines.append(f"Who sent it off says to whom it goes: {neutralise(str(context))}")
+        lines.append(f"Who sent it off says to whom it goes: {disarmed(str(context))}")
     return "\n".join(lines)
 
 

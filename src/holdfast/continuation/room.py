@@ -77,9 +77,9 @@ class Continuation:
         runner.register(compacting.KIND, self._compacting.kind())
         runner.on_clock_set_back(self._clock_set_back)
 
-    def _clock_set_back(self, ms: int) -> None:
+    def _clock_set_back(self, ms: int, since: int) -> None:
         """What waits for a delay waits no longer because the clock on the wall was set back."""
-        self._parts.store.run(SYSTEM, lambda tx: records.bring_forward(tx, ms))
+        self._parts.store.run(SYSTEM, lambda tx: records.bring_forward(tx, ms, since))
 
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""

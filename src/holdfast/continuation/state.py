@@ -225,9 +225,7 @@ def _step(record: Record, event: Event, now: Millis) -> Record:
                 return replace(record, cancel_requested_at=record.cancel_requested_at or now)
             return _ended(record, Status.CANCELLED, reason, now)
         case Forward(ms=ms):
-            due, again = (
-                None if at is None else max(int(now), at - ms) for at in (record.due_at, record.retry_at)
-            )
+            due, again = (_earlier(at, ms, now) for at in (record.due_at, record.retry_at))
             return replace(record, due_at=due, retry_at=again)
         case Rebind(session_id=session_id):
             return replace(record, session_id=session_id)

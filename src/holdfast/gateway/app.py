@@ -83,14 +83,13 @@ def create_app(hold: Holdfast) -> FastAPI:
             gateway.services = services
             gateway.stream = Stream(hold.store, hold.threads, services.feed, gateway.views, gateway.book)
             services.on_sweep(page_sessions.prune)
+            services.supervisor.on_fatal = gateway.on_fatal
+            services.supervise("home token", lambda: _watch_home_token(gateway, services.stopping))
             unsubscribe = hold.config.subscribe(_config_changed(gateway))
-            watching = asyncio.create_task(_watch_home_token(gateway, services.stopping), name="home token")
             try:
                 yield
             finally:
                 unsubscribe()
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
                 gateway.readers.close()
         gateway.services = gateway.stream = None
 

@@ -39,6 +39,7 @@ class Gateway:
     views: Views = field(default_factory=Views)
     metrics: Metrics = field(default_factory=Metrics)
     services: Services | None = None
+    on_fatal: Callable[[str], None] | None = None
     stream: Stream | None = None
 
     @contextmanager

@@ -127,6 +127,33 @@ class HealthOut(Answer):
     version: str
 
 
+class PartOut(Answer):
+    name: str
+    state: Literal["ok", "failing", "stuck", "down", "done"]
+    vital: bool
+    restarts: int
+    errors: int
+    last_error: str | None
+
+
+class StoreProblemOut(Answer):
+    code: str
+    message: str
+    hint: str
+
+
+class StoreHealthOut(Answer):
+    durability: Literal["process", "power"]
+    pooled: bool
+    problem: StoreProblemOut | None
+
+
+class HealthDetailOut(Answer):
+    ready: bool
+    store: StoreHealthOut
+    parts: list[PartOut]
+
+
 class OkOut(Answer):
     ok: Literal[True]
 

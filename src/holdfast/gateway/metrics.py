@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.errors import Unavailable
 from holdfast.log import SYSTEM, Tx, changes, entries
 from holdfast.log.tables import agenda, sessions
 
@@ -36,7 +37,20 @@ class Metrics:
         self.changes = Gauge("holdfast_change_seq", "Newest change.", registry=self.registry)
         self.agenda = Gauge("holdfast_agenda_items", "Agenda items.", ["status"], registry=self.registry)
         self.sessions = Gauge("holdfast_sessions_active", "Active sessions.", registry=self.registry)
+        self.skew = Gauge(
+            "holdfast_clock_skew_seconds",
+            "How far this machine's clock is ahead of the database's.",
+            registry=self.registry,
+        )
+        self.damaged = Gauge("holdfast_index_damaged", "Damage found here.", registry=self.registry)
+        self.unsearched = Gauge("holdfast_index_unsearched", "To be indexed again.", registry=self.registry)
         self.running = Gauge("holdfast_agenda_running_here", "Items run here.", registry=self.registry)
+        self.store = Gauge(
+            "holdfast_store_usable", "1: read, and written when last tried.", registry=self.registry
+        )
+        self.parts = Gauge("holdfast_part_well", "1: the part works.", ["part"], registry=self.registry)
+        self.restarts = Gauge("holdfast_part_restarts", "Begun anew.", ["part"], registry=self.registry)
+        self.errors = Gauge("holdfast_part_errors", "Passes that failed.", ["part"], registry=self.registry)
 
 
 class Measured:
@@ -79,16 +93,35 @@ def _log(method: str, route: str, status: int, took: float) -> None:
 
 
 def exposition(gateway: Gateway) -> Response:
+    """What a store that cannot be read would tell is left as it was; that it cannot be is told."""
     metrics = gateway.metrics
-    with gateway.hold.store.read(SYSTEM) as tx:
-        metrics.head.set(entries.head(tx))
-        metrics.changes.set(changes.bounds(tx)[1])
-        _count_agenda(tx, metrics)
-        active = sa.select(sa.func.count()).where(sessions.c.status == sa.literal_column("'active'"))
-        metrics.sessions.set(tx.conn.execute(active).scalar() or 0)
+    try:
+        with gateway.hold.store.read(SYSTEM) as tx:
+            _count_log(tx, metrics)
+        metrics.store.set(int(gateway.hold.store.write_error is None))
+    except Unavailable:
+        metrics.store.set(0)
+    metrics.skew.set(gateway.hold.store.skew_ms / 1000)
+    memory = gateway.hold.opened_memory
+    if memory is not None:
+        health = memory.health
+        metrics.damaged.set(len(health.damaged))
+        metrics.unsearched.set(health.unsearched)
     if gateway.services is not None:
         metrics.running.set(len(gateway.services.runner.running))
+        for part in gateway.services.supervisor.parts():
+            metrics.parts.labels(part.name).set(int(part.state in ("ok", "done")))
+            metrics.restarts.labels(part.name).set(part.restarts)
+            metrics.errors.labels(part.name).set(part.errors)
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _count_log(tx: Tx, metrics: Metrics) -> None:
+    metrics.head.set(entries.head(tx))
+    metrics.changes.set(changes.bounds(tx)[1])
+    _count_agenda(tx, metrics)
+    active = sa.select(sa.func.count()).where(sessions.c.status == sa.literal_column("'active'"))
+    metrics.sessions.set(tx.conn.execute(active).scalar() or 0)
 
 
 def _count_agenda(tx: Tx, metrics: Metrics) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
+import threading
+import time
 from functools import partial
 from types import FrameType
 from typing import Final
@@ -17,8 +20,13 @@ from holdfast.gateway.app import create_app
 from holdfast.gateway.head_limits import NOT_SNIFFED, HeadLimits
 from holdfast.gateway.settling import Settling
 from holdfast.runtime import Holdfast
+from holdfast.services import Services
+
+log = logging.getLogger(__name__)
 
 BACKLOG: Final = 2048
+FAILED: Final = 70  # as sysexits.h calls a fault of the program's own
+GRACE_SECONDS: Final = 5.0
 KEPT_SECONDS: Final = 75  # longer than clients keep idle connections, so that none is closed as it is used
 
 
@@ -31,11 +39,24 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, hold_app: object) -> None:
         super().__init__(config)
         self._app = hold_app
+        self.failure: str | None = None
+
+    @property
+    def services(self) -> Services | None:
+        found: Services | None = self._app.state.gateway.services  # type: ignore[attr-defined]
+        return found
+
+    def fail(self, reason: str) -> None:
+        """Stop because a vital part does not work any more."""
+        log.critical("the gateway ends: %s", reason)
+        self.failure = reason
+        if self.services is not None:
+            self.services.begin_stop()
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        services = self._app.state.gateway.services  # type: ignore[attr-defined]
-        if services is not None:
-            services.begin_stop()
+        if self.services is not None:
+            self.services.begin_stop()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
@@ -61,7 +82,44 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def server_for(hold: Holdfast) -> uvicorn.Server:
+class Watchdog:
+    """Ends the process when it cannot end itself: its loop stands still, or a failed gateway does not stop.
+
+    On a thread of its own, for `serve` alone: who runs the server in their own program decides themselves.
+    """
+
+    def __init__(self, server: _Server, hold: Holdfast) -> None:
+        self._server = server
+        self._hold = hold
+        self._over = threading.Event()
+        self._failed_at: float | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="holdfast-watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            reason = self._reason(time.monotonic())
+            if reason:
+                log.critical("the process ends at once: %s", reason)
+                logs.close()
+                os._exit(FAILED)
+
+    def _reason(self, now: float) -> str | None:
+        options = self._hold.settings.gateway
+        services, limit = self._server.services, options.health.exit_after_seconds
+        if self._server.failure is not None:
+            self._failed_at = self._failed_at or now
+            late = now - self._failed_at > options.shutdown_grace_seconds + GRACE_SECONDS
+            return f"{self._server.failure}, and it does not stop" if late else None
+        stands = limit and services is not None and now - services.supervisor.looked > limit
+        return f"its loop has stood still for {limit} seconds" if stands else None
+
+
+def server_for(hold: Holdfast) -> _Server:
     """The server as `serve` runs it, for those who run it themselves."""
     app = create_app(hold)
     options = hold.settings.gateway
@@ -81,7 +139,9 @@ def server_for(hold: Holdfast) -> uvicorn.Server:
     )
     # It would write URLs as they were sent, secrets in them too; `Measured` logs requests.
     logging.getLogger("uvicorn.access").disabled = True
-    return _Server(config, app)
+    server = _Server(config, app)
+    app.state.gateway.on_fatal = server.fail
+    return server
 
 
 def serve(hold: Holdfast, sock: socket.socket) -> None:
@@ -91,11 +151,20 @@ def serve(hold: Holdfast, sock: socket.socket) -> None:
     server = server_for(hold)
     settling = Settling()
     settling.begin()
+    watchdog = Watchdog(server, hold)
+    watchdog.start()
     try:
         server.run(sockets=[sock])
     finally:
+        watchdog.stop()
         settling.end()
         unsubscribe()
         logs.close()
+    if server.failure is not None:
+        raise Unavailable(
+            f"the gateway ended: {server.failure}",
+            code="part_failed",
+            hint="Its log says why; start it again.",
+        )
     if not server.started:
         raise Unavailable("the gateway could not start; its log says why", code="start_failed")

@@ -269,7 +269,7 @@ class TokenBook:
         """
         known, id_ = self._known, principal.session_id or ""
         try:
-            with self._store.write(SYSTEM, ordered=False) as tx:
+            with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
                 page_sessions.touch(tx, id_)
         except HoldfastError as error:
             log.warning("the use of a page session was not written down: %s", error.message)

@@ -48,6 +48,7 @@ from holdfast.log.feed import Feed, Ping, Reset, Waiter
 from holdfast.log.notes import Note, NoteDraft
 from holdfast.log.owner import this_process
 from holdfast.log.pace import Allowance, Pace
+from holdfast.log.pulse import Pulse
 from holdfast.log.retention import Retention, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
@@ -80,6 +81,7 @@ __all__ = [
     "Outcome",
     "Pace",
     "Ping",
+    "Pulse",
     "Reader",
     "Reset",
     "Retention",
@@ -113,6 +115,7 @@ __all__ = [
     "outbox",
     "parse_audience",
     "prune",
+    "require_store",
     "ringing",
     "sessions",
     "space_of",
@@ -124,8 +127,12 @@ __all__ = [
 ]
 
 
-def open_store(url: str, **options: object) -> Store:
-    """Open a store and bring its schema up to date."""
+def open_store(url: str, *, used: bool = False, **options: object) -> Store:
+    """Open a store and bring its schema up to date.
+
+    A file that is there must be a store: another program's is left alone, and so is an empty one where `used`
+    says that there was a store.
+    """
     from pathlib import Path
 
     from holdfast import migrations
@@ -133,6 +140,35 @@ def open_store(url: str, **options: object) -> Store:
 
     store = Store(url, **options)  # type: ignore[arg-type]
     if not store.postgres:
-        make_private(Path(str(store.url.database)))
+        file = Path(str(store.url.database))
+        there = file.exists()
+        make_private(file)
+        if there:
+            require_store(store, used=used)
     migrations.migrate(store)
     return store
+
+
+def require_store(store: Store, *, used: bool) -> None:
+    """`Conflict` for the file of another program, and for an empty one where a store was."""
+    import sqlalchemy as sa
+
+    from holdfast import migrations
+    from holdfast.errors import Conflict
+
+    with store.schema() as conn:
+        if migrations.current(conn) is not None:
+            return
+        tables = sa.inspect(conn).get_table_names()
+    if tables:
+        raise Conflict(
+            f"{store.url.database} is a database of another program (it has a table {tables[0]})",
+            code="store_foreign",
+            hint="Set store.url to another file, or move this one away.",
+        )
+    if used:
+        raise Conflict(
+            f"{store.url.database} is empty, but this home has been used: its log is gone",
+            code="store_emptied",
+            hint="Put a copy of it back. To begin with an empty log, delete the file.",
+        )

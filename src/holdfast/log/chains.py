@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Final, Literal, Protocol
 
 import sqlalchemy as sa
@@ -109,6 +110,28 @@ _PARTS: dict[str, Part] = {}
 def takes_part(part: Part) -> None:
     """Have the rows of a table count as what lives in a chain; each room says so of its own, once."""
     _PARTS[part.what] = part
+    _any_alive.cache_clear()
+    _any_at_work.cache_clear()
+
+
+@cache
+def _any_alive() -> Statement:
+    """Whether anything of any room lives in a chain: asked at the end of every turn, so made once."""
+    rows = [part.rows.where(part.chain_id == sa.bindparam("chain")) for part in _PARTS.values()]
+    return Statement(sa.union_all(*rows).limit(sa.literal_column("1")))
+
+
+@cache
+def _any_at_work() -> Statement:
+    here = [
+        part.rows.where(
+            part.chain_id == sa.bindparam("chain"),
+            part.session_key == sa.bindparam("session"),
+            *(() if part.at_work is None else (part.at_work,)),
+        )
+        for part in _PARTS.values()
+    ]
+    return Statement(sa.union_all(*here).limit(sa.literal_column("1")))
 
 
 # A turn that was cut off lives as long as the agenda is going to try it again.
@@ -232,19 +255,12 @@ def touch(tx: Tx, id_: str | None) -> None:
 
 
 def lives(tx: Tx, id_: str) -> bool:
-    return any(
-        tx.conn.execute(part.rows.where(part.chain_id == id_).limit(1)).first() for part in _PARTS.values()
-    )
+    return _any_alive().first(tx, chain=id_) is not None
 
 
 def at_work(tx: Tx, id_: str, session_key: str) -> bool:
     """Whether more comes by itself of what a chain has in a session."""
-    for part in _PARTS.values():
-        more = () if part.at_work is None else (part.at_work,)
-        query = part.rows.where(part.chain_id == id_, part.session_key == session_key, *more)
-        if tx.conn.execute(query.limit(1)).first() is not None:
-            return True
-    return False
+    return _any_at_work().first(tx, chain=id_, session=session_key) is not None
 
 
 def live_in(tx: Tx, session_key: str) -> list[str]:

@@ -65,7 +65,8 @@ def _problems(store: Store, examples: int) -> list[str]:
     with store.read(SYSTEM) as tx:
         version = migrations.current(tx.conn)
         if version != migrations.HEAD:
-            return [f"the schema is at {version}, not at {migrations.HEAD}: run `holdfast store migrate`"]
+            mend = migrations.way_to_head(version)
+            return [f"the schema is at {version}, not at {migrations.HEAD}: {mend}"]
         return _damage(tx) or [*_strays(tx), *_rules(tx, examples)]
 
 

@@ -12,11 +12,12 @@ from typing import Any, Final
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from holdfast.errors import Busy
+from holdfast.errors import Transient
 
 _WAIT_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 1.0
 _HELD: Final = "holdfast"
+PREPARING: Final = "holdfast preparing"
 
 
 class Connections:
@@ -38,18 +39,53 @@ class Connections:
 
     @contextmanager
     def one(self) -> Iterator[Connection]:
-        if not self._places.acquire(timeout=_WAIT_SECONDS):
-            raise Busy("all connections to the database are in use", code="store_busy")
-        try:
+        with self._place():
+            conn = self._ready()
+            with self._kept(conn):
+                yield conn
+
+    @contextmanager
+    def begun(self, statement: str) -> Iterator[Connection]:
+        """One in a transaction that `statement` opens and the end of the block commits."""
+        with self._place():
+            conn = self._begun(statement)
+            with self._kept(conn):
+                yield conn
+                commit(conn)
+
+    def _begun(self, statement: str) -> Connection:
+        """A connection that was lost while it lay idle is found out here, and costs nobody anything."""
+        while True:
+            was_kept = bool(self._idle)
             conn = self._ready()
             try:
-                yield conn
-            except BaseException:
-                conn.close()
-                raise
-            self._idle.append((conn, time.monotonic()))
+                begin(conn, statement)
+            except BaseException as error:
+                lost = _is_lost(error)
+                _give_up(conn, lost=lost)
+                if not (self._ask and was_kept and lost):
+                    raise
+            else:
+                return conn
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._places.acquire(timeout=_WAIT_SECONDS):
+            raise Transient("all connections to the database are in use", code="store_busy")
+        try:
+            yield
         finally:
             self._places.release()
+
+    @contextmanager
+    def _kept(self, conn: Connection) -> Iterator[None]:
+        """For the next one, unless something failed: what was begun on it is given up with it."""
+        try:
+            yield
+        except BaseException as error:
+            _give_up(conn, lost=_is_lost(error))
+            raise
+        self._idle.append((conn, time.monotonic()))
 
     def close(self) -> None:
         while self._idle:
@@ -71,19 +107,40 @@ def begin(conn: Connection, statement: str) -> None:
         driver.execute(statement)
 
 
-@contextmanager
-def transaction(conn: Connection, statement: str) -> Iterator[None]:
-    """A transaction that `statement` opens and the end of the block commits.
+class CommitFailed(Exception):
+    """A commit was sent and not confirmed; the error is its cause."""
 
-    What fails in it leaves it open: who lent the connection gives that up, and the transaction with it.
-    """
-    begin(conn, statement)
-    yield
-    if conn.in_transaction():
-        conn.commit()
-        return
-    with Driver(conn, "COMMIT") as driver:
-        driver.execute("COMMIT")
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def commit(conn: Connection) -> None:
+    """Commit what `begin` opened, or raise `CommitFailed`."""
+    try:
+        if conn.in_transaction():
+            conn.commit()
+            return
+        with Driver(conn, "COMMIT") as driver:
+            driver.execute("COMMIT")
+    except DBAPIError as error:
+        raise CommitFailed(error) from error
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the server went away, by what it said last or by its silence; that of SQLite never does."""
+    found = error.error if isinstance(error, CommitFailed) else error
+    if not isinstance(found, DBAPIError) or not hasattr(found.orig, "sqlstate"):
+        return False
+    state: str | None = getattr(found.orig, "sqlstate", None)
+    return state is None or state.startswith(("08", "57P"))
+
+
+def _give_up(conn: Connection, *, lost: bool) -> None:
+    """With what was begun on it; nothing more is said to a server that is not there."""
+    if lost:
+        conn.invalidate()
+    conn.close()
 
 
 def _answers(conn: Connection) -> bool:
@@ -92,8 +149,7 @@ def _answers(conn: Connection) -> bool:
         with Driver(conn, "SELECT 1") as driver:
             driver.execute("SELECT 1")
     except DBAPIError:
-        conn.invalidate()
-        conn.close()
+        _give_up(conn, lost=True)
         return False
     return True
 
@@ -130,6 +186,6 @@ def _hold(conn: Connection) -> Any:
     if conn.dialect.name == "postgresql":
         from holdfast.log.libpq import Prepared
 
-        held = Prepared(held)
+        held = Prepared(held, conn.info.get(PREPARING))
     conn.info[_HELD] = held
     return held

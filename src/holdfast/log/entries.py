@@ -281,10 +281,33 @@ def listing(
 
 def refs(tx: Tx, where: EntryFilter, *, limit: int) -> list[Ref]:
     """As `listing`, but only which entries and in what state: for those who know most of them already."""
+    most = max(1, min(limit, MAX_PAGE))
+    prepared = _prepared_refs(tx.reader, where)
+    if prepared is not None:
+        statement, value = prepared
+        return [Ref(*row) for row in statement.rows(tx, value=value, most=most)]
     light = sa.select(*_REF)
     query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(tx.reader, where)])
-    rows = tx.conn.execute(query.limit(max(1, min(limit, MAX_PAGE))))
+    rows = tx.conn.execute(query.limit(most))
     return [Ref(row.id, row.topic_id, row.updated_at) for row in rows]
+
+
+def _prepared_refs(reader: Reader, where: EntryFilter) -> tuple[Statement, str] | None:
+    """The two that sorting asks again and again, for who may read all: what lies in one topic or space."""
+    if not reader.reads_all:
+        return None
+    if where.topic_id is not None and where == EntryFilter(topic_id=where.topic_id):
+        return _TOPIC_REFS, where.topic_id
+    if where.space_ids is not None and len(where.space_ids) == 1:
+        (space,) = where.space_ids
+        return (_SPACE_REFS, space) if where == EntryFilter(space_ids=where.space_ids) else None
+    return None
+
+
+def refs_before(tx: Tx, entry: Entry, *, limit: int) -> list[Ref]:
+    """As `preceding`, but only which entries and in what state, newest first."""
+    place = {"session": entry.session_key, "at": entry.created_at, "position": entry.position}
+    return [Ref(*row) for row in _REFS_BEFORE.rows(tx, **place, most=limit)]
 
 
 def after(tx: Tx, position: int, *, limit: int = MAX_PAGE) -> list[Entry]:
@@ -575,6 +598,27 @@ _PRECEDING = _Narrowed(
     .order_by(table.c.created_at.desc(), table.c.position.desc())
     .limit(sa.bindparam("most")),
     names=_LIGHT_NAMES,
+)
+_REF_COLUMNS = [table.c[name] for name in ("id", "topic_id", "updated_at")]
+_REFS_BEFORE = _Narrowed(
+    sa.select(*_REF_COLUMNS)
+    .where(
+        table.c.session_key == sa.bindparam("session"),
+        table.c.deleted_at.is_(None),
+        sa.tuple_(table.c.created_at, table.c.position)
+        < sa.tuple_(sa.bindparam("at", type_=sa.BigInteger), sa.bindparam("position", type_=sa.BigInteger)),
+    )
+    .order_by(table.c.created_at.desc(), table.c.position.desc())
+    .limit(sa.bindparam("most"))
+)
+_TOPIC_REFS, _SPACE_REFS = (
+    Statement(
+        sa.select(*_REF_COLUMNS)
+        .where(table.c.deleted_at.is_(None), column == sa.bindparam("value"))
+        .order_by(table.c.created_at.desc(), table.c.position.desc())
+        .limit(sa.bindparam("most"))
+    )
+    for column in (table.c.topic_id, table.c.space_id)
 )
 _HEAD = Statement(sa.select(sa.func.max(table.c.position)))
 _UPDATE = Update(table, table.c.id == sa.bindparam("entry"))

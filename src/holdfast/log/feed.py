@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.errors import HoldfastError
 from holdfast.log import changes
 from holdfast.log.audience import SYSTEM
 from holdfast.log.changes import Change
+from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store
 from holdfast.log.threads import Threads, ringing
-
-log = logging.getLogger(__name__)
 
 RING: Final = 1_000
 BATCH: Final = 200
@@ -73,6 +70,7 @@ class Feed:
         self._bells: set[asyncio.Event] = set()
         self._new = asyncio.Event()
         self._closed = False
+        self.pulse = Pulse("feed")
 
     @property
     def head(self) -> int:
@@ -83,15 +81,19 @@ class Feed:
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(self._new.set))
         try:
             _, self._head = await self._threads(self._bounds)
+            # Whoever follows already may have looked before the newest of these was there.
+            self._ring_bells()
             while True:
                 await self._new.wait()
                 self._new.clear()
                 if not self._bells:
                     continue
+                self.pulse.begin()
                 try:
                     await self._take_in()
-                except HoldfastError:
-                    log.exception("the change feed cannot be read; trying again")
+                    self.pulse.passed()
+                except Exception as error:  # noqa: BLE001 - readers wait for what comes: told, and tried again
+                    self.pulse.failed(error)
                     self._new.set()
                     await asyncio.sleep(_TROUBLE_SECONDS)
         finally:
@@ -100,6 +102,9 @@ class Feed:
     def close(self) -> None:
         """End every reader once it has seen what there is."""
         self._closed = True
+        self._ring_bells()
+
+    def _ring_bells(self) -> None:
         for bell in self._bells:
             bell.set()
 
@@ -138,8 +143,8 @@ class Feed:
             batch = await self._threads(self._read, self._head)
             self._ring.extend(batch)
             self._head = batch[-1].seq if batch else self._head
-            for bell in self._bells if batch else ():
-                bell.set()
+            if batch:
+                self._ring_bells()
             if len(batch) < BATCH:
                 return
 

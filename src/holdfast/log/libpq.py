@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 import psycopg
@@ -19,18 +20,38 @@ _PLACE: Final = re.compile(r"%(?:\((\w+)\)s|s|%)")
 _FEW: Final = 8
 
 
+class Preparing:
+    """Whether statements may be prepared at all: not where a pooler may give each transaction another server.
+
+    Shared by the connections of a store, since what one of them meets is true for all.
+    """
+
+    __slots__ = ("allowed",)
+
+    def __init__(self) -> None:
+        self.allowed = True
+
+    def look(self, connection: psycopg.Connection[Any]) -> None:
+        """A pooler is known by the process that it names: not the one that does the work."""
+        if self.allowed:
+            told = connection.execute("SELECT pg_backend_pid()").fetchone()
+            connection.rollback()
+            self.allowed = told is not None and told[0] == connection.pgconn.backend_pid
+
+
 class Prepared:
     """A connection's prepared statements. For one thread at a time, as the connection is.
 
     Values are sent as text and take the type that the statement gives their place: a statement is prepared
-    once, whatever it is called with.
+    once, whatever it is called with. Its name comes from its text: under no name is there ever another one.
     """
 
-    __slots__ = ("_connection", "_pg", "_plans", "_writer")
+    __slots__ = ("_connection", "_pg", "_plans", "_preparing", "_writer")
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], preparing: Preparing | None = None) -> None:
         self._connection = connection
         self._pg = connection.pgconn
+        self._preparing = preparing or Preparing()
         self._plans: dict[str, _Plan] = {}
         self._writer = Transformer(connection)
 
@@ -43,7 +64,9 @@ class Prepared:
             plan = self._plans[sql] = self._prepare(sql)
         values = [given[name] for name in plan.names] if isinstance(given, Mapping) else given
         sent: Any = self._writer.dump_sequence(values, plan.formats)
-        return Answer(self._good(self._pg.exec_prepared(plan.name, sent)), plan.reader)
+        if self._preparing.allowed:
+            return Answer(self._good(self._pg.exec_prepared(plan.name, sent)), plan.reader)
+        return Answer(self._good(self._pg.exec_params(plan.text, sent)), plan.reader)
 
     def executemany(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run a statement for each of the rows, in order."""
@@ -56,9 +79,10 @@ class Prepared:
     def _prepare(self, sql: str) -> _Plan:
         names: list[str] = []
         text = _PLACE.sub(lambda place: _numbered(place, names), sql)
-        name = f"holdfast_{len(self._plans)}".encode()
-        self._good(self._pg.prepare(name, text.encode()))
-        return _Plan(name, names, _Reader(self._connection))
+        plan = _Plan(text.encode(), names, _Reader(self._connection))
+        if self._preparing.allowed:
+            self._good(self._pg.prepare(plan.name, plan.text))
+        return plan
 
     def _good(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
         if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
@@ -106,12 +130,13 @@ class _Reader:
 
 
 class _Plan:
-    """A prepared statement: its name at the server, the names of its places, the reader of its rows."""
+    """A statement: its text and its name at the server, the names of its places, the reader of its rows."""
 
-    __slots__ = ("formats", "name", "names", "reader")
+    __slots__ = ("formats", "name", "names", "reader", "text")
 
-    def __init__(self, name: bytes, names: list[str], reader: _Reader) -> None:
-        self.name = name
+    def __init__(self, text: bytes, names: list[str], reader: _Reader) -> None:
+        self.text = text
+        self.name = b"holdfast_" + sha256(text).hexdigest()[:40].encode()
         self.names = tuple(names)
         self.formats = [PyFormat.TEXT] * len(names)
         self.reader = reader

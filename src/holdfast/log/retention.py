@@ -33,7 +33,7 @@ def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int
     removed: dict[str, int] = {}
     for name, step in _STEPS.items():
         for _ in range(rounds):
-            with store.write(SYSTEM, ordered=step is _transcripts) as tx:
+            with store.write(SYSTEM, ordered=step is _transcripts, durable=False) as tx:
                 count = step(tx, policy)
             removed[name] = removed.get(name, 0) + count
             if count == 0:

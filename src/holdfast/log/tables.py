@@ -167,6 +167,8 @@ agenda = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("ended_at", sa.BigInteger),
+    sa.Column("claims", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("losses", sa.Integer, nullable=False, server_default="0"),
 )
 
 outbox = sa.Table(

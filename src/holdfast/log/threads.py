@@ -6,10 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
+
+from holdfast.errors import Transient
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+PATIENCE_SECONDS: Final = 45.0
+_PAUSE_SECONDS: Final = 0.5
 
 
 class Threads:
@@ -21,6 +26,21 @@ class Threads:
     async def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, lambda: work(*args, **kwargs))
+
+    async def patiently(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As a call, tried again while the store is in a passing trouble, for as long as one may take.
+
+        For work that may be repeated and whose loss would cost what cannot be done again.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self(work, *args, **kwargs)
+            except Transient as error:
+                if error.in_doubt or loop.time() > until:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)

@@ -1,7 +1,8 @@
 """Turns: one run from input to reply. Accepted with its message, committed once with its results.
 
 accepted ──▶ running ──▶ committed | failed | cancelled
-               └──▶ interrupted (its process died) ──▶ running again, or left for the user
+               └──▶ interrupted (its process died) ──▶ running again by itself, as often as it takes;
+                                                       left for the user when an effect of it is in doubt
 """
 
 from __future__ import annotations
@@ -435,7 +436,15 @@ def interrupted(tx: Tx, item: agenda.Item) -> None:
     if cancelled and turn.status in (TurnStatus.ACCEPTED, TurnStatus.RUNNING, TurnStatus.INTERRUPTED):
         end(tx, turn, TurnStatus.CANCELLED, item.error or "cancelled", usage=spent(turn))
     elif turn.status is TurnStatus.RUNNING or (turn.status is TurnStatus.ACCEPTED and item.status.ended):
-        end(tx, turn, TurnStatus.INTERRUPTED, item.error or "interrupted")
+        end(tx, turn, TurnStatus.INTERRUPTED, item.error or agenda.INTERRUPTED)
+
+
+def has_ended(tx: Tx, turn: Turn) -> bool:
+    """Whether nothing more comes of it by itself: an interrupted turn whose item lives is about to go on."""
+    if turn.status is not TurnStatus.INTERRUPTED or turn.agenda_id is None:
+        return turn.status.ended
+    item = agenda.find(tx, turn.agenda_id)
+    return item is None or item.status.ended
 
 
 def _known(tx: Tx, key: str) -> Accepted | None:
@@ -559,7 +568,7 @@ _WAITING = Statement(
         table.c.status == sa.literal_column("'accepted'"),
         table.c.trigger == sa.literal_column("'user'"),
     )
-    .order_by(table.c.id)
+    .order_by(table.c.accepted_at, table.c.id)
 )
 _SET_META = Statement(
     sa.update(table)

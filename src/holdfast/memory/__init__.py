@@ -18,6 +18,7 @@ from typing import Any
 from holdfast.memory.backend import MemoryService, rules_of
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.documents import Document, Filter
+from holdfast.memory.embedding_cache import embedding_cache
 from holdfast.memory.engine import Engine, Index, open_index
 from holdfast.memory.following import LogFollower, LogWatcher, SpacesOf, TextOf, plain_text
 from holdfast.memory.results import Diagnostics, Found, Hit
@@ -53,6 +54,7 @@ def open_memory(
     follow: Callable[[Index, Catalogue], LogFollower] | None = None,
     engine: Engine = "auto",
     reads_only: bool = False,
+    shared_cache_entries: int = 0,
     **options: Any,
 ) -> Memory:
     """Memory over the index in `folder`, made if it is not there; the other options are those of `Memory`."""
@@ -60,7 +62,8 @@ def open_memory(
     try:
         catalogue = Catalogue(folder / "catalogue.db")
         follower = None if follow is None else follow(index, catalogue)
-        return Memory(index, catalogue, follower=follower, **options)
+        cache = embedding_cache(catalogue, options.get("store"), shared_cache_entries)
+        return Memory(index, catalogue, follower=follower, embeddings=cache, **options)
     except BaseException:
         index.close()
         raise

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Pace, Store, Threads, Tx, agenda, changes, ringing
+from holdfast.log import SYSTEM, Pace, Pulse, Store, Threads, Tx, agenda, changes, ringing
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.catalogue import FILES_KNOWN
 from holdfast.memory.collections import SUFFIXES, configured_collections
@@ -29,7 +28,7 @@ EMBED: Final = "memory.embed"
 UPDATED: Final = "memory.updated"
 PROGRESS: Final = "memory.progress"
 _PAUSE_SECONDS: Final = 0.2
-_LONGEST_PAUSE_SECONDS: Final = 2.0
+_TROUBLE_SECONDS: Final = 1.0
 _FOLLOWED_AT_ONCE: Final = 5_000
 _MEND_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 10.0
@@ -64,6 +63,7 @@ class MemoryCycles:
         self._pace = pace
         self._sleep = sleep
         self._look_again_ms = look_again_ms
+        self.pulse = Pulse("memory")
         self._asked: set[str] = set()
 
     def register(self, runner: agenda.Runner) -> None:
@@ -72,7 +72,7 @@ class MemoryCycles:
 
     def schedule_boot(self) -> None:
         """Put the first round on the agenda: now where the config says so, else after the interval."""
-        with self._store.write(SYSTEM, ordered=False) as tx:
+        with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
             for agent in self._agents():
                 cycle = self._config(agent).search.update
                 wait = 0 if cycle.on_boot else int(cycle.interval)
@@ -86,7 +86,7 @@ class MemoryCycles:
         """
         bell = asyncio.Event()
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(bell.set))
-        more, failures = True, 0
+        more = True
         try:
             while True:
                 if not more:
@@ -95,12 +95,12 @@ class MemoryCycles:
                     await self._pace.gap(_PATIENCE_SECONDS)
                 bell.clear()
                 try:
-                    more, failures = await self._threads(self._keep_up), 0
-                except HoldfastError as error:
-                    more, failures = True, failures + 1
-                    if failures == 1:
-                        log.warning("the index cannot follow the log, trying again: %s", error.message)
-                await self._sleep(min(_PAUSE_SECONDS * 2**failures, _LONGEST_PAUSE_SECONDS))
+                    more = await self._threads(self._keep_up)
+                    self.pulse.passed()
+                except Exception as error:  # noqa: BLE001 - searches take in what is new themselves: told, and tried again
+                    more = True
+                    self.pulse.failed(error)
+                await self._sleep(_PAUSE_SECONDS if self.pulse.error is None else _TROUBLE_SECONDS)
         finally:
             unsubscribe()
 
@@ -171,7 +171,7 @@ class MemoryCycles:
 
     def _bring_forward(self, agent: str) -> None:
         if agent in self._agents():
-            with self._store.write(SYSTEM, ordered=False) as tx:
+            with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
                 _enqueue(tx, UPDATE, agent, tx.now + self._config(agent).search.update.debounce_ms)
 
     def _forget_those_who_left(self) -> None:
@@ -203,7 +203,7 @@ class MemoryCycles:
         def write() -> None:
             agent = str(job.item.payload["agent"])
             told = _summary(done) if done is not None and done.changed else None
-            with self._store.write(SYSTEM, ordered=told is not None) as tx:
+            with self._store.write(SYSTEM, ordered=told is not None, durable=False) as tx:
                 job.settle(tx)
                 _enqueue(tx, job.item.kind, agent, tx.now + wait_ms)
                 if told is not None:
@@ -235,7 +235,7 @@ class Teller:
             return
         self._next = now + _TELL_SECONDS
         told = {"agentId": self._agent, "stage": stage, "done": done, "total": total}
-        with self._store.write(SYSTEM) as tx:
+        with self._store.write(SYSTEM, durable=False) as tx:
             changes.emit(tx, PROGRESS, self._agent, told)
 
 

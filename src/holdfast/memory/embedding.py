@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 ENOUGH: Final = 0.9
 PATIENCE: Final = 2.0
+_MOST_KEPT: Final = 256
 _KEYS: Final = {"openai": ("OPENAI_API_KEY",), "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
 
 
@@ -49,6 +51,8 @@ class EmbedderChain:
         self._hurry = Hurry()
         self._awaited = list(awaited)
         self._fetching = threading.Lock()
+        self._keeping = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
 
     def fetch(self, progress: Progress | None = None) -> None:
         """Bring the models that are awaited; one that cannot be had now is tried again the next time."""
@@ -79,11 +83,25 @@ class EmbedderChain:
                 continue
             left = (deadline - time.monotonic()) / (len(able) - able.index(embedder))
             try:
-                vector = self._hurry.within(name, left, partial(embedder.embed_query, text))
+                vector = self._asked(embedder, text, name, left)
                 return Embedded(vector, embedder, "; ".join(reasons) or None)
             except HoldfastError as error:
                 reasons.append(f"{name}: {error.message}")
         return Embedded(self.base.embed_query(text), self.base, "; ".join(reasons) or None)
+
+    def _asked(self, embedder: Embedder, text: str, name: str, seconds: float) -> Vectors:
+        """The question's vector; who asks the same again, or elsewhere, does not pay for it again."""
+        key = (embedder.id.fingerprint, text)
+        with self._keeping:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        vector = self._hurry.within(name, seconds, partial(embedder.embed_query, text))
+        with self._keeping:
+            self._kept[key] = vector
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return vector
 
 
 def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = None) -> EmbedderChain:

@@ -149,8 +149,8 @@ class FallbackMemory:
         """The built-in index is shared; `qmd` has a folder for each agent, which nobody asks any more."""
         return self.builtin.forget(agent)
 
-    def follow(self, limit: int = 50_000) -> int:
-        return self.builtin.follow(limit)
+    def follow(self, limit: int = 50_000, *, patience: float | None = None) -> int:
+        return self.builtin.follow(limit, patience=patience)
 
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None

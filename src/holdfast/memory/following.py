@@ -70,6 +70,8 @@ class Followed:
 class LogFollower:
     """Takes the log into the index. What is text, and where it belongs, is told by the rooms that know."""
 
+    fills = True
+
     def __init__(
         self,
         store: Store,
@@ -93,10 +95,18 @@ class LogFollower:
         self._text_of = text_of
         self._spaces_of = spaces_of
 
-    def catch_up(self, limit: int = 50_000) -> Followed:
-        """Take in what happened since the last time, at most about `limit` entries; says what is left."""
-        with self._lock:
+    def catch_up(self, limit: int = 50_000, *, patience: float | None = None) -> Followed:
+        """Take in what happened since the last time, at most about `limit` entries; says what is left.
+
+        Who does not wait longer than `patience` seconds for another who is at it is told how far that is.
+        """
+        if not self._lock.acquire(timeout=-1 if patience is None else patience):
+            with self._store.read(SYSTEM) as tx:
+                return Followed(behind=max(0, entries.head(tx) - self._index.position))
+        try:
             return self._catch_up(limit)
+        finally:
+            self._lock.release()
 
     def _catch_up(self, limit: int) -> Followed:
         """One at a time: two who follow at once would each take in and embed the same entries."""
@@ -266,7 +276,9 @@ class LogFollower:
 class LogWatcher(LogFollower):
     """Says how far the index is behind the log; it is brought up to date by the process that writes it."""
 
-    def catch_up(self, limit: int = 50_000) -> Followed:
+    fills = False
+
+    def catch_up(self, limit: int = 50_000, *, patience: float | None = None) -> Followed:
         with self._store.read(SYSTEM) as tx:
             head = entries.head(tx)
         return Followed(behind=max(0, head - self._index.position))

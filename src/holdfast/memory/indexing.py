@@ -15,6 +15,7 @@ from holdfast.memory.chunking import Chunk, chunk
 from holdfast.memory.collections import Collection
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedders.base import Embedder, Vectors
+from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.following import WRITES
 from holdfast.memory.hurry import Stop, unless_stopped
@@ -23,7 +24,7 @@ from holdfast.memory.reading import read_within
 Progress = Callable[[str, int, int], None]
 
 _EMBED_BATCH: Final = 256
-_REFINE_BATCH: Final = 32
+_LOCAL_BATCH: Final = 32
 _MUCH: Final = 1_000
 
 
@@ -211,7 +212,7 @@ def forget(index: Index, catalogue: Catalogue, agent: str) -> int:
 def refine(
     index: Index,
     embedder: Embedder,
-    catalogue: Catalogue,
+    cache: EmbeddingCache,
     clock: Clock,
     *,
     limit: int = 10_000,
@@ -221,20 +222,20 @@ def refine(
 ) -> int:
     """Give documents the vectors of a better embedder, newest first; returns how many got one.
 
-    In small batches, between which a stop is heeded; one that takes too long for a stop is left behind.
+    In batches, small ones for a model that runs here, between which a stop is heeded; one that takes too
+    long for a stop is left behind.
     """
     done = 0
     fingerprint = embedder.id.fingerprint
+    batch = _LOCAL_BATCH if embedder.id.provider == "local" else _EMBED_BATCH
     before: list[str] = []
     while done < limit and not stop():
-        waiting = index.without_vector(fingerprint, min(_REFINE_BATCH, limit - done))
+        waiting = index.without_vector(fingerprint, min(batch, limit - done))
         ids = [document.id for document in waiting]
         if not waiting or ids == before:
             break
         texts = [(hash_of(document.text), document.text) for document in waiting]
-        vectors = unless_stopped(
-            partial(embed_cached, embedder, texts, catalogue, clock, cache_entries), stop
-        )
+        vectors = unless_stopped(partial(embed_cached, embedder, texts, cache, clock, cache_entries), stop)
         if vectors is None:
             break
         index.put_vectors(fingerprint, ids, vectors)
@@ -249,7 +250,7 @@ def refine(
 def embed_cached(
     embedder: Embedder,
     texts: Sequence[tuple[str, str]],
-    catalogue: Catalogue,
+    cache: EmbeddingCache,
     clock: Clock,
     most: int,
 ) -> Vectors:
@@ -257,12 +258,12 @@ def embed_cached(
     import numpy as np
 
     who = embedder.id
-    known = catalogue.embeddings(who.provider, who.fingerprint, [key for key, _ in texts])
+    known = cache.embeddings(who.provider, who.fingerprint, [key for key, _ in texts])
     missing = {key: text for key, text in texts if key not in known}
     if missing:
         made = embedder.embed_documents(list(missing.values()))
         fresh = list(zip(missing, made, strict=True))
-        catalogue.put_embeddings(who.provider, who.fingerprint, fresh, now=clock.now(), most=most)
+        cache.put_embeddings(who.provider, who.fingerprint, fresh, now=clock.now(), most=most)
         known |= dict(fresh)
     return np.stack([known[key] for key, _ in texts])
 

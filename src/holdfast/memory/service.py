@@ -20,6 +20,7 @@ from holdfast.memory.damage import Health
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.embedding import EmbedderChain
+from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index, View
 from holdfast.memory.following import SEQ, WRITES, LogFollower, speaker_of
 from holdfast.memory.hurry import Stop, unless_stopped
@@ -37,6 +38,7 @@ MAX_QUERY: Final = 4_000
 SESSIONS: Final = "sessions/"
 _REMEMBERED: Final[frozenset[Source]] = frozenset(("file", "note", "transcript", "log"))
 _INLINE: Final = 2_000
+PATIENCE: Final = 0.5
 _AROUND: Final = 10
 _EMBED_SHARE: Final = 0.75
 _DAMAGED: Final = "index_damaged"
@@ -89,10 +91,12 @@ class Memory:
         reranker: Reranker | None = None,
         readable: Callable[[str], Sequence[Collection]] = _nothing_more,
         stop: Stop = lambda: False,
+        embeddings: EmbeddingCache | None = None,
     ) -> None:
         """`stop` is asked between the pieces of long work, which then ends with what is done."""
         self.index = index
         self.catalogue = catalogue
+        self._embeddings: EmbeddingCache = embeddings or catalogue
         self.chain = chain
         self._workspace = workspace
         self._config = config
@@ -255,16 +259,19 @@ class Memory:
         """Take the files of an agent that is no more out of the index; what was said stays with the log."""
         return self.whole(lambda: forget(self.index, self.catalogue, agent))
 
-    def follow(self, limit: int = 50_000) -> int:
-        """Take in what is new in the log; returns how far behind the index still is."""
+    def follow(self, limit: int = 50_000, *, patience: float | None = None) -> int:
+        """Take in what is new in the log; returns how far behind the index still is.
+
+        `patience` is for whom somebody waits: so many seconds at most for another who takes in a long log.
+        """
         follower = self._follower
         if follower is None:
             return 0
 
         def follow() -> int:
-            if self.index.computes_here:
+            if follower.fills and self.index.computes_here:
                 self._hold_against_sources()
-            return follower.catch_up(limit).behind
+            return follower.catch_up(limit, patience=patience).behind
 
         return self.whole(follow)
 
@@ -282,7 +289,7 @@ class Memory:
         return refine(
             self.index,
             embedder,
-            self.catalogue,
+            self._embeddings,
             self._clock,
             limit=limit,
             progress=progress,
@@ -328,6 +335,7 @@ class Memory:
     def close(self) -> None:
         self.index.close()
         self.catalogue.close()
+        self._embeddings.close()
 
     def __enter__(self) -> Memory:
         return self
@@ -337,7 +345,7 @@ class Memory:
 
     def _follow_a_little(self) -> int:
         """Read your own writes: what was just said is taken in before it is searched for."""
-        return self.follow(_INLINE)
+        return self.follow(_INLINE, patience=PATIENCE)
 
     def _filter(self, ask: Ask, config: MemoryConfig) -> Filter:
         sources = set(_REMEMBERED if ask.sources is None else ask.sources)

@@ -33,6 +33,7 @@ from holdfast.context.debug import DebugOutputs
 from holdfast.continuation import Continuation
 from holdfast.keys import parse_key
 from holdfast.log import SYSTEM, Reader, Session, Tx, chains, sessions, turns
+from holdfast.logs import limits_of
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
@@ -121,7 +122,7 @@ class Agency:
             tools=self.tools,
             board=lambda: hold.board,
             skills=lambda: self.skills,
-            debug=DebugOutputs(hold.home.path / "logs", hold.clock),
+            debug=DebugOutputs(hold.home.logs, hold.clock, limits=lambda: limits_of(hold.settings.logging)),
             hooks=self.hooks,
         )
 

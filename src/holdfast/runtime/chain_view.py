@@ -14,7 +14,7 @@ from holdfast.errors import NotFound
 from holdfast.log import Chain, Tx, chains
 from holdfast.runtime.chain_tree import time_of, tree, words_of
 
-SORTS: Final = ("turn", "subagent", "election")
+SORTS: Final = ("turn", "subagent", "return", "election")
 
 
 def listing(tx: Tx, config: Config, *, live: bool = False, limit: int = 50) -> list[dict[str, Any]]:

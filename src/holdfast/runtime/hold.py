@@ -41,6 +41,7 @@ class Holdfast:
         self.clock = clock
         self.threads = Threads(config.current.store.threads)
         self.pace = Pace()
+        self.stopping = False
         self._memory_lock = threading.Lock()
         self._board_lock = threading.Lock()
         self._context_lock = threading.Lock()
@@ -77,6 +78,11 @@ class Holdfast:
             return self._memory
 
     @property
+    def opened_memory(self) -> MemoryService | None:
+        """The memory room if it is open already, for those who only look at how it is."""
+        return self._memory
+
+    @property
     def board(self) -> Board:
         """The board room, with the index of memory behind its search; that is opened when first searched."""
         with self._board_lock:
@@ -91,7 +97,7 @@ class Holdfast:
         """Where the board accounts for what it recalled and decided, when that is switched on."""
         from holdfast.board.audit import Audit
 
-        return Audit(self.home.path / "logs" / "board.jsonl", lambda: self.settings.board.audit, self.clock)
+        return Audit(self.home.logs / "board.jsonl", lambda: self.settings.board.audit, self.clock)
 
     @property
     def context(self) -> ContextRoom:
@@ -129,6 +135,8 @@ class Holdfast:
         return configured_collections(self.settings_for_memory(agent_id).search, self.workspace(agent_id))
 
     def close(self) -> None:
+        """Close all rooms; long work that still runs ends with the piece it is at."""
+        self.stopping = True
         self.threads.close()
         if self._board is not None:
             self._board.close()

@@ -26,16 +26,20 @@ def open_home(
     """
     place = Home.locate(home)
     place.prepare()
-    clock = clock or SystemClock()
-    config = ConfigStore(place.config, clock)
+    own = clock or SystemClock()
+    config = ConfigStore(place.config, own)
     settings = config.current.store
     store = open_store(
         store_url or configured_url(place, config.current),
+        used=place.was_used(),
         clock=clock,
         readers=settings.pool_size,
         busy_ms=settings.busy_timeout_ms,
+        lock_ms=settings.lock_timeout_ms,
+        durability=settings.durability,
+        listen_url=None if settings.listen_url is None else settings.listen_url.reveal(os.environ),
     )
-    return Holdfast(place, config, store, clock, reads_only=reads_only)
+    return Holdfast(place, config, store, own, reads_only=reads_only)
 
 
 def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001

@@ -33,6 +33,7 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
     builtin = open_memory(
         hold.home.index,
         engine=hold.settings.memory.search.engine,
+        shared_cache_entries=hold.settings.memory.search.embedding.shared_cache_entries,
         chain=chain,
         workspace=hold.workspace,
         config=hold.settings_for_memory,
@@ -45,10 +46,12 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
             text_of=findable_text(lambda: hold.settings.board),
             spaces_of=spaces_of_entries,
             places=BoardPlaces(),
+            stop=lambda: hold.stopping,
         ),
         store=hold.store,
         clock=hold.clock,
         readable=qmd.exported,
+        stop=lambda: hold.stopping,
     )
     return FallbackMemory(builtin, qmd, config=hold.settings_for_memory, clock=hold.clock)
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loop_stage import Stage, ask, staged
 
-from builders import soon
+from builders import examples, soon
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.accepting import LONGEST_WAIT, due_after, surplus
 from holdfast.agents.routing import Origin
@@ -204,7 +204,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=_steps,
     cap=st.integers(1, 4),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loop_stage import ask, staged
 
 from builders import soon, until
+from holdfast.agents.loop.asks import Deliver
 from holdfast.agents.tools import registry
-from holdfast.log import Store, Threads
+from holdfast.errors import Unavailable
+from holdfast.log import OWNER, Store, Threads, agenda, outbox
 from holdfast.testing import Call, Calls, Say, Stall, Used, broken, cut_off, too_long, unauthorised
 
 
@@ -241,6 +244,89 @@ def test_stopping_the_runner_leaves_the_turn_to_be_tried_again(
             status = await soon(stage.runs.wait(accepted.run_id))
             assert status.reply == "Here again."
             assert stage.spoken() == [("user", "hello"), ("assistant", "Here again.")]
+
+    asyncio.run(main())
+
+
+def test_a_turn_goes_on_after_any_number_of_planned_stops(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Stall("half")]) as stage:
+            run_id = (await stage.runs.accept(ask("hello"))).run_id
+            await until(lambda: len(stage.server.requests) == 1)
+            await stage.runner.stop(0)
+        for _ in range(4):
+            async with staged(sqlite_store, threads, tmp_path, [Stall("half")]) as stage:
+                await until(lambda now=stage: len(now.server.requests) == 1)
+                await stage.runner.stop(0)
+        async with staged(sqlite_store, threads, tmp_path, [Say("Here at last.")]) as stage:
+            status = await soon(stage.runs.wait(run_id))
+            assert (status.reply, status.status) == ("Here at last.", "committed")
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_waits_to_go_on_can_be_cancelled(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Stall("half")]) as stage:
+            run_id = (await stage.runs.accept(ask("hello"))).run_id
+            await until(lambda: len(stage.server.requests) == 1)
+            await stage.runner.stop(0)
+            status = await soon(stage.runs.cancel(run_id, reason="never mind"))
+            assert (status.status, status.ended) == ("cancelled", True)
+
+    asyncio.run(main())
+
+
+def test_an_effect_in_doubt_is_told_where_the_reply_would_have_gone_and_the_reply_may_come_yet(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    to = Deliver(kind="pier", target="pier:42")
+
+    def delivered() -> list[tuple[str, str]]:
+        with sqlite_store.read(OWNER) as tx:
+            found = sorted(outbox.listing(tx), key=lambda one: one.id)
+        return [(one.payload["text"], str(one.payload.get("error") or "")) for one in found]
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Call("wait", {"word": "a"})]) as stage:
+            run_id = (await stage.runs.accept(ask("go", deliver=to))).run_id
+            await soon(stage.begun.wait())
+            await stage.runner.stop(0)
+            assert (await stage.runs.status(run_id)).resumable
+        ((text, error),) = delivered()
+        assert (text, "while wait ran" in error, "is not known" in error) == ("", True, True)
+        async with staged(sqlite_store, threads, tmp_path, [Say("It was done.")]) as stage:
+            await stage.runs.resume(run_id)
+            assert (await soon(stage.runs.wait(run_id))).reply == "It was done."
+        assert delivered()[1:] == [("It was done.", "")]
+
+    asyncio.run(main())
+
+
+def test_a_store_that_is_away_for_a_while_fails_no_turn(
+    sqlite_store: Store, threads: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agenda.runner, "_TROUBLE_SECONDS", 0.001)
+    run, broken_off = Store.run, 0
+
+    def sometimes(self: Store, reader: Any, work: Any, **options: Any) -> Any:
+        nonlocal broken_off
+        if "_Attempt._commit" in getattr(work, "__qualname__", "") and broken_off < 2:
+            broken_off += 1
+            raise Unavailable("the database cannot be reached", code="store_unreachable")
+        return run(self, reader, work, **options)
+
+    async def main() -> None:
+        script = [Call("act", {"word": "x"}), Say("Done."), Say("Done."), Say("Done.")]
+        async with staged(sqlite_store, threads, tmp_path, script) as stage:
+            monkeypatch.setattr(Store, "run", sometimes)
+            status = await stage.say("go")
+            assert (status.status, status.reply, broken_off) == ("committed", "Done.", 2)
+            assert [m["role"] for m in stage.server.requests[-1].messages].count("tool") == 1
 
     asyncio.run(main())
 

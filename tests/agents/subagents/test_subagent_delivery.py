@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import KEY, rows
+from builders import KEY, examples, rows
 from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
@@ -220,7 +220,7 @@ moves_made = st.tuples(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 4), st.lists(moves_made, min_size=4, max_size=24))
 def test_every_result_arrives_once_whatever_happens_on_the_way(
     sqlite_template: Path, children: int, moves: list[tuple[str, int, bool]]
@@ -298,7 +298,7 @@ def test_on_both_engines_the_result_the_note_and_the_waking_are_there_together_o
     life.end_child(0, fails=ends == "fail")
     life.end_child(1)
     life.end_child(1)
-    assert rows(store, "SELECT count(*) FROM notes") == [(2,)]
+    assert rows(store, "SELECT count(*) FROM notes WHERE kind = 'subagent-account'") == [(2,)]
     wakes = "SELECT count(*) FROM agenda WHERE kind = 'subagent.wake'"
     assert rows(store, wakes) == [(1,)]
     while life.go_on():

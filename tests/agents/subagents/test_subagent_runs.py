@@ -486,7 +486,7 @@ def test_subagents_are_listed_stopped_and_spoken_to_by_model_and_user(play: Stag
     play(work)
 
 
-def test_a_gateway_that_ends_leaves_interrupted_children_told_of_and_not_begun_again(
+def test_a_child_whose_effect_is_in_doubt_when_its_gateway_ends_is_told_of_and_not_begun_again(
     sqlite_store: Store, threads: Threads, tmp_path: Path
 ) -> None:
     async def main() -> None:

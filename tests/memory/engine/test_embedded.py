@@ -385,7 +385,7 @@ def test_a_second_process_is_told_that_the_index_is_open(index: EmbeddedIndex, f
 
 def test_a_damaged_store_is_set_aside_and_the_index_begins_anew(folder: Path) -> None:
     first = EmbeddedIndex(folder)
-    first.upsert([note(1, "kelp", position=7)])
+    first.upsert([note(7, "kelp")])
     first.close()
     (folder / "index.db").write_bytes(b"not a database, by any means" * 100)
     again = EmbeddedIndex(folder)

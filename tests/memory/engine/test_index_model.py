@@ -15,6 +15,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from index_machine import ALWAYS, IDS, IndexMachine, documents, ids, names, spaces
 from index_model import FINGERPRINT, Model, assert_same, vector_of
 
+from builders import examples
 from holdfast.memory.documents import Document
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.engine.merging import Merge
@@ -106,7 +107,7 @@ class EmbeddedMachine(IndexMachine):
 
 
 EmbeddedMachine.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=examples(20),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -171,7 +172,7 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(while_written=steps, before_it_is_taken=steps, afterwards=steps)
 def test_what_happens_during_a_merge_is_in_its_outcome(
     while_written: list[Step], before_it_is_taken: list[Step], afterwards: list[Step]

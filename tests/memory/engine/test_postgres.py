@@ -110,9 +110,15 @@ def test_both_engines_find_the_same_with_the_same_scores(index: PostgresIndex, t
         same(wanted, queries[0])
     settings(FEW, max_examples=30)(given(wanted=filters, query=st.sampled_from(queries))(same))()
     for query in queries:
-        first, second = (list(ranked(engine.view(Filter()), query)) for engine in (index, embedded))
-        assert first[:20] == second[:20]
+        first, second = (ranked(engine.view(Filter()), query) for engine in (index, embedded))
+        assert_same_order(list(first)[:20], second)
     embedded.close()
+
+
+def assert_same_order(names: list[str | None], scores: dict[str | None, float]) -> None:
+    """The best twenty are the best of the other too; which of two equals comes first is left to either."""
+    best = sorted(scores.values(), reverse=True)[: len(names)]
+    assert [scores[name] for name in names] == pytest.approx(best, abs=2e-3)
 
 
 def fill(index: Index) -> None:

@@ -201,6 +201,12 @@ def listing(
     return [seen(_approval(row), tx.now) for row in rows]
 
 
+def waiting_in(tx: Tx, turn_id: str) -> list[Approval]:
+    """What a turn asked for and nobody has decided on: those calls have not begun."""
+    own = sa.select(table).where(table.c.status == "pending", table.c.turn_id == turn_id)
+    return [_approval(row) for row in tx.conn.execute(own.limit(MAX_PAGE)).mappings()]
+
+
 def seen(approval: Approval, now: int) -> Approval:
     """The approval as it stands at this moment, whether or not it was swept."""
     over = approval.status is ApprovalStatus.PENDING and approval.expires_at <= now

@@ -129,4 +129,4 @@ def _under_way(tx: Tx, task: Task) -> bool:
     if task.last_status != "running" or task.turn_id is None:
         return False
     found = turns.get_many(tx, [task.turn_id])
-    return bool(found) and not found[0].status.ended
+    return bool(found) and not turns.has_ended(tx, found[0])

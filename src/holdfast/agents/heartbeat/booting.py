@@ -63,7 +63,7 @@ def _wanted(config: Config) -> bool:
 
 def _still_booting(tx: Tx, known: State) -> bool:
     found = turns.get_many(tx, [known.boot_turn]) if known.boot_turn is not None else []
-    return bool(found) and not found[0].status.ended
+    return bool(found) and not turns.has_ended(tx, found[0])
 
 
 def _too_often(known: State, now: int) -> bool:

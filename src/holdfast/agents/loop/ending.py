@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.agents.approvals import requests
 from holdfast.agents.loop.asks import ASK, Deliver, Terms
 from holdfast.agents.loop.calling import Calling
 from holdfast.agents.loop.hooks import TurnEnd, TurnHook
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 NOT_THEIRS: Final = (
     "not everyone there may read what this turn was given. The owner can send it there by asking for it."
 )
+RESUME_HINT: Final = "/resume goes on with it."
 FLUSH: Final = "flush"
 _MOST_ATTEMPTS: Final = 20
 # Without the word itself: what warns of a word must not be where it is found next.
@@ -105,7 +107,8 @@ def _used(journal: Journal, now: Turn) -> dict[str, Any]:
 def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_agent: str = "") -> None:
     """The agenda's word that an attempt ended by no doing of its own, or that a turn was cancelled.
 
-    A turn with a call under way that must not be repeated is not tried again unasked.
+    A turn goes on by itself, however often it is cut off, until a call was under way that must not be
+    repeated: then it is not tried again unasked, and whoever waits for it is told so where they wait.
     """
     turns.interrupted(tx, item)
     turn = turns.get(tx, str(item.payload["turnId"]))
@@ -113,20 +116,45 @@ def cut_off(tx: Tx, item: agenda.Item, hooks: Sequence[TurnHook] = (), default_a
         _tell_failed(tx, turn, hooks, default_agent)
     if turn.status is not TurnStatus.INTERRUPTED:
         return
-    begun = [str(call.get("name")) for call in (turn.meta or {}).get("unfinished") or ()]
+    turn, begun = _in_doubt(tx, turn)
     if begun and item.status is agenda.Status.QUEUED:
         item = agenda.cancel(tx, item.id, reason="a call was under way that is not repeated unasked")
     if item.status.ended:
-        what = f" while {', '.join(begun)} ran" if begun else ""
-        text = f"Turn {turn.number} was interrupted{what} and is not repeated by itself."
-        note(tx, turn, f"{text} /resume goes on with it.", {"event": "turn.interrupted"})
+        _tell_interrupted(tx, turn, begun, default_agent)
         turn = turns.settle_usage(tx, turn)
         release_steered(tx, turn)
         _tell_failed(tx, turn, hooks, default_agent)
 
 
+def _in_doubt(tx: Tx, turn: Turn) -> tuple[Turn, list[str]]:
+    """The calls that were under way; one that still waits for a person has not begun, so its note goes."""
+    noted = (turn.meta or {}).get("unfinished") or ()
+    unasked = {one.tool for one in requests.waiting_in(tx, turn.id)} if noted else set()
+    left = [call for call in noted if call.get("name") not in unasked]
+    if len(left) < len(noted):
+        turn = turns.note(tx, turn, {"unfinished": left or None})
+    return turn, [str(call.get("name")) for call in left]
+
+
+def _tell_interrupted(tx: Tx, turn: Turn, begun: Sequence[str], default_agent: str) -> None:
+    """In the log, and on the surface that the reply would have gone to; a reply may come there yet."""
+    what = f" while {', '.join(begun)} ran" if begun else ""
+    doubt = "; whether that took effect is not known" if begun else ""
+    text = f"Turn {turn.number} was interrupted{what} and is not repeated by itself{doubt}."
+    note(tx, turn, f"{text} {RESUME_HINT}", {"event": "turn.interrupted"})
+    terms = _terms(turn, default_agent)
+    if terms.deliver is not None:
+        why = f"the turn was interrupted{what} and is not repeated by itself{doubt}"
+        body = {"text": "", "error": why, "hint": RESUME_HINT, "code": "turn_interrupted"}
+        _post(tx, turn, terms, body, key=f"interrupted:{turn.id}:{turn.attempt}")
+
+
+def _terms(turn: Turn, default_agent: str) -> Terms:
+    return Terms.read((turn.meta or {}).get(ASK) or {}, default_agent)
+
+
 def _tell_failed(tx: Tx, turn: Turn, hooks: Sequence[TurnHook], default_agent: str) -> None:
-    terms = Terms.read((turn.meta or {}).get(ASK) or {}, default_agent)
+    terms = _terms(turn, default_agent)
     end = TurnEnd(turn=turn, session=sessions.get(tx, turn.session_id), terms=terms)
     for hook in hooks:
         hook.failed(tx, end)

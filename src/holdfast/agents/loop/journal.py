@@ -79,6 +79,8 @@ class Journal:
     handed: tuple[ToolCall, ...] = ()
     spent: Usage = field(default_factory=Usage)
     skips_notes: bool = False
+    advanced: Callable[[Tx], None] = lambda tx: None
+    """Called with every write of what the attempt has done."""
     people: set[str] = field(default_factory=set)
     """Entries of this turn that somebody said into it; notes are not among them."""
     _known: set[str] = field(default_factory=set)
@@ -161,6 +163,7 @@ class Journal:
             kept["steered"] = [id_ for id_ in waiting if id_ not in self._shown] or None
         prepared = [self._prepared(tx, draft) for draft in drafts]
         turn, written = turns.add(tx, self.turn, prepared, kept)
+        self.advanced(tx)
         told = self._told(tx) if listen else []
         fresh = entries.get_many(tx, self._fresh(turn))
 

@@ -108,12 +108,15 @@ class Rounds:
         self.reporter.tool(event)
 
     async def _write(self, work: Write) -> list[Message]:
-        def write() -> list[Message]:
-            said = self.parts.store.run(SYSTEM, work)
-            self.reporter.write_steps()
-            return said
+        written: list[list[Message]] = []
 
-        said = await self.parts.threads(write)
+        def write() -> list[Message]:
+            if not written:
+                written.append(self.parts.store.run(SYSTEM, work))
+            self.reporter.write_steps()
+            return written[0]
+
+        said = await self.parts.threads.patiently(write)
         self._said = self._said or bool(said)
         for message in said:
             self.reporter.lifecycle("steered", text=message.text[:200])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -31,9 +30,10 @@ from holdfast.agents.loop.stopping import (
 from holdfast.agents.loop.turn import AFTER_TURN, TurnLoop
 from holdfast.clock import Millis, iso
 from holdfast.context import is_silent
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import NotFound
 from holdfast.log import (
     SYSTEM,
+    Pulse,
     Reader,
     Session,
     Store,
@@ -57,7 +57,6 @@ MOST_LOOKS: Final = 5
 SOON_SECONDS: Final = 1.0
 Find: TypeAlias = Callable[[Tx], Session]
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 _PAUSE_SECONDS: Final = 0.1
 _TROUBLE_SECONDS: Final = 1.0
 _LOOK_AGAIN_SECONDS: Final = 15.0
@@ -147,9 +146,9 @@ class Runs:
 
         How it ended is told if that is soon; a run that winds up for longer is told as it stands.
         """
-        turn = await self.parts.threads(self._turn, run_id)
-        if turn.agenda_id is not None and not turn.status.ended:
-            await self._stop_item(turn.agenda_id, reason)
+        item_id = await self.parts.threads(self._live_item, run_id)
+        if item_id is not None:
+            await self._stop_item(item_id, reason)
         return await self.wait(run_id, SOON_SECONDS)
 
     async def resume(self, run_id: str) -> RunStatus:
@@ -284,9 +283,11 @@ class Runs:
         with self.parts.store.write(SYSTEM) as tx:
             turns.resume(tx, turns.get(tx, run_id))
 
-    def _turn(self, run_id: str) -> turns.Turn:
+    def _live_item(self, run_id: str) -> str | None:
+        """The agenda item of a run that has not ended, one that was interrupted and goes on too."""
         with self.parts.store.read(SYSTEM) as tx:
-            return turns.get(tx, run_id)
+            turn = turns.get(tx, run_id)
+            return None if turns.has_ended(tx, turn) else turn.agenda_id
 
     def _status(self, run_id: str) -> RunStatus:
         with self.parts.store.read(SYSTEM) as tx:
@@ -381,7 +382,7 @@ def status_of(tx: Tx, run_id: str) -> RunStatus:
 
 def status_of_turn(tx: Tx, turn: Turn) -> RunStatus:
     meta = turn.meta or {}
-    ended = has_ended(tx, turn)
+    ended = turns.has_ended(tx, turn)
     reply = None if turn.reply_id is None else entries.get(tx, turn.reply_id).content
     return RunStatus(
         run_id=turn.id,
@@ -404,14 +405,6 @@ def status_of_turn(tx: Tx, turn: Turn) -> RunStatus:
     )
 
 
-def has_ended(tx: Tx, turn: Turn) -> bool:
-    """An interrupted turn whose item still waits or runs is about to be tried again."""
-    if turn.status is not TurnStatus.INTERRUPTED or turn.agenda_id is None:
-        return turn.status.ended
-    item = agenda.find(tx, turn.agenda_id)
-    return item is None or item.status.ended
-
-
 class EndWatch:
     """Rung by the change feed's signal, which on PostgreSQL crosses processes; looks only while one waits.
 
@@ -425,6 +418,7 @@ class EndWatch:
         self._task: asyncio.Task[None] | None = None
         self._bell = asyncio.Event()
         self._now = asyncio.Event()
+        self._pulse = Pulse("run ends")
 
     def look(self) -> None:
         """A run has just ended in this process."""
@@ -458,8 +452,9 @@ class EndWatch:
                 self._now.clear()
                 try:
                     ended = await self._threads(self._ended_among, list(self._waiting))
-                except HoldfastError:
-                    log.exception("the ends of runs cannot be read; trying again")
+                    self._pulse.passed()
+                except Exception as error:  # noqa: BLE001 - somebody waits for these ends: told, and tried again
+                    self._pulse.failed(error)
                     await asyncio.sleep(_TROUBLE_SECONDS)
                     self._bell.set()
                     continue

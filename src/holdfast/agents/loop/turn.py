@@ -123,6 +123,9 @@ class _Attempt:
             await self._stopped(journal, reporter)
             raise
         except HoldfastError as error:
+            if agenda.is_store_trouble(error):  # not the turn's failure: it goes on once the store does
+                reporter.lifecycle("interrupted")
+                raise
             await self._failed(journal, reporter, error)
             return None
         except Exception as error:  # a fault of ours is not retried, since tools may have run: it is logged
@@ -151,9 +154,10 @@ class _Attempt:
             self._shown = tuple(text for hook in self._parts.hooks for text in hook.shown(tx, *about))
             journal.skips_notes = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
+            journal.advanced = self._job.advance
             return journal
 
-        return self._parts.store.run(SYSTEM, write)
+        return self._parts.store.run(SYSTEM, write, durable=False)
 
     async def _work(self, settled: Plan, journal: Journal, reporter: Reporter) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
@@ -192,7 +196,7 @@ class _Attempt:
             if last is not None:
                 reporter.message(reply, heard.text)
             words_left = None if last is None or not heard.text.strip() else _last_words(last, heard.text)
-            done = await self._parts.threads(self._commit, journal, calling, words_left, heard)
+            done = await self._parts.threads.patiently(self._commit, journal, calling, words_left, heard)
             nudge = None
             if done is not None:
                 return done
@@ -238,7 +242,7 @@ class _Attempt:
                 self._tell_failed(tx, journal, ended)
             return ended
 
-        if await self._parts.threads(self._parts.store.run, SYSTEM, write) is None:
+        if await self._parts.threads.patiently(self._parts.store.run, SYSTEM, write) is None:
             return  # it was committed or cancelled just before; that end is the one to be told
         log.warning("turn %s failed: %s", journal.turn.id, error.message)
         reporter.step("turn.end", status="failed", error=error.message, code=error.code)

@@ -29,6 +29,7 @@ from holdfast.log import (
 )
 
 KIND: Final = "subagent"
+ACCOUNT: Final = "subagent-account"
 RETURN: Final = "subagent-return"
 PARENT_STOPPED: Final = "the turn that asked for it was stopped"
 PARENT_ENDED: Final = "the run that asked for it has ended"
@@ -143,7 +144,7 @@ def _announce(tx: Tx, watchers: Sequence[Watcher], run: Run) -> Run:
         return registry.save(tx, run, announcement=text, announce=Announce.NONE)
     asks = run.expects and not stopped_on_purpose(run)
     if not (run.own_surface and asks):
-        leave_note(tx, run, text)
+        leave_notes(tx, run)
     state = Announce.WAITING if asks else Announce.QUIET
     announced = registry.save(tx, run, announcement=text, announce=state)
     if asks:
@@ -153,19 +154,33 @@ def _announce(tx: Tx, watchers: Sequence[Watcher], run: Run) -> Run:
     return announced
 
 
-def leave_note(tx: Tx, run: Run, text: str) -> None:
-    notes.post(
-        tx,
-        NoteDraft(
-            key=run.note_key,
-            session_key=run.requester_key,
-            audience=sessions.heard_in(tx, run.child_key),
-            kind=KIND,
-            text=text,
-            trust=Trust.OTHER_SESSION.label,
-            source=f"subagent/{run.child_key}",
-        ),
+def leave_notes(tx: Tx, run: Run) -> None:
+    """The runtime's account, and apart from it the child's words, so that neither can pass for the other. The
+    note that is shown last tells that the result has arrived."""
+    said = words.result(run)
+    if said:
+        leave_account(tx, run)
+        _leave(tx, run, KIND, run.note_key, said, Trust.OTHER_SESSION)
+    else:
+        _leave(tx, run, ACCOUNT, run.note_key, words.account(run, tx.now), Trust.OPERATOR)
+
+
+def leave_account(tx: Tx, run: Run) -> None:
+    """The account alone, where the words themselves are what a turn is asked with."""
+    _leave(tx, run, ACCOUNT, f"{run.note_key}:account", words.account(run, tx.now), Trust.OPERATOR)
+
+
+def _leave(tx: Tx, run: Run, kind: str, key: str, text: str, trust: Trust) -> None:
+    draft = NoteDraft(
+        key=key,
+        session_key=run.requester_key,
+        audience=sessions.heard_in(tx, run.child_key),
+        kind=kind,
+        text=text,
+        trust=trust.label,
+        source=f"subagent/{run.child_key}",
     )
+    notes.post(tx, draft)
 
 
 def abandon(tx: Tx, watchers: Sequence[Watcher], id_: str, why: str) -> bool:

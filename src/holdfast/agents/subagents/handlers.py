@@ -121,10 +121,14 @@ class Waker:
 
     def _ask_alone(self, tx: Tx, session: Session, run: Run) -> None:
         """A turn for one result, which is its input; asked for again, it stands in the log already."""
-        if run.asks or not session.reader.may_read(sessions.heard_in(tx, run.child_key)):
-            self._ask(tx, session, [run], words.RETURNED, Trust.OPERATOR)
+        said = words.result(run)
+        readable = session.reader.may_read(sessions.heard_in(tx, run.child_key))
+        if readable and not run.asks:
+            ending.leave_account(tx, run)
+        if said and readable and not run.asks:
+            self._ask(tx, session, [run], said, Trust.OTHER_SESSION)
         else:
-            self._ask(tx, session, [run], run.announcement or "", Trust.OTHER_SESSION)
+            self._ask(tx, session, [run], words.RETURNED, Trust.OPERATOR)
 
     def _ask(self, tx: Tx, session: Session, runs: Sequence[Run], text: str, trust: Trust) -> None:
         """A turn in the name of who asked first, answered where they asked or where the child speaks."""
@@ -159,7 +163,7 @@ class Waker:
     def _leave(self, tx: Tx, run: Run) -> None:
         """Nobody is there to be asked: the result waits under the requester's key for its next turn."""
         if run.own_surface:
-            ending.leave_note(tx, run, run.announcement or "")
+            ending.leave_notes(tx, run)
         registry.save(tx, run, announce=Announce.QUIET)
 
 
@@ -306,7 +310,7 @@ def _heard(tx: Tx, run: Run) -> list[int]:
 
 
 def recover(tx: Tx, watchers: Sequence[Watcher]) -> int:
-    """After a restart: what is over is told, what was never begun is taken back, and nothing is begun again.
+    """After a restart: what is over is told, what was never begun is taken back, and nothing is begun twice.
 
     Every unended run is brought in line with what the log knows of its turn; how many were ended by this.
     """

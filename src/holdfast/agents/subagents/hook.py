@@ -70,8 +70,7 @@ class SubagentHook(TurnHook):
             marked = registry.save(tx, run, stop_reason=run.stop_reason or reason)
             if not ending.abandon(tx, self._parts.watchers, run.id, reason):
                 ending.close(tx, self._parts.watchers, marked, ending.stopped(marked))
-        registry.quiet(tx, chain_id)
-        return (Ended(len(live), "subagent"),)
+        return Ended(len(live), "subagent"), Ended(registry.quiet(tx, chain_id), "return")
 
     def reset(self, tx: Tx, left: Session) -> Ended:
         """Someone left a session: what it delegated ends with it."""

@@ -200,6 +200,8 @@ def save(tx: Tx, run: Run, **values: Any) -> Run:
     row = {name: getattr(new, name) for name in (*values, "updated_at", "revision")}
     if tx.conn.execute(sa.update(table).where(*where).values(**row)).rowcount != 1:
         raise Conflict(f"subagent run {run.id} changed meanwhile", code="stale_subagent_run")
+    if new.announce is not run.announce:
+        chains.touch(tx, new.chain_id)
     return new
 
 
@@ -260,14 +262,19 @@ def in_chain(tx: Tx, chain_id: str, *, live: bool = False, limit: int = MAX_PAGE
     return [_run(row) for row in tx.conn.execute(query).mappings()]
 
 
-def quiet(tx: Tx, chain_id: str) -> None:
-    """Results of a stopped chain ask for no turn any more; they lie ready for whatever turn comes next."""
-    asking = table.c.announce.in_([Announce.WAITING.value, Announce.ASKED.value])
-    tx.conn.execute(
-        sa.update(table)
-        .where(table.c.chain_id == chain_id, asking)
-        .values(announce=Announce.QUIET.value, announce_turn=None, revision=table.c.revision + 1)
-    )
+def quiet(tx: Tx, chain_id: str) -> int:
+    """Results of a stopped chain ask for no turn any more; they lie ready for whatever turn comes next. How
+    many had not asked yet."""
+    asks = [
+        tx.conn.execute(
+            sa.update(table)
+            .where(table.c.chain_id == chain_id, table.c.announce == state.value)
+            .values(announce=Announce.QUIET.value, announce_turn=None, revision=table.c.revision + 1)
+        ).rowcount
+        for state in (Announce.WAITING, Announce.ASKED)
+    ]
+    chains.touch(tx, chain_id)
+    return asks[0]
 
 
 def unended(tx: Tx) -> list[Run]:
@@ -295,6 +302,15 @@ _LIVE: Final = table.c.status != sa.literal_column("'ended'")
 chains.takes_part(
     chains.Part(
         "subagent", table.c.chain_id, table.c.requester_key, _LIVE, at_work=sa.and_(_LIVE, table.c.expects)
+    )
+)
+# A result that will ask for a turn is as good as that turn: whoever stops the chain stops it too.
+chains.takes_part(
+    chains.Part(
+        "return",
+        table.c.chain_id,
+        table.c.requester_key,
+        table.c.announce == sa.literal_column(f"'{Announce.WAITING}'"),
     )
 )
 _OPEN_ANNOUNCE: Final = table.c.announce.in_([sa.literal_column(f"'{state}'") for state in OPEN])

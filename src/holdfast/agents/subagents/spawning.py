@@ -288,7 +288,7 @@ class Spawner:
         return registry.save(tx, run, run_id=turn.id, status=Status.QUEUED, chain_id=turn.chain_id)
 
     def _accepted(self, tx: Tx, run: Run, traceparent: str | None) -> Turn:
-        """The child's turn, in the name of who asked, and tried once: a cut-off one is told, never repeated.
+        """The child's turn, in the name of who asked; a failed one is told, never repeated.
 
         The task is a model's words: they are the child's orders, so they stand in no fence, but they rank
         below a user's, and nothing in them can pass for the runtime's own.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.agents.subagents.registry import Outcome, Run
+from holdfast.context import disarmed
 from holdfast.text import clip
 
 MOST_RESULT: Final = 16_000
@@ -61,21 +62,37 @@ def go_on(*, to_parent: bool) -> str:
 
 
 def announcement(run: Run, now: int) -> str:
-    """A run's end for who asked for it: the runtime's account first, then the child's words."""
+    """A run's end for people: the runtime's account first, then the child's words."""
+    return "\n".join(part for part in (account(run, now), result(run)) if part)
+
+
+def account(run: Run, now: int) -> str:
+    """The runtime's account of a run's end: nothing in it is the child's, and what models and providers wrote
+    stands in it as quotations on one line."""
     lines = [
-        f"Subagent: {run.name}",
+        f"Subagent: {_quoted(run.name, 120)}",
         f"Status: {_status(run)}",
-        f"Task: {clip(' '.join(run.task.split()), _MOST_TASK)}",
+        f"Task: {_quoted(run.task, _MOST_TASK)}",
         f"Stats: {stats(run, now)}",
         f"Session: {run.child_key} (run {run.run_id or 'never begun'}; its transcript is kept there)",
     ]
-    said = run.said or ""
-    if not said.strip():
+    if not result(run):
         return "\n".join([*lines, "Result: none"])
     if run.parts > 1:
         lines.append(f"Parts: {run.parts}; the last one follows, those before it are in its session")
-    head = "Result:" if run.outcome is Outcome.SUCCESS else "What it had said until then:"
-    return "\n".join([*lines, head, _shortened(said)])
+    return "\n".join(
+        [*lines, "Result:" if run.outcome is Outcome.SUCCESS else "What it had said until then:"]
+    )
+
+
+def result(run: Run) -> str:
+    """The child's last word; empty if it said nothing."""
+    said = run.said or ""
+    return _shortened(said) if said.strip() else ""
+
+
+def _quoted(text: str, most: int) -> str:
+    return disarmed(clip(" ".join(text.split()), most))
 
 
 def stats(run: Run, now: int) -> str:
@@ -99,7 +116,7 @@ def duration(ms: int) -> str:
 
 def _status(run: Run) -> str:
     outcome = run.outcome or Outcome.UNKNOWN
-    return outcome.value if not run.error else f"{outcome.value} ({clip(run.error, 300)})"
+    return outcome.value if not run.error else f"{outcome.value} ({_quoted(run.error, 300)})"
 
 
 def _shortened(said: str) -> str:

@@ -9,6 +9,7 @@ import click
 from holdfast.cli.chain_words import chains_line, halted_line
 from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_fields, print_json, size
+from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def status(ctx: click.Context, app: App, as_json: bool) -> None:
         problem = error
     seen = find_gateway(app.home, config)
     body["gateway"] = {"running": seen.state == "ours", "url": seen.url, "version": seen.version}
+    if seen.state == "ours":
+        body["health"] = _health(app, seen.url)
     if seen.state == "foreign":
         body["gateway"]["note"] = "something else answers there"
     body["configErrors"] = [] if problem is None else _lines(problem)
@@ -46,6 +49,34 @@ def status(ctx: click.Context, app: App, as_json: bool) -> None:
     else:
         _print(body)
     ctx.exit(0 if problem is None else 1)
+
+
+def _health(app: App, url: str) -> dict[str, Any] | None:
+    """How the parts of the running gateway fare, by its own word; None from one that says nothing of it."""
+    from holdfast.cli.client import Client
+    from holdfast.errors import HoldfastError
+
+    try:
+        told = Client(url, app.home.admin_token()).get("/api/health")
+    except HoldfastError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _health_line(health: dict[str, Any] | None) -> str:
+    if health is None:
+        return "not told"
+    store = health["store"]["problem"]
+    bad = [_part_words(part) for part in health["parts"] if part["state"] not in ("ok", "done")]
+    bad += [] if store is None else [f"store: {store['message']}"]
+    again = sum(part["restarts"] for part in health["parts"])
+    restarted = f" ({again} restarts of parts)" if again else ""
+    return ("; ".join(bad) if bad else f"all {len(health['parts'])} parts work") + restarted
+
+
+def _part_words(part: dict[str, Any]) -> str:
+    why = f" ({part['lastError']})" if part["lastError"] else ""
+    return f"{part['name']} is {part['state']}{why}"
 
 
 def _inside(hold: Holdfast) -> dict[str, Any]:
@@ -69,6 +100,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
             "engine": "postgresql" if hold.store.postgres else "sqlite",
             "url": hold.store.url.render_as_string(hide_password=True),
             "bytes": figures.size,
+            "clockSkewMs": hold.store.skew_ms,
         },
         "log": {"head": figures.head},
         "sessions": figures.sessions,
@@ -128,10 +160,12 @@ def _print(body: dict[str, Any]) -> None:
         "home": body["home"],
         "gateway": running if gateway["running"] else stopped,
     }
+    if "health" in body:
+        fields["health"] = _health_line(body["health"])
     if "store" in body:
         store = body["store"]
         fields |= {
-            "store": f"{store['engine']}, {size(store['bytes'])}",
+            "store": f"{store['engine']}, {size(store['bytes'])}{_skew(store['clockSkewMs'])}",
             "log": f"{body['log']['head']} entries",
             "sessions": _counts(body["sessions"]),
             "turns": _counts(body["turns"]),
@@ -148,6 +182,11 @@ def _print(body: dict[str, Any]) -> None:
         }
     fields["config"] = "; ".join(body["configErrors"]) or "in order"
     print_fields(fields)
+
+
+def _skew(ms: int) -> str:
+    """Nothing where this machine's clock agrees with the store's."""
+    return "" if abs(ms) <= JUMP_MS else f"; this machine's clock is {ms / 1000:+.1f} s off its own"
 
 
 def _turns(count: int) -> str:

@@ -15,15 +15,16 @@ def store() -> None:
 
 
 @store.command()
+@click.option("--no-copy", is_flag=True, help="Keep no copy of a SQLite store as it was.")
 @json_option
 @pass_app
-def migrate(app: App, as_json: bool) -> None:
+def migrate(app: App, no_copy: bool, as_json: bool) -> None:
     """Bring the store of the home to the current schema."""
     from holdfast import migrations
 
     target = home_store(app)
     try:
-        changed = migrations.migrate(target)
+        changed = migrations.migrate(target, copy=not no_copy)
     finally:
         target.close()
     if as_json:

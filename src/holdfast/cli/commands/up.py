@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @click.option(
     "--store", "store_url", metavar="URL", help="The store, by its path or address; else as configured."
 )
+@click.option("--no-link", is_flag=True, help="Print no login link, for logs that others may read.")
 @pass_app
-def up(app: App, host: str | None, port: int | None, store_url: str | None) -> None:
+def up(app: App, host: str | None, port: int | None, store_url: str | None, no_link: bool) -> None:
     """Set everything up and serve, until Ctrl-C.
 
     \b
@@ -43,9 +44,14 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None) -> N
         sock = listen(host, port)
         url = address(host, sock.getsockname()[1])
         click.echo(f"Holdfast is running at {url}")
-        shown = (hold.settings.gateway.public_url or url).rstrip("/")
-        click.echo(f"Log in with: {login_link(home, hold.clock, shown)}")
-        click.echo("  That link works once, for ten minutes. Later: holdfast token --link, or holdfast token")
+        if no_link:
+            click.echo("Log in with a link: holdfast token --link")
+        else:
+            shown = (hold.settings.gateway.public_url or url).rstrip("/")
+            click.echo(f"Log in with: {login_link(home, hold.clock, shown)}")
+            click.echo(
+                "  That link works once, for ten minutes. Later: holdfast token --link, or holdfast token"
+            )
         if not is_built():
             click.echo("  The pages are not built: run `make pages` in the sources, while this goes on.")
         with announced(home, url):

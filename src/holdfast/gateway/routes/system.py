@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field, model_validator
@@ -13,17 +13,30 @@ from holdfast import __version__
 from holdfast.clock import iso
 from holdfast.config import public_dump
 from holdfast.errors import Unavailable
+from holdfast.gateway.asking import serving
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
-from holdfast.gateway.contract import AgendaOut, CallerOut, ConfigOut, HealthOut, LoginOut, OkOut
+from holdfast.gateway.contract import (
+    AgendaOut,
+    CallerOut,
+    ConfigOut,
+    HealthDetailOut,
+    HealthOut,
+    LoginOut,
+    OkOut,
+)
 from holdfast.gateway.metrics import exposition
 from holdfast.gateway.page_sessions import COOKIE
+from holdfast.gateway.problems import problem
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
 from holdfast.log import agenda
+from holdfast.supervision import PartHealth, Supervisor
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
 
+
+_SOON: Final = {"Retry-After": "1"}
 
 Secret = Annotated[str, Field(min_length=1, max_length=512)]
 
@@ -45,12 +58,31 @@ class Login(BaseModel):
 async def health(
     here: Here, ready: Annotated[bool, Query(description="Ask the store too.")] = False
 ) -> Response:
-    """Whether the process lives; with `ready`, whether it can work."""
+    """Whether the process lives; with `ready`, whether it can work, and if not which part of it cannot."""
     if ready:
         if here.services is None or here.services.stopping.is_set():
             raise Unavailable("the gateway is starting or stopping", code="stopping")
-        await here.hold.threads(here.hold.store.probe)
+        refusal = await _not_ready(here.services.supervisor)
+        if refusal is not None:
+            return refusal
     return json_response({"status": "ok", "version": __version__})
+
+
+@router.get("/api/health", response_model=HealthDetailOut)
+async def health_detail(here: Here, caller: Admin) -> Response:
+    """How each part of the gateway fares, with the last error that it met and its restarts."""
+    supervisor = serving(here).supervisor
+    error = await supervisor.store_watch.look()
+    parts = supervisor.parts()
+    store = here.hold.store
+    told = None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}
+    return json_response(
+        {
+            "ready": error is None and all(part.ready for part in parts),
+            "store": {"durability": store.durability, "pooled": store.pooled, "problem": told},
+            "parts": [_part(part) for part in parts],
+        }
+    )
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -126,6 +158,33 @@ async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=
             return agenda.listing(tx, limit=limit)
 
     return json_response([_item(item) for item in await here.hold.threads(read)])
+
+
+async def _not_ready(supervisor: Supervisor) -> Response | None:
+    """Anyone may ask this, so it names the parts and what is known of the store, and no error's own words."""
+    store = await supervisor.store_watch.look()
+    bad = [part for part in supervisor.parts() if not part.ready]
+    if store is None and not bad:
+        return None
+    parts = [{"name": part.name, "state": part.state} for part in bad]
+    if store is not None:
+        parts.insert(0, {"name": "store", "state": store.code})
+        told, _, _ = store.message.partition(":")  # behind it stands what the database itself said
+        return problem(503, store.code, told, hint=store.hint, headers=_SOON, parts=parts)
+    told = ", ".join(f"{part.name} is {part.state}" for part in bad)
+    hint = "`holdfast status` and the log say why."
+    return problem(503, "part_failing", told, hint=hint, headers=_SOON, parts=parts)
+
+
+def _part(part: PartHealth) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "state": part.state,
+        "vital": part.vital,
+        "restarts": part.restarts,
+        "errors": part.errors,
+        "lastError": part.error,
+    }
 
 
 def _who(here: Gateway, body: Login) -> Principal:

@@ -1,7 +1,20 @@
 """The agenda: what is due, in which lane, and who is at it."""
 
-from holdfast.log.agenda.runner import Handler, Job, Kind, PostponeJob, Runner, alive, waiting
+from holdfast.log.agenda.runner import (
+    Handler,
+    Job,
+    Kind,
+    PostponeJob,
+    Runner,
+    alive,
+    is_store_trouble,
+    waiting,
+)
 from holdfast.log.agenda.state import (
+    INTERRUPTED,
+    MOST_LOSSES,
+    SUSPECT_LOSSES,
+    Advance,
     Cancel,
     Claim,
     Event,
@@ -33,6 +46,7 @@ from holdfast.log.agenda.store import (
     get,
     halt,
     halted,
+    held_by,
     is_live,
     listing,
     next_due,
@@ -43,8 +57,12 @@ from holdfast.log.agenda.store import (
 
 __all__ = [
     "CANCEL_SIGNAL",
+    "INTERRUPTED",
     "MAX_WAITING",
+    "MOST_LOSSES",
     "SIGNAL",
+    "SUSPECT_LOSSES",
+    "Advance",
     "Cancel",
     "Claim",
     "Event",
@@ -76,7 +94,9 @@ __all__ = [
     "get",
     "halt",
     "halted",
+    "held_by",
     "is_live",
+    "is_store_trouble",
     "listing",
     "next_due",
     "release",

@@ -11,11 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from holdfast.errors import HoldfastError
+from holdfast.clock import JUMP_MS
+from holdfast.errors import HoldfastError, Transient, Unavailable
 from holdfast.log import owner as owners
 from holdfast.log.agenda import store as agenda
 from holdfast.log.agenda.places import Places
 from holdfast.log.agenda.state import (
+    Advance,
     Event,
     Expire,
     Fail,
@@ -27,6 +29,7 @@ from holdfast.log.agenda.state import (
     Status,
 )
 from holdfast.log.audience import SYSTEM
+from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store, Tx
 from holdfast.log.threads import Threads, ringing, to_the_end
 
@@ -35,7 +38,10 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 15.0
 _TROUBLE_SECONDS: Final = 1.0
 _HELD_SECONDS: Final = 0.25
-_SET_BACK_MS: Final = 2_000
+_AGAIN_SECONDS: Final = 0.1
+_MOST_AGAIN_SECONDS: Final = 2.0
+_TRIES_AT_STOP: Final = 4
+_PERMANENT: Final = frozenset(("store_damaged", "store_newer", "store_refused", "store_pooler"))
 
 
 class Job:
@@ -44,6 +50,7 @@ class Job:
     def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
         self.stopping = False
+        self.lost = False
         self.heard = False
         self._places = places
 
@@ -64,6 +71,13 @@ class Job:
         assert self.item.owner is not None
         after = agenda.settle(tx, self.item, event or Finish(self.item.owner))
         tx.on_commit(lambda: self.became(after))
+
+    def advance(self, tx: Tx) -> None:
+        """A part of the work is written with this transaction: what was lost before it counts no more."""
+        if self.item.losses and not self.settled:
+            assert self.item.owner is not None
+            after = agenda.settle(tx, self.item, Advance(self.item.owner))
+            tx.on_commit(lambda: self.became(after))
 
     def became(self, item: Item) -> None:
         """Take in what was committed, in whatever order the news arrives."""
@@ -88,6 +102,13 @@ def alive() -> None:
         job.alive()
 
 
+def is_store_trouble(error: BaseException) -> bool:
+    """Whether the store is in trouble, not the work: what failed by that is done again, at no cost."""
+    if not isinstance(error, Unavailable):
+        return False
+    return isinstance(error, Transient) or (error.code.startswith("store_") and error.code not in _PERMANENT)
+
+
 class PostponeJob(Exception):
     """Raised by a handler: not now, come back at `due_at`; it costs no attempt."""
 
@@ -98,6 +119,8 @@ class PostponeJob(Exception):
 
 
 Handler = Callable[[Job], Awaitable[None]]
+OnInterrupt = Callable[[Tx, Item], None]
+SetBack = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +137,7 @@ class Kind:
     handler: Handler
     limit: int | Callable[[], int] = 4
     retry: Retry = field(default_factory=Retry)
-    on_interrupt: Callable[[Tx, Item], None] | None = None
+    on_interrupt: OnInterrupt | None = None
     held: Callable[[], int] | None = None
     halts: bool = False
     relative: bool = False
@@ -151,16 +174,22 @@ class Runner:
         self._cancelled = asyncio.Event()
         self._dispatching = asyncio.Lock()
         self._clock_seen = (store.clock.now(), store.clock.monotonic())
-        self._on_set_back: list[Callable[[int], None]] = []
+        self._looked_ahead = False
+        self._claim_lost = False
+        self._on_set_back: list[SetBack] = []
         self._stopping = False
+        self.pulse = Pulse("agenda")
+        self.lease_pulse = Pulse("leases")
+        self._cancel_pulse = Pulse("cancellations")
 
     def register(self, name: str, kind: Kind) -> None:
         if name in self._kinds:
             raise ValueError(f"agenda kind {name!r} is registered already")
         self._kinds[name] = replace(kind, limit=lambda: self._caps().get(name, kind.most))
 
-    def on_clock_set_back(self, callback: Callable[[int], None]) -> None:
-        """Have a room called, on a thread, with the milliseconds by which the clock was set back."""
+    def on_clock_set_back(self, callback: SetBack) -> None:
+        """Have a room called, on a thread, with the milliseconds by which the clock was set back, and since
+        when by the clock as it is now. Every runner of a store tells its own rooms."""
         self._on_set_back.append(callback)
 
     @property
@@ -178,14 +207,16 @@ class Runner:
                 recovered = False
                 while not self._stopping:
                     self._wake.clear()
+                    self.pulse.begin()
                     try:
-                        if not recovered:
+                        if self._claim_lost or not recovered:
                             await self.recover()
                             recovered = True
                         await self._heed_clock()
                         pause = await self._dispatch()
-                    except HoldfastError:
-                        log.exception("the agenda cannot be read; trying again")
+                        self.pulse.passed()
+                    except Exception as error:  # noqa: BLE001 - told, and tried again: what is due must be run
+                        self.pulse.failed(error)
                         pause = _TROUBLE_SECONDS
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), pause)
@@ -194,24 +225,39 @@ class Runner:
             unsubscribe()
 
     async def _heed_clock(self) -> None:
-        """A clock on the wall that was set back must not make delays longer: they are brought forward."""
+        """A clock that was set back must not make delays longer: they are brought forward.
+
+        At the first look the agenda tells how late it was when somebody last wrote in it: the clock may have
+        been set back while nobody served it.
+        """
         clock = self._store.clock
         now, ticks = clock.now(), clock.monotonic()
         seen, ticks_then = self._clock_seen
         passed = ticks - ticks_then
-        back = seen + passed - now
-        if back > _SET_BACK_MS:
+        back, since = seen + passed - now, now - passed
+        if not self._looked_ahead:
+            ahead = await self._threads(self._ahead)
+            back, since = (ahead, now) if ahead > max(back, JUMP_MS) else (back, since)
+            self._looked_ahead = True
+        if back > JUMP_MS:
             log.warning("the clock was set back by %d ms; what waits is brought forward", back)
-            await self._threads(self._bring_forward, back, now - passed)
+            await self._threads(self._bring_forward, back, since)
         self._clock_seen = (now, ticks)
+
+    def _ahead(self) -> int:
+        with self._store.read(SYSTEM) as tx:
+            return agenda.written_ahead(tx)
 
     def _bring_forward(self, ms: int, since: int) -> None:
         relative = [name for name, kind in self._kinds.items() if kind.relative]
         self._store.run(
-            SYSTEM, lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since), ordered=False
+            SYSTEM,
+            lambda tx: agenda.bring_forward(tx, relative, ms=ms, since=since),
+            ordered=False,
+            durable=False,
         )
         for callback in self._on_set_back:
-            callback(ms)
+            callback(ms, since)
 
     async def drain(self) -> None:
         """Run all that is due now, and what follows from it, to the end; for one-shot use and tests."""
@@ -224,8 +270,14 @@ class Runner:
                 await asyncio.wait([task for _, task in self._jobs.values()])
 
     async def recover(self) -> list[Item]:
-        """Take back what dead owners left running."""
-        return await self._threads(self._recover)
+        """Take back what dead owners left running, and what was claimed here without our being told."""
+        async with self._dispatching:
+            lost, self._claim_lost = self._claim_lost, False
+            try:
+                return await self._threads(self._recover, frozenset(self._jobs) if lost else None)
+            except BaseException:
+                self._claim_lost = lost
+                raise
 
     async def cancel(self, id_: str, *, reason: str = "cancelled") -> Item:
         """Cancel an item; the handler that runs it is stopped; elsewhere as soon as the bell rings there."""
@@ -299,7 +351,7 @@ class Runner:
         def gone(_: asyncio.Task[None]) -> None:
             if self._jobs.get(item.id) == (job, task):
                 del self._jobs[item.id]
-            if self._places.end(job):  # that its lane is free was told by its commit
+            if self._places.end(job) or item.is_suspect:  # that its lane is free was told by its commit
                 self._wake.set()
 
         task.add_done_callback(gone)
@@ -331,10 +383,16 @@ class Runner:
 
         def take(tx: Tx) -> tuple[list[Item], int | None]:
             wanted = free if agenda.halted(tx) is None else self._not_halted(free)
-            claimed = agenda.claim(tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most)
+            claimed = agenda.claim(
+                tx, wanted, owner=self.owner, lease_ms=self._lease_ms, most=most, suspects=no_suspect_runs
+            )
             return claimed, agenda.next_due(tx, room, after=tx.now)
 
-        return self._store.run(SYSTEM, take, ordered=False)
+        no_suspect_runs = not any(job.item.is_suspect for job, _ in tuple(self._jobs.values()))
+        self._claim_lost = True
+        done = self._store.run(SYSTEM, take, ordered=False, durable=False)
+        self._claim_lost = False
+        return done
 
     def _not_halted(self, free: Mapping[str, int]) -> dict[str, int]:
         return {name: 0 if self._kinds[name].halts else places for name, places in free.items()}
@@ -351,27 +409,53 @@ class Runner:
         except PostponeJob as later:
             event = Postpone(self.owner, later.due_at, later.reason)
         except asyncio.CancelledError:
-            event = Expire(owner_dead=True, retry=kind.retry)
+            event = Expire(owner_dead=True, planned=True)
         except HoldfastError as error:
             event = Fail(self.owner, error.message, kind.retry)
+            if is_store_trouble(error):
+                log.warning(
+                    "agenda item %s (%s) is given back: %s", job.item.id, job.item.kind, error.message
+                )
+                event = Expire(owner_dead=True)
+                await _rest(_TROUBLE_SECONDS)
         except Exception as error:  # a handler's bug must not end the runner: it is logged
             log.exception("agenda item %s (%s) failed", job.item.id, job.item.kind)
             event = Fail(self.owner, f"{type(error).__name__}: {error}", kind.retry)
-        try:
-            if not job.settled:
-                await to_the_end(self._threads(self._settle, job, kind, event))
-        except (HoldfastError, OSError):
-            log.exception("the end of agenda item %s could not be written", job.item.id)
+        await self._write_end(job, kind.on_interrupt, event)
 
-    def _settle(self, job: Job, kind: Kind, event: Event) -> None:
+    async def _write_end(self, job: Job, on_interrupt: OnInterrupt | None, event: Event) -> None:
+        """Write how a job ended: tried until it is written, the lease is another's, or this process ends.
+
+        Until then the lease is renewed as ever, so that nobody takes for abandoned what is done.
+        """
+        tries = 0
+        while not job.settled:
+            try:
+                await to_the_end(self._threads(self._settle, job, on_interrupt, event))
+                return
+            except Exception as error:  # the item must end, without its hook if that is at fault
+                if not is_store_trouble(error):
+                    log.exception("the end of agenda item %s could not be written", job.item.id)
+                    if on_interrupt is None:
+                        return
+                    on_interrupt = None
+                elif not tries:
+                    log.warning("the end of agenda item %s cannot be written yet: %s", job.item.id, error)
+            tries += 1
+            on = await _rest(min(_AGAIN_SECONDS * 2 ** min(tries, 5), _MOST_AGAIN_SECONDS))
+            if job.lost or (self._stopping and (not on or tries > _TRIES_AT_STOP)):
+                log.warning("the end of agenda item %s was not written", job.item.id)
+                return
+
+    def _settle(self, job: Job, on_interrupt: OnInterrupt | None, event: Event) -> None:
         def write(tx: Tx) -> None:
             try:
                 job.settle(tx, event)
             except IllegalTransition:
-                log.warning("agenda item %s was taken over; its end is not ours to write", job.item.id)
+                log.warning("agenda item %s has ended or was taken over; its end is not ours", job.item.id)
                 return
-            if isinstance(event, Expire | Fail) and kind.on_interrupt is not None:
-                kind.on_interrupt(tx, agenda.get(tx, job.item.id))
+            if isinstance(event, Expire | Fail) and on_interrupt is not None:
+                on_interrupt(tx, agenda.get(tx, job.item.id))
 
         self._store.run(SYSTEM, write)
 
@@ -382,18 +466,20 @@ class Runner:
             kind.on_interrupt(tx, item)
         return item
 
-    def _recover(self) -> list[Item]:
-        retries = {name: kind.retry for name, kind in self._kinds.items()}
+    def _recover(self, known: frozenset[str] | None) -> list[Item]:
+        """`known` are the items that run here, where the agenda may think that there are more."""
 
         def write(tx: Tx) -> list[Item]:
-            back = agenda.expire(tx, dead=owners.is_dead, retries=retries)
+            mine = () if known is None else agenda.held_by(tx, self.owner)
+            orphans = {item.id for item in mine if item.id not in (known or ())}
+            back = agenda.expire(tx, dead=owners.is_dead, orphans=orphans)
             for item in back:
                 kind = self._kinds.get(item.kind)
                 if kind is not None and kind.on_interrupt is not None:
                     kind.on_interrupt(tx, item)
             return back
 
-        return self._store.run(SYSTEM, write)
+        return self._store.run(SYSTEM, write, durable=False)
 
     @contextlib.asynccontextmanager
     async def _leases_kept(self) -> AsyncIterator[None]:
@@ -415,8 +501,9 @@ class Runner:
             try:
                 for item in await self._threads(self._asked_to_stop) if self._jobs else ():
                     await self._stop_handler(item)
-            except HoldfastError:
-                log.exception("cancellations could not be read; the next renewal will tell of them")
+                self._cancel_pulse.passed()
+            except Exception as error:  # noqa: BLE001 - the next renewal of leases tells of them too
+                self._cancel_pulse.failed(error)
 
     def _asked_to_stop(self) -> list[Item]:
         with self._store.read(SYSTEM) as tx:
@@ -425,12 +512,14 @@ class Runner:
     async def _keep_leases(self) -> None:
         """Renew what runs here, stop what was cancelled elsewhere, and take back what others dropped."""
         while True:
-            await asyncio.sleep(self._lease_ms / 3000)
+            await asyncio.sleep(_TROUBLE_SECONDS if self.lease_pulse.error else self._lease_ms / 3000)
+            self.lease_pulse.begin()
             try:
                 await self._renew_all()
                 await self.recover()
-            except HoldfastError:
-                log.exception("leases could not be renewed; trying again")
+                self.lease_pulse.passed()
+            except Exception as error:  # noqa: BLE001 - who renews no more loses all that runs here: told, and tried again
+                self.lease_pulse.failed(error)
 
     async def _renew_all(self) -> None:
         """Renew what runs here; the handler of what was cancelled or taken over elsewhere is stopped."""
@@ -445,12 +534,23 @@ class Runner:
         def write(tx: Tx) -> list[Item]:
             return agenda.renew(tx, items, owner=self.owner, lease_ms=self._lease_ms, heard=heard)
 
-        held = {item.id: item for item in await self._threads(self._store.run, SYSTEM, write, ordered=False)}
+        renewed = await self._threads(self._store.run, SYSTEM, write, ordered=False, durable=False)
+        held = {item.id: item for item in renewed}
         for id_, (job, task) in jobs.items():
+            job.lost = id_ not in held
             if id_ in held:
                 job.became(held[id_])
             if not job.settled and (id_ not in held or held[id_].cancel_requested):
                 task.cancel()
+
+
+async def _rest(seconds: float) -> bool:
+    """False if told to stop meanwhile."""
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 def _let(kind: Kind) -> tuple[int, ...]:

@@ -2,10 +2,17 @@
 
     queued ──claim──▶ running ──finish──▶ done
       ▲                 │ ├──fail──▶ queued (later) … failed, when the attempts are used up
-      └──postpone───────┘ └──expire─▶ queued … failed (its process died)
+      └──postpone───────┘ └──expire─▶ queued, where it was … failed, after very many lost processes in a row
     queued ──cancel──▶ cancelled;  running ──cancel──▶ asked to stop, then cancelled
 
-An attempt is counted when it begins. Postponing gives it back: being busy is not a failure.
+An attempt is counted when it begins. Postponing gives it back, since being busy is not a failure, and so does
+the loss of the worker: the item is due when it was before and keeps its place in the lane.
+
+What kills every process that runs it must end some day. `losses` are the processes in a row that ended or
+fell silent with the item in hand; a planned stop is none, and whatever shows that the item does get on (an
+attempt that came to an end, or a part of the work that is written) sets them back to none. From
+`SUSPECT_LOSSES` on a process runs one such item at a time, so that each further loss is its own doing and not
+another such item's; after `MOST_LOSSES` it fails.
 """
 
 from __future__ import annotations
@@ -13,11 +20,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from holdfast.clock import Millis
 from holdfast.errors import Conflict
 from holdfast.ids import AgendaId
+
+SUSPECT_LOSSES: Final = 3
+MOST_LOSSES: Final = 50
+INTERRUPTED: Final = "interrupted: the process that ran it ended"
 
 
 class Status(StrEnum):
@@ -51,6 +62,13 @@ class Item:
     cancel_requested: bool = False
     error: str | None = None
     ended_at: Millis | None = None
+    claims: int = 0
+    losses: int = 0
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether so many processes ended with it in hand that it may be the cause."""
+        return self.losses >= SUSPECT_LOSSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +105,13 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """The owner wrote a part of the work: whatever ends its process next, it is not the same again."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     owner: str
 
@@ -112,10 +137,13 @@ class Postpone:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The owner is gone: its lease ran out, or its process is known to be dead."""
+    """The owner is gone: its lease ran out, its process is known to be dead, or it gives the item back.
+
+    `planned` says that the item had no part in that: its process was told to stop.
+    """
 
     owner_dead: bool = False
-    retry: Retry = Retry()
+    planned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +156,7 @@ class Reschedule:
     due_at: int
 
 
-Event = Claim | Renew | Finish | Fail | Postpone | Expire | Cancel | Reschedule
+Event = Claim | Renew | Advance | Finish | Fail | Postpone | Expire | Cancel | Reschedule
 
 
 class IllegalTransition(Conflict):
@@ -170,24 +198,27 @@ def _claim(item: Item, event: Claim, now: Millis) -> Item:
         owner=event.owner,
         lease_until=event.until,
         attempts=item.attempts + 1,
+        claims=item.claims + 1,
     )
 
 
-def _by_owner(item: Item, event: Renew | Finish | Fail | Postpone, now: Millis) -> Item:
+def _by_owner(item: Item, event: Renew | Advance | Finish | Fail | Postpone, now: Millis) -> Item:
     _require(item, item.status is Status.RUNNING, "it is not running")
     _require(item, item.owner == event.owner, "another owner has it")
     match event:
         case Renew(until=until):
             return replace(item, lease_until=max(until, item.lease_until or 0))
+        case Advance():
+            return replace(item, losses=0)
         case Finish():
-            return _ended(item, Status.DONE, None, now)
+            return _ended(replace(item, losses=0), Status.DONE, None, now)
         case Postpone(due_at=due_at, reason=reason):
-            back = replace(item, attempts=item.attempts - 1, error=reason or None)
+            back = replace(item, attempts=item.attempts - 1, losses=0, error=reason or None)
             if item.cancel_requested:
                 return _ended(back, Status.CANCELLED, item.error or reason or None, now)
             return _requeued(back, max(due_at, now))
         case Fail(error=error, retry=retry, final=final):
-            return _failed(item, error, retry, final, now)
+            return _failed(replace(item, losses=0), error, retry, final, now)
 
 
 def _failed(item: Item, error: str, retry: Retry, final: bool, now: Millis) -> Item:
@@ -202,7 +233,15 @@ def _expire(item: Item, event: Expire, now: Millis) -> Item:
     _require(item, item.status is Status.RUNNING, "it is not running")
     lapsed = (item.lease_until or 0) <= now
     _require(item, event.owner_dead or lapsed, "its owner still holds the lease")
-    return _failed(item, "interrupted: the process that ran it ended", event.retry, False, now)
+    losses = item.losses + (not event.planned)
+    back = replace(item, attempts=item.attempts - 1, losses=losses)
+    if item.cancel_requested:
+        return _ended(back, Status.CANCELLED, item.error or INTERRUPTED, now)
+    if losses >= MOST_LOSSES:
+        return _ended(
+            back, Status.FAILED, f"given up: {losses} processes in a row ended while they ran it", now
+        )
+    return _requeued(back, item.due_at)
 
 
 def _cancel(item: Item, event: Cancel, now: Millis) -> Item:

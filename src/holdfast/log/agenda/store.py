@@ -19,6 +19,8 @@ from holdfast.clock import Millis
 from holdfast.errors import Busy, NotFound
 from holdfast.ids import agenda_id
 from holdfast.log.agenda.state import (
+    MOST_LOSSES,
+    SUSPECT_LOSSES,
     Cancel,
     Claim,
     Event,
@@ -27,7 +29,6 @@ from holdfast.log.agenda.state import (
     Item,
     Renew,
     Reschedule,
-    Retry,
     Status,
     transition,
 )
@@ -134,7 +135,7 @@ def settle(tx: Tx, item: Item, event: Event) -> Item:
         return apply(tx, item, event)
     except IllegalTransition:
         now = _locked(tx, item.id)
-        if now.revision == item.revision or (now.owner, now.attempts) != (item.owner, item.attempts):
+        if now.revision == item.revision or (now.owner, now.claims) != (item.owner, item.claims):
             raise
         return apply(tx, now, event)
 
@@ -148,11 +149,11 @@ def renew(
     """
     query = _BY_IDS_LOCKED if tx.postgres else _BY_IDS
     rows = query.rows(tx, ids=[item.id for item in items])
-    claims = {item.id: item.attempts for item in items}
+    claims = {item.id: item.claims for item in items}
     held = [
         item
         for item in map(_read, rows)
-        if item.status is Status.RUNNING and item.owner == owner and item.attempts == claims[item.id]
+        if item.status is Status.RUNNING and item.owner == owner and item.claims == claims[item.id]
     ]
     until = tx.now + lease_ms
     renewed = [transition(item, Renew(owner, until, item.id in heard), tx.now) for item in held]
@@ -161,16 +162,27 @@ def renew(
 
 
 def claim(
-    tx: Tx, kinds: Mapping[str, int], *, owner: str, lease_ms: int, most: int = MAX_CLAIM
+    tx: Tx,
+    kinds: Mapping[str, int],
+    *,
+    owner: str,
+    lease_ms: int,
+    most: int = MAX_CLAIM,
+    suspects: bool = True,
 ) -> list[Item]:
-    """Take what is due, oldest first: of each kind at most so many, of each lane at most one."""
+    """Take what is due, oldest first: of each kind at most so many, of each lane at most one; of those that
+    may have ended the processes before this one at most one in all, and with `suspects` false none."""
     room = {kind: free for kind, free in kinds.items() if free > 0}
     if not room:
         return []
-    query = _HEADS_POSTGRES if tx.postgres else _HEADS
     most = min(most, sum(room.values()), MAX_CLAIM)
+    found = _heads(tx, room, most, suspects)
+    if sum(item.is_suspect for item in found) > 1:
+        first = next(item for item in found if item.is_suspect)
+        rest = [item for item in _heads(tx, room, most, False) if item.lane != first.lane]
+        found = sorted([first, *rest], key=lambda item: (item.due_at, item.id))[:most]
     wanted: list[Item] = []
-    for item in map(_read, query.rows(tx, now=tx.now, kinds=sorted(room), most=most)):
+    for item in found:
         if room[item.kind] > 0:
             room[item.kind] -= 1
             wanted.append(transition(item, Claim(owner, tx.now + lease_ms), tx.now))
@@ -179,6 +191,14 @@ def claim(
     if _try_write(tx, wanted):
         return wanted
     return [item for item in wanted if _try_write(tx, [item])]
+
+
+def _heads(tx: Tx, room: Mapping[str, int], most: int, suspects: bool) -> list[Item]:
+    """The first of each lane that is free, as far as they are due."""
+    query = _HEADS_POSTGRES if tx.postgres else _HEADS
+    below = MOST_LOSSES if suspects else SUSPECT_LOSSES
+    rows = query.rows(tx, now=tx.now, kinds=sorted(room), most=most, losses_below=below)
+    return [_read(row) for row in rows]
 
 
 def next_due(tx: Tx, kinds: Collection[str], *, after: int = -1) -> int | None:
@@ -191,22 +211,31 @@ def expire(
     tx: Tx,
     *,
     dead: Callable[[str], bool] = lambda owner: False,
-    retries: Mapping[str, Retry] | None = None,
+    orphans: Collection[str] = (),
     limit: int = MAX_PAGE,
 ) -> list[Item]:
-    """Take back what nobody works on any more: leases that ran out, and owners known to be dead."""
+    """Take back what nobody works on any more: leases that ran out, and owners known to be dead.
+
+    `orphans` are ids of items that their owner knows nothing of, as when the answer to its claim was lost.
+    """
     query = _HELD_LOCKED if tx.postgres else _HELD
     back: list[Item] = []
     for item in map(_read, query.rows(tx, most=limit)):
-        gone = item.owner is not None and dead(item.owner)
+        orphan = item.id in orphans
+        gone = orphan or (item.owner is not None and dead(item.owner))
         if gone or (item.lease_until or 0) <= tx.now:
-            retry = (retries or {}).get(item.kind, Retry())
-            back.append(apply(tx, item, Expire(owner_dead=gone, retry=retry)))
+            back.append(apply(tx, item, Expire(owner_dead=gone, planned=orphan)))
     return back
 
 
+def held_by(tx: Tx, owner: str) -> list[Item]:
+    """What an owner runs by what the agenda knows."""
+    return [_read(row) for row in _HELD_BY.rows(tx, owner=owner)]
+
+
 def bring_forward(tx: Tx, kinds: Collection[str], *, ms: int, since: int) -> int:
-    """After the clock was set back by `ms`: whoever waits for time to pass waits no longer for that.
+    """After the clock was set back by `ms`: whoever waits for time to pass waits no longer for that, a lease
+    lasts no longer either.
 
     Moved are items of these kinds, those between two attempts, and what was due when it was written; the
     times of the others stand. What was written from `since` on, by the new clock, is left alone; so is on
@@ -214,9 +243,17 @@ def bring_forward(tx: Tx, kinds: Collection[str], *, ms: int, since: int) -> int
     """
     before = -1 if tx.postgres else since
     moved = _BRING_FORWARD.run(tx, kinds=sorted(kinds), ms=ms, now=tx.now, before=before)
+    _UPDATED_NOW.run(tx, now=tx.now)
+    _LEASES_SHORTENED.run(tx, ms=ms, after=tx.now + ms)
     if moved:
         tx.wake(SIGNAL)
     return moved
+
+
+def written_ahead(tx: Tx) -> int:
+    """By how much what waits and runs was last written after now: the clock was set back since then."""
+    row = _LAST_WRITTEN.first(tx)
+    return max(0, int(row[0]) - tx.now) if row is not None and row[0] is not None else 0
 
 
 def cancel(tx: Tx, id_: str, *, reason: str = "cancelled") -> Item:
@@ -373,6 +410,7 @@ _other = table.alias("other")
 _HEAD_ROWS = (
     _ALL.where(
         *_NOW_DUE,
+        table.c.losses < sa.bindparam("losses_below"),
         ~sa.exists().where(_other.c.lane == table.c.lane, _other.c.status == _RUNNING),
         ~sa.exists().where(
             _other.c.lane == table.c.lane,
@@ -401,13 +439,9 @@ _BY_IDS_LOCKED = Statement(_THESE.with_for_update())
 _HELD_ROWS = _ALL.where(table.c.status == _RUNNING).order_by(table.c.lease_until).limit(_MOST)
 _HELD = Statement(_HELD_ROWS)
 _HELD_LOCKED = Statement(_HELD_ROWS.with_for_update(skip_locked=True))
-_TO_STOP = Statement(
-    _ALL.where(
-        table.c.status == _RUNNING,
-        table.c.cancel_requested.is_(sa.true()),
-        table.c.owner == sa.bindparam("owner"),
-    )
-)
+_OWNED = _ALL.where(table.c.status == _RUNNING, table.c.owner == sa.bindparam("owner"))
+_HELD_BY = Statement(_OWNED)
+_TO_STOP = Statement(_OWNED.where(table.c.cancel_requested.is_(sa.true())))
 _LIVE_KEY = Statement(_ALL.where(table.c.key == sa.bindparam("key"), table.c.status.in_([_QUEUED, _RUNNING])))
 _NEXT_DUE = Statement(
     sa.select(sa.func.min(table.c.due_at)).where(
@@ -435,6 +469,18 @@ _BRING_FORWARD = Statement(
         revision=table.c.revision + 1,
         updated_at=sa.bindparam("now"),
     )
+)
+_LIVE = table.c.status.in_([_QUEUED, _RUNNING])
+_LAST_WRITTEN = Statement(sa.select(sa.func.max(table.c.updated_at)).where(_LIVE))
+_UPDATED_NOW = Statement(
+    sa.update(table)
+    .where(_LIVE, table.c.updated_at > sa.bindparam("now"))
+    .values(updated_at=sa.bindparam("now"))
+)
+_LEASES_SHORTENED = Statement(
+    sa.update(table)
+    .where(table.c.status == _RUNNING, table.c.lease_until > sa.bindparam("after", type_=sa.BigInteger))
+    .values(lease_until=table.c.lease_until - sa.bindparam("ms", type_=sa.BigInteger))
 )
 _UPDATE = Statement(
     sa.update(table)

@@ -16,6 +16,11 @@ from holdfast.memory.engine import postgres_schema as tables
 
 _MOST_IDLE = 8
 _SNAPSHOT = "begin isolation level repeatable read read only"
+# For one transaction each: a pooler may give the next one another server, and this one somebody else. Plans
+# are made for the filter at hand, and queries are too short to be compiled.
+_SETTINGS = (
+    "; set local search_path to {0}; set local plan_cache_mode to force_custom_plan; set local jit to off"
+)
 _LOCK = "select pg_advisory_xact_lock(hashtextextended('holdfast ' || %s, 0))"
 
 
@@ -42,7 +47,7 @@ class Connections:
     def _prepare(self) -> None:
         with self.writing() as connection:
             self._path = f"{self._schema}, {tables.extension_schema(connection)}, public"
-            connection.execute(f"set search_path to {self._path}")
+            connection.execute(f"set local search_path to {self._path}")
             tables.prepare(connection, self._schema)
 
     @contextmanager
@@ -98,6 +103,7 @@ class Connections:
         """A transaction on a kept connection that still answers, else on a new one."""
         from psycopg import Error
 
+        how += _SETTINGS.format(self._path)
         while True:
             try:
                 connection = self._idle.pop()
@@ -115,14 +121,14 @@ class Connections:
         return connection
 
     def _connect(self) -> Any:
-        """Plans are made for the filter at hand, and queries are too short to be compiled."""
+        """Nothing is prepared behind a pooler, which is known by the process that it names: another one."""
         import psycopg
 
         connection = psycopg.connect(self._conninfo, autocommit=True)
         self._made.add(connection)
-        connection.execute(f"set search_path to {self._path}")
-        connection.execute("set plan_cache_mode to force_custom_plan")
-        connection.execute("set jit to off")
+        works = connection.execute("select pg_backend_pid()").fetchone()
+        if works is None or works[0] != connection.info.backend_pid:
+            connection.prepare_threshold = None
         return connection
 
 

