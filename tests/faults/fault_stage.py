@@ -34,6 +34,7 @@ class Gateway:
 
     def __init__(self, home: Path, store: str | None, **environment: str) -> None:
         self.home = Home(home)
+        self._last = ""
         self._errors = tempfile.NamedTemporaryFile("w+", prefix="hf-said-")  # noqa: SIM115 - closed by stop
         plain = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         more = [] if store is None else ["--store", store]
@@ -57,7 +58,7 @@ class Gateway:
 
     def said(self) -> str:
         """All that it wrote on stderr so far."""
-        return Path(self._errors.name).read_text()
+        return self._last or Path(self._errors.name).read_text()
 
     def ready(self) -> dict[str, Any] | None:
         """None when it is ready, else the problem that it tells of."""
@@ -99,6 +100,7 @@ class Gateway:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.api.close()
+        self._last = self.said()
         self._errors.close()
         return int(self.process.returncode)
 
