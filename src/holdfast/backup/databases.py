@@ -14,7 +14,7 @@ from holdfast import migrations
 from holdfast.errors import Conflict, InvalidInput, Unavailable
 from holdfast.log import Store, check, sqlite_url
 
-DERIVED_SCHEMA: Final = "memory_index"
+DERIVED_SCHEMAS: Final = ("memory_index", "memory_cache")
 _OURS: Final = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
 
 
@@ -56,7 +56,8 @@ def _require_whole(copy: Store) -> None:
 def dump_postgres(store: Store, target: Path) -> None:
     """A dump of one moment into a new folder: a file for each table, not compressed, so that cuts fit."""
     arguments = ["--format=directory", "--compress=0", "--no-owner", "--no-privileges"]
-    _run("pg_dump", store.url, *arguments, f"--exclude-schema={DERIVED_SCHEMA}", f"--file={target}")
+    left_out = [f"--exclude-schema={schema}" for schema in DERIVED_SCHEMAS]
+    _run("pg_dump", store.url, *arguments, *left_out, f"--file={target}")
     _run("pg_restore", None, "--list", str(target))
 
 
