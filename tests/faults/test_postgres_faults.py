@@ -97,6 +97,8 @@ def stage(own_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 BLOCKED = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()
  AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
+TERMINATE = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+ WHERE pid <> pg_backend_pid() AND datname = current_database()"""
 NUDGE = "SELECT pg_notify('holdfast', 'x|agenda,changes')"
 
 
@@ -121,13 +123,13 @@ def test_statements_that_are_broken_off_end_neither_the_runner_nor_a_turn(stage:
 def test_a_statement_timeout_is_got_over(stage: Stage) -> None:
     with stage.admin() as boss:
         boss.execute("ALTER DATABASE faults SET statement_timeout = '200ms'")
-        boss.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-                     " AND datname = current_database()")  # fmt: skip
+        boss.execute(TERMINATE)
         wait_until(lambda: stage.here.append("with a timeout") == 201, "connected anew")
         with stage.locked("agenda"):
             boss.execute(NUDGE)
             assert stage.here.api.post("/api/agent", json={"message": "x"}).status_code == 503
         boss.execute("ALTER DATABASE faults RESET statement_timeout")
+        boss.execute(TERMINATE)  # who connected meanwhile would keep it
     run = stage.here.ask("after the timeout")
     wait_until(lambda: stage.here.end_of(run) == "committed", "the turn is committed")
 

@@ -119,7 +119,7 @@ def test_a_clock_set_back_while_nobody_served_is_noticed_at_the_start_and_once(
 
     async def scene() -> None:
         one = started(store, threads)
-        one.on_clock_set_back(told.append)
+        one.on_clock_set_back(lambda ms, _: told.append(ms))
         await soon(one._heed_clock())
         await soon(one._heed_clock())
 

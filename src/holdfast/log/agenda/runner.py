@@ -416,7 +416,7 @@ class Runner:
                 log.warning(
                     "agenda item %s (%s) is given back: %s", job.item.id, job.item.kind, error.message
                 )
-                event = Expire(owner_dead=True)
+                event = Expire(owner_dead=True, planned=True)  # the item has no part in it
                 await _rest(_TROUBLE_SECONDS)
         except Exception as error:  # a handler's bug must not end the runner: it is logged
             log.exception("agenda item %s (%s) failed", job.item.id, job.item.kind)
