@@ -352,8 +352,10 @@ class ContextRoom:
             return sessions.get(tx, session.id)
 
     def _learn(self, model: str, estimated: int, reported: int) -> None:
-        with self.store.write(SYSTEM, ordered=False, durable=False) as tx:
+        def observe(tx: Tx) -> None:
             calibration.observe(tx, model, estimated_raw=estimated, reported=reported)
+
+        self.store.run(SYSTEM, observe, ordered=False, durable=False)
 
     def _write(self, session: Session, messages: Sequence[Message], key: str | None) -> int:
         """Entries for messages; with a key each is written once. Gives how many were new."""

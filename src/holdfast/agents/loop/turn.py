@@ -374,28 +374,30 @@ class AfterWork:
             flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH and turn.audience == FOR_OWNER
             if flush or verdict.compaction_due:
                 await self._parts.threads(self._schedule, turn, terms, verdict, flush)
-        except HoldfastError:
-            log.exception("the work after turn %s failed", turn.id)
+        except HoldfastError as error:
+            log.warning("the work after turn %s is left to the next one: %s", turn.id, error.message)
 
     def _schedule(self, turn: Turn, terms: Terms, verdict: AfterTurn, flush: bool) -> None:
-        with self._parts.store.write(SYSTEM) as tx:
-            session = sessions.get(tx, turn.session_id)
-            if flush:
-                mark_flushed(tx, session)
-                ending.accept_flush(tx, session, turn, self._flush_terms(terms, int(tx.now)))
-            if verdict.compaction_due:
-                for hook in self._parts.hooks:
-                    hook.before_compaction(tx, turn, session, terms)
-                facts = {"window": verdict.pressure.window, "used": verdict.pressure.used}
-                agenda.enqueue(
-                    tx,
-                    AFTER_TURN,
-                    {"sessionId": session.id, **facts},
-                    lane=session.key,
-                    key=f"{AFTER_TURN}:{session.id}",
-                    due_at=turn.accepted_at,
-                    max_attempts=2,
-                )
+        self._parts.store.run(SYSTEM, lambda tx: self._schedule_in(tx, turn, terms, verdict, flush))
+
+    def _schedule_in(self, tx: Tx, turn: Turn, terms: Terms, verdict: AfterTurn, flush: bool) -> None:
+        session = sessions.get(tx, turn.session_id)
+        if flush:
+            mark_flushed(tx, session)
+            ending.accept_flush(tx, session, turn, self._flush_terms(terms, int(tx.now)))
+        if verdict.compaction_due:
+            for hook in self._parts.hooks:
+                hook.before_compaction(tx, turn, session, terms)
+            facts = {"window": verdict.pressure.window, "used": verdict.pressure.used}
+            agenda.enqueue(
+                tx,
+                AFTER_TURN,
+                {"sessionId": session.id, **facts},
+                lane=session.key,
+                key=f"{AFTER_TURN}:{session.id}",
+                due_at=turn.accepted_at,
+                max_attempts=2,
+            )
 
     def _flush_terms(self, terms: Terms, now: int) -> Terms:
         from holdfast.clock import Millis
