@@ -47,7 +47,7 @@ from holdfast.context.workspace import FileReader, Workspace
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.home import Home
 from holdfast.keys import parse_key
-from holdfast.log import SYSTEM, Session, Store, Threads, entries, sessions
+from holdfast.log import SYSTEM, Session, Store, Threads, Tx, entries, sessions
 
 log = logging.getLogger(__name__)
 
