@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from serving import Running, running, wait_for
 
 from holdfast.runtime import open_home
 from holdfast.runtime.readers import Readers
 
+CONFIG = {
+    "gateway": {"readers": 1},
+    "board": {"classifier": {"enabled": False}},
+    "memory": {"search": {"embedding": {"providers": []}}},
+}
 ASKED = ("/api/search?q=anchor+chain", "/api/context?q=anchor+chain&mode=full", "/api/memory/search?q=anchor")
 
 
@@ -23,12 +31,7 @@ ASKED = ("/api/search?q=anchor+chain", "/api/context?q=anchor+chain&mode=full", 
 def gateway(tmp_path: Path, sqlite_template: Path) -> Iterator[Running]:
     home = tmp_path / "home"
     home.mkdir()
-    config = {
-        "gateway": {"readers": 1},
-        "board": {"classifier": {"enabled": False}},
-        "memory": {"search": {"embedding": {"providers": []}}},
-    }
-    (home / "holdfast.json").write_text(json.dumps(config))
+    (home / "holdfast.json").write_text(json.dumps(CONFIG))
     with open_home(home) as hold, running(hold) as found:
         yield found
 
@@ -103,3 +106,56 @@ def test_what_a_caller_did_wrong_is_told_by_a_reader_too(gateway: Running) -> No
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(wrong, range(4)))) == 1
+
+
+SERVE = """
+import sys
+from holdfast.gateway import listen, serve
+from holdfast.runtime import open_home
+hold = open_home(sys.argv[1])
+sock = listen("127.0.0.1", 0)
+print(sock.getsockname()[1], hold.home.admin_token(), flush=True)
+serve(hold, sock)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found by Linux's /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_readers_end_with_their_gateway_however_that_ends(tmp_path: Path, how: signal.Signals) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "holdfast.json").write_text(json.dumps(CONFIG))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(home)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        port, token = process.stdout.readline().split()
+        begun: set[int] = set()
+
+        def has_readers() -> bool:
+            headers = {"Authorization": f"Bearer {token}"}
+            client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60)
+            with client as api, ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda n: api.get(f"/api/search?q=anchor+{n}"), range(8)))
+            begun.update(children_of(process.pid))
+            return bool(begun)
+
+        wait_for(has_readers)
+    finally:
+        process.send_signal(how)
+        process.wait(30)
+    wait_for(lambda: not any(is_alive(pid) for pid in begun))
+
+
+def children_of(pid: int) -> set[int]:
+    found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return {int(child) for line in found for child in line}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -153,7 +153,11 @@ class Readers:
             wanted,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_open,
-            initargs=(self._hold.home.path, self._hold.store.url.render_as_string(hide_password=False)),
+            initargs=(
+                self._hold.home.path,
+                self._hold.store.url.render_as_string(hide_password=False),
+                os.getpid(),
+            ),
         )
         self._warm = self._pool.submit(_warmed)
         self._used = time.monotonic()
@@ -182,19 +186,19 @@ _here: Holdfast | None = None
 _config_seen = 0
 
 
-def _open(home: Path, store_url: str) -> None:
+def _open(home: Path, store_url: str, gateway: int) -> None:
     """Open the home to read it. What stops the gateway stops its readers, and they outlive it in no case."""
     from holdfast.runtime.opening import open_home
 
     global _here
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(gateway,), daemon=True).start()
     _here = open_home(home, store_url=store_url, reads_only=True)
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
+def _end_with(gateway: int) -> None:
+    while os.getppid() == gateway:
         time.sleep(_PARENT_SECONDS)
     os._exit(0)
 
