@@ -16,7 +16,8 @@ Statements = list[tuple[str, Any]]
 
 @contextmanager
 def recorded(store: Store) -> Iterator[Statements]:
-    """Every statement that is read by, with its parameters, whichever way it goes to the driver."""
+    """Every statement that this store is read by, with its parameters, whichever way it goes to the driver;
+    what gateways of other stores do in this process meanwhile is theirs."""
     seen: Statements = []
     driver = Tx.driver
 
@@ -26,7 +27,8 @@ def recorded(store: Store) -> Iterator[Statements]:
     @contextmanager
     def listening(tx: Tx, statement: str) -> Iterator[Any]:
         with driver(tx, statement) as connection:
-            yield _Listening(connection, seen)
+            own = tx.conn.engine in (store._reader, store._writer)
+            yield _Listening(connection, seen) if own else connection
 
     sa.event.listen(store._reader, "before_cursor_execute", note)
     try:

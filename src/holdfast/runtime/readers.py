@@ -126,9 +126,7 @@ class Readers:
             return None
         except (BrokenExecutor, RuntimeError) as error:
             if pool is self._pool:
-                log.warning("the readers ended (%s); searches go on here", error)
-                self._not_before = time.monotonic() + _AGAIN_SECONDS
-                self._end()
+                self._give_up(error)
             return None
 
     def _reader(self) -> ProcessPoolExecutor | None:
@@ -140,6 +138,8 @@ class Readers:
         if self._pool is None:
             self._begin(wanted)
             return None
+        if self._warm is not None and self._warm.done() and not self.ready:
+            self._give_up(self._warm.exception() if not self._warm.cancelled() else None)
         return self._pool if self.ready else None
 
     def _wanted(self) -> int:
@@ -171,6 +171,12 @@ class Readers:
             self._end()
         else:
             asyncio.get_running_loop().call_later(left, self._end_if_idle, pool)
+
+    def _give_up(self, why: BaseException | None) -> None:
+        """Go on without them for a while."""
+        log.warning("the readers ended (%s); searches go on here", why)
+        self._not_before = time.monotonic() + _AGAIN_SECONDS
+        self._end()
 
     def _end(self) -> None:
         pool, self._pool, self._warm = self._pool, None, None
