@@ -17,8 +17,8 @@ run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
 	$(BIN)/holdfast up
 
-# Many tests wait for processes and sockets: one worker more than cores keeps both cores at work.
-WORKERS ?= 3
+# One for each core: tests that start processes of their own are then not starved.
+WORKERS ?= 2
 
 test: $(STAMP) lint types pages
 	$(NPM) test --silent

@@ -145,7 +145,8 @@ def test_without_a_model_the_greeting_says_how_to_connect_one(run: Run, scripted
     scripted([], agents={}, models={})
     result = run("chat", input="")
     assert (result.exit_code, result.stdout) == (0, "")
-    whom, hint = result.stderr.splitlines()
+    whom, hint, *more = result.stderr.splitlines()
+    assert more == []
     assert whom == "agent main · session agent:main:main · model holdfast/recall · in this process"
     assert "ANTHROPIC_API_KEY" in hint
 

@@ -2,7 +2,7 @@
  * What an agent is saying in a session right now. That a turn begins is heard on the page's live connection; its
  * words, which are no part of the log until it ends, come from the run's own stream for as long as it lasts.
  */
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 import { get } from "../../api/client";
 import { useChanges, useLiveState } from "../../live/hooks";
@@ -38,6 +38,8 @@ const GOES_ON = new Set<Turn["status"]>(["accepted", "running"]);
  */
 export function useRun(sessionKey: string, isUsed: boolean): Run | null {
   const [run, setRun] = useState<Run | null>(null);
+  // An answer to `latest` may be older than what was heard live meanwhile.
+  const ended = useRef(new Set<string>());
   const { generation } = useLiveState();
   const id = run?.error === null ? run.id : null;
 
@@ -46,6 +48,7 @@ export function useRun(sessionKey: string, isUsed: boolean): Run | null {
     if (GOES_ON.has(turn.status)) {
       setRun((now) => (now?.id === turn.turnId ? now : { id: turn.turnId, text: "", tool: null, error: null }));
     } else {
+      ended.current.add(turn.turnId);
       const error = turn.status === "committed" ? null : (turn.error ?? `The run was ${turn.status}.`);
       setRun((now) => (now?.id !== turn.turnId ? now : error === null ? null : { ...now, error }));
     }
@@ -60,7 +63,7 @@ export function useRun(sessionKey: string, isUsed: boolean): Run | null {
     const leaving = new AbortController();
     latest(sessionKey, leaving.signal).then(
       (turn) => {
-        if (turn === undefined || !GOES_ON.has(turn.status)) return;
+        if (turn === undefined || !GOES_ON.has(turn.status) || ended.current.has(turn.turnId)) return;
         setRun((now) => now ?? { id: turn.turnId, text: "", tool: null, error: null });
       },
       // Whoever may not see sessions sees no runs either.
