@@ -145,8 +145,8 @@ def test_without_a_model_the_greeting_says_how_to_connect_one(run: Run, scripted
     scripted([], agents={}, models={})
     result = run("chat", input="")
     assert (result.exit_code, result.stdout) == (0, "")
-    whom, hint, *more = result.stderr.splitlines()
-    assert more == []
+    told = [line for line in result.stderr.splitlines() if line != "finishing what runs …"]  # if it is slow
+    whom, hint = told
     assert whom == "agent main · session agent:main:main · model holdfast/recall · in this process"
     assert "ANTHROPIC_API_KEY" in hint
 
