@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# What Python compiled is kept. Some machines forbid it, and every process then compiles 700 files anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The pages. Node comes with the virtual environment; npm's packages are those of the lock.
 MODULES := web/node_modules/.package-lock.json
 PAGES := src/holdfast/gateway/built/index.html
