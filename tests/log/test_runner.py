@@ -15,7 +15,8 @@ import pytest
 from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon, until
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, Unavailable
-from holdfast.log import OWNER, Bridge, Store, Threads, TurnStatus, agenda, check, turns
+from holdfast.log import OWNER, Bridge, Store, Threads, TurnStatus, agenda, check, rung, turns
+from holdfast.log import bridge as bridge_module
 from holdfast.log.agenda import Job, Kind, PostponeJob, Retry, Runner, Status
 
 FOREVER = 3_600.0
@@ -801,3 +802,32 @@ def test_two_processes_share_the_agenda_without_overlap_in_a_lane(
     for lane in {lane for lane, *_ in ran}:
         times = sorted((began, ended) for name, _, began, ended in ran if name == lane)
         assert all(before[1] <= after[0] for before, after in pairwise(times))
+
+
+def test_a_cancellation_that_comes_as_a_bell_rings_is_not_missed() -> None:
+    async def scene() -> None:
+        bell = asyncio.Event()
+
+        async def wait_for_ever() -> None:
+            while True:
+                await rung(bell, FOREVER)
+                bell.clear()
+
+        task = asyncio.create_task(wait_for_ever())
+        await asyncio.sleep(0)
+        bell.set()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(task)
+
+    asyncio.run(scene())
+
+
+def test_a_bridge_ends_when_it_is_told_to_not_at_its_next_beat(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge_module, "_BEAT_SECONDS", FOREVER)
+    bridge = Bridge(store, poll_seconds=FOREVER)
+    bridge.start()
+    bridge.stop()
+    assert not bridge.alive

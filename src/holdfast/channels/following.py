@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from holdfast.agents.loop import Deliver, Hub, RunEvent
 from holdfast.channels.connecting import Connected
 from holdfast.channels.delivering import reply_key
-from holdfast.log import Store, Threads, TurnStatus, Tx, turns
+from holdfast.log import Store, Threads, TurnStatus, Tx, rung, turns
 from holdfast.log.outbox import Parcel
 from holdfast.log.tables import outbox as table
 
@@ -75,9 +75,7 @@ class Following(ABC):
 
     async def _round(self) -> bool:
         """All that has come, or a pause; True at the end of the run."""
-        try:
-            await asyncio.wait_for(self._bell.wait(), self.pause)
-        except TimeoutError:
+        if not await rung(self._bell, self.pause):
             await self.paused()
             return False
         self._bell.clear()

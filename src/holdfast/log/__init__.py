@@ -53,7 +53,7 @@ from holdfast.log.retention import Retention, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
 from holdfast.log.store import Store, Tx, sqlite_url
-from holdfast.log.threads import Threads, ringing, to_the_end
+from holdfast.log.threads import Threads, ringing, rung, to_the_end
 from holdfast.log.turns import Outcome, Turn, TurnStatus
 
 __all__ = [
@@ -117,6 +117,7 @@ __all__ = [
     "prune",
     "require_store",
     "ringing",
+    "rung",
     "sessions",
     "space_of",
     "sqlite_url",

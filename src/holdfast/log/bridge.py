@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 from typing import Any, Final
 
@@ -11,6 +13,7 @@ from holdfast.log.store import Store
 
 _RECONNECT_SECONDS: Final = 2.0
 _POOLED_SECONDS: Final = 1.0
+_BEAT_SECONDS: Final = 1.0
 
 
 class Bridge:
@@ -24,6 +27,7 @@ class Bridge:
         self._store = store
         self._poll = poll_seconds
         self._stop = threading.Event()
+        self._stopped, self._tell_stopped = socket.socketpair()
         self.pulse = Pulse("bridge")
         self._thread = self._made()
 
@@ -39,7 +43,10 @@ class Bridge:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(timeout=5)
+        self._tell_stopped.close()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=5)
+        self._stopped.close()
 
     def _made(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="holdfast-bridge", daemon=True)
@@ -96,11 +103,12 @@ class Bridge:
         self._store.signals.notify_all()
         while not self._stop.is_set():
             self.pulse.passed()
-            for notice in connection.notifies(timeout=1.0):
+            for notice in connection.notifies(timeout=0):
                 sender, _, names = notice.payload.rpartition("|")
                 if sender != self._store.sender:
                     for name in names.split(","):
                         self._store.signals.notify(name)
+            select.select([connection, self._stopped], [], [], _BEAT_SECONDS)
 
 
 def _data_version(connection: Any) -> int:

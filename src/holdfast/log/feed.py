@@ -7,7 +7,6 @@ from the store; one who is too far behind, or asks for what was pruned, is told 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from holdfast.log.audience import SYSTEM
 from holdfast.log.changes import Change
 from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store
-from holdfast.log.threads import Threads, ringing
+from holdfast.log.threads import Threads, ringing, rung
 
 RING: Final = 1_000
 BATCH: Final = 200
@@ -43,9 +42,7 @@ class Waiter:
     """Waits for a bell or a time-out; tests hand in one with its own idea of time."""
 
     async def wait(self, bell: asyncio.Event, seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(bell.wait(), seconds)
-        return bell.is_set()
+        return await rung(bell, seconds)
 
 
 class Feed:

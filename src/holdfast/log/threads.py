@@ -67,3 +67,15 @@ def ringing(callback: Callable[[], object]) -> Callable[..., None]:
             loop.call_soon_threadsafe(callback)
 
     return ring
+
+
+async def rung(bell: asyncio.Event, seconds: float) -> bool:
+    """Wait for a bell, so long at most; whether it rang.
+
+    Not by `asyncio.wait_for`, which on Python 3.11 swallows a cancellation that comes as the bell rings, and
+    that is what happens when everything stops.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await bell.wait()
+    return bell.is_set()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config.memory import MemoryConfig
-from holdfast.log import SYSTEM, Pace, Pulse, Store, Threads, Tx, agenda, changes, ringing
+from holdfast.log import SYSTEM, Pace, Pulse, Store, Threads, Tx, agenda, changes, ringing, rung
 from holdfast.memory.backend import MemoryService
 from holdfast.memory.catalogue import FILES_KNOWN
 from holdfast.memory.collections import SUFFIXES, configured_collections
@@ -133,8 +133,7 @@ class MemoryCycles:
             if folders:
                 await self._watch(folders, watched, stop)
             else:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), self._look_again_ms / 1000)
+                await rung(stop, self._look_again_ms / 1000)
 
     async def _watch(
         self, folders: list[Path], watched: Mapping[str, list[Path]], stop: asyncio.Event

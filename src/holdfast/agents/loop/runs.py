@@ -6,7 +6,6 @@ How a run stands is read from its turn, so it is true in every process and after
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -46,6 +45,7 @@ from holdfast.log import (
     changes,
     entries,
     ringing,
+    rung,
     sessions,
     turns,
 )
@@ -446,8 +446,8 @@ class EndWatch:
         unsubscribe = self._store.signals.subscribe(changes.SIGNAL, ringing(self._bell.set))
         try:
             while self._waiting:
-                await _rung(self._bell, _LOOK_AGAIN_SECONDS)
-                await _rung(self._now, _PAUSE_SECONDS)
+                await rung(self._bell, _LOOK_AGAIN_SECONDS)
+                await rung(self._now, _PAUSE_SECONDS)
                 self._bell.clear()
                 self._now.clear()
                 try:
@@ -476,8 +476,3 @@ class EndWatch:
         with self._store.read(SYSTEM) as tx:
             found = [status_of_turn(tx, turn) for turn in turns.get_many(tx, ids) if turn.status.ended]
             return [status for status in found if status.ended]
-
-
-async def _rung(bell: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(bell.wait(), seconds)

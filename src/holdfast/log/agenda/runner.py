@@ -31,7 +31,7 @@ from holdfast.log.agenda.state import (
 from holdfast.log.audience import SYSTEM
 from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store, Tx
-from holdfast.log.threads import Threads, ringing, to_the_end
+from holdfast.log.threads import Threads, ringing, rung, to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -218,8 +218,7 @@ class Runner:
                     except Exception as error:  # noqa: BLE001 - told, and tried again: what is due must be run
                         self.pulse.failed(error)
                         pause = _TROUBLE_SECONDS
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), pause)
+                    await rung(self._wake, pause)
                 await self._all_done()
         finally:
             unsubscribe()
