@@ -15,7 +15,7 @@ from holdfast.board.audit import Audit
 from holdfast.board.candidates import bm25
 from holdfast.board.heuristic import Background, decide, profile
 from holdfast.board.judge import BadAnswer, checked
-from holdfast.board.summaries import CHIP_CHARS, NAME_CHARS, chip, topic_name
+from holdfast.board.summaries import CHIP_CHARS, NAME_CHARS, chip, sentences, topic_name
 from holdfast.board.words import terms
 from holdfast.clock import ManualClock
 from holdfast.config.board import Audit as AuditOptions
@@ -27,6 +27,10 @@ from holdfast.config.board import Audit as AuditOptions
         ("Hey, can you please fix the PostgreSQL backup script on the server?", "PostgreSQL backup script"),
         ("By the way, I need to book a dentist appointment for Anna", "Dentist appointment"),
         ("Thanks! Let's plan the trip to Lisbon in May", "Plan the trip to Lisbon in May"),
+        ("Look at pg_stat_statements and ~/backup/*.sql", "pg_stat_statements"),
+        ("Below 130 per square meter is cheap", "Square meter"),
+        ("It took 31 minutes", None),
+        ("18,000 euros at 05:00 UTC", None),
         ("ok great", None),
         ("👍", None),
         ("", None),
@@ -43,6 +47,30 @@ def test_chips_and_names_keep_to_one_short_line(text: str) -> None:
     assert "\n" not in short
     name = topic_name(text)
     assert name is None or (0 < len(name) <= NAME_CHARS and name == " ".join(name.split()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Look at pg_stat_statements and ~/backup/*.sql, please.",
+        "C:\\_temp\\* is full & a|b <c> is odd.",
+        "Dr. Weber comes on 12. Dezember at 05:00, for 18,000 euros, e.g. by train.",
+        "12. Dezember passt mir gut.",
+        "Book Da Luigi on 12.12. for four.",
+    ],
+)
+def test_what_only_looks_like_markup_or_an_end_is_quoted_to_the_letter(text: str) -> None:
+    assert sentences(text) == [text]
+
+
+def test_markup_is_taken_off_as_it_would_be_read_out() -> None:
+    text = (
+        "# Plan\n\n**Bold** _slanted_ `code_x` [a link](https://a.example) ~~gone~~\n\n```\nrm -rf\n```\n"
+    )
+    assert sentences(text) == ["Plan", "Bold slanted code_x a link gone"]
+    assert sentences("1. first\n2. second\n\n> quoted\n- one\n\n| a | b |\n|---|---|\n| c | d |") == (
+        ["first", "second", "quoted", "one", "a", "b", "c", "d"]
+    )
 
 
 def test_a_name_does_not_end_in_what_stood_before_its_mark() -> None:
