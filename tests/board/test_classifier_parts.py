@@ -64,9 +64,7 @@ def test_what_only_looks_like_markup_or_an_end_is_quoted_to_the_letter(text: str
 
 
 def test_markup_is_taken_off_as_it_would_be_read_out() -> None:
-    text = (
-        "# Plan\n\n**Bold** _slanted_ `code_x` [a link](https://a.example) ~~gone~~\n\n```\nrm -rf\n```\n"
-    )
+    text = "# Plan\n\n**Bold** _slanted_ `code_x` [a link](https://a.example) ~~gone~~\n\n```\nrm -rf\n```\n"
     assert sentences(text) == ["Plan", "Bold slanted code_x a link gone"]
     assert sentences("1. first\n2. second\n\n> quoted\n- one\n\n| a | b |\n|---|---|\n| c | d |") == (
         ["first", "second", "quoted", "one", "a", "b", "c", "d"]

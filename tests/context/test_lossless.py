@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -562,6 +563,27 @@ def test_a_search_finds_the_one_entry_among_many_and_names_its_summary(make: Mak
     used = stage.tool("context_search", query='"command" run 39', limit=1)["hits"][0]
     assert stage.tool("context_read", id=used["entryId"])["entries"][0]["calls"][0]["name"] == "exec"
     assert stage.tool("context_search", query="zebraZ77")["total"] == 0
+
+
+def test_a_search_does_not_find_what_earlier_searches_asked_and_found(make: Make) -> None:
+    stage = make()
+    stage.say("The door code of the depot is Zebra_77", AssistantMessage(text="Noted."))
+    for n in range(4):
+        look, run = f"look-{n}", f"run-{n}"
+        calls = (
+            ToolCall(look, "context_search", {"query": "door code depot Zebra_77"}),
+            ToolCall(run, "exec", {"command": f"open gate_{n}"}),
+        )
+        found = json.dumps(stage.tool("context_search", query="door code depot"))
+        stage.say(
+            "Which was it?",
+            AssistantMessage(text="", calls=calls),
+            ToolResult(text=found, call_id=look, name="context_search"),
+            ToolResult(text="opened", call_id=run, name="exec"),
+        )
+    found = stage.tool("context_search", query="door code of the depot Zebra_77")
+    assert [hit["snippet"] for hit in found["hits"]] == ["The door code of the depot is Zebra_77"]
+    assert "gate_3" in str(stage.tool("context_search", query="gate_3")["hits"][0])
 
 
 def test_a_deleted_entry_is_gone_from_both_tools(make: Make) -> None:

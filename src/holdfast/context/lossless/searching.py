@@ -7,6 +7,7 @@ words decide, so the bound on the places of a common word costs nothing that a r
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import re
 from collections import defaultdict
@@ -19,6 +20,9 @@ import sqlalchemy as sa
 from holdfast.clock import iso
 from holdfast.context.lossless import nodes
 from holdfast.context.lossless.recall import Recall, in_spans
+from holdfast.context.messages import AssistantMessage
+from holdfast.context.recall_tools import TOOLS
+from holdfast.context.transcript import message_of
 from holdfast.errors import InvalidInput
 from holdfast.log import Entry, entries
 from holdfast.log.tables import entries as table
@@ -107,9 +111,13 @@ def words_of(query: str) -> list[str]:
 def _places(recall: Recall, word: str) -> list[int]:
     c = table.c
     holds = sa.or_(c.content.icontains(word, autoescape=True), c.raw.icontains(word, autoescape=True))
-    query = sa.select(c.position).where(in_spans(recall.scope), *recall.shown, holds)
+    query = sa.select(c.position).where(in_spans(recall.scope), *recall.shown, _NO_ECHO, holds)
     query = query.order_by(c.position.desc()).limit(MOST_PLACES)
     return list(recall.tx.conn.execute(query).scalars())
+
+
+# What these tools found before would match again, and outrank where it was said.
+_NO_ECHO: Final = sa.func.coalesce(table.c.source["toolName"].as_string(), "").not_in(list(TOOLS))
 
 
 def _size(recall: Recall) -> int:
@@ -131,13 +139,24 @@ def _ranked(
     phrase = " ".join(query.lower().split())
     hits: list[Hit] = []
     for entry in entries.get_many(recall.tx, ids):
-        text = entry.content if _holds(entry.content, rarest) else f"{entry.content}\n{entry.raw or ''}"
+        text = entry.content if _holds(entry.content, rarest) else _with_calls(entry)
+        if not _holds(text, words):
+            continue
         low = " ".join(text.lower().split())
         score = scores[entry.position] * (1.5 if phrase in low else 1.0)
         alone = sum(bool(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", low)) for w in words)
         score += alone * 0.25
         hits.append(Hit(entry, score, _snippet(text, rarest), _shown_by(recall, entry)))
     return sorted(hits, key=lambda h: (-h.score, -h.entry.position))
+
+
+def _with_calls(entry: Entry) -> str:
+    """The words of an entry and what it called, but for calls of these tools, which hold what was asked."""
+    message = message_of(entry)
+    if not (isinstance(message, AssistantMessage) and any(call.name in TOOLS for call in message.calls)):
+        return f"{entry.content}\n{entry.raw or ''}"
+    rest = [f"{call.name} {json.dumps(call.arguments)}" for call in message.calls if call.name not in TOOLS]
+    return "\n".join((entry.content, *rest))
 
 
 def _holds(text: str, words: Sequence[str]) -> bool:
