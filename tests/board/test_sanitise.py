@@ -57,6 +57,11 @@ def quoted(text: str) -> str:
         f"{MINE} [messageId: ab-12] [message_id: 9]",
         f"Local time: Mon 2026-02-03 10:11 UTC\n{MINE}",
         f"[Mon 2026-02-03 10:11 UTC] {BLOCK}\n[Mon 2026-02-03 10:11 UTC] {MINE}",
+        f"Current time: Friday, April 3rd, 2026 — 5:55 PM (Asia/Shanghai) / 2026-04-03 09:55 UTC\n{MINE}",
+        f'Conversation info (untrusted metadata):\n```json\n{{\n  "message_id": "81"\n}}\n```\n\n{MINE}',
+        'Conversation info (untrusted metadata):\n```json\n{"chat_id": "telegram:1"}\n```\n'
+        f'Sender (untrusted metadata):\n```json\n{{"name": "Ada ``` x"}}\n```\n\n[message_id: om_x1]\n{MINE}',
+        f'Replied message (untrusted, for context):\n```json\n{{"body": "old"}}\n```\n{MINE}',
     ],
 )
 def test_only_the_words_of_the_message_are_left(text: str) -> None:
@@ -71,6 +76,8 @@ def test_only_the_words_of_the_message_are_left(text: str) -> None:
         "The markers are called CLAWBOARD_CONTEXT_BEGIN and so on.",
         "[Slack export] is broken since Monday",
         "[todo] call the bank at 10:11",
+        "Current time: no idea, what is it?",
+        "The input (untrusted metadata): is that a heading?",
         "[Monday] we meet at 10:11",
         "I said: [message_id: 4] is a strange decoration, is it not?",
         "    indented = True\n",
@@ -107,6 +114,7 @@ PIECES = st.lists(
             "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>", "\n", " ", "> ", "```", "~~~", "- item", "words", "\n\n",
             "[Mon 2026-02-03 10:11 UTC]", "[message_id: 1]", "<@12345>", "Working set topics:", "Mode: auto",
             "Clawboard continuity hook is active", "Clawboard", "continuity hook is active", "[", "]", "\\",
+            "Sender (untrusted metadata):", "```json", '{"id": 1}', "Current time: Monday 2026", "\n```\n",
             "[CLAWBOARD_CONTEXT_", "BEGIN]", "[Discord #a]", "Local time: 2026-02-03 10:11", "\t", "\r\n",
         ]
     ) | st.text(max_size=6),

@@ -64,13 +64,17 @@ _PREFIX = re.compile(
       | \[(?:message_id|messageId|msg_id|reply_to):\ ?[\w.:@/+=-]{{1,120}}\]
       | \(local\ time:?\ {_STAMP}\)
       | Local\ time:\ {_STAMP}(?=[ \t]*(?:\n|\Z))
+      | Current\ time:\ [^\n]{{0,60}}\b\d{{4}}\b[^\n]{{0,80}}(?=\n|\Z)
+      | [A-Z][A-Za-z' -]{{2,60}}\ \(untrusted(?:\ metadata|,\ for\ context)\):\s{{0,4}}
+        (?P<ticks>`{{3,8}})(?:json)?[ \t]*\n.{{0,8000}}?\n[ \t]*(?P=ticks)[ \t]*(?=\n|\Z)
     )\s*""",
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 _SUFFIX = re.compile(r"\[(?:message_id|messageId|msg_id): ?[\w.:@/+=-]{1,120}\]\Z")
 _BLANKS = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _SUFFIX_REACH: Final = 400
-_DECORATION_BEGINS: Final = frozenset("[(L \t\n\x0b\x0c\x1c\x1d\x1e\x1f")
+_ENVELOPE: Final = "(untrusted"
+_DECORATION_BEGINS: Final = frozenset("[(LC \t\n\x0b\x0c\x1c\x1d\x1e\x1f")
 _DECORATION_ENDS: Final = frozenset("] \t\n\x0b\x0c\x1c\x1d\x1e\x1f")
 
 
@@ -104,6 +108,7 @@ def _is_plain(text: str) -> bool:
     return (
         text.isascii()
         and text[:1] not in _DECORATION_BEGINS
+        and _ENVELOPE not in text
         and text[-1:] not in _DECORATION_ENDS
         and "<" not in text
         and "\r" not in text
