@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.board.block import BEGIN, END, Line, Section, fit, quoted, render, shorten, units
+from holdfast.board.block import BEGIN, END, Line, Section, choose, excerpt, render
+from holdfast.board.quoting import quoted, shorten, units
 from holdfast.board.sanitise import clean
 
 ODD = [
@@ -40,7 +41,11 @@ texts = st.lists(
 lines = st.lists(texts, max_size=12)
 sections = st.tuples(lines, lines, lines).map(
     lambda found: [
-        Section(f"layer {n}", f"Title {n}:", tuple(Line(quoted(t, 160), -i) for i, t in enumerate(own)), n)
+        Section(
+            f"layer {n}",
+            f"Title {n}:",
+            tuple(Line(quoted(t, 400), 1 / (n + i + 1)) for i, t in enumerate(own)),
+        )
         for n, own in enumerate(found)
     ]
 )
@@ -59,7 +64,7 @@ def test_the_block_is_never_longer_than_it_may_be(
 
 def test_what_a_notice_takes_is_not_counted_on_for_the_names_of_what_was_left_out() -> None:
     found = [
-        Section(f"layer {n}", f"Title {n}:", tuple(Line("word " * 9, -i) for i in range(4)), n)
+        Section(f"layer {n}", f"Title {n}:", tuple(Line(f"word{n}{i} " * 9) for i in range(4)))
         for n in range(3)
     ]
     sizes = range(400, 900)
@@ -92,29 +97,74 @@ def test_an_echoed_block_leaves_nothing_behind(found: list[Section], intent: str
 
 @settings(max_examples=40)
 @given(sections, limits)
-def test_lines_are_kept_whole_and_every_missing_one_is_counted(found: list[Section], most: int) -> None:
+def test_every_line_is_shown_once_or_counted(found: list[Section], most: int) -> None:
     block = render(found, intent="", mode="auto", max_chars=most)
-    shown = block.text.split("\n")
-    for section in found:
-        kept = [line for line in section.lines if f"- {line.text}" in shown]
-        assert len(section.lines) - len(kept) <= block.left_out.get(section.title, 0)
-    gone = sum(block.left_out.values())
-    assert ("Left out for room" in block.text) == (gone > 0)
+    shown = [
+        row for row in block.text.split("\n") if row.startswith("- ") and not row.startswith("- Left out")
+    ]
+    assert len(shown) + len(block.left_out) == sum(len(section.lines) for section in found)
+    assert len(set(shown)) == len(shown)
+    room = any(one.reason == "room" for one in block.left_out)
+    assert ("Left out for room" in block.text) == room
 
 
-def test_the_least_valuable_section_is_cut_first_and_keeps_its_floor() -> None:
-    def section(title: str, value: int, floor: int) -> Section:
-        return Section(title, title, tuple(Line("x" * 20, -n) for n in range(5)), value, floor)
+def shown(found: list[Section], room: int, about: str = "") -> list[str]:
+    kept, _ = choose(found, room, about=about)
+    return [line.text for section in kept for line in section.lines]
 
-    found = [section("dear", 90, 1), section("cheap", 10, 2)]
-    kept, left_out = fit(found, 210)
-    assert [(one.title, len(one.lines)) for one in kept] == [("dear", 5), ("cheap", 2)]
-    assert left_out == {"cheap": 3}
-    kept, left_out = fit(found, 110)
-    assert {one.title: len(one.lines) for one in kept}["dear"] == 1
-    kept, left_out = fit(found, 60)
-    assert [one.title for one in kept] == ["dear"]
-    assert left_out == {"cheap": 5, "dear": 4}
+
+def test_the_most_valuable_lines_are_shown_wherever_they_stand() -> None:
+    names = ["anchor buoy", "cedar dune", "ember fjord", "grove heath"]
+    lines = tuple(
+        Line(f"{name} {'x' * 60}", worth) for name, worth in zip(names, (0.1, 0.9, 0.2, 0.8), strict=True)
+    )
+    found = [Section("A", "First:", lines[:2]), Section("B", "Second:", lines[2:])]
+    assert [text.split()[0] for text in shown(found, 190)] == ["cedar", "grove"]
+    assert [text.split()[0] for text in shown(found, 400)] == ["anchor", "cedar", "ember", "grove"]
+
+
+def test_nothing_is_said_twice_and_the_reason_is_told() -> None:
+    digest = "Marta accepted the offer and starts on 1 February"
+    found = [
+        Section("A", "Timeline:", (Line(digest, 0.5, "2026-01-03 user: ", "log-1"),)),
+        Section(
+            "B", "Recall:", (Line(digest, 0.9, "2026-01-03 user: ", "log-1"), Line(f"So {digest}!", 0.8))
+        ),
+        Section("C", "Notes:", (Line("The flat in Porto costs 1,150 a month", 0.1),)),
+    ]
+    kept, left = choose(found, 1_000)
+    assert [section.title for section in kept] == ["Recall:", "Notes:"]
+    assert [one.reason for one in left] == ["repeats", "repeats"]
+
+
+def test_a_line_that_has_but_the_question_s_own_words_makes_way() -> None:
+    asked = "When does Marta start?"
+    echo, fact = Line("When does Marta start?", 0.9), Line("Marta starts on 1 February in Lisbon", 0.8)
+    found = [Section("B", "Recall:", (echo, fact))]
+    assert shown(found, 50, asked) == [fact.text]
+
+
+def test_a_long_line_is_cut_around_what_is_asked_on_word_boundaries_and_says_so() -> None:
+    before, after = "We talked about many small things first. " * 6, "And so on. " * 20
+    text = f"{before}Booking code K7QX2M is for the flight. {after}"
+    cut = excerpt(text.strip(), frozenset({"book", "flight"}), 90)
+    assert "Booking code K7QX2M is for the flight." in cut
+    assert cut.startswith("…")
+    assert cut.endswith("…")
+    assert set(cut.strip("…").split()) <= set(text.split())
+
+
+def test_room_that_is_left_is_given_back_to_what_was_cut() -> None:
+    text = " ".join(f"word{n}" for n in range(60))
+    found = [Section("B", "Recall:", (Line(text, 1.0),))]
+    assert shown(found, 12 + len(text)) == [text]
+
+
+@given(st.text(min_size=1, max_size=300), st.integers(12, 200), st.frozensets(st.sampled_from(["a", "boat"])))
+def test_an_excerpt_keeps_within_its_room(text: str, most: int, about: frozenset[str]) -> None:
+    line = quoted(text, 1_000)
+    cut = excerpt(line, about, most)
+    assert units(cut) <= most or cut == line
 
 
 @pytest.mark.parametrize("mark", MARKS[:8])

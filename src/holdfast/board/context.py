@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
 from holdfast.board import routing, tasks, topics
@@ -170,7 +170,7 @@ class Continuity:
             session = session_of(key, routed)
             recall = self._submit(lambda: self._search.find(wanted, question, view, session, now))
         working = self._working(tx, view, ask.working_set_limit, now)
-        return _Begun(Gathered(working, location, routed[-SHOWN_ROUTES:], said), now, recall)
+        return _Begun(Gathered(tx.now, working, location, routed[-SHOWN_ROUTES:], said), now, recall)
 
     def _working(self, tx: Tx, view: View, limit: int, now: Stamp) -> WorkingSet:
         """The working set, read again only when a space, topic or task changed since it was read."""
@@ -197,18 +197,16 @@ class Continuity:
         gathered = begun.gathered
         if recalled is not None:
             shown = _shortlist(recalled, self._options(), patient=ask.mode == "patient")
-            gathered = Gathered(
-                gathered.working, gathered.location, gathered.routed, gathered.said, _fresh(shown, gathered)
-            )
+            gathered = replace(gathered, recalled=shown)
         block = render(
-            sections(gathered, ask.max_chars),
+            sections(gathered),
             intent=cleaned(ask.q),
             mode=ask.mode,
             max_chars=ask.max_chars,
             notices=notices,
         )
-        told = {"leftOut": block.left_out, "notices": list(notices)}
-        context = Context(ask, block.layers, block.text, data(gathered) | told, late=bool(notices))
+        told = data(gathered, block) | {"notices": list(notices)}
+        context = Context(ask, block.layers, block.text, told, late=bool(notices))
         if not notices and (recalled is None or not recalled.behind):
             self._cache.put(ask, begun.stamp, context)
         return context
@@ -313,13 +311,6 @@ def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> Se
         found.behind,
         found.took_ms,
     )
-
-
-def _fresh(found: SearchFound, gathered: Gathered) -> SearchFound:
-    """Without the entries that the timeline shows anyway."""
-    shown = {one.entry.id for one in gathered.said}
-    logs: list[Found[Shown]] = [one for one in found.logs if one.item.id not in shown]
-    return SearchFound(found.topics, found.tasks, logs, found.notes, found.mode, found.behind, found.took_ms)
 
 
 def _good(found: Sequence[Found[T]]) -> list[Found[T]]:

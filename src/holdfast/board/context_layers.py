@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from holdfast.board.block import Line, Section, line_chars, quoted
+from holdfast.board.block import MOST_READ, Block, Line, Section
+from holdfast.board.quoting import quoted
 from holdfast.board.routing import Routed
 from holdfast.board.search import Found, SearchFound
 from holdfast.board.search_forms import found_forms, routed_form, said_form, task_form, topic_form
@@ -15,14 +16,29 @@ from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
 from holdfast.board.topics import Topic
 from holdfast.board.work import Priority, TopicStatus
-from holdfast.board.working_set import WorkingSet
+from holdfast.board.working_set import WorkingSet, pressure
 from holdfast.clock import iso
+
+T = TypeVar("T", Topic, Task, Shown)
 
 A_BOARD = "A:board_session"
 A_WORKING = "A:working_set"
 A_ROUTING = "A:routing_memory"
 A_TIMELINE = "A:timeline"
 B_SEMANTIC = "B:semantic"
+
+# What a line of each kind is worth by itself, next to the best find, which is worth as much as it fits.
+_HERE: Final = 2.0
+_NOTE: Final = 1.0
+_ENTRY: Final = 0.95
+_PLACE: Final = 0.85
+_LAST_SAID: Final = 0.7
+_OLDER_SAID: Final = 0.09
+_PRESSING: Final = 0.6
+_RECENT: Final = 0.2
+_ROUTED: Final = 0.3
+_LEAST: Final = 0.05
+_MOST_WEIGHED: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,7 @@ class Location:
 class Gathered:
     """All that may go into a block, each list with the most valuable first unless it is a history."""
 
+    now: int
     working: WorkingSet
     location: Location | None = None
     routed: Sequence[Routed] = ()
@@ -44,35 +61,23 @@ class Gathered:
     recalled: SearchFound | None = None
 
 
-def sections(gathered: Gathered, max_chars: int) -> list[Section]:
-    """The sections in the order in which they stand; `value` says which is cut first."""
-    most = line_chars(max_chars)
+def sections(gathered: Gathered) -> list[Section]:
+    """The sections in the order in which they stand, each line with what it is worth."""
     recalled = gathered.recalled or SearchFound()
     topics, tasks = gathered.working.topics, gathered.working.tasks
     return [
-        Section(A_BOARD, "Active board location:", _located(gathered.location, most), 100, 2),
-        Section(A_WORKING, "Working set topics:", _best_first([_topic(t, most) for t in topics]), 40),
-        Section(A_WORKING, "Working set tasks:", _best_first([_task(t, most) for t in tasks]), 60, 2),
-        Section(
-            A_ROUTING,
-            "Session routing memory (newest last):",
-            _newest_last([_routed(one, most) for one in gathered.routed]),
-            30,
-        ),
-        Section(
-            A_TIMELINE,
-            "Recent session timeline:",
-            _newest_last([_said(one.entry, one.text, most) for one in gathered.said]),
-            50,
-            2,
-        ),
-        Section(B_SEMANTIC, "Semantic recall topics/tasks/logs:", _recalled(recalled, most), 70, 3),
-        Section(B_SEMANTIC, "Curated notes:", _best_first([_note(one, most) for one in recalled.notes]), 80),
+        Section(A_BOARD, "Active board location:", _located(gathered.location)),
+        Section(A_WORKING, "Working set topics:", tuple(_working(one, gathered.now) for one in topics)),
+        Section(A_WORKING, "Working set tasks:", tuple(_working(one, gathered.now) for one in tasks)),
+        Section(A_ROUTING, "Session routing memory (newest last):", tuple(map(_routed, gathered.routed))),
+        Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said)),
+        Section(B_SEMANTIC, "Semantic recall topics/tasks/logs:", _recalled(recalled)),
+        Section(B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE))),
     ]
 
 
-def data(gathered: Gathered) -> dict[str, Any]:
-    """The same as plain values, for pages and tools."""
+def data(gathered: Gathered, block: Block) -> dict[str, Any]:
+    """The same as plain values, for pages and tools, with what was weighed and left out, and why."""
     place = gathered.location
     board = None
     if place is not None:
@@ -87,62 +92,73 @@ def data(gathered: Gathered) -> dict[str, Any]:
         "routingMemory": [routed_form(one) for one in gathered.routed],
         "timeline": [said_form(one) for one in gathered.said],
         "semantic": None if gathered.recalled is None else found_forms(gathered.recalled),
+        "leftOut": dict(block.counts),
+        "weighed": [
+            {"section": one.title, "text": one.line.whole[:200], "reason": one.reason}
+            for one in block.left_out[:_MOST_WEIGHED]
+        ],
     }
 
 
-def _best_first(lines: Sequence[str]) -> tuple[Line, ...]:
-    return tuple(Line(text, -at) for at, text in enumerate(lines))
-
-
-def _newest_last(lines: Sequence[str]) -> tuple[Line, ...]:
-    return tuple(Line(text, at) for at, text in enumerate(lines))
-
-
-def _located(place: Location | None, most: int) -> tuple[Line, ...]:
+def _located(place: Location | None) -> tuple[Line, ...]:
     if place is None:
         return ()
-    lines = [f"topic: {_topic(place.topic, most - 7)}"]
-    if place.task is not None:
-        lines.append(f"task: {_task(place.task, most - 6)}")
-    return _best_first(lines)
+    topic = _described(place.topic, _HERE, "topic: ")
+    return (topic,) if place.task is None else (topic, _described(place.task, _HERE, "task: "))
 
 
-def _topic(topic: Topic, most: int) -> str:
-    return _described(topic.name, topic, most)
+def _working(item: Topic | Task, now: int) -> Line:
+    return _described(item, _PRESSING if pressure(item, now) else _RECENT)
 
 
-def _task(task: Task, most: int) -> str:
-    return _described(task.title, task, most)
-
-
-def _described(name: str, item: Topic | Task, most: int) -> str:
-    """The name, what presses, and the digest as far as there is room."""
+def _described(item: Topic | Task, worth: float, prefix: str = "") -> Line:
+    """The name, what presses, and where it stands."""
+    name = item.name if isinstance(item, Topic) else item.title
     marks = [] if item.status is TopicStatus.ACTIVE else [str(item.status)]
     marks += ["pinned"] if item.pinned else []
     marks += ["high priority"] if item.priority is Priority.HIGH else []
     marks += [f"due {iso(item.due_at)[:10]}"] if item.due_at is not None else []
-    head = f"{name} ({', '.join(marks)})" if marks else name
-    return quoted(f"{head}: {item.digest}" if item.digest else head, most)
+    head = prefix + quoted(f"{name} ({', '.join(marks)})" if marks else name, MOST_READ)
+    if not item.digest:
+        return Line(head, worth, id=item.id)
+    return Line(quoted(item.digest, MOST_READ), worth, f"{head}: ", item.id)
 
 
-def _routed(one: Routed, most: int) -> str:
-    return quoted(f"{one.topic_name}: {one.anchor}" if one.anchor else one.topic_name, most)
+def _routed(one: Routed) -> Line:
+    name = quoted(one.topic_name, MOST_READ)
+    if not one.anchor:
+        return Line(name, _ROUTED, id=one.topic_id)
+    return Line(quoted(one.anchor, MOST_READ), _ROUTED, f"{name}: ", one.topic_id)
 
 
-def _said(entry: Shown, text: str, most: int) -> str:
+def _timeline(said: Sequence[Said]) -> tuple[Line, ...]:
+    """The newest last, which is also worth most."""
+    last = len(said) - 1
+    return tuple(
+        _said(one.entry, one.text, max(_LEAST, _LAST_SAID - _OLDER_SAID * (last - at)))
+        for at, one in enumerate(said)
+    )
+
+
+def _said(entry: Shown, text: str, worth: float) -> Line:
     who = entry.agent_label or ("user" if entry.role == "user" else entry.agent_id) or "unknown"
-    return quoted(f"{who}: {text}", most)
+    head = f"{iso(entry.created_at)[:10]} {quoted(who, 60)}: "
+    return Line(quoted(text, MOST_READ), worth, head, entry.id)
 
 
-def _note(one: Found[Shown], most: int) -> str:
-    return quoted(one.text, most)
+def _recalled(found: SearchFound) -> tuple[Line, ...]:
+    """Topics, then tasks, then entries."""
+    lines = [_described(one.item, _PLACE * share, "topic: ") for one, share in _shares(found.topics)]
+    lines += [_described(one.item, _PLACE * share, "task: ") for one, share in _shares(found.tasks)]
+    return (*lines, *_found(found.logs, _ENTRY))
 
 
-def _recalled(found: SearchFound, most: int) -> tuple[Line, ...]:
-    """Topics, then tasks, then entries; the best of each kind is worth more than the second of any."""
-    lines = [Line(f"topic: {_topic(one.item, most - 7)}", -at) for at, one in enumerate(found.topics)]
-    lines += [Line(f"task: {_task(one.item, most - 6)}", -at) for at, one in enumerate(found.tasks)]
-    for at, log in enumerate(found.logs):
-        day = iso(log.item.created_at)[:10]
-        lines.append(Line(f"{day} {_said(log.item, log.text, most - 11)}", 0.5 - at))
-    return tuple(lines)
+def _found(found: Sequence[Found[Shown]], worth: float) -> Iterator[Line]:
+    for one, share in _shares(found):
+        yield _said(one.item, one.text, worth * share)
+
+
+def _shares(found: Sequence[Found[T]]) -> Iterator[tuple[Found[T], float]]:
+    """Each find with its score next to the best one's."""
+    best = found[0].score if found else 0.0
+    return ((one, one.score / best if best > 0 else 1.0) for one in found)

@@ -1,0 +1,90 @@
+"""What others said, made safe to quote: on one line, with nothing in it that could pass for a mark."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+from holdfast.hidden_characters import make_visible
+from holdfast.text import clean_text
+
+_READ: Final = 4_000
+_JOINERS: Final = frozenset("\u200c\u200d")
+_GLUE: Final = "[\u200c\u200d\u034f\u0300-\u036f\ufe00-\ufe0f]*"
+
+
+def _word(text: str) -> str:
+    return _GLUE.join(map(re.escape, text))
+
+
+_NAMES: Final = "|".join(
+    map(_word, ("clawboard", "holdfast", "begin_", "end_", "internal", "system", "inst"))
+)
+_TAGS: Final = "|".join(
+    map(_word, ("holdfast", "begin_", "end_", "system", "developer", "assistant", "im_start", "im_end"))
+)
+_SQUARE: Final = re.compile(rf"[\[［【⟦]{_GLUE}(?=[\s\\/]*(?:{_NAMES}))", re.IGNORECASE)
+_ANGLE: Final = re.compile(rf"[<＜﹤]{_GLUE}(?=\s*(?:[<＜﹤|]|[/!|\s]*(?:{_TAGS})))", re.IGNORECASE)
+
+
+def quoted(text: str, most: int) -> str:
+    """What someone said, on one line of at most `most` characters, with nothing in it that is a mark."""
+    read = text[:_READ]
+    if not (read.isascii() and read.isprintable()):
+        read = "".join(map(_shown, make_visible(clean_text(read))))
+    return shorten(_defused(" ".join(read.split())), most)
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut between characters as a reader sees them: no accent, no part of an emoji is torn off."""
+    size = units(text)
+    if size <= most:
+        return text
+    whole = end = most - 1 if size == len(text) else _fitting(text, most - 1)
+    while whole > 0 and (_joins(text[whole]) or text[whole - 1] in _JOINERS):
+        whole -= 1
+    return f"{text[: whole or end].rstrip()}…"
+
+
+def units(text: str) -> int:
+    """The length as a host written in JavaScript counts it, which is never less than Python's."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _fitting(text: str, most: int) -> int:
+    """How many characters take at most so many units."""
+    room = 0
+    for end, char in enumerate(text):
+        room += 2 if char > "\uffff" else 1
+        if room > most:
+            return end
+    return len(text)
+
+
+def _shown(char: str) -> str:
+    """Control characters part words, a lone invisible one vanishes; joiners are part of scripts and emoji."""
+    if char.isascii():
+        return char if char.isprintable() else " "
+    kind = unicodedata.category(char)
+    if kind == "Cf":
+        return char if char in _JOINERS else ""
+    return " " if kind in ("Cc", "Zl", "Zp", "Cs") else char
+
+
+def _defused(text: str) -> str:
+    if not text.isascii():
+        wide = unicodedata.normalize("NFKC", text)
+        text = wide if wide != text and (_SQUARE.search(wide) or _ANGLE.search(wide)) else text
+    return _ANGLE.sub("‹", _SQUARE.sub("⁅", text))
+
+
+def _joins(char: str) -> bool:
+    """Whether it belongs to the character before it."""
+    return (
+        unicodedata.combining(char) != 0
+        or char in _JOINERS
+        or "\ufe00" <= char <= "\ufe0f"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or unicodedata.category(char) in ("Mn", "Me", "Mc")
+    )
