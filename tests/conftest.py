@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+
+# Before numpy is loaded: OpenBLAS waits for its threads when a process forks, and for ever while another
+# thread multiplies. The tests' PostgreSQL is begun and ended by forks.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import itertools
 import shutil
 import tempfile
 import warnings
