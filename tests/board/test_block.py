@@ -137,6 +137,15 @@ def test_nothing_is_said_twice_and_the_reason_is_told() -> None:
     assert [one.reason for one in left] == ["repeats", "repeats"]
 
 
+def test_of_a_digest_only_what_is_new_is_told() -> None:
+    said = "The flight leaves at 06:35 from terminal 2"
+    digest = (said, "Hotel Aurora is booked for three nights")
+    lines = (Line(" ".join(digest), 0.5, "topic: Lisbon: ", "t1", digest), Line(said, 0.9, id="log-1"))
+    assert shown([Section("B", "Recall:", lines)], 400) == [f"topic: Lisbon: {digest[1]}", said]
+    gone = Line(said, 0.5, "topic: Lisbon: ", "t1", (said,))
+    assert shown([Section("B", "Recall:", (gone, lines[1]))], 400) == ["topic: Lisbon", said]
+
+
 def test_a_line_that_has_but_the_question_s_own_words_makes_way() -> None:
     asked = "When does Marta start?"
     echo, fact = Line("When does Marta start?", 0.9), Line("Marta starts on 1 February in Lisbon", 0.8)

@@ -51,17 +51,19 @@ Place = tuple[int, int]
 class Line:
     """What may stand in a section. `head` says who or what, and is not cut; `text` is quoted already.
 
-    `id` names what it is about: of two lines with the same id one is shown.
+    `id` names what it is about: of two lines with the same id one is shown. `parts` are the sentences of a
+    text that may go without one another.
     """
 
     text: str
     worth: float = 0.0
     head: str = ""
     id: str = ""
+    parts: tuple[str, ...] = ()
 
     @property
     def whole(self) -> str:
-        return self.head + self.text
+        return self.head + self.text if self.text else self.head.rstrip(": ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,9 @@ class _Choice:
 
     def take(self, place: Place, line: Line, words: frozenset[str], title: str) -> Reason | None:
         """Show it, if it says something else and there is room for a telling part of it; else why not."""
-        if line.id in self.ids or self.share_told(words) >= _SAME:
+        if line.id in self.ids or (not line.parts and self.share_told(words) >= _SAME):
             return "repeats"
+        whole, line = line, self._news(line)
         cost = _BULLET + (0 if place[0] in self.titled else units(title) + 1)
         free = min(self.most, self.room - cost)
         if free < min(LEAST_LINE, units(line.whole)):
@@ -180,10 +183,17 @@ class _Choice:
             return "repeats"
         self.room -= cost + units(text)
         self.shown[place] = (line, text)
-        self.told.append(words)
+        self.told.append(frozenset(_telling(text)) - self.about)
         self.titled.add(place[0])
-        self.ids |= {line.id} if line.id else set()
+        self.ids |= {whole.id} if whole.id else set()
         return None
+
+    def _news(self, line: Line) -> Line:
+        """A line of several sentences, without those that stand in the block already."""
+        if not line.parts:
+            return line
+        new = [one for one in line.parts if self.share_told(frozenset(_telling(one)) - self.about) < _SAME]
+        return line if len(new) == len(line.parts) else replace(line, text=" ".join(new))
 
     def stretched(self) -> dict[Place, str]:
         """What is shown, with the room that is left given to lines that were cut, the first chosen first."""
@@ -229,7 +239,8 @@ def fitted(line: Line, about: frozenset[str], most: int) -> str:
     if units(line.whole) <= most:
         return line.whole
     room = most - units(line.head)
-    return line.head + excerpt(line.text, about, room) if room >= most // 3 else shorten(line.whole, most)
+    cut = bool(line.text) and room >= most // 3
+    return line.head + excerpt(line.text, about, room) if cut else shorten(line.whole, most)
 
 
 def excerpt(text: str, about: frozenset[str], most: int) -> str:

@@ -199,7 +199,7 @@ class Continuity:
             shown = _shortlist(recalled, self._options(), patient=ask.mode == "patient")
             gathered = replace(gathered, recalled=shown)
         block = render(
-            sections(gathered),
+            sections(gathered, cleaned(ask.q)),
             intent=cleaned(ask.q),
             mode=ask.mode,
             max_chars=ask.max_chars,

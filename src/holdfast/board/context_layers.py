@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -15,6 +16,7 @@ from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
 from holdfast.board.topics import Topic
+from holdfast.board.words import is_filler, terms
 from holdfast.board.work import Priority, TopicStatus
 from holdfast.board.working_set import WorkingSet, pressure
 from holdfast.clock import iso
@@ -35,7 +37,8 @@ _PLACE: Final = 0.85
 _LAST_SAID: Final = 0.7
 _OLDER_SAID: Final = 0.09
 _PRESSING: Final = 0.6
-_RECENT: Final = 0.2
+_RECENT: Final = 0.15
+_FAR_SHARE: Final = 0.4
 _ROUTED: Final = 0.3
 _LEAST: Final = 0.05
 _MOST_WEIGHED: Final = 60
@@ -61,8 +64,8 @@ class Gathered:
     recalled: SearchFound | None = None
 
 
-def sections(gathered: Gathered) -> list[Section]:
-    """The sections in the order in which they stand, each line with what it is worth."""
+def sections(gathered: Gathered, about: str = "") -> list[Section]:
+    """The sections in the order in which they stand, each line with what it is worth for a question."""
     recalled = gathered.recalled or SearchFound()
     topics, tasks = gathered.working.topics, gathered.working.tasks
     return [
@@ -71,7 +74,7 @@ def sections(gathered: Gathered) -> list[Section]:
         Section(A_WORKING, "Working set tasks:", tuple(_working(one, gathered.now) for one in tasks)),
         Section(A_ROUTING, "Session routing memory (newest last):", tuple(map(_routed, gathered.routed))),
         Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said)),
-        Section(B_SEMANTIC, "Semantic recall topics/tasks/logs:", _recalled(recalled)),
+        Section(B_SEMANTIC, "Semantic recall topics/tasks/logs:", _recalled(recalled, about)),
         Section(B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE))),
     ]
 
@@ -108,7 +111,10 @@ def _located(place: Location | None) -> tuple[Line, ...]:
 
 
 def _working(item: Topic | Task, now: int) -> Line:
-    return _described(item, _PRESSING if pressure(item, now) else _RECENT)
+    """What presses, with where it stands; what was merely touched of late, by its name."""
+    if pressure(item, now):
+        return _described(item, _PRESSING)
+    return Line(quoted(item.name if isinstance(item, Topic) else item.title, MOST_READ), _RECENT, id=item.id)
 
 
 def _described(item: Topic | Task, worth: float, prefix: str = "") -> Line:
@@ -121,7 +127,9 @@ def _described(item: Topic | Task, worth: float, prefix: str = "") -> Line:
     head = prefix + quoted(f"{name} ({', '.join(marks)})" if marks else name, MOST_READ)
     if not item.digest:
         return Line(head, worth, id=item.id)
-    return Line(quoted(item.digest, MOST_READ), worth, f"{head}: ", item.id)
+    lines = [one.removeprefix("- ") for one in item.digest.splitlines() if one.strip()]
+    parts = tuple(quoted(one, MOST_READ) for one in lines)
+    return Line(" ".join(parts), worth, f"{head}: ", item.id, parts)
 
 
 def _routed(one: Routed) -> Line:
@@ -146,16 +154,26 @@ def _said(entry: Shown, text: str, worth: float) -> Line:
     return Line(quoted(text, MOST_READ), worth, head, entry.id)
 
 
-def _recalled(found: SearchFound) -> tuple[Line, ...]:
-    """Topics, then tasks, then entries."""
-    lines = [_described(one.item, _PLACE * share, "topic: ") for one, share in _shares(found.topics)]
-    lines += [_described(one.item, _PLACE * share, "task: ") for one, share in _shares(found.tasks)]
-    return (*lines, *_found(found.logs, _ENTRY))
+def _recalled(found: SearchFound, about: str) -> tuple[Line, ...]:
+    """Topics, then tasks, then entries. A place is told of if finds lie in it, or it names what is asked."""
+    asked = frozenset(term for term in terms(about) if not is_filler(term))
+    held = Counter(id_ for one in found.logs for id_ in (one.item.topic_id, one.item.task_id) if id_)
+    first = {id_ for one in found.logs[:1] for id_ in (one.item.topic_id, one.item.task_id)}
+
+    def is_meant(item: Topic | Task) -> bool:
+        name = item.name if isinstance(item, Topic) else item.title
+        return item.id in first or held[item.id] > 1 or not asked.isdisjoint(terms(name))
+
+    places: list[tuple[str, Topic | Task, float]]
+    places = [("topic: ", one.item, share) for one, share in _shares(found.topics)]
+    places += [("task: ", one.item, share) for one, share in _shares(found.tasks)]
+    meant = [_described(item, _PLACE * share, prefix) for prefix, item, share in places if is_meant(item)]
+    return (*meant, *_found(found.logs, _ENTRY))
 
 
 def _found(found: Sequence[Found[Shown]], worth: float) -> Iterator[Line]:
     for one, share in _shares(found):
-        yield _said(one.item, one.text, worth * share)
+        yield _said(one.item, one.text, worth * (_FAR_SHARE + (1 - _FAR_SHARE) * share))
 
 
 def _shares(found: Sequence[Found[T]]) -> Iterator[tuple[Found[T], float]]:

@@ -78,7 +78,8 @@ def due(subjects: Sequence[Subject], now: int, options: Digests) -> tuple[list[S
 
 
 def extract(found: Sequence[tuple[str, bool]], *, max_chars: int) -> str:
-    """The most telling sentences of texts (oldest first; True for a curated note), in their order."""
+    """The most telling sentences of texts (oldest first; True for a curated note), the newest first: where it
+    stands now is what must not be cut off."""
     lines = [(cut(s, _LINE), note, i) for i, (text, note) in enumerate(found) for s in sentences(text)]
     common = Counter(t for line, _, _ in lines for t in set(terms(line)) if not is_filler(t))
     scored: dict[str, tuple[float, int]] = {}
@@ -89,7 +90,7 @@ def extract(found: Sequence[tuple[str, bool]], *, max_chars: int) -> str:
         if words and not line.endswith("?"):
             scored.setdefault(line, (score, order))
     best = sorted(scored, key=lambda line: (-scored[line][0], scored[line][1]))[:_LINES]
-    return _fitted(sorted(best, key=lambda line: scored[line][1]), max_chars)
+    return _fitted(sorted(best, key=lambda line: -scored[line][1]), max_chars)
 
 
 def enqueue(tx: Tx, *, due_at: int) -> agenda.Item:
