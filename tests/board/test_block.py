@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from holdfast.board.block import BEGIN, END, Line, Section, choose, excerpt, render
@@ -95,7 +95,7 @@ def test_an_echoed_block_leaves_nothing_behind(found: list[Section], intent: str
     assert cleaned.text.split() == ["Sure.", "That", "is", "all."]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])  # what it draws is slow to shrink
 @given(sections, limits)
 def test_every_line_is_shown_once_or_counted(found: list[Section], most: int) -> None:
     block = render(found, intent="", mode="auto", max_chars=most)

@@ -198,11 +198,13 @@ class _Choice:
     def stretched(self) -> dict[Place, str]:
         """What is shown, with the room that is left given to lines that were cut, the first chosen first."""
         found: dict[Place, str] = {}
+        told = {text for _, text in self.shown.values()}
         for place, (line, text) in self.shown.items():
             longer = text
             if self.room > 0 and text != line.whole:
                 longer = fitted(line, self.about, units(text) + self.room)
-                longer = longer if units(longer) >= units(text) else text
+                longer = text if longer in told or units(longer) < units(text) else longer
+                told.add(longer)
             self.room -= units(longer) - units(text)
             found[place] = longer
         return found
