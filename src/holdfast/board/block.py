@@ -114,7 +114,8 @@ def render(
     kept, left_out = choose(sections, room, about=intent)
     if any(one.reason == "room" for one in left_out):
         kept, left_out = choose(sections, room - _size([_note(999)]), about=intent)
-        told.append(_note(sum(one.reason == "room" for one in left_out)))
+        lost = sum(one.reason == "room" for one in left_out)
+        told += [_note(lost)] if lost else []
     body = [line for section in kept for line in _written(section)]
     layers = tuple(dict.fromkeys(section.layer for section in kept))
     return Block("\n".join([BEGIN, *head, *body, *told, END]), layers, tuple(left_out))
