@@ -26,9 +26,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from classify import pairwise
 from continuity_judges import (
     Plain,
     beginning_to_end,
@@ -40,7 +39,7 @@ from continuity_judges import (
     repeats,
     where_it_went,
 )
-from histories import History, Line, Question, grown, load, names
+from histories import History, Line, Question, grown, is_filler, load, names
 
 from holdfast.board import ingest, topics
 from holdfast.board.context import Context, ContextAsk
@@ -55,12 +54,16 @@ LIMITS = (2200, 1200)
 PLACES = ("same", "other", "fresh")
 FRESH = "agent:main:web:fresh"
 QUIET_MINUTES = 30
+HEAD = 300
+"""About what the head of a block takes; the baselines have the rest."""
 TARGETS = {
     "answered at 2200": 28 / 29,
     "answered at 2200, same": None,
     "answered at 2200, other": None,
     "answered at 2200, fresh": 17 / 18,
     "answered at 1200": 25 / 29,
+    "facts of an overview at 2200": None,
+    "facts of an overview at 1200": None,
     "outdated without the present": 0.0,
     "recall lines where nothing fits": 0.0,
     "repeated lines a block": 0.0,
@@ -71,6 +74,7 @@ TARGETS = {
     "CPU ms a context": 10.0,
 }
 Figures = dict[str, float]
+T = TypeVar("T")
 
 
 def key_of(session: str) -> str:
@@ -172,6 +176,7 @@ class Missed(NamedTuple):
     place: str
     limit: int
     why: str
+    outdated: bool
     block: str
 
 
@@ -186,6 +191,7 @@ class Result:
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     missed: list[Missed] = field(default_factory=list)
+    room: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     names: list[tuple[str, str, str]] = field(default_factory=list)
 
     def note(self, method: str, name: str, value: float) -> None:
@@ -200,6 +206,7 @@ def measured(history: History, *, keep: Path | None = None) -> Result:
             asyncio.run(stage.live())
             result = Result(history.name, history.split, len(history.lines))
             _ask_all(stage, result)
+            _ask_how_it_stands(stage, result)
             _ask_in_vain(stage, result)
             _judge_topics(stage, result)
     return result
@@ -215,8 +222,7 @@ def _ask_all(stage: Stage, result: Result) -> None:
                 context, cpu = stage.ask(question.text, key or "", limit)
                 result.note("holdfast", "CPU ms a context", cpu * 1000)
                 _note_answer(stage, result, question, place, limit, key or "", context)
-                room = limit - len(context.block) + sum(len(one) + 1 for one in body(context.block).raw)
-                for method, lines in plain.lines(question.text, key or "", room).items():
+                for method, lines in plain.lines(question.text, key or "", limit - HEAD).items():
                     _note_share(result, method, question, place, limit, lines)
                     result.note(method, "repeated lines a block", len(repeats(lines)))
 
@@ -227,13 +233,18 @@ def _note_answer(
     shown = body(context.block)
     answered = _note_share(result, "holdfast", question, place, limit, shown.lines)
     result.note("holdfast", "repeated lines a block", len(repeats(shown.lines)))
+    for title in {title for title, _ in shown.titled}:
+        lines = [line for one, line in shown.titled if one == title]
+        result.room[limit, title, "characters"] += sum(len(line) + 3 for line in lines)
+        result.room[limit, title, "answers"] += question.answered_by("\n".join(lines))
     texts = [line.text for line in stage.history.lines]
     result.note("holdfast", "lines cut in a word", len(mid_word_cuts(shown.lines, texts, _digests(context))))
     if not answered:
         there = stage.history.evidence(question)
         said = {stage.ids[n]: texts[n] for n in there}
         why = where_it_went(said, shown.lines, context.data) or _not_weighed(stage, question, key, list(said))
-        result.missed.append(Missed(question.text, place, limit, why, context.block))
+        outdated = question.outdated_in("\n".join(shown.lines))
+        result.missed.append(Missed(question.text, place, limit, why, outdated, context.block))
 
 
 def _not_weighed(stage: Stage, question: Question, key: str, ids: Sequence[str]) -> str:
@@ -255,6 +266,19 @@ def _note_share(
     if question.over is not None:
         result.note(method, "outdated without the present", question.outdated_in(text) and not answered)
     return answered
+
+
+def _ask_how_it_stands(stage: Stage, result: Result) -> None:
+    """From the session that has the first fact, and from a fresh one."""
+    plain = Plain(stage.history)
+    for overview in stage.history.overviews:
+        session = stage.history.last_with(overview.facts[0]).session
+        for key in (key_of(session), FRESH):
+            for limit in LIMITS:
+                shown = body(stage.ask(overview.text, key, limit)[0].block)
+                blocks = {"holdfast": shown.lines, **plain.lines(overview.text, key, limit - HEAD)}
+                for method, lines in blocks.items():
+                    result.note(method, f"facts of an overview at {limit}", overview.share("\n".join(lines)))
 
 
 def _digests(context: Context) -> list[str]:
@@ -279,27 +303,51 @@ def _ask_in_vain(stage: Stage, result: Result) -> None:
             recalled = [line for title, line in body(context.block).titled if is_recall(title)]
             result.note("holdfast", "recall lines where nothing fits", len(recalled))
             result.note(
-                "top-k", "recall lines where nothing fits", len(plain.lines(text, key, 1900)["top-k"])
+                "top-k",
+                "recall lines where nothing fits",
+                len(plain.lines(text, key, LIMITS[0] - HEAD)["top-k"]),
             )
 
 
 def _judge_topics(stage: Stage, result: Result) -> None:
+    """The topics of what the history says; filler counts where it was put among that."""
     placed, named = stage.sorted()
     lines = stage.history.lines
-    known = [n for n, line in enumerate(lines) if line.matter is not None]
-    truth = [lines[n].matter or "" for n in known]
-    found = [placed[n] for n in known]
-    result.note("holdfast", "pairwise F1", pairwise(truth, found)[2])
-    result.note("newest", "pairwise F1", pairwise(truth, [lines[n].session for n in known])[2])
-    result.note("holdfast", "topics for a matter", len(named) / len(set(truth)))
-    own = own_words(stage.history)
-    for id_, name in named.items():
-        within = [n for n, topic in enumerate(placed) if topic == id_]
-        matters = Counter(m for n in within if (m := lines[n].matter) is not None)
-        matter = matters.most_common(1)[0][0] if matters else ""
-        fault = name_faults(name, own.get(matter, frozenset()), [lines[n].text for n in within])
+    sessions = [line.session for line in lines]
+    truth = [line.matter for line in lines]
+    result.note("holdfast", "pairwise F1", _f1(truth, placed))
+    result.note("newest", "pairwise F1", _f1(truth, sessions))
+    own = {matter for matter in truth if matter is not None and not is_filler(matter)}
+    chosen = {topic: name for topic, name in named.items() if _matters(truth, placed, topic) & own}
+    result.note("holdfast", "topics for a matter", len(chosen) / len(own))
+    telling = own_words(stage.history)
+    for topic, name in chosen.items():
+        matters = Counter({m: n for m, n in Counter(_within(truth, placed, topic)).items() if m is not None})
+        matter = matters.most_common(1)[0][0]
+        texts = _within([line.text for line in lines], placed, topic)
+        fault = name_faults(name, telling[matter], texts)
         result.note("holdfast", "names that are no names", bool(fault))
-        result.names.append((name, matter, fault))
+        result.names.append((name, ", ".join(f"{m} {n}" for m, n in matters.most_common(4)), fault))
+
+
+def _within(values: Sequence[T], placed: Sequence[str], topic: str) -> list[T]:
+    return [value for value, place in zip(values, placed, strict=True) if place == topic]
+
+
+def _matters(truth: Sequence[str | None], placed: Sequence[str], topic: str) -> set[str | None]:
+    return set(_within(truth, placed, topic))
+
+
+def _f1(truth: Sequence[str | None], found: Sequence[str]) -> float:
+    """Over all pairs of lines of which at least one is the history's own and both belong to some matter."""
+    known = [(t, f) for t, f in zip(truth, found, strict=True) if t is not None]
+    own = [(t, f) for t, f in known if not is_filler(t)]
+    both = sum(n * (n - 1) // 2 for n in Counter(own).values())
+    made = Counter(f for _, f in own)
+    beside = Counter(f for t, f in known if is_filler(t))
+    precision = both / max(1, sum(n * (n - 1) // 2 + n * beside[f] for f, n in made.items()))
+    recall = both / max(1, sum(n * (n - 1) // 2 for n in Counter(t for t, _ in own).values()))
+    return 2 * precision * recall / max(1e-9, precision + recall)
 
 
 # What follows prints.
@@ -349,7 +397,8 @@ def _ratio(value: float | None, target: float | tuple[float, float] | None) -> s
 def explain(result: Result, *, blocks: bool) -> None:
     print(f"\n{result.history}: {len(result.missed)} answers are not in their blocks")
     for one in result.missed:
-        print(f"  {one.limit} {one.place:<6} {one.question}\n              {one.why}")
+        old = ", the old state stands" if one.outdated else ""
+        print(f"  {one.limit} {one.place:<6} {one.question}\n              {one.why}{old}")
         if blocks:
             print(beginning_to_end(one.block))
     for name, matter, fault in result.names:
@@ -362,6 +411,18 @@ def reasons(results: Sequence[Result]) -> None:
         print(f"\n  why answers are missing at {limit}")
         for why, count in counts.most_common():
             print(f"    {count:>4}  {why}")
+        _room(results, limit)
+
+
+def _room(results: Sequence[Result], limit: int) -> None:
+    """Where the characters go, and where the answers are."""
+    room = sum((result.room for result in results), Counter[tuple[int, str, str]]())
+    asked = sum(len(result.counts["holdfast"][f"answered at {limit}"]) for result in results)
+    titles = sorted({title for of, title, _ in room if of == limit})
+    every = sum(room[limit, title, "characters"] for title in titles)
+    for title in titles:
+        share, answers = room[limit, title, "characters"] / every, room[limit, title, "answers"] / asked
+        print(f"    {share:>5.0%} of the room, {answers:>4.0%} of the answers in: {title}")
 
 
 def main() -> None:

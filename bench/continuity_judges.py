@@ -22,9 +22,8 @@ _NUMBER = re.compile(r"\d[\d.,:/-]*")
 
 
 class Body(NamedTuple):
-    """A block below its head: the lines as they stand, those behind a bullet, and these with their titles."""
+    """A block below its head: the lines behind a bullet, and the same with their titles."""
 
-    raw: list[str]
     lines: list[str]
     titled: list[tuple[str, str]]
 
@@ -33,14 +32,13 @@ def body(block: str) -> Body:
     """Without the head, which repeats the question, and without what is said about the block itself."""
     rows = block.splitlines()
     start = next((n for n, row in enumerate(rows) if row.startswith("Mode:")), 0) + 1
-    raw = rows[start:-1]
     titled, title = [], ""
-    for row in raw:
+    for row in rows[start:-1]:
         if not row.startswith("- "):
             title = row
         elif not row[2:].casefold().startswith(_LEFT_OUT):
             titled.append((title, row[2:]))
-    return Body(raw, [line for _, line in titled], titled)
+    return Body([line for _, line in titled], titled)
 
 
 def is_recall(title: str) -> bool:
@@ -220,13 +218,20 @@ _UNITS = frozenset(_UNITS_WORDS.split())
 _MAY_BEGIN = frozenset(
     ("the", "a", "an", "my", "our", "der", "die", "das", "ein", "eine", "mein", "meine", "unser")
 )
+_FINITE_WORDS = """
+is are was were has have had will would can could should must do does did says said needs wants lost left paid
+sold went got came comes goes moved costs slips leaks arrived ist sind war waren hat haben hatte wird werden
+kann können muss müssen soll will kommt geht läuft braucht heißt gehört steht liegt fehlt kostet habe
+"""
+_FINITE = frozenset(_FINITE_WORDS.split())
 _SENTENCE = re.compile(r"[?!;\n…]|\.\s")
 LONGEST_NAME = 60
 
 
 def name_faults(name: str, own: frozenset[str], texts: Sequence[str]) -> str:
     """Why it is no name for the matter, or "": a noun phrase with a word of the matter, nothing torn."""
-    words = [word.casefold() for word in _WORD.findall(name)]
+    parts = _WORD.findall(name)
+    words = [word.casefold() for word in parts]
     if not words:
         return "empty"
     if len(name) > LONGEST_NAME or _SENTENCE.search(name):
@@ -238,11 +243,38 @@ def name_faults(name: str, own: frozenset[str], texts: Sequence[str]) -> str:
     torn = [word for word in words if _NUMBER.fullmatch(word) and not _whole(word, texts)]
     if torn:
         return f"a piece of a number ({torn[0]})"
-    if words[-1] in _FUNCTION or (words[0] in _FUNCTION and words[0] not in _MAY_BEGIN):
+    if words[-1] in _UNITS and len(words) > 1 and _NUMBER.fullmatch(words[-2]):
+        return "ends with a number, time or amount"
+    if not _noun_phrase(parts, texts):
         return "no noun phrase"
     if not any(_same(word, telling) for word in words for telling in own):
         return "no word of the matter's own"
     return ""
+
+
+def _noun_phrase(name: Sequence[str], texts: Sequence[str]) -> bool:
+    """No verb in it, nothing at its ends that only joins words, at its end a noun as far as one can tell."""
+    words = [word.casefold() for word in name]
+    first, last = words[0], words[-1]
+    if last in _FUNCTION or (first in _FUNCTION and first not in _MAY_BEGIN) or _FINITE & set(words):
+        return False
+    if _german(texts) and name[-1].isalpha():
+        end = name[-1][1:]
+        return not _has(name[-1][0].lower() + end, texts) or _has(name[-1][0].upper() + end, texts)
+    return not (last.endswith("ed") and len(last) > 4 and not last.endswith("eed"))
+
+
+def _has(word: str, texts: Sequence[str]) -> bool:
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for text in texts)
+
+
+def _german(texts: Sequence[str]) -> bool:
+    """Whether most of the texts are German: there a noun has a capital."""
+    said = Counter(word for text in texts for word in plain(text).split())
+    german = sum(
+        said[word] for word in ("der", "die", "das", "und", "ist", "den", "ich", "wir", "auf", "für")
+    )
+    return german > sum(said[word] for word in ("the", "and", "is", "of", "to", "we", "it", "for"))
 
 
 def _whole(number: str, texts: Sequence[str]) -> bool:

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent / "continuity"
 STEP = timedelta(minutes=1)
 A_DAY = 120
 """Lines a day when a history is made longer."""
+_FILLER = "filler: "
 PERSONS = (
     "Ottilie",
     "Casimir",
@@ -64,6 +65,17 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """A question for how a matter stands; each of its facts may stand anywhere in the block."""
+
+    text: str
+    facts: tuple[str, ...]
+
+    def share(self, text: str) -> float:
+        return sum(stands(fact, text) for fact in self.facts) / len(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     name: str
     person: str
@@ -73,11 +85,15 @@ class History:
     matters: dict[str, Matter]
     lines: tuple[Line, ...]
     questions: tuple[Question, ...]
+    overviews: tuple[Overview, ...]
     unanswerable: tuple[str, ...]
 
     @property
     def sessions(self) -> list[str]:
         return list(dict.fromkeys(line.session for line in self.lines))
+
+    def last_with(self, words: str) -> Line:
+        return next(line for line in reversed(self.lines) if stands(words, line.text))
 
     def evidence(self, question: Question) -> list[int]:
         """The lines that answer it, newest first."""
@@ -98,6 +114,10 @@ def stands(words: str, text: str) -> bool:
     return re.search(pattern, plain(text)) is not None
 
 
+def is_filler(matter: str) -> bool:
+    return matter.startswith(_FILLER)
+
+
 def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("?_*.txt"))
 
@@ -113,6 +133,7 @@ def _parsed(name: str, rows: Sequence[str]) -> History:
     matters: dict[str, Matter] = {}
     lines: list[Line] = []
     questions: list[Question] = []
+    overviews: list[Overview] = []
     unanswerable: list[str] = []
     at, session, matter = datetime.min, "", ""
     for row in rows:
@@ -132,6 +153,9 @@ def _parsed(name: str, rows: Sequence[str]) -> History:
             at += timedelta(minutes=int(row[1:]))
         elif mark == "?":
             questions.append(_question(rest))
+        elif mark == "*":
+            asked, _, facts = rest.partition(" = ")
+            overviews.append(Overview(asked, tuple(facts.split(" && "))))
         elif mark == "x":
             unanswerable.append(rest)
         elif mark == "matter":
@@ -149,6 +173,7 @@ def _parsed(name: str, rows: Sequence[str]) -> History:
         matters,
         tuple(lines),
         tuple(questions),
+        tuple(overviews),
         tuple(unanswerable),
     )
 
@@ -175,8 +200,10 @@ def _check(history: History) -> None:
             alone = Question(question.text, (words,))
             assert history.evidence(alone), f"{history.name}: nobody said {words}"
             assert not alone.answered_by(question.text), f"{history.name}: {question.text!r} answers itself"
-        said = question.over is None or any(stands(question.over, line.text) for line in history.lines)
-        assert said, f"{history.name}: nobody said {question.over!r}"
+    wanted = [q.over for q in history.questions if q.over is not None]
+    wanted += [fact for overview in history.overviews for fact in overview.facts]
+    unsaid = [words for words in wanted if not any(stands(words, line.text) for line in history.lines)]
+    assert not unsaid, f"{history.name}: nobody said {unsaid}"
 
 
 # What follows makes a history longer.
@@ -222,7 +249,7 @@ def _subjects(language: str, rng: random.Random) -> Iterator[tuple[str, Matter, 
         title = kind.title.format(thing=thing)
         told = [(a.replace("{thing}", thing), b.replace("{thing}", thing)) for a, b in kind.exchanges]
         words = tuple(word for word in re.findall(r"\w+", thing.casefold()) if len(word) > 3)
-        yield f"filler: {title}", Matter(title, words), told
+        yield f"{_FILLER}{title}", Matter(title, words), told
 
 
 def _kinds(language: str) -> list[Kind]:
