@@ -10,6 +10,7 @@ that it names, and sorted as a gateway does it, without a model. Then every ques
 that has the answer, from another one and from a fresh one, at 2,200 and at 1,200 characters. An answer counts
 when its words stand in the block below the head, which repeats the question. Two baselines have the room too:
 the newest lines of the session (in a fresh one: of all), and the best of the log by BM25 and cosine together.
+`search` is what the board's own search would show if its hits, whole and in their order, were the block.
 
 `tuning` histories are there to find rules with. `held back` ones are for proof: nobody tunes on them.
 """
@@ -54,6 +55,7 @@ LIMITS = (2200, 1200)
 PLACES = ("same", "other", "fresh")
 FRESH = "agent:main:web:fresh"
 QUIET_MINUTES = 30
+SEARCHED = 36
 HEAD = 300
 """About what the head of a block takes; the baselines have the rest."""
 TARGETS = {
@@ -71,6 +73,7 @@ TARGETS = {
     "topics for a matter": (0.9, 1.3),
     "pairwise F1": 0.80,
     "names that are no names": 0.0,
+    "share of the room used": None,
     "CPU ms a context": 10.0,
 }
 Figures = dict[str, float]
@@ -152,13 +155,11 @@ class Stage:
         assert len(context.block) <= limit
         return context, time.process_time() - began
 
-    def rank(self, q: str, key: str, wanted: Sequence[str]) -> int | None:
-        """At which place the board's search has one of the entries."""
-        found = self.hold.board.search.run(
-            SearchAsk(q=q, sight=Sight(reader=OWNER, session_key=key), logs=36)
-        )
-        ids = [one.item.id for one in found.logs]
-        return min((ids.index(one) + 1 for one in wanted if one in ids), default=None)
+    def searched(self, q: str, key: str) -> list[int]:
+        """The lines that the board's search finds for a question, best first."""
+        ask = SearchAsk(q=q, sight=Sight(reader=OWNER, session_key=key), logs=SEARCHED)
+        numbers = {id_: n for n, id_ in enumerate(self.ids)}
+        return [numbers[one.item.id] for one in self.hold.board.search.run(ask).logs]
 
     def sorted(self) -> tuple[list[str], dict[str, str]]:
         """The topic of each line, and the topics' names."""
@@ -221,10 +222,17 @@ def _ask_all(stage: Stage, result: Result) -> None:
             for limit in LIMITS if key is not None else ():
                 context, cpu = stage.ask(question.text, key or "", limit)
                 result.note("holdfast", "CPU ms a context", cpu * 1000)
+                result.note("holdfast", "share of the room used", len(context.block) / limit)
                 _note_answer(stage, result, question, place, limit, key or "", context)
-                for method, lines in plain.lines(question.text, key or "", limit - HEAD).items():
+                for method, lines in _beside(stage, plain, question.text, key or "", limit).items():
                     _note_share(result, method, question, place, limit, lines)
                     result.note(method, "repeated lines a block", len(repeats(lines)))
+
+
+def _beside(stage: Stage, plain: Plain, q: str, key: str, limit: int) -> dict[str, list[str]]:
+    """The baselines, and what the board's own search would show if its lines were the block."""
+    room = limit - HEAD
+    return {**plain.lines(q, key, room), "search": plain.whole(stage.searched(q, key), room)}
 
 
 def _note_answer(
@@ -242,14 +250,15 @@ def _note_answer(
     if not answered:
         there = stage.history.evidence(question)
         said = {stage.ids[n]: texts[n] for n in there}
-        why = where_it_went(said, shown.lines, context.data) or _not_weighed(stage, question, key, list(said))
+        why = where_it_went(said, shown.lines, context.data) or _not_weighed(stage, question, key)
         outdated = question.outdated_in("\n".join(shown.lines))
         result.missed.append(Missed(question.text, place, limit, why, outdated, context.block))
 
 
-def _not_weighed(stage: Stage, question: Question, key: str, ids: Sequence[str]) -> str:
-    rank = stage.rank(question.text, key, ids)
-    return "not among the search's first 36" if rank is None else f"found {_banded(rank)}, not taken"
+def _not_weighed(stage: Stage, question: Question, key: str) -> str:
+    there, found = stage.history.evidence(question), stage.searched(question.text, key)
+    rank = min((found.index(n) + 1 for n in there if n in found), default=None)
+    return f"not among the search's first {SEARCHED}" if rank is None else f"found {_banded(rank)}, not taken"
 
 
 def _banded(rank: int) -> str:
@@ -276,7 +285,7 @@ def _ask_how_it_stands(stage: Stage, result: Result) -> None:
         for key in (key_of(session), FRESH):
             for limit in LIMITS:
                 shown = body(stage.ask(overview.text, key, limit)[0].block)
-                blocks = {"holdfast": shown.lines, **plain.lines(overview.text, key, limit - HEAD)}
+                blocks = {"holdfast": shown.lines, **_beside(stage, plain, overview.text, key, limit)}
                 for method, lines in blocks.items():
                     result.note(method, f"facts of an overview at {limit}", overview.share("\n".join(lines)))
 
@@ -367,7 +376,7 @@ def figures(results: Iterable[Result]) -> dict[str, Figures]:
 
 
 def report(title: str, found: dict[str, Figures], before: dict[str, Figures] | None) -> None:
-    columns = ["holdfast", *(["before"] if before else []), "newest", "top-k"]
+    columns = ["holdfast", *(["before"] if before else []), "newest", "top-k", "search"]
     print(f"\n{title}")
     print(f"  {'':<34}" + "".join(f"{name:>10}" for name in columns) + f"{'target':>10}{'ratio':>9}")
     shown = {**found, "before": (before or {}).get("holdfast", {})}

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from histories import History, plain
 from holdfast.memory.embedders.static import StaticEmbedder
 
 LEAST_REPEATED = 20
-MOST_SHARED = 0.8
+LEAST_RUN = 5
+MOST_SHARED = 0.6
 _LEFT_OUT = "left out for room"
 _LABEL = re.compile(r"^(?:\d{4}-\d\d-\d\d[T\d:.Z+]*\s+)?(?:(?:topic|task|user|main|assistant):\s+)*")
 _WORD = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
@@ -55,7 +57,7 @@ def _said(line: str) -> str:
 
 
 def repeats(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Lines that say what another line of the block says: the same, part of it, or nearly all of it."""
+    """Lines that say what another line of the block says: the same, part of it, or most of it in a row."""
     said = [_said(line) for line in lines]
     found = []
     for n, one in enumerate(said):
@@ -69,16 +71,12 @@ def repeats(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 def _repeats(one: str, other: str) -> bool:
     if len(one) < LEAST_REPEATED:
-        return bool(one) and one == other
+        return len(one) >= LEAST_REPEATED // 2 + 2 and one == other
     if one in other:
         return True
-    shingles, of_other = _shingles(one), _shingles(other)
-    return len(shingles) > 1 and len(shingles & of_other) / len(shingles) >= MOST_SHARED
-
-
-def _shingles(text: str) -> set[tuple[str, ...]]:
-    words = text.split()
-    return {tuple(words[n : n + 3]) for n in range(len(words) - 2)}
+    a, b = one.split(), other.split()
+    run = SequenceMatcher(None, a, b, autojunk=False).find_longest_match().size
+    return run >= LEAST_RUN and run >= MOST_SHARED * len(a)
 
 
 def mid_word_cuts(lines: Sequence[str], *sources: Sequence[str]) -> list[str]:
@@ -150,9 +148,9 @@ class Plain:
         newest = newest or list(range(len(self._lines) - 1, -1, -1))
         if question not in self._asked:
             self._asked[question] = self._best(question)
-        return {"newest": self._fitting(newest, room), "top-k": self._fitting(self._asked[question], room)}
+        return {"newest": self.whole(newest, room), "top-k": self.whole(self._asked[question], room)}
 
-    def _fitting(self, order: Sequence[int], room: int) -> list[str]:
+    def whole(self, order: Sequence[int], room: int) -> list[str]:
         """Whole lines in this order until the first that does not fit."""
         taken: list[str] = []
         for n in order:
