@@ -164,7 +164,7 @@ class Stage:
     def sorted(self) -> tuple[list[str], dict[str, str]]:
         """The topic of each line, and the topics' names."""
         with self.hold.store.read(OWNER) as tx:
-            placed = {one.id: one.topic_id or f"none:{one.id}" for one in entries.get_many(tx, self.ids)}
+            placed = {str(one.id): one.topic_id or f"none:{one.id}" for one in entries.get_many(tx, self.ids)}
             used = sorted({id_ for id_ in placed.values() if not id_.startswith("none:")})
             named = {one.id: one.name for one in topics.get_many(tx, used)}
         return [placed[id_] for id_ in self.ids], named
@@ -311,6 +311,7 @@ def _ask_in_vain(stage: Stage, result: Result) -> None:
             context, _ = stage.ask(text, key, LIMITS[0])
             recalled = [line for title, line in body(context.block).titled if is_recall(title)]
             result.note("holdfast", "recall lines where nothing fits", len(recalled))
+            result.note("search", "recall lines where nothing fits", len(stage.searched(text, key)))
             result.note(
                 "top-k",
                 "recall lines where nothing fits",

@@ -82,18 +82,22 @@ def _repeats(one: str, other: str) -> bool:
 def mid_word_cuts(lines: Sequence[str], *sources: Sequence[str]) -> list[str]:
     """Lines that break off, or begin, inside a word, a number, a time or an identifier of what they quote."""
     texts = [" ".join(text.split()) for source in sources for text in source]
-    return [line for line in lines if any(_torn(tail, texts) for tail in _tails(line))]
+    return [line for line in lines if _torn(_LABEL.sub("", line).split("…"), texts)]
 
 
-def _tails(line: str) -> Iterator[str]:
-    for piece in line.split("…")[:-1]:
-        yield piece.rstrip()[-24:]
-
-
-def _torn(tail: str, texts: Sequence[str]) -> bool:
-    """Whether in all that has these words a word goes on behind them."""
-    rest = [text[text.index(tail) + len(tail) :][:2] for text in texts if tail and tail in text]
-    return bool(rest) and all(_goes_on(two) for two in rest)
+def _torn(pieces: Sequence[str], texts: Sequence[str]) -> bool:
+    """Whether, in all that has the words beside a cut, a word goes on across it."""
+    behind = [
+        [text[text.index(tail) + len(tail) :][:2] for text in texts if tail in text]
+        for piece in pieces[:-1]
+        if (tail := piece.rstrip()[-24:])
+    ]
+    before = [
+        [text[: text.index(head)][-2:][::-1] for text in texts if head in text]
+        for piece in pieces[1:]
+        if (head := piece.lstrip()[:24])
+    ]
+    return any(rest and all(map(_goes_on, rest)) for rest in (*behind, *before))
 
 
 def _goes_on(rest: str) -> bool:
