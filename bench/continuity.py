@@ -72,6 +72,8 @@ TARGETS = {
     "lines cut in a word": 0.0,
     "topics for a matter": (0.9, 1.3),
     "pairwise F1": 0.80,
+    "pairwise precision": None,
+    "pairwise recall": None,
     "names that are no names": 0.0,
     "share of the room used": None,
     "CPU ms a context": 10.0,
@@ -325,8 +327,9 @@ def _judge_topics(stage: Stage, result: Result) -> None:
     lines = stage.history.lines
     sessions = [line.session for line in lines]
     truth = [line.matter for line in lines]
-    result.note("holdfast", "pairwise F1", _f1(truth, placed))
-    result.note("newest", "pairwise F1", _f1(truth, sessions))
+    for method, found in (("holdfast", placed), ("newest", sessions)):
+        for name, value in zip(("precision", "recall", "F1"), _pairwise(truth, found), strict=True):
+            result.note(method, f"pairwise {name}", value)
     own = {matter for matter in truth if matter is not None and not is_filler(matter)}
     chosen = {topic: name for topic, name in named.items() if _matters(truth, placed, topic) & own}
     result.note("holdfast", "topics for a matter", len(chosen) / len(own))
@@ -348,8 +351,8 @@ def _matters(truth: Sequence[str | None], placed: Sequence[str], topic: str) -> 
     return set(_within(truth, placed, topic))
 
 
-def _f1(truth: Sequence[str | None], found: Sequence[str]) -> float:
-    """Over all pairs of lines of which at least one is the history's own and both belong to some matter."""
+def _pairwise(truth: Sequence[str | None], found: Sequence[str]) -> tuple[float, float, float]:
+    """Precision, recall and F1 over pairs of lines with a matter, at least one of them the history's own."""
     known = [(t, f) for t, f in zip(truth, found, strict=True) if t is not None]
     own = [(t, f) for t, f in known if not is_filler(t)]
     both = sum(n * (n - 1) // 2 for n in Counter(own).values())
@@ -357,7 +360,7 @@ def _f1(truth: Sequence[str | None], found: Sequence[str]) -> float:
     beside = Counter(f for t, f in known if is_filler(t))
     precision = both / max(1, sum(n * (n - 1) // 2 + n * beside[f] for f, n in made.items()))
     recall = both / max(1, sum(n * (n - 1) // 2 for n in Counter(t for t, _ in own).values()))
-    return 2 * precision * recall / max(1e-9, precision + recall)
+    return precision, recall, 2 * precision * recall / max(1e-9, precision + recall)
 
 
 # What follows prints.
