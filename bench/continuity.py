@@ -33,16 +33,17 @@ from continuity_judges import (
     Plain,
     beginning_to_end,
     body,
-    is_recall,
     mid_word_cuts,
     name_faults,
     own_words,
+    recalled,
     repeats,
     where_it_went,
 )
 from histories import History, Line, Question, grown, is_filler, load, names
 
 from holdfast.board import ingest, topics
+from holdfast.board.block import MAX_CHARS
 from holdfast.board.context import Context, ContextAsk
 from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
@@ -201,10 +202,10 @@ class Result:
         self.counts[method][name].append(value)
 
 
-def measured(history: History, *, keep: Path | None = None) -> Result:
+def measured(history: History) -> Result:
     with tempfile.TemporaryDirectory(prefix="hf-continuity-") as folder:
         clock = ManualClock(int(history.lines[0].at.timestamp() * 1000) - 60_000)
-        with open_home(keep or folder, clock=clock) as hold:
+        with open_home(folder, clock=clock) as hold:
             stage = Stage(history, hold, clock)
             asyncio.run(stage.live())
             result = Result(history.name, history.split, len(history.lines))
@@ -311,8 +312,8 @@ def _ask_in_vain(stage: Stage, result: Result) -> None:
     for text in stage.history.unanswerable:
         for key in (FRESH, key_of(stage.history.sessions[0])):
             context, _ = stage.ask(text, key, LIMITS[0])
-            recalled = [line for title, line in body(context.block).titled if is_recall(title)]
-            result.note("holdfast", "recall lines where nothing fits", len(recalled))
+            lines = recalled(context.block, stage.ask("", key, MAX_CHARS)[0].block)
+            result.note("holdfast", "recall lines where nothing fits", len(lines))
             result.note("search", "recall lines where nothing fits", len(stage.searched(text, key)))
             result.note(
                 "top-k",

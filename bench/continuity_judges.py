@@ -43,8 +43,14 @@ def body(block: str) -> Body:
     return Body([line for _, line in titled], titled)
 
 
-def is_recall(title: str) -> bool:
-    return title.startswith(("Semantic recall", "Curated notes"))
+def recalled(block: str, unasked: str) -> list[str]:
+    """Lines that a question brought: those under recall's titles, and those that stand nowhere without it."""
+    always = set(map(_said, body(unasked).lines))
+    return [
+        line
+        for title, line in body(block).titled
+        if title.startswith(("Semantic recall", "Curated notes")) or _said(line) not in always
+    ]
 
 
 def beginning_to_end(block: str) -> str:
