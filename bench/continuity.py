@@ -3,7 +3,7 @@
     python bench/continuity.py                           # four histories, half a minute of CPU
     python bench/continuity.py --history c_sam --why     # each question that fails, and where its answer went
     python bench/continuity.py --size 5000               # the same histories buried in other talk; minutes
-    python bench/continuity.py --json now.json --against before.json
+    python bench/continuity.py --against bench/continuity/baseline.json  # beside what it was before step 5
 
 The histories are in `bench/continuity/`. Each is written into a home of its own, line by line at the times
 that it names, and sorted as a gateway does it, without a model. Then every question is asked from the session
@@ -465,10 +465,9 @@ def main() -> None:
             explain(result, blocks=given.blocks)
     if given.json:
         each = {result.history: figures([result]) for result in results}
-        missed = {result.history: [one._asdict() for one in result.missed] for result in results}
-        given.json.write_text(
-            json.dumps({"splits": splits, "histories": each, "missed": missed}, indent=1, ensure_ascii=False)
-        )
+        missed = {result.history: [one[:-1] for one in result.missed] for result in results}
+        told = json.dumps({"splits": splits, "histories": each, "missed": missed}, ensure_ascii=False)
+        given.json.write_text(f"{told}\n")
 
 
 if __name__ == "__main__":
