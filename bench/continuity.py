@@ -391,6 +391,15 @@ def report(title: str, found: dict[str, Figures], before: dict[str, Figures] | N
         print(f"  {name:<34}{cells}{_target(target):>10}{_ratio(values[0], target):>9}")
 
 
+def _earlier(
+    before: dict[str, Any], split: str, chosen: Sequence[Result] | None
+) -> dict[str, Figures] | None:
+    """The figures of an earlier run for the same histories: all of a split, or one."""
+    if not chosen:
+        return before.get("splits", {}).get(split)
+    return before.get("histories", {}).get(chosen[0].history) if len(chosen) == 1 else None
+
+
 def _target(target: float | tuple[float, float] | None) -> str:
     if target is None:
         return ""
@@ -451,14 +460,14 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="figures of an earlier run, shown beside")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
-    before = json.loads(given.against.read_text())["splits"] if given.against else {}
+    before = json.loads(given.against.read_text()) if given.against else {}
     results = [measured(grown(load(name), given.size)) for name in given.history or names()]
     splits: dict[str, dict[str, Figures]] = {}
     for split in dict.fromkeys(result.split for result in results):
         chosen = [result for result in results if result.split == split]
         splits[split] = figures(chosen)
         told = ", ".join(f"{result.history} ({result.lines:,} lines)" for result in chosen)
-        report(f"{split}: {told}", splits[split], before.get(split))
+        report(f"{split}: {told}", splits[split], _earlier(before, split, given.history and chosen))
         reasons(chosen)
     if given.why:
         for result in results:
