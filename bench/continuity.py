@@ -395,9 +395,10 @@ def _earlier(
     before: dict[str, Any], split: str, chosen: Sequence[Result] | None
 ) -> dict[str, Figures] | None:
     """The figures of an earlier run for the same histories: all of a split, or one."""
-    if not chosen:
-        return before.get("splits", {}).get(split)
-    return before.get("histories", {}).get(chosen[0].history) if len(chosen) == 1 else None
+    found: dict[str, dict[str, Figures]] = before.get("histories" if chosen else "splits", {})
+    if chosen and len(chosen) > 1:
+        return None
+    return found.get(chosen[0].history if chosen else split)
 
 
 def _target(target: float | tuple[float, float] | None) -> str:
