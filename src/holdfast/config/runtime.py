@@ -14,7 +14,6 @@ from holdfast.config.values import (
     Days,
     DurationMinutes,
     Flag,
-    Id,
     Int,
     Ms,
     Names,
@@ -173,26 +172,7 @@ class MessagesConfig(Section):
     queue: Queue = part("Messages that come while a turn runs.")
 
 
-class Member(Section):
-    """A person in a team."""
-
-    user: Id = key(..., "The user's id.")
-    role: Literal["owner", "admin", "member", "viewer"] = key("member", "What they may do.")
-
-
-class Team(Section):
-    """People who share agents, workspaces and spaces."""
-
-    name: str | None = key(None, "Display name.")
-    members: tuple[Member, ...] = key((), "Who is in it.")
-    agents: Names = key((), "Agents that it may use; empty: all.")
-    spaces: Names = key((), "Spaces that it may see; empty: its own.")
-    workspace: str | None = key(None, "Workspace that its agents share; unset: each its own.")
-
-
 class TeamsConfig(Section):
     """Teams."""
 
-    enabled: Flag = key(False, "Whether users and roles are used.")
     audit_days: Days | None = key(365, "How long the trail of who did what is kept; null: for ever.")
-    list: dict[Id, Team] = table({}, "Teams by id.")

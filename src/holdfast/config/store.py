@@ -17,7 +17,7 @@ from holdfast.config.merge import merge_patch
 from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config
 from holdfast.config.secret import MASK
-from holdfast.config.source import check, parse_config, parse_text, read_text
+from holdfast.config.source import accept, check, parse_config, parse_text, read_text, without_idle
 from holdfast.errors import ConfigError, InvalidInput, Unavailable
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ConfigStore:
         with self._lock:
             before = read_text(self.path)
             data = {} if before is None else parse_text(before, source=str(self.path))
-            config = check(merge_patch(data, merge), source=str(self.path))
+            config = accept(merge_patch(data, merge), source=str(self.path))
             text = merge_text(before or "", merge)
             _write(self.path, text, keep=before)
             self._swap(text, config)
@@ -143,6 +143,34 @@ class ConfigStore:
             except Exception:
                 log.exception("a subscriber failed on the new config")
         return True
+
+
+def take_out_idle(path: Path) -> list[str]:
+    """Take the settings that do nothing out of a file, all else kept as it was written; says which."""
+    before = read_text(path)
+    if before is None:
+        return []
+    data = parse_text(before, source=str(path))
+    try:
+        check(data, source=str(path))
+        return []
+    except InvalidConfig as error:
+        kept, left_out = without_idle(data, error.problems)
+    _write(path, merge_text(before, _difference(data, kept)), keep=before)
+    return [problem.path for problem in left_out]
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The merge patch that makes one of the other, where keys were only taken out."""
+    patch: dict[str, Any] = {}
+    for name, value in before.items():
+        if name not in after:
+            patch[name] = None
+        elif isinstance(value, dict) and value != after[name]:
+            patch[name] = _difference(value, after[name])
+        elif value != after[name]:
+            patch[name] = after[name]
+    return patch
 
 
 def _masked_path(value: Any, path: str = "") -> str | None:

@@ -94,7 +94,7 @@ class ContextRoom:
 
     @property
     def slot(self) -> str:
-        return self._config().plugins.slots.context_engine
+        return self._config().plugins.engine
 
     def use_summariser(self, summariser: Summariser | None) -> None:
         self.compactor.summariser = summariser
