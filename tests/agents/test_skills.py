@@ -136,6 +136,17 @@ def test_a_skill_without_a_name_has_that_of_its_folder() -> None:
     assert parse_skill("---\ndescription: y\n---\n", HERE, Tier.WORKSPACE).name == "x"
 
 
+def test_a_skill_may_ask_for_a_setting_of_its_own(tmp_path: Path) -> None:
+    home, needs = Home(tmp_path / "home"), "skills.entries.lab.config.endpoint"
+    write(home.skills, "lab", f"metadata: {{openclaw: {{requires: {{config: [{needs}]}}}}}}")
+    text = "{skills: {entries: {lab: {config: {endpoint: %s}}}}}"
+    config = parse_config(text % "null")
+    room = SkillRoom(home, lambda: config, lambda _: tmp_path)
+    assert "lab" not in [one.name for one in room.eligible("main")]
+    config = parse_config(text % "'https://lab.example'")
+    assert "lab" in [one.name for one in room.eligible("main")]
+
+
 def test_an_entry_of_the_config_is_found_by_the_key_that_the_skill_asks_for() -> None:
     settings = parse_config("{skills: {entries: {gh: {enabled: false}}}}").skills
     found = skill("metadata: {openclaw: {skillKey: gh}}", name="github")

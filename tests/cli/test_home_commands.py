@@ -131,6 +131,14 @@ def test_the_lenient_go_on_without_settings_that_do_nothing(
     assert "--lenient" in run("up", "--help").stdout
 
 
+def test_bindings_are_listed_with_their_comments(run: Run, home: Path) -> None:
+    run("init")
+    (home / "holdfast.json").write_text(
+        '{bindings: [{agentId: "main", match: {channel: "slack"}, comment: "the office"}]}'
+    )
+    assert "the office" in run("agents", "bindings").stdout
+
+
 def test_the_doctor_sees_a_port_that_is_taken(run: Run, home: Path) -> None:
     run("init")
     with socket.socket() as taken:

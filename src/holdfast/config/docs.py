@@ -30,8 +30,8 @@ when it changes; one that is wrong is reported and the last good one stays in us
 file stands is an error, with its path and what was expected; only `skills.entries.<name>.config` and
 `plugins.entries.<name>.config` are free in form. `holdfast doctor --fix` takes such keys out and leaves all
 else as you wrote it; `holdfast up --lenient` (or `HOLDFAST_LENIENT=1` for any command) warns and goes on
-without them. For each key below there is a test that fails when the key is not obeyed:
-`tests/config/settings_shown.txt`.
+without them. That each key below is read by the code is checked by type, in
+`tests/config/test_config_is_used.py`.
 
 - **Durations** are written as `"250ms"`, `"90s"`, `"30m"`, `"1h 30m"` or `"7d"`. A key that names its
   unit (`timeoutMs`, `idleMinutes`, `retentionDays`) also takes a bare number of that unit.

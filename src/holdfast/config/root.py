@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, LiteralString, Self
 
 from pydantic import ValidationError, model_validator
@@ -121,6 +122,11 @@ class Config(Section):
                 base = AgentEntry.model_construct(**dict(self.agents.defaults), **own)
                 return overlay(base, entry)
         raise NotFound(f"no agent {agent_id!r}", hint="See `holdfast agents list`.")
+
+    def agent_dir(self, agent_id: str, usual: Path) -> Path:
+        """Where an agent's state lies: where its settings say, else in the usual place."""
+        given = next((agent.agent_dir for agent in self.agent_list if agent.id == agent_id), None)
+        return Path(given).expanduser() if given else usual
 
     def memory_for(self, agent_id: str) -> MemoryConfig:
         """Memory settings of one agent: its own over `memory`."""

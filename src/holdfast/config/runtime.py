@@ -90,7 +90,6 @@ class StoreConfig(Section):
 
     url: SecretUrl | None = key(None, "SQLAlchemy address; unset: `holdfast.db` in the home.")
     pool_size: Positive = key(5, "Connections kept open.", le=1000)
-    max_overflow: Count = key(5, "Further connections under load.", le=1000)
     threads: Positive = key(8, "Threads for store work.", le=256)
     busy_timeout_ms: Ms = key(5000, "How long SQLite waits for a writer.")
     lock_timeout_ms: Ms = key(15_000, "How long PostgreSQL waits for a lock; 0: for ever.")

@@ -403,7 +403,7 @@ class ContextRoom:
             runtime=self.compactor,
             agent_id=agent,
             workspace_dir=self._workspace_dir(agent),
-            agent_dir=self._home.agent_dir(agent),
+            agent_dir=self._config().agent_dir(agent, self._home.agent_dir(agent)),
             config=own,
             summariser=lambda: self.compactor.summariser,
         )
