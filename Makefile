@@ -14,7 +14,7 @@ PAGES := src/holdfast/gateway/built/index.html
 WEB_SOURCES := $(shell find web -name node_modules -prune -o -type f -print)
 NPM := cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
-.PHONY: run test test-quick slow-tests torture lint types format pages bench crash docs lock clean
+.PHONY: run test test-quick slow-tests settings settings-find torture lint types format pages bench crash docs lock clean
 
 run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
@@ -36,6 +36,13 @@ test-quick: $(STAMP)
 slow-tests: $(STAMP)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --junitxml=build/durations.xml
 	$(BIN)/python tools/slow_tests.py build/durations.xml > tests/slow_tests.txt
+
+# Takes each setting away in turn and sees the test fail that shows what it does; `find` looks for tests of new ones.
+settings: $(STAMP)
+	PYTHONPATH=. $(BIN)/pytest -q -p tools.settings_effects --settings-prove
+
+settings-find: $(STAMP)
+	PYTHONPATH=. $(BIN)/pytest -q -p tools.settings_effects --settings-find --quick
 
 # For the night: kills, faults, property tests with more examples, hours of work in one home. See tools/torture.py.
 torture: $(STAMP)

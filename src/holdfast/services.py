@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from holdfast import logs
 from holdfast.agents import approvals
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 
 RETENTION: Final = "log.retention"
 _LEAST_GRACE_SECONDS: Final = 0.5
-DAY_KEEPERS: Final = ("agenda_days", "changes_days", "outbox_days", "deleted_days", "transcript_days")
 
 
 class Services:
@@ -271,6 +270,14 @@ class Services:
 
 
 def _retention(config: Config) -> Retention:
-    kept: dict[str, Any] = {name: getattr(config.retention, name) for name in DAY_KEEPERS}
-    rows = {name: getattr(config.retention, name) or None for name in ("agenda_rows", "changes_rows")}
-    return Retention(**kept, **rows, batch=config.retention.batch_rows)
+    given = config.retention
+    return Retention(
+        agenda_days=given.agenda_days,
+        agenda_rows=given.agenda_rows or None,
+        changes_days=given.changes_days,
+        changes_rows=given.changes_rows or None,
+        deleted_days=given.deleted_days,
+        transcript_days=given.transcript_days,
+        outbox_days=given.outbox_days,
+        batch=given.batch_rows,
+    )

@@ -226,7 +226,9 @@ def test_skills_are_listed_checked_and_shown_on_the_command_line(hold: Holdfast)
     assert "needy" not in {row["name"] for row in ready}
     told = json.loads(run(hold, "skills", "check", "--json").stdout)
     assert [row["name"] for row in told["hidden"]] == ["notes"]
-    assert [row["reason"] for row in told["broken"]] == ["no frontmatter"]
+    assert [(row["line"], row["reason"]) for row in told["broken"]] == [(1, "line 1: no frontmatter")]
+    assert str(broken / "SKILL.md") in run(hold, "skills", "check").stdout
+    assert f"{broken / 'SKILL.md'}: line 1: no frontmatter" in run(hold, "skills", "list").stderr
     assert "NO_SUCH_KEY is not set" in run(hold, "skills", "check").stdout
     assert "NO_SUCH_KEY is not set" in run(hold, "skills", "info", "needy").stdout
     assert run(hold, "skills", "info", "nothing").exit_code == 2

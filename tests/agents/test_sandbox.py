@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -381,3 +382,21 @@ def test_a_census_counts_a_process_and_stops_at_its_bound() -> None:
     assert census(os.getpid(), 1000).processes >= 1
     assert census(os.getpid(), 1000).memory_bytes > 0
     assert census(2**22 + 1, 10).memory_bytes == 0
+
+
+@needs_bubblewrap
+def test_a_bubblewrap_that_lies_elsewhere_than_commands_look_is_found(
+    base: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.which("bwrap")
+    assert real is not None
+    for folder in ("elsewhere", "workspace/bin"):
+        (tmp_path / folder).mkdir()
+        program = tmp_path / folder / "bwrap"
+        program.write_text(f'#!/bin/sh\necho {folder}\nexec {real} "$@"\n')
+        program.chmod(0o755)
+    path = f"{tmp_path / 'workspace/bin'}:{tmp_path / 'elsewhere'}"
+    monkeypatch.setenv("PATH", path)
+    assert Bubblewrap().missing() is None
+    said = text(sh(base, "echo inside"))
+    assert said.split() == ["elsewhere", "inside"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import re
@@ -25,7 +24,6 @@ from holdfast.agents.skills import (
     Tier,
     carry_out,
     check,
-    frontmatter,
     invoked,
     parse_skill,
     plan,
@@ -88,24 +86,73 @@ metadata: {"openclaw":{"emoji":"🐙","os":["linux"],"requires":{"bins":["gh"],"
 
 
 @pytest.mark.parametrize(
-    ("head", "expected"),
+    "vendor", ["holdfast", "openclaw", "clawdbot", "moltbot", "clawdis", "clawdhub", "someones"]
+)
+@pytest.mark.parametrize(
+    "form",
     [
-        ("a: plain text: with colon # note", {"a": "plain text: with colon"}),
-        ("a: 'it''s'\nb: \"x\\ny\"", {"a": "it's", "b": "x\ny"}),
-        ("a: no\nb: 012", {"a": "no", "b": "012"}),
-        ("a: |\n  one\n    two\nb: x", {"a": "one\n  two", "b": "x"}),
-        ("a: >-\n  one\n  two\n", {"a": "one two"}),
-        ("a: one\n  two", {"a": "one two"}),
-        ("a:\n  - x\n  - 'y'\nb: z", {"a": ["x", "y"], "b": "z"}),
-        ("a:\n- x\n- y", {"a": ["x", "y"]}),
-        ("a:\n  b:\n    c: d", {"a": {"b": {"c": "d"}}}),
-        ("a:\n  {\n    'b': [1, 2,],\n  }\nc: d", {"a": {"b": [1, 2]}, "c": "d"}),
-        ('a: {\n  "b": 1\n}\nc: d', {"a": {"b": 1}, "c": "d"}),
-        ("# note\na:\n", {"a": ""}),
+        'metadata: {{"{vendor}":{{"requires":{{"bins":["gh"],"env":["GH_TOKEN"]}},"os":["macos"]}}}}',
+        "metadata:\n  {vendor}:\n    os: mac\n    requires:\n      bins: [gh]\n      env:\n      - GH_TOKEN",
+        'metadata: \'{{"{vendor}": {{requires: {{bin: ["gh"], envs: ["GH_TOKEN"]}}, os: ["darwin"],}},}}\'',
     ],
 )
-def test_the_part_of_yaml_that_skills_use_is_understood(head: str, expected: dict[str, object]) -> None:
-    assert frontmatter.read(head) == expected
+def test_what_a_skill_needs_is_found_under_every_name_and_in_every_form(vendor: str, form: str) -> None:
+    needs = skill(form.format(vendor=vendor)).requires
+    assert (needs.bins, needs.env, needs.os) == (("gh",), ("GH_TOKEN",), ("darwin",))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "metadata: {requires: {bins: [gh]}}",
+        "requires: {bins: [gh]}",
+        "metadata.openclaw: {requires: {bins: [gh]}}",
+        "metadata: {holdfast: {emoji: x}, openclaw: {requires: {bins: [gh]}}}",
+    ],
+)
+def test_what_a_skill_needs_is_not_lost_for_its_place(head: str) -> None:
+    assert skill(head).requires.bins == ("gh",)
+
+
+def test_what_a_skill_asks_for_that_is_not_checked_here_is_told() -> None:
+    assert skill("metadata: {openclaw: {requires: {npm: [x], bins: [gh], optionalEnv: [Y]}}}").notes == (
+        "requires.npm is not checked here",
+    )
+    assert skill("requires: [python3, patience]").notes == (
+        "requires is not a map of bins, anyBins, env and config, and is not checked",
+    )
+    assert skill().notes == ()
+
+
+@pytest.mark.parametrize("name", ["PDF Merge & Split", "no", "1.10", "EvoWeb.ai Builder", "日本語", "'a: b'"])
+def test_a_name_is_what_was_written(name: str) -> None:
+    found = skill(name=name)
+    assert found.name == name.strip("'")
+    (command,) = slash_commands([found])
+    assert re.fullmatch(r"[a-z0-9_]{1,32}", command.name)
+
+
+def test_a_skill_without_a_name_has_that_of_its_folder() -> None:
+    assert parse_skill("---\ndescription: y\n---\n", HERE, Tier.WORKSPACE).name == "x"
+
+
+def test_a_skill_may_ask_for_a_setting_of_its_own(tmp_path: Path) -> None:
+    home, needs = Home(tmp_path / "home"), "skills.entries.lab.config.endpoint"
+    write(home.skills, "lab", f"metadata: {{openclaw: {{requires: {{config: [{needs}]}}}}}}")
+    text = "{skills: {entries: {lab: {config: {endpoint: %s}}}}}"
+    config = parse_config(text % "null")
+    room = SkillRoom(home, lambda: config, lambda _: tmp_path)
+    assert "lab" not in [one.name for one in room.eligible("main")]
+    config = parse_config(text % "'https://lab.example'")
+    assert "lab" in [one.name for one in room.eligible("main")]
+
+
+def test_an_entry_of_the_config_is_found_by_the_key_that_the_skill_asks_for() -> None:
+    settings = parse_config("{skills: {entries: {gh: {enabled: false}}}}").skills
+    found = skill("metadata: {openclaw: {skillKey: gh}}", name="github")
+    assert [reason.text for reason in check(found, settings, around()).reasons] == [
+        "skills.entries.gh.enabled is false"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +162,11 @@ def test_the_part_of_yaml_that_skills_use_is_understood(head: str, expected: dic
         "no head",
         "---\nname: x\n",
         "---\nname: x\n---\n",
-        "---\ndescription: y\n---\n",
         "---\nname: ../x\ndescription: y\n---\n",
-        "---\nname: x y\ndescription: y\n---\n",
+        "---\nname: x/y\ndescription: y\n---\n",
+        "---\nname: 'a\\b'\ndescription: y\n---\n",
+        "---\nname: .hidden\ndescription: y\n---\n",
+        "---\nname: " + "x" * 65 + "\ndescription: y\n---\n",
         "---\nname: x\nname: z\ndescription: y\n---\n",
         "---\nname: x\ndescription: y\nmetadata: {broken\n---\n",
         "---\nname: x\ndescription: y\nmetadata: 'broken'\n---\n",
@@ -132,12 +181,6 @@ def test_the_part_of_yaml_that_skills_use_is_understood(head: str, expected: dic
 def test_a_skill_that_is_not_whole_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_skill(text, HERE, Tier.WORKSPACE)
-
-
-@given(st.text(alphabet=st.sampled_from("ab:-#|>{}[]\"' \n\t,\\&*"), max_size=80) | st.text(max_size=80))
-def test_any_head_is_read_or_refused(head: str) -> None:
-    with contextlib.suppress(InvalidInput):
-        parse_skill(f"---\nname: x\ndescription: y\n{head}\n---\n", HERE, Tier.WORKSPACE)
 
 
 def test_a_higher_tier_hides_a_skill_of_the_same_name(tmp_path: Path) -> None:
@@ -188,13 +231,18 @@ def test_a_broken_skill_is_told_and_the_others_work(tmp_path: Path) -> None:
     (tmp_path / "bad" / "SKILL.md").write_bytes(b"\xff\xfe")
     (tmp_path / "big").mkdir()
     (tmp_path / "big" / "SKILL.md").write_text("x" * 300_000)
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "skill.md").write_text("---\ndescription:\nname: odd\n---\n")
     outside = tmp_path.parent / f"{tmp_path.name}-outside.md"
     outside.write_text("---\nname: link\ndescription: secret\n---\n")
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / "SKILL.md").symlink_to(outside)
     found = Catalogue().load([Root(Tier.WORKSPACE, tmp_path)])
     assert [one.name for one in found.skills] == ["good"]
-    assert [one.path.parent.name for one in found.broken] == ["bad", "big", "link"]
+    assert [one.path.parent.name for one in found.broken] == ["bad", "big", "link", "odd"]
+    told = found.broken[-1]
+    assert (told.line, told.reason) == (2, "line 2: description is missing")
+    assert told.hint
     assert Catalogue().load([Root(Tier.MANAGED, tmp_path)]).get("link").description == "secret"
 
 

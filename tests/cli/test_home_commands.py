@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 from click.testing import Result
 
+from holdfast.config import load_config, parse_config
 from holdfast.templates import FILES, template
 
 Run = Callable[..., Result]
@@ -81,6 +83,60 @@ def test_the_doctor_lists_every_fault_of_the_config(run: Run, home: Path) -> Non
     assert result.exit_code == 1
     assert "gatway" in result.stdout
     assert "store.poolSize" in result.stdout
+
+
+IDLE = """{
+  // mine
+  channels: {
+    telegram: { botToken: "x", dmPolicy: "open" }, // one day
+    discord: { private: ["42"] },
+  },
+  teams: { list: { crew: {} }, auditDays: 30 },
+  agents: { list: [{ id: "main", colour: "red" }] }, // one agent
+}
+"""
+
+
+def test_settings_that_do_nothing_stop_the_start_and_the_doctor_takes_them_out(run: Run, home: Path) -> None:
+    run("init")
+    config = home / "holdfast.json"
+    config.write_text(IDLE)
+    refused = run("skills", "list")
+    assert refused.exit_code == 2
+    assert "doctor --fix" in refused.stderr
+    sick = [row["message"] for row in json.loads(run("doctor", "--json").stdout) if row["check"] == "config"]
+    assert [message.partition(":")[0] for message in sick] == [
+        "agents.list[0].colour",
+        "channels.telegram.botToken",
+        "teams.list",
+    ]
+    assert levels(run, "--fix")["config"] == {"ok"}
+    kept = config.read_text()
+    assert "// mine" in kept
+    assert "// one agent" in kept
+    assert load_config(config) == parse_config(
+        '{channels: {discord: {private: ["42"]}}, teams: {auditDays: 30}, agents: {list: [{id: "main"}]}}'
+    )
+    assert (home / "holdfast.json.bak").read_text() == IDLE
+
+
+def test_the_lenient_go_on_without_settings_that_do_nothing(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    (home / "holdfast.json").write_text(IDLE)
+    monkeypatch.setenv("HOLDFAST_LENIENT", "1")
+    assert run("status").exit_code == 0
+    assert levels(run)["config"] == {"warn"}
+    assert "--lenient" in run("up", "--help").stdout
+
+
+def test_bindings_are_listed_with_their_comments(run: Run, home: Path) -> None:
+    run("init")
+    (home / "holdfast.json").write_text(
+        '{bindings: [{agentId: "main", match: {channel: "slack"}, comment: "the office"}]}'
+    )
+    assert "the office" in run("agents", "bindings").stdout
 
 
 def test_the_doctor_sees_a_port_that_is_taken(run: Run, home: Path) -> None:

@@ -40,7 +40,13 @@ OPENCLAW: dict[str, Any] = {
     "session": {"idleMinutes": 30},
     "heartbeat": {"every": "1h"},
     "logging": {"level": "warn", "redactSensitive": "tools"},
-    "channels": {"discord": {"token": "x", "guilds": {"1": {}}}},
+    "channels": {
+        "discord": {"token": "x", "guilds": {"1": {}}, "dmPolicy": "open"},
+        "slack": {"botToken": "x", "private": ["C1"]},
+    },
+    "plugins": {"load": {"paths": ["~/x"]}, "entries": {"lossless": {"enabled": True}, "voice": {}}},
+    "hooks": {"enabled": True, "token": "t", "path": "/in", "mappings": []},
+    "skills": {"load": {"watch": True, "extraDirs": ["~/skills"]}},
 }
 
 
@@ -54,7 +60,10 @@ def test_what_we_know_of_an_openclaw_file_is_kept() -> None:
     assert config.session.reset.idle_minutes == 30
     assert (config.logging.level, config.logging.redact) == ("warning", True)
     assert [agent.id for agent in config.agents.list] == ["main", "work"]
-    assert config.channels["discord"].model_extra == {"guilds": {"1": {}}}
+    assert config.channels.keys() == {"slack"}
+    assert config.channels["slack"].private == ("C1",)
+    assert (config.hooks.path, config.skills.load.extra_dirs) == ("/in", ("~/skills",))
+    assert config.plugins.entries.keys() == {"lossless"}
     (binding,) = config.bindings
     assert binding.match.peer is not None
     assert (binding.match.peer.kind, binding.match.peer.id) == ("dm", "7")
@@ -66,8 +75,14 @@ def test_what_is_left_out_is_named_by_its_path_in_the_original() -> None:
         "agents.list[0].groupChat",
         "agents.list[1]",
         "bindings[0]",
+        "channels.discord",
+        "channels.slack.botToken",
         "gateway.mode",
+        "hooks.mappings",
         "meta",
+        "plugins.entries.voice",
+        "plugins.load",
+        "skills.load.watch",
     ]
 
 

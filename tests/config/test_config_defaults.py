@@ -133,7 +133,7 @@ def test_memory_is_searched_from_direct_chats_alone_by_default() -> None:
 
 
 def test_a_thread_starts_with_a_hundred_messages_by_default() -> None:
-    config = parse_config('{channels: {slack: {replyToMode: "all"}}}')
+    config = parse_config('{channels: {slack: {url: "https://x.example", replyToMode: "all"}}}')
     assert config.channels["slack"].thread.initial_history_limit == 100
 
 

@@ -1,43 +1,106 @@
-"""Every setting does something: one that no code reads would be a promise that nobody keeps."""
+"""Every setting does something: one that no code reads would be a promise that nobody keeps.
+
+By the types that mypy finds, not by names: `mode` of one section is not that of another. What is read is
+written down by `tools/settings_read.py` as mypy goes over the code; `make test` has run it before this does.
+What each setting changes is tried by `tools/settings_effects.py`, which takes it away and sees a test fail.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel
+import pytest
 
-import holdfast
-from holdfast.config import Config
+sys.path.append(str(Path(__file__).parents[2]))
 
-PACKAGE = Path(holdfast.__file__).parent
-# Settings of adapters that are not there yet; what adopts a home of OpenClaw keeps them for the day they are.
-AWAITED = {"app_token", "bot_token"}
+from tools.settings_effects import leaves, shown
+from tools.settings_read import NOTES, digest
 
-
-def settings(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:
-    """The name of every setting in a model and in all that it is made of."""
-    if model in seen:
-        return
-    seen.add(model)
-    for name, field in model.model_fields.items():
-        yield name
-        for part in re.findall(r"holdfast\.config\.[\w.]+", str(field.annotation)):
-            found = _class(part)
-            if found is not None:
-                yield from settings(found, seen)
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src"
+CONFIG = SOURCES / "holdfast" / "config"
+# Not read by their own name, each with the test that shows what it does.
+SHOWN_OTHERWISE = {
+    "MemorySearch.profile": "tests/config/test_config_rules.py::"
+    "test_the_qmd_profile_brings_its_weights_unless_some_are_given",
+    "SkillEntry.config": "tests/agents/test_skills.py::test_a_skill_may_ask_for_a_setting_of_its_own",
+    "Binding.comment": "tests/cli/test_home_commands.py::test_bindings_are_listed_with_their_comments",
+}
+# An agent's identity and its further files: read by what the branch `windows` brings.
+AWAITED = re.compile(r"Identity\.|HookEntry\.paths$")
 
 
-def _class(path: str) -> type[BaseModel] | None:
-    module, _, name = path.rpartition(".")
-    found = getattr(__import__(module, fromlist=[name]), name, None)
-    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+@pytest.fixture(scope="module")
+def reads() -> dict[str, set[str]]:
+    """The settings that are read outside their models, and where."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, set[str]] = defaultdict(set)
+    for source in SOURCES.rglob("*.py"):
+        name = source.relative_to(SOURCES).as_posix().replace("/", ".")
+        for read, line in _notes(ROOT / ".mypy_cache" / NOTES / f"{name}.txt", source):
+            if CONFIG not in source.parents or _is_public(source, line):
+                found[read].add(f"{name}:{line}")
+    return found
 
 
-def test_every_setting_is_read_somewhere() -> None:
-    sources = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "config" not in path.parents]
-    words = set(re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in sources)))
-    names = set(settings(Config, set()))
-    assert len(names) > 200
-    assert sorted(names - words - AWAITED) == []
+def _notes(notes: Path, source: Path) -> Iterator[tuple[str, int]]:
+    """What mypy wrote down of the file as it is now."""
+    known, *rows = notes.read_text("utf-8").splitlines() if notes.exists() else [""]
+    for row in rows if known == digest(source) else ():
+        read, _, line = row.partition(" ")
+        yield read, int(line)
+
+
+def _is_public(source: Path, line: int) -> bool:
+    """Whether a line of a model is in what others ask it for: no check of the value, and no declaration."""
+    return any(start <= line <= end for start, end in _public_functions(source))
+
+
+@cache
+def _public_functions(source: Path) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            found.append((node.lineno, node.end_lineno or node.lineno))
+    return found
+
+
+@pytest.mark.timeout(900)
+def test_every_setting_is_read_where_its_type_is_known(reads: dict[str, set[str]]) -> None:
+    assert len(leaves()) > 400
+    unread = [
+        name
+        for name, (owner, key) in leaves().items()
+        if not any(reads.get(f"{model.__name__}.{key}") for model in _family(owner))
+    ]
+    assert [name for name in unread if name not in SHOWN_OTHERWISE and not AWAITED.match(name)] == []
+
+
+def _family(owner: type) -> Iterator[type]:
+    yield owner
+    for below in owner.__subclasses__():
+        yield from _family(below)
+
+
+def test_the_models_have_names_of_their_own() -> None:
+    """Else a read of one would be taken for one of the other."""
+    owners = {owner for owner, _ in leaves().values()}
+    assert len({owner.__name__ for owner in owners}) == len(owners)
+
+
+@pytest.mark.parametrize("listed", [SHOWN_OTHERWISE, shown()], ids=["otherwise", "list"])
+def test_the_tests_that_show_settings_are_there(listed: dict[str, str]) -> None:
+    assert set(listed) <= set(leaves())
+    for test in set(listed.values()):
+        file, *_, name = test.split("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text("utf-8"), test

@@ -63,14 +63,13 @@ def test_an_unknown_key_like_no_other_is_just_unknown() -> None:
     assert faults("{zzzzqqq: 1}") == {"zzzzqqq": "unknown key"}
 
 
-def test_free_form_settings_take_any_key() -> None:
+def test_the_settings_of_an_engine_and_of_a_skill_are_free_in_form() -> None:
     config = parse_config(
-        '{plugins: {entries: {"x": {config: {anything: [1, {deep: true}]}}}},'
-        ' channels: {discord: {guilds: {"1": {requireMention: false}}, thread: {odd: 1}}},'
-        ' hooks: {internal: {entries: {"my-hook": {colour: "red"}}}}}'
+        '{plugins: {slots: {contextEngine: "x"}, entries: {"x": {config: {anything: [1, {deep: true}]}}}},'
+        ' skills: {entries: {gh: {config: {colour: "red"}}}}}'
     )
     assert config.plugins.entries["x"].config == {"anything": [1, {"deep": True}]}
-    assert config.channels["discord"].model_extra == {"guilds": {"1": {"requireMention": False}}}
+    assert config.skills.entries["gh"].config == {"colour": "red"}
 
 
 def test_a_shortcut_seeds_the_defaults_and_the_full_key_wins() -> None:
@@ -160,6 +159,83 @@ def test_python_names_are_accepted_as_well() -> None:
 
 
 def test_a_channel_has_no_name_that_a_session_key_reads_otherwise() -> None:
-    assert faults("{channels: {cron: {}, slack: {}}}") == {
+    assert faults("{channels: {cron: {private: ['1']}, slack: {private: ['1']}}}") == {
         "channels.cron": "a channel cannot be called 'cron': expected another name"
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "told"),
+    [
+        ("{teams: {enabled: true}}", "teams.enabled", "not built yet"),
+        ("{teams: {list: {a: {}}}}", "teams.list", "not built yet"),
+        ("{plugins: {load: {paths: ['x']}}}", "plugins.load", "not built yet"),
+        ("{plugins: {slots: {memory: 'x'}}}", "plugins.slots.memory", "see memory.backend"),
+        ("{plugins: {entries: {voice: {}}}}", "plugins.entries.voice", "plugins are not loaded yet"),
+        ("{memory: {search: {rerank: {model: 'x'}}}}", "memory.search.rerank.model", "not built yet"),
+        ("{memory: {search: {rerank: {enabled: true}}}}", "memory.search.rerank.enabled", "backend qmd"),
+        (
+            "{agents: {list: [{id: 'a', memory: {search: {rerank: {enabled: true}}}}]}}",
+            "agents.list[0].memory.search.rerank.enabled",
+            "backend qmd",
+        ),
+        (
+            "{channels: {telegram: {botToken: 'x', private: ['1']}}}",
+            "channels.telegram.botToken",
+            "not built",
+        ),
+        ("{channels: {telegram: {}}}", "channels.telegram", "expected url"),
+        ("{channels: {telegram: {enabled: true}}}", "channels.telegram", "expected url"),
+        ("{channels: {telegram: {dmPolicy: 'open'}}}", "channels.telegram.dmPolicy", "expected url"),
+        ("{channels: {a: {url: 'https://x', urll: 1}}}", "channels.a.urll", "did you mean 'url'"),
+        ("{channels: {a: {url: 'https://x', guilds: {}}}}", "channels.a.guilds", "unknown key"),
+        (
+            "{channels: {a: {url: 'https://x', groups: {g: {tools: 1}}}}}",
+            "channels.a.groups.g.tools",
+            "unknown",
+        ),
+        (
+            "{channels: {a: {url: 'https://x', accounts: {b: {odd: 1}}}}}",
+            "channels.a.accounts.b.odd",
+            "unknown",
+        ),
+        (
+            "{hooks: {internal: {entries: {mine: {}}}}}",
+            "hooks.internal.entries.mine",
+            "expected one of boot-md",
+        ),
+        ("{skills: {load: {watch: false}}}", "skills.load.watch", "read anew"),
+    ],
+)
+def test_a_setting_without_an_effect_is_an_error_that_says_how_to_mend_it(
+    text: str, path: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        parse_config(text)
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert told in problem.message
+    assert "doctor --fix" in caught.value.hint
+    assert "--lenient" in caught.value.hint
+    monkeypatch.setenv("HOLDFAST_LENIENT", "1")
+    parse_config(text)
+    assert path in caplog.text
+
+
+def test_what_is_wrong_is_wrong_for_the_lenient_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_LENIENT", "1")
+    with pytest.raises(InvalidConfig) as caught:
+        parse_config("{zzz: 1, gateway: {port: 'many'}}")
+    assert [problem.path for problem in caught.value.problems] == ["gateway.port"]
+
+
+def test_a_channel_whose_messages_come_through_the_api_needs_no_address() -> None:
+    config = parse_config("{channels: {discord: {private: ['42'], guests: {skills: true}}}}")
+    assert config.is_private("discord", "42")
+    accounts = "{channels: {pier: {dmPolicy: 'open', accounts: {a: {url: 'https://x.example'}}}}}"
+    assert parse_config(accounts).channels["pier"].of_account("a").dm_policy == "open"
+
+
+@pytest.mark.parametrize("path", ["/", "hooks", "/api", "/api/agent", "/v1/x", "/ws", "/a b", "/a/../b"])
+def test_webhooks_answer_at_no_path_of_the_gateways_own(path: str) -> None:
+    assert "hooks.path" in faults(f"{{hooks: {{path: {path!r}}}}}")

@@ -19,11 +19,11 @@ EVERYWHERE = """{
   models: { providers: { o: { apiKey: "%(s)s", headers: { "X-Auth": "%(s)s" } } } },
   memory: { search: { embedding: { openai: { apiKey: "%(s)s" } } } },
   skills: { entries: { gh: { apiKey: "%(s)s", env: { GH: "%(s)s" }, config: { token: "%(s)s" } } } },
-  plugins: { entries: { p: { config: { nested: [{ api_key: "%(s)s" }],
+  plugins: { slots: { contextEngine: "p" }, entries: { p: { config: { nested: [{ api_key: "%(s)s" }],
                                        peer: "amqp://u:%(s)s@h/" } } } },
-  channels: { discord: { token: "%(s)s", clientSecret: "%(s)s",
-                         accounts: { two: { botToken: "%(s)s" } }, webhook: { secret: "%(s)s" } } },
-  hooks: { token: "%(s)s", internal: { entries: { h: { password: "%(s)s", env: { A: "%(s)s" } } } } },
+  channels: { pier: { url: "https://%(s)s.example", signingSecret: "%(s)s",
+                      accounts: { two: { signingSecret: "%(s)s" } } } },
+  hooks: { token: "%(s)s", webhooks: { ci: { secret: "%(s)s" } } },
   tools: { exec: { env: { KEY: "%(s)s" } }, web: { search: { apiKey: "%(s)s" } } },
   agents: { defaults: { sandbox: { docker: { env: { K: "%(s)s" } } } } },
 }""".replace("%(s)s", CANARY)
@@ -45,7 +45,6 @@ def test_the_owner_of_free_form_settings_gets_them_whole() -> None:
     config = parse_config(EVERYWHERE)
     settings = reveal_all(config.plugins.entries["p"].config, {})
     assert settings == {"nested": [{"api_key": CANARY}], "peer": f"amqp://u:{CANARY}@h/"}
-    assert reveal_all(config.channels["discord"].model_extra, {})["clientSecret"] == CANARY
 
 
 def test_an_address_shows_all_but_its_password() -> None:

@@ -13,7 +13,6 @@ from holdfast.context.workspace import (
     Occasion,
     SessionKind,
     Workspace,
-    frontmatter,
     identity_of,
     kind_of,
     names_for,
@@ -179,7 +178,6 @@ other: [1, 2]
     who = identity_of(text)
     assert (who.name, who.emoji, who.creature) == ("Logic", "🤖", "AI: assistant")
     assert (who.vibe, who.theme, who.avatar) == ("sharp, precise", "it's dark", "./avatar.png")
-    assert frontmatter(text)[1].strip() == "# Who I am"
     assert identity_of("no frontmatter").name is None
     assert identity_of("---\nname: open").name is None
 

@@ -72,7 +72,7 @@ def _adopt_agent(
     folder = source / "agents" / agent_id
     profiles = folder / "agent" / "auth-profiles.json"
     if profiles.is_file():
-        target = hold.home.agent_dir(agent_id) / profiles.name
+        target = hold.settings.agent_dir(agent_id, hold.home.agent_dir(agent_id)) / profiles.name
         name = f"agents/{agent_id}/agent/{profiles.name}"
         copy_file(profiles, target, report, "credentials", name=name, mode=0o600)
     if folder.is_dir():

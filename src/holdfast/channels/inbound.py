@@ -108,9 +108,9 @@ def _group(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
 
 
 def _needs_mention(peer: str, rules: ChannelConfig) -> bool:
-    own = rules.groups.get(peer) or rules.groups.get(ANYONE) or {}
-    said = own.get("requireMention")
-    return said if isinstance(said, bool) else rules.require_mention
+    own = rules.groups.get(peer) or rules.groups.get(ANYONE)
+    said = None if own is None else own.require_mention
+    return rules.require_mention if said is None else said
 
 
 def _listed(id_: str, ids: Iterable[str]) -> bool:

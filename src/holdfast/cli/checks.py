@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from holdfast.cli.findings import Finding, Level, Named, Patient
 from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
 from holdfast.cli.permission_checks import check_permissions
-from holdfast.cli.tool_checks import check_tools
+from holdfast.cli.tool_checks import check_skills, check_tools
 from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 
@@ -38,15 +39,25 @@ def check_home(patient: Patient) -> Iterator[Finding]:
 
 
 def check_config(patient: Patient) -> Iterator[Finding]:
-    from holdfast.config import InvalidConfig, load_config
+    """What does nothing is told here also where `HOLDFAST_LENIENT` lets Holdfast start."""
+    from holdfast.config import InvalidConfig
+    from holdfast.config.source import LENIENT, check, parse_text, read_text
+    from holdfast.config.store import take_out_idle
     from holdfast.errors import ConfigError
 
     path = patient.home.config
     try:
-        load_config(path)
+        text = read_text(path)
+        if text is not None:
+            check(parse_text(text, source=str(path)), source=str(path))
     except InvalidConfig as error:
         for problem in error.problems:
-            yield Finding("fail", str(problem), f"Correct it in {path}.")
+            if problem.without_effect is None:
+                yield Finding("fail", str(problem), f"Correct it in {path}.")
+                continue
+            level: Level = "warn" if os.environ.get(LENIENT) else "fail"
+            mend = f"Take it out of {path}, or have `holdfast doctor --fix` do so."
+            yield Finding(level, str(problem), mend, partial(take_out_idle, path))
         return
     except ConfigError as error:
         yield Finding("fail", error.message, error.hint)
@@ -305,6 +316,7 @@ CHECKS: Final[list[Named]] = [
     Named("context", check_context),
     Named("models", check_models),
     Named("tools", check_tools),
+    Named("skills", check_skills),
     Named("durability", check_durability),
 ]
 

@@ -1,14 +1,18 @@
-"""What the doctor looks at in tools: names in the policy that stand for none, and missing sandboxes."""
+"""What the doctor looks at in tools and skills: names in the policy that stand for none, missing sandboxes,
+and files of skills and identities that cannot be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
 
 if TYPE_CHECKING:
     from holdfast.config import Config
+
+_MOST_FILES: Final = 10
+_MOST_IDENTITY: Final = 256 * 1024
 
 
 def check_tools(patient: Patient) -> Iterator[Finding]:
@@ -46,3 +50,35 @@ def _sandboxes(config: Config) -> Iterator[Finding]:
             yield Finding("fail", f"agent {agent.id}: {error.message}", error.hint)
         else:
             yield Finding("ok", f"agent {agent.id}: sandboxed by {backend.name}")
+
+
+def check_skills(patient: Patient) -> Iterator[Finding]:
+    """A skill that cannot be read is one that an agent does not have, and nobody would notice."""
+    config = patient.config
+    if config is None:
+        return
+    broken = [one for agent in config.agent_list for one in _broken_files(patient, config, agent.id)]
+    for path, (reason, hint) in list(dict(broken).items())[:_MOST_FILES]:
+        yield Finding("warn", f"{path}: {reason}", hint or "Correct it; see `holdfast skills check`.")
+    more = len(dict(broken)) - _MOST_FILES
+    if more > 0:
+        yield Finding("warn", f"{more} more cannot be read", "See `holdfast skills check`.")
+    if not broken:
+        yield Finding("ok", "every skill and identity can be read")
+
+
+def _broken_files(patient: Patient, config: Config, agent_id: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    from holdfast.agents.skills import SkillRoom
+    from holdfast.cli.workspaces import workspace_of
+    from holdfast.frontmatter import BadFrontmatter, read_frontmatter
+
+    room = SkillRoom(patient.home, lambda: config, lambda id_: workspace_of(patient.home, config, id_))
+    for one in room.found(agent_id).broken:
+        yield str(one.path), (one.reason, one.hint)
+    identity = workspace_of(patient.home, config, agent_id) / "IDENTITY.md"
+    text = identity.read_text("utf-8", "replace")[:_MOST_IDENTITY] if identity.is_file() else ""
+    if text.lstrip("\ufeff").startswith("---"):
+        try:
+            read_frontmatter(text)
+        except BadFrontmatter as error:
+            yield str(identity), (error.message, error.hint)

@@ -55,7 +55,12 @@ def adopt_openclaw(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
             for loc in _bad_locs(error):
                 cut = _remove(kept, loc)
                 dropped.add(_original(cut, origins))
-    return _without_empty(kept), sorted(dropped)
+    whole = [path for path in dropped if not any(_is_within(path, other) for other in dropped)]
+    return _without_empty(kept), sorted(whole)
+
+
+def _is_within(path: str, other: str) -> bool:
+    return path != other and path.startswith((f"{other}.", f"{other}["))
 
 
 def _rename(data: dict[str, Any]) -> dict[str, str]:

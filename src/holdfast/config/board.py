@@ -124,7 +124,6 @@ class BoardConfig(Section):
     """The board."""
 
     enabled: Flag = key(True, "Whether the board takes part in turns.")
-    title: str = key("Holdfast", "Title of the pages.")
     integration_level: Literal["manual", "write", "full"] = key(
         "full", "`manual` nothing by itself, `write` logs only, `full` logs and context."
     )

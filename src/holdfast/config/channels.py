@@ -1,12 +1,12 @@
-"""Channels: where people see messages. Keys unknown to us belong to the channel and are kept."""
+"""Channels: where people see messages."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, field_validator, model_validator
+from pydantic import field_validator
 
-from holdfast.config.secret import FreeMap, FreeValue, Secret, wrap_secrets
+from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, overlay, part, table
 from holdfast.config.values import Count, Flag, Int, Minutes, Ms, Positive, Seconds
 
@@ -17,9 +17,6 @@ ANYONE = "*"
 class ThreadOptions(Section):
     """Threads of a channel."""
 
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, FreeValue]
-
     initial_history_limit: Count = key(
         100, "Earlier messages that a new thread session starts with.", le=1000
     )
@@ -28,9 +25,6 @@ class ThreadOptions(Section):
 
 class BlockChunks(Section):
     """Where a reply is cut while it is written."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, FreeValue]
 
     min_chars: Count = key(200, "Characters that a block has at least, unless the reply ends or pauses.")
     max_chars: Positive = key(1200, "Characters that a block has at most.", ge=SMALLEST_CHUNK)
@@ -51,18 +45,20 @@ class Guests(Section):
     )
 
 
-class ChannelConfig(Section):
-    """One channel."""
+class Group(Section):
+    """A group or channel that is answered."""
 
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, FreeValue]
+    require_mention: Flag | None = key(None, "Whether a message there must name the agent; unset: as else.")
+
+
+class ChannelSettings(Section):
+    """One channel, or one account of it."""
 
     enabled: Flag = key(True, "Whether it is connected.")
     url: Secret | None = key(None, "Where a webhook channel's messages are posted to; masked like a token.")
-    token: Secret | None = key(None, "Token; `${NAME}` is taken from the environment.")
-    bot_token: Secret | None = key(None, "The bot's token.")
-    app_token: Secret | None = key(None, "The app's token (Slack).")
-    signing_secret: Secret | None = key(None, "Secret that signs what the channel sends.")
+    signing_secret: Secret | None = key(
+        None, "Secret that signs what the channel sends; `${NAME}` is taken from the environment."
+    )
     streaming: Literal["off", "partial", "block", "progress"] = key(
         "block", "How a reply appears while it is written; true is `partial`, false `off`."
     )
@@ -86,9 +82,7 @@ class ChannelConfig(Section):
     )
     guests: Guests = part("What those who are not the owner get of an agent, besides talk.")
     guests_in: dict[str, Guests] = table({}, "The same for single chats, by the id of the person or group.")
-    groups: dict[str, FreeMap] = table(
-        {}, 'Groups and channels that are answered, by id; "*" for all. `requireMention` may differ in each.'
-    )
+    groups: dict[str, Group] = table({}, 'Groups and channels that are answered, by id; "*" for all.')
     group_allow_from: tuple[str, ...] = key((), "Ids that may write in groups; empty: everyone there.")
     require_mention: Flag = key(True, "Whether a group message must name the agent.")
     pairing_minutes: Minutes = key(60, "How long a pairing code holds.", ge=1, le=10_080)
@@ -97,17 +91,6 @@ class ChannelConfig(Section):
     inbound_per_minute: Int = key(120, "Messages taken in within a minute.", ge=1)
     outbound_per_minute: Int = key(120, "Messages sent within a minute.", ge=1)
     tolerance_seconds: Seconds = key(300, "How old a signed call may be.", ge=1, le=86_400)
-    accounts: dict[str, FreeMap] = table({}, "Accounts by name, with the same keys.")
-
-    def of_account(self, name: str | None) -> ChannelConfig:
-        """The channel as one of its accounts has it: the account's own keys over the channel's."""
-        own = None if name is None else self.accounts.get(name)
-        return self if not own else overlay(self, ChannelConfig.model_validate(own))
-
-    @model_validator(mode="before")
-    @classmethod
-    def _hide_secrets(cls, data: Any) -> Any:
-        return wrap_secrets(data)
 
     @field_validator("streaming", mode="before")
     @classmethod
@@ -131,3 +114,25 @@ class ChannelConfig(Section):
         if not isinstance(value, list | tuple):
             return value
         return [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
+
+
+# What counts for messages that come through the API too, whoever brings them.
+WITHOUT_ADAPTER = frozenset(("enabled", "private", "guests", "guests_in"))
+
+
+class ChannelConfig(ChannelSettings):
+    """One channel."""
+
+    accounts: dict[str, ChannelSettings] = table({}, "Accounts by name, with the same keys.")
+
+    def of_account(self, name: str | None) -> ChannelConfig:
+        """The channel as one of its accounts has it: the account's own keys over the channel's."""
+        own = None if name is None else self.accounts.get(name)
+        return self if own is None else overlay(self, own)
+
+    @property
+    def unconnected(self) -> tuple[str, ...]:
+        """The keys that do nothing here, since there is no address to post to."""
+        if self.url is not None or any(account.url is not None for account in self.accounts.values()):
+            return ()
+        return tuple(sorted(self.model_fields_set - WITHOUT_ADAPTER))

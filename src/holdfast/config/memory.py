@@ -186,9 +186,7 @@ class Embedding(Section):
 class Rerank(Section):
     """A second look at the best results."""
 
-    enabled: Flag = key(False, "Whether results are ranked again by a model.")
-    model: str | None = key(None, "The ranking model.")
-    candidates: Positive = key(24, "Results that are looked at again.", le=1000)
+    enabled: Flag = key(False, "Whether qmd judges its results again by its own model.")
 
 
 class MemoryGet(Section):

@@ -34,7 +34,6 @@ class ModelEntry(Section):
     """One model of a provider."""
 
     id: str = key(..., "Its id at the provider.", min_length=1)
-    name: str | None = key(None, "Display name.")
     api: Api | None = key(None, "Protocol; unset: the provider's.")
     reasoning: Flag = key(False, "Whether it thinks.")
     input: tuple[Literal["text", "image", "audio", "video"], ...] = key(("text",), "What it reads.")
@@ -99,14 +98,6 @@ class ModelsConfig(Section):
     providers: dict[str, Provider] = table({}, "Providers by name.")
 
 
-class AuthProfile(Section):
-    """What a stored credential is for; the credential itself is not in this file."""
-
-    provider: str = key(..., "The provider.", min_length=1)
-    mode: Literal["api_key", "oauth", "token"] = key("api_key", "Kind of credential.")
-    email: str | None = key(None, "Whose account.")
-
-
 class Cooldowns(Section):
     """How long a failing credential rests."""
 
@@ -121,6 +112,5 @@ class Cooldowns(Section):
 class AuthConfig(Section):
     """Credentials for providers."""
 
-    profiles: dict[str, AuthProfile] = table({}, "Profiles by name.")
     order: dict[str, Names] = table({}, "Profiles in the order of use, by provider.")
     cooldowns: Cooldowns = part("How long a failing credential rests.")

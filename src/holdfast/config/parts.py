@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import ConfigDict, model_validator
+from pydantic import field_validator, model_validator
 
-from holdfast.config.secret import FreeMap, FreeValue, Secret, wrap_secrets
+from holdfast.config.secret import FreeMap, Secret
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Bytes, Count, Flag, Id, Ms, Names, Positive, Seconds
+from holdfast.config.values import Bytes, Count, Flag, Id, Names, Positive, Seconds
 
 BOOTSTRAP_NAMES = (
     "AGENTS.md",
@@ -23,6 +23,10 @@ BOOTSTRAP_NAMES = (
     "MEMORY.md",
 )
 EXTRA_FILES_HOOK = "bootstrap-extra-files"
+TAKEN_PATHS = ("api", "v1", "ws", "mcp", "metrics", "healthz", "assets")
+INTERNAL_HOOKS = ("boot-md", EXTRA_FILES_HOOK)
+LEGACY_ENGINE = "legacy"
+ENGINES = (LEGACY_ENGINE, "lossless")
 
 
 class SkillEntry(Section):
@@ -38,15 +42,12 @@ class SkillLoading(Section):
     """Where skills are found besides the usual places."""
 
     extra_dirs: Names = key((), "Further folders, of lowest precedence.")
-    watch: Flag = key(True, "Whether folders are watched.")
-    watch_debounce_ms: Ms = key(250, "Quiet time before a change is taken in.")
 
 
 class SkillRegistry(Section):
-    """A registry to search, install from and publish to."""
+    """A registry to search and install from."""
 
     url: str | None = key(None, "Its address; unset: no registry.")
-    token: Secret | None = key(None, "Token for publishing.")
 
 
 class SkillInstall(Section):
@@ -78,59 +79,46 @@ class SkillsConfig(Section):
 
 
 class PluginEntry(Section):
-    """One plugin."""
+    """A context engine's settings."""
 
-    enabled: Flag = key(True, "Whether it is loaded.")
-    config: FreeMap = table({}, "Its own settings, checked by its own schema.")
-
-
-class PluginLoading(Section):
-    """Where plugins are found besides the usual places."""
-
-    paths: Names = key((), "Files or folders.")
+    enabled: Flag = key(True, "Whether it is used where the slot names it; else `legacy` is.")
+    config: FreeMap = table({}, "Its own settings, checked by itself.")
 
 
 class PluginSlots(Section):
-    """Which plugin fills each exclusive place."""
+    """What fills each exclusive place."""
 
-    memory: str | None = key(None, "Memory; unset: what `memory.backend` says, `none`: none.")
-    context_engine: str = key("legacy", "Context engine by id.", min_length=1)
-    sandbox: str | None = key(None, "Sandbox; unset: the built-in one.")
-    browser: str | None = key(None, "Browser; unset: none.")
+    context_engine: str = key(LEGACY_ENGINE, "Context engine by id.", min_length=1)
 
 
 class PluginsConfig(Section):
-    """Plugins."""
+    """Context engines. Plugins of others are not loaded yet."""
 
-    enabled: Flag = key(True, "Whether plugins are loaded at all.")
-    allow: Names = key((), "Only these; empty: all that are enabled.")
-    deny: Names = key((), "Never these.")
-    load: PluginLoading = part("Where plugins are found.")
     slots: PluginSlots = part("Exclusive places.")
-    entries: dict[str, PluginEntry] = table({}, "Settings by plugin.")
+    entries: dict[str, PluginEntry] = table({}, "Settings by engine.")
+
+    @property
+    def engine(self) -> str:
+        """The engine in use: the one that the slot names, unless it is switched off."""
+        named = self.slots.context_engine
+        entry = self.entries.get(named)
+        return named if entry is None or entry.enabled else LEGACY_ENGINE
 
 
 class HookEntry(Section):
-    """One hook; further keys are its own."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, FreeValue]
+    """One hook."""
 
     enabled: Flag = key(True, "Whether it runs.")
-    paths: Names = key((), "Files or globs, for hooks that take them.")
-    env: dict[str, Secret] = table({}, "Environment it is given.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _hide_secrets(cls, data: Any) -> Any:
-        return wrap_secrets(data)
+    paths: Names = key((), f"Files or globs, for `{EXTRA_FILES_HOOK}`.")
 
 
 class InternalHooks(Section):
-    """Hooks that come with Holdfast or stand in the workspace."""
+    """Hooks that come with Holdfast."""
 
     enabled: Flag = key(True, "Whether they run.")
-    entries: dict[str, HookEntry] = table({}, f"Settings by hook, such as `{EXTRA_FILES_HOOK}`.")
+    entries: dict[str, HookEntry] = table(
+        {}, f"Settings by hook: {', '.join(f'`{name}`' for name in INTERNAL_HOOKS)}."
+    )
 
     @model_validator(mode="after")
     def _extra_files_have_known_names(self) -> Self:
@@ -171,8 +159,23 @@ class Webhook(Section):
 class HooksConfig(Section):
     """Hooks."""
 
-    enabled: Flag = key(False, "Whether the webhook endpoint answers.")
+    enabled: Flag = key(False, "Whether webhooks answer.")
     webhooks: dict[Id, Webhook] = table({}, "Webhooks by name.")
-    path: str = key("/hooks", "Where it answers.", pattern=r"^/")
-    token: Secret | None = key(None, "Token that callers must send.")
+    path: str = key(
+        "/hooks",
+        "Where they answer besides `/api/hooks`: `POST /hooks/<name>`.",
+        pattern=r"^(/[A-Za-z0-9_-]+)+$",
+        max_length=200,
+    )
+    token: Secret | None = key(
+        None,
+        "Token that every caller must send too, as `Authorization: Bearer`; unset: a signature is enough.",
+    )
     internal: InternalHooks = part("Hooks within Holdfast.")
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_free(cls, value: str) -> str:
+        if value.split("/")[1] in TAKEN_PATHS and value != "/api/hooks":
+            raise ValueError(f"expected a path that is not the gateway's own, found {value!r}")
+        return value

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast.config.root import SHORTCUTS, Config
+from holdfast.config.root import NO_EFFECT, SHORTCUTS, Config
 from holdfast.config.secret import Secret, is_secret_name, without_password
 from holdfast.config.tree import Loc, at, dotted, fields, is_section
 from holdfast.errors import ConfigError
@@ -19,15 +19,43 @@ HIDDEN = "a value that is not shown"
 _LOOKS_SECRET = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}|sk-\w|xox\w-|gh[pous]_\w")
 
 
+# Settings that are spoken of and not built; whoever writes one is told so, rather than kept waiting.
+_NOT_BUILT = {
+    "teams.enabled": "users and roles",
+    "teams.list": "teams",
+    "plugins.enabled": "plugins of others",
+    "plugins.allow": "plugins of others",
+    "plugins.deny": "plugins of others",
+    "plugins.load": "plugins of others",
+    "plugins.slots.memory": "memory by a plugin (see memory.backend)",
+    "plugins.slots.sandbox": "a sandbox by a plugin (see agents.defaults.sandbox.backend)",
+    "plugins.slots.browser": "a browser",
+    "memory.search.rerank.model": "a ranking model (qmd has its own: see memory.search.rerank.enabled)",
+    "memory.search.rerank.candidates": "a ranking model (qmd has its own: see memory.search.rerank.enabled)",
+    "auth.profiles": "profiles in this file (agents/<id>/agent/auth-profiles.json says what each is for)",
+    "board.title": "a title of the pages",
+    "store.maxOverflow": "a bound of further connections (store.poolSize says how many there are)",
+    "skills.load.watch": "watching of skills, which are read anew for every turn anyway",
+    "skills.load.watchDebounceMs": "watching of skills, which are read anew for every turn anyway",
+    "skills.registry.token": "publishing over the net (`holdfast skills publish` writes a folder)",
+}
+_TOKENS = ("token", "botToken", "appToken")
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and the path of the key."""
+    """One thing that is wrong, and the path of the key; `loc` where the key may simply be taken out."""
 
     path: str
     message: str
+    without_effect: Loc | None = None
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
+
+
+_CORRECT = "Correct the file; `holdfast doctor` lists everything that is wrong in it."
+_TAKE_OUT = "`holdfast doctor --fix` takes out what does nothing; `holdfast up --lenient` starts without it."
 
 
 class InvalidConfig(ConfigError):
@@ -35,10 +63,8 @@ class InvalidConfig(ConfigError):
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        super().__init__(
-            f"{source}: {problems[0]}{more}",
-            hint="Correct the file; `holdfast doctor` lists everything that is wrong in it.",
-        )
+        idle = all(problem.without_effect is not None for problem in problems)
+        super().__init__(f"{source}: {problems[0]}{more}", hint=_TAKE_OUT if idle else _CORRECT)
         self.problems = tuple(problems)
 
 
@@ -51,7 +77,9 @@ def _problem(item: Any, data: Any) -> Problem:
     loc = [element for element in item["loc"] if element != "[key]"]
     path = dotted(_as_written(loc, data))
     if item["type"] == "extra_forbidden":
-        return Problem(path, _unknown(loc))
+        return Problem(path, _unknown(loc), tuple(_as_written(loc, data)))
+    if item["type"] == NO_EFFECT:
+        return Problem(path, item["msg"], tuple(_as_written(loc, data)))
     if item["type"] == "missing":
         return Problem(path, "expected a value, found none")
     if item["type"] == "config":
@@ -93,6 +121,10 @@ def found(value: Any, loc: Loc) -> str:
 
 def _unknown(loc: Loc) -> str:
     section, name = at(Config, loc[:-1]), str(loc[-1])
+    if dotted(loc) in _NOT_BUILT:
+        return f"not built yet: {_NOT_BUILT[dotted(loc)]}; take the key out"
+    if loc[0] == "channels" and name in _TOKENS:
+        return "not built yet: Holdfast connects to webhook channels alone; take the key out"
     known = [wire for wire, _ in fields(section)] if is_section(section) else []
     if section is Config:
         known += SHORTCUTS

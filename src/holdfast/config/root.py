@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Final, LiteralString, Self
 
 from pydantic import ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from holdfast.config.agents import AgentEntry, AgentsConfig, AgentSettings
@@ -15,7 +17,7 @@ from holdfast.config.channels import ChannelConfig
 from holdfast.config.memory import MemoryConfig
 from holdfast.config.merge import deep_merge
 from holdfast.config.models import AuthConfig, ModelsConfig
-from holdfast.config.parts import HooksConfig, PluginsConfig, SkillsConfig
+from holdfast.config.parts import ENGINES, INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
 from holdfast.config.runtime import (
     AgendaConfig,
     CronConfig,
@@ -36,6 +38,8 @@ from holdfast.keys import NOT_CHANNELS
 DEFAULT_AGENT = "main"
 SHORTCUTS = ("compaction", "contextPruning", "heartbeat", "continuation", "subagents")
 
+# The type of an error for a setting that is known and does nothing.
+NO_EFFECT: Final = "no_effect"
 Fault = tuple[tuple[str | int, ...], str]
 
 
@@ -75,11 +79,12 @@ class Config(Section):
             *_agent_faults(self),
             *_overlay_faults(self),
             *_binding_faults(self),
-            *_team_faults(self),
             *_channel_faults(self),
         ]
-        if faults:
-            raise ValidationError.from_exception_data("Config", [_detail(*f) for f in faults])
+        details = [_detail("config", *fault) for fault in faults]
+        details += [_detail(NO_EFFECT, *fault) for fault in _settings_without_effect(self)]
+        if details:
+            raise ValidationError.from_exception_data("Config", details)
         return self
 
     @property
@@ -118,6 +123,11 @@ class Config(Section):
                 return overlay(base, entry)
         raise NotFound(f"no agent {agent_id!r}", hint="See `holdfast agents list`.")
 
+    def agent_dir(self, agent_id: str, usual: Path) -> Path:
+        """Where an agent's state lies: where its settings say, else in the usual place."""
+        given = next((agent.agent_dir for agent in self.agent_list if agent.id == agent_id), None)
+        return Path(given).expanduser() if given else usual
+
     def memory_for(self, agent_id: str) -> MemoryConfig:
         """Memory settings of one agent: its own over `memory`."""
         own = self.agent(agent_id).memory
@@ -139,8 +149,8 @@ def expand_shortcuts(data: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "agents": {**agents, "defaults": defaults}}
 
 
-def _detail(loc: tuple[str | int, ...], message: str) -> InitErrorDetails:
-    error = PydanticCustomError("config", "{message}", {"message": message})
+def _detail(kind: LiteralString, loc: tuple[str | int, ...], message: str) -> InitErrorDetails:
+    error = PydanticCustomError(kind, "{message}", {"message": message})
     return InitErrorDetails(type=error, loc=loc, input=None)
 
 
@@ -180,19 +190,40 @@ def _binding_faults(config: Config) -> Iterator[Fault]:
             yield at, f"expected one of the agents ({names}), found {binding.agent_id!r}"
 
 
-def _team_faults(config: Config) -> Iterator[Fault]:
-    known = {agent.id for agent in config.agent_list}
-    for name, team in config.teams.list.items():
-        for index, agent_id in enumerate(team.agents):
-            if agent_id not in known:
-                at = ("teams", "list", name, "agents", index)
-                yield at, f"no agent is called {agent_id[:64]!r}"
-
-
 def _channel_faults(config: Config) -> Iterator[Fault]:
     """A channel's name stands in session keys, where these words mean something else."""
     for name in sorted(NOT_CHANNELS & config.channels.keys()):
         yield ("channels", name), f"a channel cannot be called {name!r}: expected another name"
+
+
+def _settings_without_effect(config: Config) -> Iterator[Fault]:
+    """Keys that are known, and that nothing obeys as the rest of the config stands."""
+    for name, channel in config.channels.items():
+        alone = "Holdfast connects to webhook channels alone: expected url, the address to post to"
+        for field in channel.unconnected:
+            yield ("channels", name, to_camel(field)), f"does nothing here; {alone}"
+        if channel.url is None and not channel.model_fields_set - {"enabled"}:
+            yield ("channels", name), f"does nothing here; {alone}"
+    for name in config.hooks.internal.entries.keys() - set(INTERNAL_HOOKS):
+        known = ", ".join(INTERNAL_HOOKS)
+        yield ("hooks", "internal", "entries", name), f"no hook has this name: expected one of {known}"
+    for name in config.plugins.entries.keys() - {*ENGINES, config.plugins.slots.context_engine}:
+        at = ("plugins", "entries", name)
+        yield at, f"plugins are not loaded yet: expected an engine, {' or '.join(ENGINES)}"
+    yield from _judging_without_qmd(config)
+
+
+def _judging_without_qmd(config: Config) -> Iterator[Fault]:
+    places: list[tuple[tuple[str | int, ...], MemoryConfig]] = [((), config.memory)]
+    places += [
+        (("agents", "list", index), config.memory_for(agent.id))
+        for index, agent in enumerate(config.agents.list)
+        if agent.memory is not None and "search" in agent.memory.model_fields_set
+    ]
+    for at, memory in places:
+        if memory.search.rerank.enabled and memory.backend != "qmd":
+            said = "does nothing with memory.backend builtin: expected backend qmd, or false"
+            yield (*at, "memory", "search", "rerank", "enabled"), said
 
 
 def public_dump(config: Config) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from holdfast.config.values import (
     Days,
     DurationMinutes,
     Flag,
-    Id,
     Int,
     Ms,
     Names,
@@ -91,7 +90,6 @@ class StoreConfig(Section):
 
     url: SecretUrl | None = key(None, "SQLAlchemy address; unset: `holdfast.db` in the home.")
     pool_size: Positive = key(5, "Connections kept open.", le=1000)
-    max_overflow: Count = key(5, "Further connections under load.", le=1000)
     threads: Positive = key(8, "Threads for store work.", le=256)
     busy_timeout_ms: Ms = key(5000, "How long SQLite waits for a writer.")
     lock_timeout_ms: Ms = key(15_000, "How long PostgreSQL waits for a lock; 0: for ever.")
@@ -173,26 +171,7 @@ class MessagesConfig(Section):
     queue: Queue = part("Messages that come while a turn runs.")
 
 
-class Member(Section):
-    """A person in a team."""
-
-    user: Id = key(..., "The user's id.")
-    role: Literal["owner", "admin", "member", "viewer"] = key("member", "What they may do.")
-
-
-class Team(Section):
-    """People who share agents, workspaces and spaces."""
-
-    name: str | None = key(None, "Display name.")
-    members: tuple[Member, ...] = key((), "Who is in it.")
-    agents: Names = key((), "Agents that it may use; empty: all.")
-    spaces: Names = key((), "Spaces that it may see; empty: its own.")
-    workspace: str | None = key(None, "Workspace that its agents share; unset: each its own.")
-
-
 class TeamsConfig(Section):
     """Teams."""
 
-    enabled: Flag = key(False, "Whether users and roles are used.")
     audit_days: Days | None = key(365, "How long the trail of who did what is kept; null: for ever.")
-    list: dict[Id, Team] = table({}, "Teams by id.")

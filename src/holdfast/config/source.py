@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import logging
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,11 @@ from pydantic import ValidationError
 
 from holdfast.config.problems import InvalidConfig, Problem, problems_of
 from holdfast.config.root import Config
+from holdfast.config.tree import Loc
+
+log = logging.getLogger(__name__)
+
+LENIENT = "HOLDFAST_LENIENT"
 
 MAX_FILE_BYTES = 1024**2
 _JSON5_ERROR = re.compile(r"^[^:]*:(?P<line>\d+) (?P<what>.*) at column (?P<column>\d+)$", re.S)
@@ -24,8 +32,47 @@ def load_config(path: str | Path) -> Config:
 
 
 def parse_config(text: str, *, source: str = "config") -> Config:
-    """A checked Config from JSON5 text."""
-    return check(parse_text(text, source=source), source=source)
+    """A checked Config from JSON5 text, by the rule of `accept`."""
+    return accept(parse_text(text, source=source), source=source)
+
+
+def accept(data: Any, *, source: str = "config") -> Config:
+    """A Config from a user's data. A key that does nothing is an error, which tells it before it is missed;
+    where `HOLDFAST_LENIENT` is set it is warned of and left out."""
+    try:
+        return check(data, source=source)
+    except InvalidConfig as error:
+        if not os.environ.get(LENIENT):
+            raise
+        kept, left_out = without_idle(data, error.problems)
+    config = check(kept, source=source)
+    for problem in left_out:
+        log.warning("%s: left out: %s", source, problem)
+    return config
+
+
+def without_idle(data: Any, problems: Sequence[Problem]) -> tuple[Any, list[Problem]]:
+    """Config data without the keys that do nothing, and what was said of them.
+
+    Taking one out may leave another to be told: an account without a channel, a section without keys.
+    """
+    kept, left_out = copy.deepcopy(data), []
+    while idle := [problem for problem in problems if problem.without_effect is not None]:
+        for problem in idle:
+            _take_out(kept, problem.without_effect or ())
+        left_out += idle
+        try:
+            check(kept)
+            break
+        except InvalidConfig as error:
+            problems = error.problems
+    return kept, left_out
+
+
+def _take_out(data: Any, loc: Loc) -> None:
+    for element in loc[:-1]:
+        data = data.get(element, {}) if isinstance(data, dict) else data[element]
+    data.pop(loc[-1], None)
 
 
 def check(data: Any, *, source: str = "config") -> Config:

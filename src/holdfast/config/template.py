@@ -49,10 +49,10 @@ _TEXT = """\
 
   /* Where people see messages. */
   // channels: {
-  //   discord: { enabled: false, token: "${DISCORD_BOT_TOKEN}" },
+  //   pier: { url: "https://pier.example/messages", signingSecret: "${PIER_SECRET}" },
   // },
 
-  /* Exclusive places that a plugin may fill. */
+  /* Which engine builds contexts: "legacy" or "lossless". */
   // plugins: { slots: { contextEngine: "legacy" } },
 
   /* Where the gateway listens, and where the log is kept. */

@@ -94,7 +94,7 @@ class ContextRoom:
 
     @property
     def slot(self) -> str:
-        return self._config().plugins.slots.context_engine
+        return self._config().plugins.engine
 
     def use_summariser(self, summariser: Summariser | None) -> None:
         self.compactor.summariser = summariser
@@ -403,7 +403,7 @@ class ContextRoom:
             runtime=self.compactor,
             agent_id=agent,
             workspace_dir=self._workspace_dir(agent),
-            agent_dir=self._home.agent_dir(agent),
+            agent_dir=self._config().agent_dir(agent, self._home.agent_dir(agent)),
             config=own,
             summariser=lambda: self.compactor.summariser,
         )

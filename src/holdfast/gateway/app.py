@@ -18,7 +18,7 @@ from holdfast.gateway import contract, page_sessions, problems, routing, site, w
 from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cors import Cors
-from holdfast.gateway.guard import Draining, Guard, Limits
+from holdfast.gateway.guard import Draining, Guard, HookPath, Limits
 from holdfast.gateway.metrics import Measured
 from holdfast.gateway.openai_errors import OpenAIErrors
 from holdfast.gateway.routes import (
@@ -124,6 +124,7 @@ def create_app(hold: Holdfast) -> FastAPI:
         limits=Limits(lambda: hold.settings.gateway.limits, lambda: _upload_bytes(hold)),
         pace=hold.pace,
     )
+    app.add_middleware(HookPath, path=lambda: hold.settings.hooks.path)
     app.add_middleware(OpenAIErrors)
     app.add_middleware(ws.FirstMessage, gateway=gateway)
     app.add_middleware(Cors, origins=lambda: hold.settings.gateway.cors_origins)

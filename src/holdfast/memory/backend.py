@@ -77,17 +77,17 @@ def rules_of(config: MemoryConfig) -> MemoryConfig:
     """The rules that hold, in `search`: with the `qmd` backend those of `qmd`, whoever serves in the end."""
     if config.backend != "qmd":
         return config
-    shared = (
-        "scope",
-        "limits",
-        "sessions",
-        "update",
-        "include_default_memory",
-        "vector_weight",
-        "text_weight",
-    )
-    values: dict[str, Any] = {name: getattr(config.qmd, name) for name in shared}
-    values["paths"] = _joined(config.search.paths, config.qmd.paths)
+    own = config.qmd
+    values = {
+        "scope": own.scope,
+        "limits": own.limits,
+        "sessions": own.sessions,
+        "update": own.update,
+        "include_default_memory": own.include_default_memory,
+        "vector_weight": own.vector_weight,
+        "text_weight": own.text_weight,
+        "paths": _joined(config.search.paths, own.paths),
+    }
     return config.model_copy(update={"search": config.search.model_copy(update=values)})
 
 

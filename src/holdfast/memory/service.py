@@ -29,7 +29,7 @@ from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
 from holdfast.memory.results import Diagnostics, Found, Hit
 from holdfast.memory.scope import PRIVATE, Chat, may_search, shows_citations
-from holdfast.memory.scoring import Reranker, Scored, Scoring, rank
+from holdfast.memory.scoring import Scored, Scoring, rank
 from holdfast.memory.snippets import snippet
 from holdfast.memory.writing import append_note, daily_path
 from holdfast.text import clip
@@ -88,7 +88,6 @@ class Memory:
         store: Store | None = None,
         clock: Clock | None = None,
         zone: tzinfo = UTC,
-        reranker: Reranker | None = None,
         readable: Callable[[str], Sequence[Collection]] = _nothing_more,
         stop: Stop = lambda: False,
         embeddings: EmbeddingCache | None = None,
@@ -104,7 +103,6 @@ class Memory:
         self._store = store
         self._clock = clock or SystemClock()
         self._zone = zone
-        self._reranker = reranker
         self._readable = readable
         self._stop = stop
         self._complete: tuple[str, int] | None = None
@@ -171,7 +169,7 @@ class Memory:
         limits = config.search.limits
         query, provider, model, fallback = self._prepare(ask.query, view, limits.timeout_ms)
         wanted = min(ask.max_results or limits.max_results, 100)
-        scored = rank(query, view, self._scoring(config), limit=wanted, reranker=self._reranker)
+        scored = rank(query, view, self._scoring(config), limit=wanted)
         least = limits.min_score if ask.min_score is None else ask.min_score
         good = [one for one in scored if one.score >= least]
         hits, left_out = self._hits(good, view, query, config)
@@ -377,10 +375,7 @@ class Memory:
 
     def _scoring(self, config: MemoryConfig) -> Scoring:
         dense, lexical = config.search.normalised
-        rerank = config.search.rerank
-        return replace(
-            Scoring(), dense=dense, lexical=lexical, rerank=rerank.candidates if rerank.enabled else 0
-        )
+        return replace(Scoring(), dense=dense, lexical=lexical)
 
     def _hits(
         self, scored: Sequence[Scored], view: View, query: Query, config: MemoryConfig

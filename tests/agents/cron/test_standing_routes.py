@@ -77,6 +77,23 @@ def test_only_a_signature_that_holds_opens_a_webhook(client: TestClient, hold: H
     assert run["sessionKey"] == "agent:main:hook:ci"
 
 
+def test_webhooks_answer_at_their_path_and_ask_for_their_token(client: TestClient, hold: Holdfast) -> None:
+    body = b'{"build": "fixed"}'
+    signed = {"X-Holdfast-Signature": sign(SECRET.encode(), body), "Content-Type": "application/json"}
+    assert client.post("/hooks/ci", content=body, headers=signed).status_code == 202
+    hold.config.patch({"hooks": {"path": "/in/coming", "token": "shared"}})
+    assert_problem(client.post("/hooks/ci", content=body, headers=signed), 401, "no_token")
+    for place in ("/in/coming/ci", "/api/hooks/ci"):
+        assert_problem(client.post(place, content=body, headers=signed), 401, "bad_signature")
+        with_wrong = signed | {"Authorization": "Bearer other"}
+        assert_problem(client.post(place, content=body, headers=with_wrong), 401, "bad_signature")
+        assert client.post(
+            place, content=body, headers=signed | {"Authorization": "Bearer shared"}
+        ).is_success
+    unsigned = {"Content-Type": "application/json", "Authorization": "Bearer shared"}
+    assert client.post("/in/coming/ci", content=body, headers=unsigned).status_code == 401
+
+
 def test_a_signature_header_opens_nothing_else(client: TestClient) -> None:
     forged = {"X-Holdfast-Signature": "sha256=00", "Content-Type": "application/json"}
     for method, path in (("GET", "/api/hooks/ci"), ("POST", "/api/hooks/ci/x"), ("POST", "/api/hooks/")):

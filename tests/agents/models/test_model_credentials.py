@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.models import Credential, Credentials, FailureReason
+from holdfast.agents.models import Credential, Credentials, FailureReason, Models
 from holdfast.agents.models.catalogue import BUILT_IN, Catalogue, Endpoint
 from holdfast.agents.models.cooldowns import FRESH, HOUR_MS, MINUTE_MS, Rest, after_failure
 from holdfast.clock import ManualClock
+from holdfast.config import Config
 from holdfast.config.models import AuthConfig, Cooldowns, ModelsConfig
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.home import Home
@@ -100,6 +101,16 @@ def home(tmp_path: Path) -> Home:
     made = Home(tmp_path / "home")
     made.prepare()
     return made
+
+
+def test_an_agents_profiles_lie_where_its_settings_say(
+    home: Home, clock: ManualClock, tmp_path: Path
+) -> None:
+    kept(tmp_path / "mine" / "auth-profiles.json", {"openai": {"x": {"key": "sk-elsewhere-1"}}})
+    agents = [{"id": "main", "agentDir": str(tmp_path / "mine")}]
+    config = Config.model_validate({"agents": {"list": agents}})
+    models = Models(home, lambda: config, clock, env={})
+    assert found(models.credentials, BUILT_IN["openai"]) == ["openai:x"]
 
 
 def test_the_agents_own_come_first_then_the_main_agents_then_the_rest(home: Home, clock: ManualClock) -> None:

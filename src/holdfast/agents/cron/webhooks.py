@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ class Webhooks:
         hook = hooks.webhooks.get(name) if hooks.enabled else None
         if hook is not None and len(body) > hook.max_bytes:
             raise TooLarge(f"the body is larger than {hook.max_bytes} bytes")
-        call = self._verified(name, hook, headers, body)
+        call = self._verified(name, hook if self._has_token(hooks, headers) else None, headers, body)
         assert hook is not None
         text = _event(headers) + templates.rendered(hook.template, _parsed(body))
         return self._parts.store.run(SYSTEM, lambda tx: self._taken(tx, name, hook, call, text))
@@ -66,6 +67,19 @@ class Webhooks:
         secret = b"" if hook is None or not hook.enabled else self._secret(name, hook)
         tolerance = 0 if hook is None else hook.tolerance_seconds * 1000
         return signing.verified(secret, headers, body, self._parts.store.clock.now(), tolerance)
+
+    def _has_token(self, hooks: HooksConfig, headers: Mapping[str, str]) -> bool:
+        """Whether the caller sent the token of all webhooks, where there is one."""
+        if hooks.token is None:
+            return True
+        scheme, _, rest = headers.get("authorization", "").partition(" ")
+        given = rest.strip() if scheme.lower() == "bearer" else headers.get("x-holdfast-token", "")
+        try:
+            wanted = hooks.token.reveal(self._env)
+        except ConfigError as error:
+            log.error("hooks.token cannot be used: %s", error.message)
+            raise signing.refused() from error
+        return hmac.compare_digest(wanted.encode(), given.encode("utf-8", "replace"))
 
     def _secret(self, name: str, hook: Webhook) -> bytes:
         try:

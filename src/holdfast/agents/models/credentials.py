@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -69,10 +69,18 @@ class Credential:
 class Credentials:
     """The credentials of one home, with a memory of those that failed that outlives the process."""
 
-    def __init__(self, home: Home, clock: Clock, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        clock: Clock,
+        env: Mapping[str, str],
+        agent_dir: Callable[[str], Path] | None = None,
+    ) -> None:
+        """`agent_dir` says where an agent's profiles lie; unset: where the home has them."""
         self._home = home
         self._clock = clock
         self._env = env
+        self._agent_dir = agent_dir or home.agent_dir
         self.logins = Logins(home, clock)
         self._lock = threading.Lock()
         self._files: dict[Path, tuple[tuple[int, int, int], Any]] = {}
@@ -131,7 +139,7 @@ class Credentials:
             raise InvalidInput(
                 "a profile needs a name, a provider and a secret", hint="None of them may be empty."
             )
-        path = self._home.agent_dir(agent_id) / PROFILES
+        path = self._agent_dir(agent_id) / PROFILES
         told = {"api_key": "key", "oauth": "access", "token": "token"}[mode]
         with self._lock:
             kept = self._read(path)
@@ -156,7 +164,7 @@ class Credentials:
 
     def _all(self, endpoint: Endpoint, agent_id: str, main_id: str) -> Iterator[Credential]:
         for agent in dict.fromkeys((agent_id, main_id)):
-            yield from profiles_in(self._read(self._home.agent_dir(agent) / PROFILES))
+            yield from profiles_in(self._read(self._agent_dir(agent) / PROFILES))
         name = endpoint.provider
         if endpoint.oauth is not None and self.logins.path(name).exists():
             yield from (credential_of(login) for login in self.logins.listing(name))

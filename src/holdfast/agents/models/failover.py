@@ -49,7 +49,9 @@ class Models:
         self._pool = Pool()
         self._echoes = Echoes()
         self._search = search
-        self.credentials = Credentials(home, clock, env)
+        self.credentials = Credentials(
+            home, clock, env, lambda agent: config().agent_dir(agent, home.agent_dir(agent))
+        )
         self.discovery = Discovery(self._local_servers)
 
     async def discover(self, *, refresh: bool = False) -> Sequence[Found]:

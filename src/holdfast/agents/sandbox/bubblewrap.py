@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.agents.sandbox.backend import SCRATCH, SYSTEM_PATH, WORKSPACE, Job, Limits, Start
-from holdfast.agents.sandbox.environment import scrubbed
+from holdfast.agents.sandbox.environment import scrubbed, search_path
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # Certificates, never the private keys that lie beside them: a gateway that runs as root could read those.
@@ -34,16 +34,25 @@ class Bubblewrap:
     name = "bubblewrap"
 
     def missing(self) -> str | None:
-        if shutil.which("bwrap") is None:
+        """`bwrap` is started from here; what it starts is looked for as it will be in there."""
+        program = _program(None)
+        if program is None:
             return "bwrap is not installed (Debian: apt-get install bubblewrap)"
-        if shutil.which("prlimit") is None:
-            return "prlimit is not installed (Debian: apt-get install util-linux)"
-        return _refusal()
+        if shutil.which("prlimit", path=SYSTEM_PATH) is None:
+            return f"prlimit is in none of {SYSTEM_PATH} (Debian: apt-get install util-linux)"
+        return _refusal(program)
 
     def start(self, job: Job) -> Start:
+        """By its full path: the command's own search path need not lead to it."""
         env = scrubbed(job.env, path=SYSTEM_PATH, home=SCRATCH)
-        options = (*_apart(job.network), *_mounts(job), "--chdir", job.cwd or _folder(job))
-        return Start(("bwrap", *options, "--", *limited(job.limits, apart=True), *job.argv), env)
+        program = _program(job.workspace) or "bwrap"
+        options = (*_apart(job.network, program), *_mounts(job, program), "--chdir", job.cwd or _folder(job))
+        return Start((program, *options, "--", *limited(job.limits, apart=True), *job.argv), env)
+
+
+def _program(workspace: Path | None) -> str | None:
+    """Where `bwrap` lies on this process's own path, never in a folder that an agent writes to."""
+    return shutil.which("bwrap", path=search_path(workspace))
 
 
 def limited(limits: Limits, *, apart: bool) -> tuple[str, ...]:
@@ -64,16 +73,16 @@ def limited(limits: Limits, *, apart: bool) -> tuple[str, ...]:
     )
 
 
-def _apart(network: bool) -> Iterator[str]:
+def _apart(network: bool, program: str) -> Iterator[str]:
     yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
     yield from ("--uid", _UID, "--gid", _UID, "--hostname", "sandbox")
-    if "--disable-userns" in _help():
+    if "--disable-userns" in _help(program):
         yield from ("--unshare-user", "--disable-userns")
     if network:
         yield "--share-net"
 
 
-def _mounts(job: Job) -> Iterator[str]:
+def _mounts(job: Job, program: str) -> Iterator[str]:
     for folder in _SYSTEM:
         path = Path(folder)
         if path.is_symlink():
@@ -83,13 +92,13 @@ def _mounts(job: Job) -> Iterator[str]:
     for name in (*_ETC, *(_ETC_NETWORK if job.network else ())):
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     yield from _proc()
-    yield from ("--dev", "/dev", *_tmpfs("/dev/shm"), "--remount-ro", "/dev")
-    yield from _tmpfs("/tmp")
+    yield from ("--dev", "/dev", *_tmpfs("/dev/shm", program), "--remount-ro", "/dev")
+    yield from _tmpfs("/tmp", program)
     yield from ("--bind", str(job.scratch), SCRATCH)
     if job.workspace is not None and job.access != "none":
         yield from ("--bind" if job.access == "rw" else "--ro-bind", str(job.workspace), WORKSPACE)
     if job.covered is not None:
-        yield from (*_tmpfs(job.covered), "--remount-ro", job.covered)
+        yield from (*_tmpfs(job.covered, program), "--remount-ro", job.covered)
     yield from ("--remount-ro", "/")
 
 
@@ -106,9 +115,9 @@ def _proc() -> Iterator[str]:
             yield from ("--tmpfs", path, "--remount-ro", path)
 
 
-def _tmpfs(path: str) -> tuple[str, ...]:
+def _tmpfs(path: str, program: str) -> tuple[str, ...]:
     """A folder in memory, as large as it may be; older programs cannot bound it."""
-    return (*(("--size", str(_TMP_BYTES)) if "--size" in _help() else ()), "--tmpfs", path)
+    return (*(("--size", str(_TMP_BYTES)) if "--size" in _help(program) else ()), "--tmpfs", path)
 
 
 def _folder(job: Job) -> str:
@@ -116,20 +125,22 @@ def _folder(job: Job) -> str:
 
 
 @cache
-def _help() -> str:
+def _help(program: str) -> str:
     try:
-        done = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr
 
 
 @cache
-def _refusal() -> str | None:
+def _refusal(program: str) -> str | None:
     """A bubblewrap that is there may still be forbidden to make namespaces."""
-    trial = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    trial = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
     try:
-        done = subprocess.run(trial, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(
+            trial, env={"PATH": SYSTEM_PATH}, capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bwrap does not start: {error}"
     return (

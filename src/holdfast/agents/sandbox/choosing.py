@@ -69,14 +69,16 @@ def backend_of(settings: Sandbox) -> Backend:
         "bubblewrap": [Bubblewrap()],
         "docker": [_docker(settings)],
     }
-    tried = [(backend, backend.missing()) for backend in wanted[settings.backend]]
-    for backend, reason in tried:
+    reasons: list[str] = []
+    for backend in wanted[settings.backend]:
+        reason = backend.missing()
         if reason is None:
             return backend
+        reasons.append(reason)
     raise Unavailable(
-        f"there is no sandbox: {'; '.join(reason or '' for _, reason in tried)}",
+        f"there is no sandbox: {'; '.join(reasons)}",
         code="no_sandbox",
-        hint="Install one, or set agents.defaults.sandbox.mode to off.",
+        hint="Install or start one, or set agents.defaults.sandbox.mode to off.",
     )
 
 

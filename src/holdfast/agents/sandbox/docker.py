@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from holdfast.agents.sandbox.backend import SCRATCH, SYSTEM_PATH, WORKSPACE, Job, Limits, Start
 from holdfast.agents.sandbox.environment import scrubbed
 from holdfast.ids import uuid7
+
+_ENGINE: Final = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG")
+_ANSWER_SECONDS: Final = 10
+_ASKED_AGAIN: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +32,18 @@ class Docker:
     name: str = "docker"
 
     def missing(self) -> str | None:
-        return None if shutil.which("docker") else "docker is not installed"
+        """The client alone runs nothing: the engine behind it is asked as well."""
+        if shutil.which("docker") is None:
+            return "docker is not installed"
+        return _engine_trouble(int(time.monotonic() // _ASKED_AGAIN), *sorted(_client_env().items()))
 
     def start(self, job: Job) -> Start:
         """Values of the environment go by the client's own, since its arguments can be seen by others."""
         env = scrubbed({**self.env, **job.env}, path=SYSTEM_PATH, home=SCRATCH)
         container = f"holdfast-{uuid7()}"
         argv = ("docker", "run", *self._options(job, container, env), self.image, *job.argv)
-        client = {"PATH": os.environ.get("PATH", SYSTEM_PATH), "HOME": os.environ.get("HOME", "/")}
-        client |= {name: os.environ[name] for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if name in os.environ}
         passed = {name: value for name, value in env.items() if name not in ("PATH", "HOME")}
-        return Start(argv, {**passed, **client}, kill=("docker", "kill", container))
+        return Start(argv, {**passed, **_client_env()}, kill=("docker", "kill", container))
 
     def _options(self, job: Job, container: str, env: Mapping[str, str]) -> Iterator[str]:
         yield from ("--rm", "--interactive", "--init", "--name", container, "--pull", "missing")
@@ -64,3 +73,25 @@ class Docker:
         yield from ("--ulimit", f"nofile={limits.open_files}")
         if self.cpus is not None:
             yield from ("--cpus", str(self.cpus))
+
+
+def _client_env() -> dict[str, str]:
+    """What the client needs to find its engine."""
+    found = {"PATH": os.environ.get("PATH", SYSTEM_PATH), "HOME": os.environ.get("HOME", "/")}
+    return found | {name: os.environ[name] for name in _ENGINE if name in os.environ}
+
+
+@lru_cache(maxsize=8)
+def _engine_trouble(_turn: int, *env: tuple[str, str]) -> str | None:
+    """Why the engine does not answer; None where it does. Asked anew when the turn is another."""
+    ask = ["docker", "version", "--format", "{{.Server.Version}}"]
+    try:
+        done = subprocess.run(
+            ask, env=dict(env), capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"docker does not answer: {error}"
+    if done.returncode == 0 and done.stdout.strip():
+        return None
+    said = " ".join(done.stderr.split()) or "no engine is running"
+    return f"docker is installed, but its engine does not answer: {said[:200]}"

@@ -23,6 +23,7 @@ class Host:
 
     def start(self, job: Job) -> Start:
         home = os.environ.get("HOME") or str(job.scratch)
-        env = scrubbed(job.env, path=search_path(job.workspace), home=home)
-        bounds = limited(job.limits, apart=False) if shutil.which("prlimit") else ()
+        path = search_path(job.workspace)
+        env = scrubbed(job.env, path=path, home=home)
+        bounds = limited(job.limits, apart=False) if shutil.which("prlimit", path=path) else ()
         return Start((*bounds, *job.argv), env, cwd=job.cwd or str(job.workspace or job.scratch))

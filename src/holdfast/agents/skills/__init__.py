@@ -5,8 +5,6 @@ room.prompt("main").text
 """
 
 from holdfast.agents.skills.catalogue import Broken, Catalogue, Found, Root, roots
-from holdfast.agents.skills.commands import Invocation, SlashCommand, invoked, slash_commands
-from holdfast.agents.skills.gating import Checked, Reason, Surroundings, check
 from holdfast.agents.skills.installed import (
     Installed,
     Update,
@@ -16,11 +14,18 @@ from holdfast.agents.skills.installed import (
     update,
     update_all,
 )
-from holdfast.agents.skills.prompt import SkillList, skill_list
-from holdfast.agents.skills.publishing import publish
-from holdfast.agents.skills.registry import Registry, Release
-from holdfast.agents.skills.room import SkillRoom, surroundings
-from holdfast.agents.skills.setup import InstallPlan, carry_out, plan
+from holdfast.agents.skills.needs import Checked, InstallPlan, Reason, Surroundings, carry_out, check, plan
+from holdfast.agents.skills.registry import Registry, Release, publish
+from holdfast.agents.skills.room import (
+    Invocation,
+    SkillList,
+    SkillRoom,
+    SlashCommand,
+    invoked,
+    skill_list,
+    slash_commands,
+    surroundings,
+)
 from holdfast.agents.skills.skill import InstallSpec, Requirements, Skill, Tier, parse_skill
 
 __all__ = [

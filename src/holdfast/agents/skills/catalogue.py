@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 from holdfast.agents.opening import opened
 from holdfast.agents.skills.skill import FILE, MAX_BYTES, Skill, Tier, parse_skill
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
+from holdfast.frontmatter import BadFrontmatter
 
 MAX_FOLDERS: Final = 1_000
 _BUNDLED: Final = Path(__file__).parents[2] / "skills_bundled"
@@ -29,11 +30,13 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A SKILL.md that could not be read, and why."""
+    """A SKILL.md that could not be read: why, in which line where that is known, and how to mend it."""
 
     path: Path
     tier: Tier
     reason: str
+    line: int | None = None
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +129,28 @@ def _files(root: Path) -> list[str]:
 
     Looked through for every turn, so that paths are plain text here.
     """
-    own = os.path.join(root, FILE)
-    if os.path.isfile(own):
+    if own := _skill_file(str(root)):
         return [own]
     try:
         folders = sorted(name for name in os.listdir(root) if not name.startswith("."))
     except OSError:
         return []
-    return [os.path.join(root, name, FILE) for name in folders[:MAX_FOLDERS]]
+    return [path for name in folders[:MAX_FOLDERS] if (path := _skill_file(os.path.join(root, name)))]
+
+
+def _skill_file(folder: str) -> str | None:
+    """Its SKILL.md, or `skill.md`, which the public registry takes too."""
+    paths = (os.path.join(folder, name) for name in (FILE, FILE.lower()))
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def _parsed(path: Path, root: Root) -> Skill | Broken:
     try:
         return parse_skill(_text(path, root), path, root.tier)
+    except BadFrontmatter as error:
+        return Broken(path, root.tier, error.message, error.line, error.hint)
     except HoldfastError as error:
-        return Broken(path, root.tier, error.message)
+        return Broken(path, root.tier, error.message, hint=error.hint)
 
 
 def _text(path: Path, root: Root) -> str:

@@ -1,4 +1,4 @@
-"""A registry of skills: one `index.json` and the archives it names, on any web server.
+"""A registry of skills: one `index.json` and its archives, on any web server; read and written.
 
     {"format": 1, "skills": {"notes": {"description": "…", "versions": {
         "1.0.0": {"archive": "archives/notes-1.0.0.zip", "sha256": "…", "size": 1234, "publishedAt": "…"}}}}}
@@ -12,19 +12,26 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import os
 import re
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from holdfast.errors import InvalidInput, NotFound, TooLarge, Unavailable
+from holdfast.agents.skills import archive
+from holdfast.agents.skills.skill import FILE, Skill, Tier, parse_skill
+from holdfast.clock import Clock, iso
+from holdfast.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
 
 if TYPE_CHECKING:
     import httpx
 
 INDEX: Final = "index.json"
+ARCHIVES: Final = "archives"
 FORMAT: Final = 1
 MAX_INDEX: Final = 16 * 1024**2
 MAX_ARCHIVE: Final = 20 * 1024**2
@@ -172,11 +179,11 @@ def check_version(text: str) -> str:
 def _release(name: str, about: str, version: str, body: Any) -> Release | None:
     if not isinstance(body, Mapping) or not _VERSION.fullmatch(version):
         return None
-    archive, sha256, size = body.get("archive"), body.get("sha256"), body.get("size")
-    if not isinstance(archive, str) or not isinstance(sha256, str) or not isinstance(size, int):
+    place, sha256, size = body.get("archive"), body.get("sha256"), body.get("size")
+    if not isinstance(place, str) or not isinstance(sha256, str) or not isinstance(size, int):
         return None
     whole = _SHA256.fullmatch(sha256) and size > 0
-    return Release(name, version, archive, sha256, size, about) if whole else None
+    return Release(name, version, place, sha256, size, about) if whole else None
 
 
 def _bounded(response: httpx.Response, most: int) -> bytes:
@@ -209,3 +216,76 @@ def _is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def publish(folder: Path, into: Path, clock: Clock, *, version: str | None = None) -> Release:
+    """Add a version to the registry in `into`. A version that is out never changes: that is a `Conflict`."""
+    skill = _to_publish(folder)
+    if not _NAME.fullmatch(skill.name):
+        raise InvalidInput(
+            f"a registry takes no skill with the name {skill.name!r}",
+            hint="Use letters, digits, dash, dot and underscore.",
+        )
+    chosen = check_version(version or skill.version or "")
+    data = archive.pack(folder)
+    path = f"{ARCHIVES}/{skill.name}-{chosen}.zip"
+    release = Release(
+        skill.name, chosen, path, hashlib.sha256(data).hexdigest(), len(data), skill.description
+    )
+    index = _index_in(into)
+    known = {each.version: each for each in read_index(index).get(skill.name, [])}.get(chosen)
+    if known is not None and known.sha256 != release.sha256:
+        raise Conflict(f"{skill.name} {chosen} is published already", hint="Choose a higher version.")
+    if known is None:
+        _write(into / path, data)
+        _enter(index, skill, release, iso(clock.now()))
+        _write(into / INDEX, (json.dumps(index, indent=2, ensure_ascii=False) + "\n").encode())
+    return release
+
+
+def _to_publish(folder: Path) -> Skill:
+    try:
+        text = (folder / FILE).read_text("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"there is no {FILE} in {folder}", hint="Name the folder of a skill.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{folder / FILE} cannot be read: {error}") from error
+    return parse_skill(text, folder / FILE, Tier.EXTRA)
+
+
+def _index_in(into: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((into / INDEX).read_text("utf-8"))
+    except FileNotFoundError:
+        return {"format": FORMAT, "skills": {}}
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{into / INDEX} cannot be read: {error}") from error
+    read_index(found)
+    return dict(found)
+
+
+def _enter(index: dict[str, Any], skill: Skill, release: Release, at: str) -> None:
+    """The description is that of the version published last."""
+    entry = index["skills"].setdefault(skill.name, {"versions": {}})
+    entry["description"] = skill.description
+    if skill.homepage is not None:
+        entry["homepage"] = skill.homepage
+    entry["versions"][release.version] = {
+        "archive": release.archive,
+        "sha256": release.sha256,
+        "size": release.size,
+        "publishedAt": at,
+    }
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, so that a server never gives out half an index."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".")
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(data)
+        os.replace(draft, path)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from error

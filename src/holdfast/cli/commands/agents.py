@@ -136,11 +136,11 @@ def bindings(app: App, asked: bool, facts: tuple[str, ...], as_json: bool) -> No
         print_json(found)
         return
     rows = [
-        (n, each["agentId"], _match_text(each["match"]), each.get("enabled", True))
+        (n, each["agentId"], _match_text(each["match"]), each.get("enabled", True), each.get("comment"))
         for n, each in enumerate(found)
     ]
     empty = f"No bindings: everything goes to {config.default_agent_id}."
-    print_table(["#", "agent", "match", "on"], rows, empty=empty)
+    print_table(["#", "agent", "match", "on", "comment"], rows, empty=empty)
 
 
 def _explain(config: Config, origin: Origin, as_json: bool) -> None:

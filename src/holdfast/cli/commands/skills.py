@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
-from holdfast.cli.output import print_fields, print_json, print_table
+from holdfast.cli.output import cell, print_fields, print_json, print_table
 from holdfast.cli.workspaces import workspace_of
 from holdfast.errors import InvalidInput
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.config import Config
 
 agent_option = click.option("--agent", "agent_id", metavar="ID", help="Of this agent; else the default one.")
+SHOWN_BROKEN = 5
 registry_option = click.option("--registry", metavar="URL", help="Else skills.registry.url of the config.")
 
 
@@ -39,6 +40,11 @@ def list_(app: App, only: bool, agent_id: str | None, as_json: bool) -> None:
         return
     rows = [(c.skill.name, c.skill.tier.label, c.eligible, c.skill.description[:70]) for c in found]
     print_table(["skill", "from", "ready", "for"], rows, empty="No skills.")
+    broken = room.found(agent).broken
+    if broken:
+        click.echo(f"{len(broken)} cannot be read; see `holdfast skills check`:", err=True)
+    for one in broken[:SHOWN_BROKEN]:
+        click.echo(cell(f"  {one.path}: {one.reason}"), err=True)
 
 
 @skills.command()
@@ -63,6 +69,7 @@ def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
         "slash command": skill.user_invocable,
         "in the prompt": skill.model_invocable,
         "calls": skill.dispatch_tool,
+        "note": "; ".join(skill.notes) or None,
     }
     print_fields(fields)
 
@@ -81,13 +88,18 @@ def check(app: App, agent_id: str | None, as_json: bool) -> None:
                 "ready": [each.skill.name for each in states if each.eligible],
                 "waiting": [skill_json(each) for each in states if not each.eligible],
                 "hidden": [{"name": s.name, "tier": s.tier.label, "path": str(s.path)} for s in found.hidden],
-                "broken": [{"path": str(b.path), "reason": b.reason} for b in found.broken],
+                "broken": [
+                    {"path": str(b.path), "line": b.line, "reason": b.reason, "hint": b.hint}
+                    for b in found.broken
+                ],
+                "notes": {s.name: list(s.notes) for s in found.skills if s.notes},
             }
         )
         return
     rows = [(c.skill.name, "waits", "; ".join(r.text for r in c.reasons)) for c in states if not c.eligible]
     rows += [(s.name, "hidden", f"{s.path} lies below another of that name") for s in found.hidden]
-    rows += [(b.path.parent.name, "broken", b.reason) for b in found.broken]
+    rows += [(s.name, "note", f"{note} ({s.path})") for s in found.skills for note in s.notes]
+    rows += [(b.path.parent.name, "broken", f"{b.path}: {b.reason}. {b.hint}".rstrip()) for b in found.broken]
     ready = sum(each.eligible for each in states)
     print_table(["skill", "state", "why"], rows, empty=f"All {ready} skills are ready.")
 

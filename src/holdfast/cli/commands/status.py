@@ -113,7 +113,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "approvalsWaiting": waiting,
         "chains": {"live": alive, "listed": listed, "asOf": iso(hold.clock.now())},
         "tokenEstimates": _estimates(hold),
-        "contextEngine": hold.settings.plugins.slots.context_engine,
+        "contextEngine": hold.settings.plugins.engine,
         "memoryBackend": hold.settings.memory.backend,
     }
 

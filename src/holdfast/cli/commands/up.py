@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     "--store", "store_url", metavar="URL", help="The store, by its path or address; else as configured."
 )
 @click.option("--no-link", is_flag=True, help="Print no login link, for logs that others may read.")
+@click.option(
+    "--lenient",
+    is_flag=True,
+    help="Warn of settings that do nothing, and start without (or HOLDFAST_LENIENT=1).",
+)
 @pass_app
-def up(app: App, host: str | None, port: int | None, store_url: str | None, no_link: bool) -> None:
+def up(
+    app: App, host: str | None, port: int | None, store_url: str | None, no_link: bool, lenient: bool
+) -> None:
     """Set everything up and serve, until Ctrl-C.
 
     \b
@@ -31,10 +39,13 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None, no_l
     """
     from holdfast.cli.client import address, announced
     from holdfast.cli.stores import store_address
+    from holdfast.config.source import LENIENT
     from holdfast.gateway.codes import login_link
     from holdfast.gateway.server import listen, serve
     from holdfast.gateway.site import is_built
 
+    if lenient:
+        os.environ[LENIENT] = "1"  # for the processes that it starts as well
     home = app.home
     with app.open(create=True, store_url=None if store_url is None else store_address(store_url)) as hold:
         _set_up(hold)

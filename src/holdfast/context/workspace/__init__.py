@@ -12,7 +12,7 @@ from holdfast.clock import Millis
 from holdfast.context.workspace.budget import Fitted, cut, fit
 from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
 from holdfast.context.workspace.files import FileReader, FileText
-from holdfast.context.workspace.identity import AgentIdentity, frontmatter, identity_of
+from holdfast.context.workspace.identity import AgentIdentity, identity_of
 from holdfast.context.workspace.rules import (
     FOR_ALL,
     OCCASIONAL,
@@ -39,7 +39,6 @@ __all__ = [
     "SessionKind",
     "Workspace",
     "daily_path",
-    "frontmatter",
     "identity_of",
     "kind_of",
     "local_time",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
-_LINE: Final = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
-_QUOTED: Final = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)')[ \t]*(?:#.*)?""")
+from holdfast.frontmatter import BadFrontmatter, read_frontmatter
+
 _LONGEST: Final = 500
 
 
@@ -21,34 +20,15 @@ class AgentIdentity:
     avatar: str | None = None
 
 
-def frontmatter(text: str) -> tuple[dict[str, str], str]:
-    """The `key: value` lines between two `---` lines at the top, and the text behind them.
-
-    Only flat text values are read: that is all an identity has, and it needs no YAML library.
-    """
-    lines = text.removeprefix("\ufeff").splitlines()
-    if not lines or lines[0].rstrip() != "---":
-        return {}, text
-    for end, line in enumerate(lines[1:], 1):
-        if line.rstrip() in ("---", "..."):
-            values = (_LINE.fullmatch(row.rstrip()) for row in lines[1:end])
-            found = {m[1].lower(): _value(m[2] or "") for m in values if m is not None}
-            return found, "\n".join(lines[end + 1 :])
-    return {}, text
-
-
 def identity_of(text: str) -> AgentIdentity:
     """What IDENTITY.md says; anything missing, empty or strange is None."""
-    found, _ = frontmatter(text)
-    names = (f.name for f in fields(AgentIdentity))
-    return AgentIdentity(**{name: found.get(name, "")[:_LONGEST] or None for name in names})
+    try:
+        values = read_frontmatter(text).values
+    except BadFrontmatter:  # no reason to stop a turn; `holdfast doctor` tells it
+        return AgentIdentity()
+    found = {key.lower(): value for key, value in values.items()}
+    return AgentIdentity(**{field.name: _plain(found.get(field.name)) for field in fields(AgentIdentity)})
 
 
-def _value(text: str) -> str:
-    text = text.strip()
-    quoted = _QUOTED.fullmatch(text)
-    if quoted is not None:
-        inner = quoted[1]
-        return quoted[2].replace("''", "'") if inner is None else re.sub(r"\\(.)", r"\1", inner)
-    plain = re.split(r"\s#", text, maxsplit=1)[0].rstrip()
-    return "" if plain in ("~", "null") or (plain[:1] in "#[{|>&*" and plain) else plain
+def _plain(value: Any) -> str | None:
+    return value.strip()[:_LONGEST] or None if isinstance(value, str) else None
