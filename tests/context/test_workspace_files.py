@@ -19,7 +19,7 @@ from holdfast.context.workspace import (
     names_for,
     trust_of,
 )
-from holdfast.context.workspace.budget import cut, fit
+from holdfast.context.workspace.fitting import cut, fit
 from holdfast.context.workspace.files import MOST_BYTES, FileText
 from holdfast.log import FOR_OWNER, for_group, for_peer
 

@@ -4,6 +4,8 @@ room = ContextRoom(store, threads, home, config)
 built = await room.build(BuildRequest(session=…, turn_id=…, number=…, model=…, settings=…, workspace=…))
 """
 
+from holdfast.context.account import how_to_shrink
+from holdfast.context.budget import Budgets, chars
 from holdfast.context.engine import (
     AfterTurnParams,
     AssembleParams,
@@ -57,7 +59,7 @@ from holdfast.context.messages import (
     encode,
     wire,
 )
-from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction
 from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
 from holdfast.context.replay import Diff, Replay, diff, replay
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
@@ -81,6 +83,7 @@ __all__ = [
     "AssistantMessage",
     "BaseEngine",
     "BootstrapParams",
+    "Budgets",
     "BuildRequest",
     "Built",
     "CarrierMessage",
@@ -128,6 +131,7 @@ __all__ = [
     "Trust",
     "UserMessage",
     "Workspace",
+    "chars",
     "decode",
     "delegate_compaction_to_runtime",
     "diff",
@@ -139,6 +143,7 @@ __all__ = [
     "flush_due",
     "flush_plan",
     "how_full",
+    "how_to_shrink",
     "is_silent",
     "kind_of",
     "load_manifest",
@@ -148,7 +153,6 @@ __all__ = [
     "needs_compaction",
     "neutralise",
     "plain",
-    "prompt_budget",
     "register_context_engine",
     "replay",
     "safe",

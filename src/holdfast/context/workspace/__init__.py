@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from holdfast.clock import Millis
-from holdfast.context.workspace.budget import Fitted, cut, fit
+from holdfast.context.workspace.fitting import Fitted, cut, fit
 from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
 from holdfast.context.workspace.files import FileReader, FileText
 from holdfast.context.workspace.identity import AgentIdentity, frontmatter, identity_of
