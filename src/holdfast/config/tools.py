@@ -140,8 +140,12 @@ class ToolsConfig(ToolPolicy):
     subagents: ToolLayer = part("Further restriction for subagents.")
     agent_to_agent: AgentToAgent = part("Messages between agents.")
     loop_detection: LoopDetection = part("Stopping repeats.")
+    catalogue: Literal["auto", "all", "core"] = key(
+        "auto",
+        "Tools that a model is told of: `all`; `core`, the others found with `tool_search`; `auto` by its window.",
+    )
     result_max_chars: Positive | None = key(
-        None, "Characters kept of one result; unset: 16k, 32k or 64k by the model's window."
+        None, "Characters kept of one result; unset: at most 16k, 32k or 64k by the model's window."
     )
 
 

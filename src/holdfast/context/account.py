@@ -81,8 +81,8 @@ def too_large(manifest: Manifest, *, least_answer: int) -> TooLarge | None:
     if manifest.used + least_answer <= manifest.window:
         return None
     return TooLarge(
-        f"the context needs {manifest.used:,} tokens and {least_answer:,} for an answer, and the window of "
-        f"{manifest.model} has {manifest.window:,}",
+        f"the context needs {manifest.used:,} tokens and {least_answer:,} for an answer, and the window has "
+        f"{manifest.window:,}",
         code="context_overflow",
         hint=how_to_shrink(manifest),
     )

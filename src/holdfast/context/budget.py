@@ -73,7 +73,7 @@ class Budgets:
             prompt=prompt,
             history=prompt - sum(shares.values()),
             keep_recent=min(settings.keep_recent_tokens, prompt // 4),
-            flush_line=prompt - min(settings.memory_flush.soft_threshold_tokens, prompt // 8),
+            flush_line=prompt - min(settings.memory_flush.soft_threshold_tokens, prompt // 4),
             flush_output=min(_FLUSH_OUTPUT, window // 8),
             answer=min(_LARGEST_ANSWER, window // 16),
             result=int(prompt * RESULT),

@@ -57,15 +57,11 @@ class SkillRoom:
     def eligible(self, agent_id: str) -> tuple[Skill, ...]:
         return tuple(each.skill for each in self.checked(agent_id) if each.eligible)
 
-    def prompt(self, agent_id: str) -> SkillList:
-        """The list for the system prompt."""
+    def prompt(self, agent_id: str, max_chars: int | None = None) -> SkillList:
+        """The list for the system prompt; `max_chars` is what the model's window allows."""
         budget = self._settings().skills.prompt
-        return skill_list(
-            self.eligible(agent_id),
-            max_chars=budget.max_chars,
-            max_skills=budget.max_skills,
-            home=Path.home(),
-        )
+        most = budget.max_chars if max_chars is None else min(budget.max_chars, max_chars)
+        return skill_list(self.eligible(agent_id), max_chars=most, max_skills=budget.max_skills)
 
     def commands(self, agent_id: str, taken: Iterable[str] = ()) -> tuple[SlashCommand, ...]:
         return slash_commands(self.eligible(agent_id), taken)
