@@ -116,7 +116,18 @@ def tokenizer() -> Callable[[str], int] | None:
 
 
 def report(turns: Sequence[FirstTurn]) -> None:
-    names = ["window", "tools", "skills", "files", "rest", "before", "real", "target", "left", "number of tools"]
+    names = [
+        "window",
+        "tools",
+        "skills",
+        "files",
+        "rest",
+        "before",
+        "real",
+        "target",
+        "left",
+        "number of tools",
+    ]
     print("  ".join(f"{name:>9}" for name in names))
     for turn in turns:
         own = (turn.tokens("tools"), turn.tokens("skills"), turn.files)

@@ -82,7 +82,9 @@ def before_the_words(found: Manifest) -> int:
     return sum(s.tokens for s in found.sections if s.place not in ("input", "pending"))
 
 
-@pytest.mark.parametrize(("window", "most"), [(2_048, 1_024), (4_096, 1_500), (8_192, 2_500), (32_768, 5_000)])
+@pytest.mark.parametrize(
+    ("window", "most"), [(2_048, 1_024), (4_096, 1_500), (8_192, 2_500), (32_768, 5_000)]
+)
 def test_a_first_hello_is_answered_and_leaves_room(
     tmp_path: Path, sqlite_template: Path, window: int, most: int
 ) -> None:
@@ -104,7 +106,9 @@ def test_at_8k_a_model_uses_tools(tmp_path: Path, sqlite_template: Path) -> None
     async def main() -> None:
         async with fresh(tmp_path, sqlite_template, script, window=8_192) as here:
             assert (await here.say("Note that the deploy needs the VPN.")).reply == "Noted."
-            assert {"memory_search", "memory_write", "exec", "file_read", "tool_search"} <= set(here.told_of(0))
+            assert {"memory_search", "memory_write", "exec", "file_read", "tool_search"} <= set(
+                here.told_of(0)
+            )
         notes = (tmp_path / "home" / "workspace" / "memory").glob("*.md")
         assert any("needs the VPN" in path.read_text() for path in notes)
 

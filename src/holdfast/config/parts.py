@@ -132,6 +132,12 @@ class InternalHooks(Section):
     enabled: Flag = key(True, "Whether they run.")
     entries: dict[str, HookEntry] = table({}, f"Settings by hook, such as `{EXTRA_FILES_HOOK}`.")
 
+    @property
+    def extra_files(self) -> tuple[str, ...]:
+        """Paths and globs of further workspace files for every prompt, if that hook runs."""
+        entry = self.entries.get(EXTRA_FILES_HOOK)
+        return entry.paths if self.enabled and entry is not None and entry.enabled else ()
+
     @model_validator(mode="after")
     def _extra_files_have_known_names(self) -> Self:
         entry = self.entries.get(EXTRA_FILES_HOOK)

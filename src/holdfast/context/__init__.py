@@ -68,7 +68,16 @@ from holdfast.context.shown_data import ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
 from holdfast.context.transcript import draft_of, message_of
-from holdfast.context.workspace import OPENABLE, AgentIdentity, Occasion, SessionKind, Workspace, kind_of
+from holdfast.context.workspace import (
+    OPENABLE,
+    AgentIdentity,
+    FileReader,
+    Occasion,
+    SessionKind,
+    Workspace,
+    configured_identity,
+    kind_of,
+)
 
 __all__ = [
     "HEARTBEAT_OK",
@@ -101,6 +110,7 @@ __all__ = [
     "EngineFailed",
     "EngineInfo",
     "Estimator",
+    "FileReader",
     "FlushPlan",
     "Image",
     "IngestBatchParams",
@@ -132,6 +142,7 @@ __all__ = [
     "UserMessage",
     "Workspace",
     "chars",
+    "configured_identity",
     "decode",
     "delegate_compaction_to_runtime",
     "diff",

@@ -218,7 +218,13 @@ def test_a_long_result_is_capped_by_the_window_and_the_whole_can_be_paged_throug
         return ToolOutput(text=whole, trust=Trust.OUTSIDE)
 
     here.toolbox.register(tool(run=long))
-    for window, cap in ((4_096, 1_842), (8_000, 3_600), (64_000, 16_000), (100_000, 32_000), (400_000, 64_000)):
+    for window, cap in (
+        (4_096, 1_842),
+        (8_000, 3_600),
+        (64_000, 16_000),
+        (100_000, 32_000),
+        (400_000, 64_000),
+    ):
         assert cap - 400 < len(here.call("probe", {}, here.caller(window=window)).text) <= cap
     caller = here.caller()
     shown = here.call("probe", {}, caller).text

@@ -32,6 +32,7 @@ from holdfast.context import (
     Trust,
     UserMessage,
     chars,
+    configured_identity,
 )
 from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
@@ -86,9 +87,7 @@ class Plan:
         """The model's window, or the cap that the config puts on it."""
         return window_of(self.settings, about)
 
-    def request(
-        self, about: ModelAbout, call: int, tools: Listed, pending: list[Message]
-    ) -> BuildRequest:
+    def request(self, about: ModelAbout, call: int, tools: Listed, pending: list[Message]) -> BuildRequest:
         budgets = Budgets.for_window(self.window(about), self.settings.compaction)
         return BuildRequest(
             session=self.session,
@@ -106,6 +105,7 @@ class Plan:
             input_id=self.turn.input_id,
             input=self.prompt,
             pending=pending,
+            extra_files=self.config.hooks.internal.extra_files,
             opened_files=guests.opened_files(self.config, self.session.audience),
             citations_mode=self.memory.citations,
             daily_logs=self.memory.daily_logs,
@@ -115,6 +115,16 @@ class Plan:
         """None for a model that has no room for tools: it could not read them."""
         listed = self.skills.text(chars(budgets.skills)) if self.skills is not None and budgets.tools else ""
         return [Text("skills", listed, source="skills", audience=self.session.audience)] if listed else []
+
+
+def _identity(settings: AgentEntry, session: Session) -> list[str]:
+    """Who the config says that it is; a subagent has a task, and no person."""
+    own = configured_identity(settings)
+    known = {"name": own.name, "emoji": own.emoji, "creature": own.creature, "vibe": own.vibe}
+    said = [f"{what} {' '.join(value.split())}" for what, value in known.items() if value]
+    if not said or parse_key(session.key).is_subagent:
+        return []
+    return [f"You are: {', '.join(said)}. This holds where IDENTITY.md says otherwise."]
 
 
 def _within(text: Text, budgets: Budgets) -> Text:
@@ -208,8 +218,7 @@ class Planner:
     ) -> tuple[Text, ...]:
         """Stable from turn to turn: nothing here depends on the clock, the question or the model."""
         heard = session.audience
-        name = f"Agent: {terms.agent_id}" + (f" ({settings.name})" if settings.name else "")
-        facts = [name, f"Session: {session.key}"]
+        facts = [f"Agent: {terms.agent_id}", *_identity(settings, session), f"Session: {session.key}"]
         facts += [f"Workspace: {self._parts.workspace(terms.agent_id)}"] if heard == FOR_OWNER else []
         facts += [f"Channel: {session.channel}"] if session.channel else []
         found = [

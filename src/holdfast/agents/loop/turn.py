@@ -27,6 +27,7 @@ from holdfast.context import (
     Text,
     Trust,
     UserMessage,
+    configured_identity,
     flush_plan,
     is_silent,
     mark_flushed,
@@ -155,9 +156,17 @@ class _Attempt:
             journal.skips_notes = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
             journal.advanced = self._job.advance
+            journal.name = lambda: self._name(journal.session)
             return journal
 
         return self._parts.store.run(SYSTEM, write, durable=False)
+
+    def _name(self, session: Session) -> str | None:
+        """As the config calls the agent; among the owner's own also as its IDENTITY.md does."""
+        agent = self._parts.config().agent(self.terms.agent_id)
+        if session.audience != FOR_OWNER:
+            return configured_identity(agent).name
+        return self._parts.context().workspace(agent.id).identity(agent).name
 
     async def _work(self, settled: Plan, journal: Journal, reporter: Reporter) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""

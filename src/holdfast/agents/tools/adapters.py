@@ -68,7 +68,8 @@ class SkillInput(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[
-        str | None, Field(min_length=1, max_length=64, description="As in the list of skills; unset: the list.")
+        str | None,
+        Field(min_length=1, max_length=64, description="As in the list of skills; unset: the list."),
     ] = None
     file: Annotated[
         str | None, Field(max_length=1024, description="Another file of the skill that it mentions.")

@@ -210,7 +210,9 @@ def _score(spec: ToolSpec, wanted: Mapping[str, float], query: str) -> float:
     )
     total = 10.0 if spec.name in query.lower() else 0.0
     for word, rare in wanted.items():
-        best = max(weight * max((_likeness(word, own) for own in words), default=0.0) for weight, words in texts)
+        best = max(
+            weight * max((_likeness(word, own) for own in words), default=0.0) for weight, words in texts
+        )
         total += rare * best
     return total
 

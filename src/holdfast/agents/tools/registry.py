@@ -286,9 +286,7 @@ class Toolbox:
     def _permitted_names(self, caller: Caller, policy: Policy | None) -> tuple[str, ...]:
         policy = policy or policy_of(caller.config, caller.agent_id)
         may = self._allowed(policy, situation_of(caller))
-        return tuple(
-            name for name in may if name == catalogue.SEARCH or self._tools[name].is_there(caller)
-        )
+        return tuple(name for name in may if name == catalogue.SEARCH or self._tools[name].is_there(caller))
 
     def _allowed(self, policy: Policy, situation: Situation) -> tuple[str, ...]:
         """What policy allows in a situation; weighed again only when the policy or the tools changed."""

@@ -118,7 +118,15 @@ def _schema(input_: type[BaseModel]) -> dict[str, Any]:
     return found
 
 
-_NO_WORDS: Final = ("title", "$defs", "additionalProperties", "minLength", "maxLength", "minItems", "maxItems")
+_NO_WORDS: Final = (
+    "title",
+    "$defs",
+    "additionalProperties",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+)
 
 
 def lean(schema: Any, defs: Mapping[str, Any]) -> Any:

@@ -9,10 +9,17 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from holdfast.clock import Millis
-from holdfast.context.workspace.fitting import Fitted, cut, fit
+from holdfast.config import AgentEntry
 from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
 from holdfast.context.workspace.files import FileReader, FileText
-from holdfast.context.workspace.identity import AgentIdentity, frontmatter, identity_of
+from holdfast.context.workspace.fitting import Fitted, cut, fit
+from holdfast.context.workspace.identity import (
+    AgentIdentity,
+    configured_identity,
+    frontmatter,
+    identity_of,
+    merged,
+)
 from holdfast.context.workspace.rules import (
     FOR_ALL,
     OCCASIONAL,
@@ -38,6 +45,7 @@ __all__ = [
     "Occasion",
     "SessionKind",
     "Workspace",
+    "configured_identity",
     "daily_path",
     "frontmatter",
     "identity_of",
@@ -67,8 +75,10 @@ class Workspace:
         more, refused = self._extra(extra)
         return [*fit([*texts, *more], per_file=per_file, total=total), *refused]
 
-    def identity(self) -> AgentIdentity:
-        return identity_of(self.reader.read(self.path, "IDENTITY.md").text)
+    def identity(self, agent: AgentEntry | None = None) -> AgentIdentity:
+        """What IDENTITY.md says; of an agent, what the config says first."""
+        own = identity_of(self.reader.read(self.path, "IDENTITY.md").text)
+        return own if agent is None else merged(configured_identity(agent), own)
 
     def daily(
         self, now: Millis, zone: str, *, days: int = DAILY_DAYS, most: int = DAILY_CHARS

@@ -1,4 +1,4 @@
-"""Who the agent says it is: the frontmatter of IDENTITY.md."""
+"""Who the agent is: what the config says of it, and beside that its own IDENTITY.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass, fields
 from typing import Final
 
+from holdfast.config import AgentEntry
+
 _LINE: Final = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
 _QUOTED: Final = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)')[ \t]*(?:#.*)?""")
+_LISTED: Final = re.compile(r"[-*]\s+\**([A-Za-z]+)\**\s*:\**\s*(.*)")
 _LONGEST: Final = 500
 
 
@@ -38,10 +41,26 @@ def frontmatter(text: str) -> tuple[dict[str, str], str]:
 
 
 def identity_of(text: str) -> AgentIdentity:
-    """What IDENTITY.md says; anything missing, empty or strange is None."""
-    found, _ = frontmatter(text)
+    """What IDENTITY.md says, in its frontmatter or else in a list (`- Name: Logic`), as the template has it;
+    anything missing, empty or strange is None."""
+    found, body = frontmatter(text)
+    listed = {m[1].lower(): m[2].strip() for m in map(_LISTED.match, body.splitlines()) if m is not None}
+    asked = {name: value for name, value in listed.items() if not value.startswith("(")}
+    said = asked | {name: value for name, value in found.items() if value}
     names = (f.name for f in fields(AgentIdentity))
-    return AgentIdentity(**{name: found.get(name, "")[:_LONGEST] or None for name in names})
+    return AgentIdentity(**{name: said.get(name, "")[:_LONGEST] or None for name in names})
+
+
+def configured_identity(agent: AgentEntry) -> AgentIdentity:
+    """What the config says of an agent; `identity.name` before `name`."""
+    own = {f.name: getattr(agent.identity, f.name) or None for f in fields(AgentIdentity)}
+    return AgentIdentity(**{**own, "name": own["name"] or agent.name or None})
+
+
+def merged(first: AgentIdentity, other: AgentIdentity) -> AgentIdentity:
+    """Field by field the first, and the other where it says nothing."""
+    names = (f.name for f in fields(AgentIdentity))
+    return AgentIdentity(**{name: getattr(first, name) or getattr(other, name) for name in names})
 
 
 def _value(text: str) -> str:
