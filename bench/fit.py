@@ -5,8 +5,8 @@
 Each window has a home of its own with a new workspace, all settings at their defaults, and a scripted model
 server of that window; the figures are those of the manifest of the turn that was run. `before` is all that
 stands before the user's words, `left` what the window has left for the answer. Counted by our estimator, and
-by tiktoken's o200k_base where that is installed and its data is on this machine. Exits 1 where a target is
-missed.
+by a real tokenizer (Mistral's Tekken, `pip install mistral-common`) where that is installed. Exits 1 where a
+target is missed.
 """
 
 from __future__ import annotations
@@ -104,15 +104,13 @@ async def first_turn(home: Path, window: int, count: Callable[[str], int] | None
 
 
 def tokenizer() -> Callable[[str], int] | None:
-    """A real tokenizer's count; None where there is none to be had without the network."""
+    """A real tokenizer's count; None where none is installed."""
     try:
-        import tiktoken
-
-        encoding = tiktoken.get_encoding("o200k_base")
-    except Exception as error:  # not installed, or its data would have to be fetched: the column is left out
-        print(f"(no real tokenizer: {type(error).__name__})", file=sys.stderr)
+        from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+    except ImportError:
         return None
-    return lambda text: len(encoding.encode(text, disallowed_special=()))
+    real = MistralTokenizer.v3(is_tekken=True).instruct_tokenizer.tokenizer
+    return lambda text: len(real.encode(text, bos=False, eos=False))
 
 
 def report(turns: Sequence[FirstTurn]) -> None:
@@ -126,7 +124,7 @@ def report(turns: Sequence[FirstTurn]) -> None:
         "real",
         "target",
         "left",
-        "number of tools",
+        "number",
     ]
     print("  ".join(f"{name:>9}" for name in names))
     for turn in turns:

@@ -71,7 +71,8 @@ def test_what_the_config_says_holds_on_large_windows() -> None:
         assert chars(found.files) >= defaults.bootstrap_total_max_chars == 60_000
         assert chars(found.files) // 2 >= defaults.bootstrap_max_chars == 12_000
         assert chars(found.skills) >= 18_000
-        assert found.may_list_all_tools and not found.brief_tools
+        assert found.may_list_all_tools
+        assert not found.brief_tools
 
 
 def test_a_model_without_room_for_tools_writes_no_lasting_notes() -> None:

@@ -142,7 +142,8 @@ class ToolsConfig(ToolPolicy):
     loop_detection: LoopDetection = part("Stopping repeats.")
     catalogue: Literal["auto", "all", "core"] = key(
         "auto",
-        "Tools that a model is told of: `all`; `core`, the others found with `tool_search`; `auto` by its window.",
+        "Which tools a model is told of: `all`, `core` (it finds the others with `tool_search`), or as its "
+        "window allows.",
     )
     result_max_chars: Positive | None = key(
         None, "Characters kept of one result; unset: at most 16k, 32k or 64k by the model's window."

@@ -96,8 +96,8 @@ def how_to_shrink(manifest: Manifest) -> str:
     largest, tokens = max(parts.items(), key=lambda part: part[1], default=("input", 0))
     name = largest.rpartition("/")[2]
     return (
-        f"The largest part is {name} with {tokens:,} tokens: {_SHRINKING[largest]} would help, or a model with "
-        f"a larger window. `holdfast context show --session {manifest.session_key}` lists all parts."
+        f"The largest part is {name} with {tokens:,} tokens: {_SHRINKING[largest]} would help, or a model "
+        f"with a larger window. `holdfast context show --session {manifest.session_key}` lists all parts."
     )
 
 

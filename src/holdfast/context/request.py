@@ -96,7 +96,7 @@ class Built:
 
 
 def ordered_tools(tools: Sequence[ToolSpec], loaded: Sequence[ToolSpec] = ()) -> tuple[ToolSpec, ...]:
-    """By name, then those that were loaded later in the order of their loading, so that a prompt only grows."""
+    """By name, then those that were loaded later in the order of their loading, so that a list grows."""
     return (*sorted(tools, key=lambda t: t.name), *loaded)
 
 

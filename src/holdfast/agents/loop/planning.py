@@ -128,7 +128,7 @@ def _identity(settings: AgentEntry, session: Session) -> list[str]:
 
 
 def _within(text: Text, budgets: Budgets) -> Text:
-    """The continuity block was made for the first model's window; one with a smaller window has less of it."""
+    """The continuity block was made for the first model's window; one with a smaller has less of it."""
     most = chars(budgets.recall)
     if text.name != CONTINUITY or len(text.text) <= most:
         return text

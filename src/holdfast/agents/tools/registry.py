@@ -145,7 +145,7 @@ class Toolbox:
         return ToolOutput(text="\n".join(lines) or "No tool for that. An empty query lists all.")
 
     async def _load(self, caller: Caller, names: Sequence[str]) -> None:
-        """From the next call on the model is told of these; kept with the session, so that a restart agrees."""
+        """The model is told of these from the next call on; kept with the session, so that restarts agree."""
         listed = self.listed(caller)
         wanted = [name for name in names if name not in {spec.name for spec in listed.tools}]
         if not wanted:
