@@ -72,11 +72,13 @@ from holdfast.context.workspace import (
     OPENABLE,
     AgentIdentity,
     FileReader,
+    Fitted,
     Occasion,
     SessionKind,
     Workspace,
     configured_identity,
     kind_of,
+    names_for,
 )
 
 __all__ = [
@@ -111,6 +113,7 @@ __all__ = [
     "EngineInfo",
     "Estimator",
     "FileReader",
+    "Fitted",
     "FlushPlan",
     "Image",
     "IngestBatchParams",
@@ -161,6 +164,7 @@ __all__ = [
     "manifest_json",
     "mark_flushed",
     "message_of",
+    "names_for",
     "needs_compaction",
     "neutralise",
     "plain",
