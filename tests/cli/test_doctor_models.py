@@ -109,9 +109,7 @@ def test_a_window_that_is_small_is_told_with_how_it_is_shared(
     models = [{"id": id_, "contextWindow": size} for id_, size in (("a", 4_096), ("b", 1_024), ("c", 32_768))]
     chosen = {"primary": "small/a", "fallbacks": ["small/b", "small/c"]}
     providers = {"small": {"baseUrl": server.url, "apiKey": "none", "models": models}}
-    write_config(
-        home, server.url, models={"providers": providers}, agents={"defaults": {"model": chosen}}
-    )
+    write_config(home, server.url, models={"providers": providers}, agents={"defaults": {"model": chosen}})
     told = findings(run, "models")
     (small,) = [said for said in told if "small/a has 4,096 tokens" in said]
     assert told[small] == "warn"
@@ -137,7 +135,9 @@ def test_a_slot_that_names_no_engine_is_told(run: Run, scripted: Scripted) -> No
 
 
 def test_the_context_of_a_turn_that_did_not_fit_is_shown(run: Run, scripted: Scripted) -> None:
-    scripted([], tools={"catalogue": "all"}, agents={"defaults": {"model": "scripted/m", "contextTokens": 4_096}})
+    scripted(
+        [], tools={"catalogue": "all"}, agents={"defaults": {"model": "scripted/m", "contextTokens": 4_096}}
+    )
     failed = run("agent", "-m", "Hello")
     assert failed.exit_code == 1
     assert "The largest part is tools" in failed.stderr

@@ -48,7 +48,7 @@ def _slot(name: str) -> Iterator[Finding]:
     from holdfast.context import engines
 
     if name not in engines:
-        said = f"plugins.slots.contextEngine names {name!r}, and there is no such engine: every turn will fail"
+        said = f"plugins.slots.contextEngine names {name!r}, which is no engine: every turn will fail"
         yield Finding("fail", said, f"Name one of {', '.join(engines)}.")
 
 

@@ -80,7 +80,7 @@ def _answering(models: Models, config: Config, agent_id: str) -> Iterator[Findin
 
 
 def _windows(models: Models, home: Home, config: Config, agent_id: str) -> Iterator[Finding]:
-    """Models whose windows are small for what an agent's every prompt holds, with how the window is shared."""
+    """Models whose windows are small for what every prompt of an agent holds, and how they are shared."""
     from holdfast.cli.workspaces import fitted_files
     from holdfast.context import Budgets
     from holdfast.errors import HoldfastError
@@ -106,8 +106,8 @@ def _windows(models: Models, home: Home, config: Config, agent_id: str) -> Itera
             told = f", {cut:,} characters of the workspace files are cut" if cut > 0 else ""
             what = f"{shares.tools:,} for tools" if shares.tools else "no room for tools"
             said = (
-                f"agent {agent_id}: the window of {about.ref} has {window:,} tokens: {shares.reserve:,} for the "
-                f"answer, {what}, at least {shares.history:,} for instructions and conversation{told}"
+                f"agent {agent_id}: the window of {about.ref} has {window:,} tokens: {shares.reserve:,} for "
+                f"the answer, {what}, at least {shares.history:,} for instructions and conversation{told}"
             )
             yield Finding("warn", said, mend)
 

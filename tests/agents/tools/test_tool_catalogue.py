@@ -129,7 +129,11 @@ def test_a_lean_schema_keeps_fields_whatever_they_are_called() -> None:
         "additionalProperties": False,
         "properties": {
             "title": {"title": "Title", "type": "string", "maxLength": 9},
-            "kind": {"anyOf": [{"$ref": "#/$defs/Kind"}, {"type": "null"}], "default": None, "description": "x"},
+            "kind": {
+                "anyOf": [{"$ref": "#/$defs/Kind"}, {"type": "null"}],
+                "default": None,
+                "description": "x",
+            },
             "any": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}], "default": None},
             "count": {"type": "integer", "default": 0, "minimum": 0},
         },

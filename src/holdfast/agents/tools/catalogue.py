@@ -33,6 +33,7 @@ CORE: Final = (
     "memory_get",
     "web_search",
     "message",
+    "continue_work",
     "sessions_spawn",
     "clawboard_search",
     "cron_create",
