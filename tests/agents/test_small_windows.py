@@ -19,6 +19,7 @@ from builders import KEY, PATIENCE, soon
 from holdfast.agents.loop import Ask, RunStatus
 from holdfast.cli.workspaces import prepare_workspaces
 from holdfast.context import Manifest, load_manifest, replay
+from holdfast.context.tokens import raw_tokens
 from holdfast.log import OWNER, Turn, agenda, sessions, sqlite_url, turns
 from holdfast.runtime import Holdfast, open_home
 from holdfast.testing import Asked, Call, Say, Script, ScriptedOpenAI, Used, too_long
@@ -240,5 +241,29 @@ def test_lasting_notes_of_a_small_model_are_bounded(tmp_path: Path, sqlite_templ
             flushed = await asyncio.to_thread(flushes.get, timeout=PATIENCE)
             assert "memory_write" in flushed.tools
             assert flushed.body.get("max_tokens", flushed.body.get("max_completion_tokens")) == 512
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("engine", ["legacy", "lossless"])
+def test_a_long_talk_in_a_small_window_goes_on(tmp_path: Path, sqlite_template: Path, engine: str) -> None:
+    """Every request leaves room for an answer, whatever was said before."""
+
+    def answer(asked: Asked) -> Say:
+        size = raw_tokens(json.dumps(asked.body, ensure_ascii=False))
+        return Say("A word on that matter. " * 12, used=Used(size, 80))
+
+    async def main() -> None:
+        plugins = {"slots": {"contextEngine": engine}}
+        async with fresh(tmp_path, sqlite_template, answer, window=4_096, plugins=plugins) as here:
+            for number in range(14):
+                status = await here.say(f"Matter {number}: " + f"we have to look at ship {number}. " * 30)
+                assert status.status == "committed", status.error
+                found = here.manifest()
+                assert found.used + 256 <= found.window
+            assert before_the_words(found) > 1_500
+            last = json.dumps(here.server.requests[-1].body)
+            assert "Matter 13" in last
+            assert "Matter 0: we have to look" not in last
 
     asyncio.run(main())

@@ -34,8 +34,10 @@ CORE: Final = (
     "web_search",
     "message",
     "continue_work",
-    "sessions_spawn",
+    "context_read",
+    "context_search",
     "clawboard_search",
+    "sessions_spawn",
     "cron_create",
 )
 MOST_LOADED: Final = 16
