@@ -45,6 +45,7 @@ T = TypeVar("T")
 EMPTY: Final = "[Your last answer was empty. Answer the user now, in words; NO_REPLY if none is wanted.]"
 NUDGE: Final = UserMessage(text=EMPTY, trust=Trust.OPERATOR, source="holdfast")
 AFTER_TURN: Final = "turn.after"
+MOST_FLUSH_ROUNDS: Final = 8
 
 
 class TurnLoop:
@@ -172,6 +173,8 @@ class _Attempt:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
         self.calling = calling = Calling(self._parts, settled, journal, reporter, self._cancelled)
         most = settled.settings.max_tool_rounds
+        if settled.terms.occasion is Occasion.FLUSH:
+            most = min(most, MOST_FLUSH_ROUNDS)
         rounds = Rounds(self._parts, journal, reporter, most, client_tools=settled.terms.client_tools)
         shape = Shape(settled.terms)
         nudge: Message | None = None

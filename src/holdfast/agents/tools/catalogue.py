@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.context import Budgets, ToolSpec
+from holdfast.context.kept import Kept
 from holdfast.context.request import tools_text
 from holdfast.context.tokens import raw_tokens
 
@@ -46,6 +47,7 @@ MOST_FOUND: Final = 8
 _LOAD_AT_ONCE: Final = 3
 _CORE_SHARE: Final = 0.7
 _LIKE: Final = 0.75
+_MOST_KEPT: Final = 5_000
 _OPTIONAL_WORDS: Final = ("description", "default", "minimum", "maximum", "exclusiveMinimum", "pattern")
 
 
@@ -153,7 +155,11 @@ def line(spec: ToolSpec) -> str:
 
 
 def cost(spec: ToolSpec) -> int:
-    return raw_tokens(tools_text([spec]) or "")
+    """Its tokens, worked out once: they are asked for with every call of a model."""
+    return _cost((spec,))
+
+
+_cost: Kept[ToolSpec, int] = Kept(lambda specs: raw_tokens(tools_text(specs) or ""), most=_MOST_KEPT)
 
 
 def read_loaded(meta: Mapping[str, Any] | None) -> tuple[Loaded, ...]:
@@ -182,17 +188,12 @@ def brief(spec: ToolSpec) -> ToolSpec:
     return ToolSpec(spec.name, _first_sentence(spec.description), parameters)
 
 
-_kept_briefs: dict[int, tuple[ToolSpec, ToolSpec]] = {}
-
-
 def _brief(spec: ToolSpec) -> ToolSpec:
     """One object for each tool, since contexts remember tools by which objects they are."""
-    found = _kept_briefs.get(id(spec))
-    if found is None:
-        if len(_kept_briefs) > 1_000:
-            _kept_briefs.clear()
-        found = _kept_briefs[id(spec)] = (spec, brief(spec))
-    return found[1]
+    return _in_brief((spec,))
+
+
+_in_brief: Kept[ToolSpec, ToolSpec] = Kept(lambda specs: brief(specs[0]), most=_MOST_KEPT)
 
 
 def _first_sentence(text: str) -> str:
