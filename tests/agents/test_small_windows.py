@@ -129,7 +129,7 @@ def test_a_tool_that_was_found_is_told_of_from_the_next_call_on_and_after_a_rest
             assert second[: len(first)] == first
             assert "sessions_list" in second
             result = here.server.requests[1].messages[-1]["content"]
-            assert "sessions_list: List the sessions" in result
+            assert "sessions_list(limit?, offset?): List the sessions" in result
             assert (await here.say("And now?")).reply == "Again."
             assert here.told_of(2) == second
             assert here.manifest(1).call == 1
@@ -168,8 +168,8 @@ def test_what_policy_forbids_is_neither_found_nor_run(tmp_path: Path, sqlite_tem
         async with fresh(tmp_path, sqlite_template, script, window=8_192, tools=tools) as here:
             assert (await here.say("Run ls.")).reply == "I may not."
             said = [str(m["content"]) for m in here.server.requests[-1].messages if m["role"] == "tool"]
-            assert "file_read: " in said[0]
-            assert not any(f"{name}:" in text for name in ("exec", "sessions_list") for text in said[:2])
+            assert "file_delete(path): " in said[0]
+            assert not any(f"{name}(" in text for name in ("exec", "sessions_list") for text in said[:2])
             assert "not allowed here" in said[2]
             assert "exec" not in here.told_of()
 

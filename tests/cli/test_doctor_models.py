@@ -126,6 +126,7 @@ def test_a_workspace_file_that_is_cut_is_told(run: Run, home: Path, scripted: Sc
     told = findings(run, "workspace")
     cut = "the workspace of main: AGENTS.md has 30,000 characters; 12,000 are shown (bootstrapMaxChars)."
     assert told[cut] == "warn"
+    assert "AGENTS.md has 30,000 characters" in run("status").stdout
 
 
 def test_a_slot_that_names_no_engine_is_told(run: Run, scripted: Scripted) -> None:

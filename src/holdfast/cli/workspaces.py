@@ -33,6 +33,12 @@ def fitted_files(home: Home, config: Config, agent_id: str, window: int | None =
     return workspace.files(names_for(SessionKind.MAIN), per_file=per_file, total=total, extra=extra)
 
 
+def cut_files(home: Home, config: Config, agent_id: str) -> list[str]:
+    """A word on each workspace file that is longer than the config lets a prompt have it."""
+    files = fitted_files(home, config, agent_id)
+    return [file.warning for file in files if file.warning is not None and file.chars > len(file.text)]
+
+
 def prepare_workspaces(home: Home, config: Config, *, new_only: bool = False) -> list[Path]:
     """Write what the agents' workspaces lack; with `new_only`, a folder that is there is left alone."""
     from holdfast.templates import write_workspace

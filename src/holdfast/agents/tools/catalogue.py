@@ -150,8 +150,10 @@ def to_load(permitted: Mapping[str, ToolSpec], query: str, found: Sequence[str])
 
 
 def line(spec: ToolSpec) -> str:
-    """A tool in one line."""
-    return f"{spec.name}: {_first_sentence(spec.description)}"
+    """A tool in one line: what may be left out of a call is marked."""
+    required = set(spec.parameters.get("required", ()))
+    fields = [name if name in required else f"{name}?" for name in spec.parameters.get("properties", {})]
+    return f"{spec.name}({', '.join(fields)}): {_first_sentence(spec.description)}"
 
 
 def cost(spec: ToolSpec) -> int:
