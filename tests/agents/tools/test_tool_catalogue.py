@@ -24,7 +24,7 @@ from holdfast.agents.tools.catalogue import (
 )
 from holdfast.agents.tools.types import lean
 from holdfast.config import Compaction
-from holdfast.context import Budgets, ToolSpec
+from holdfast.context import Budgets, ToolCall, ToolSpec
 
 NAMES = st.lists(st.sampled_from([*CORE, *(f"tool_{n}" for n in range(30))]), unique=True, max_size=40)
 WINDOWS = st.integers(2_048, 300_000)
@@ -149,3 +149,30 @@ def test_a_lean_schema_keeps_fields_whatever_they_are_called() -> None:
         },
         "type": "object",
     }
+
+
+def test_tools_that_are_called_side_by_side_are_all_loaded_and_kept(here: World) -> None:
+    caller = here.caller(window=16_384)
+    assert not {"sessions_list", "session_status"} & here.toolbox.listed(caller).names
+    here.calls([ToolCall("a", "sessions_list", {}), ToolCall("b", "session_status", {})], caller)
+    assert {spec.name for spec in here.toolbox.listed(caller).loaded} == {"sessions_list", "session_status"}
+    later = here.caller(window=16_384)
+    assert here.toolbox.listed(later) == here.toolbox.listed(caller)
+
+
+def test_a_tool_that_policy_takes_away_is_told_of_no_longer(here: World) -> None:
+    caller = here.caller(window=16_384)
+    here.ok("session_status", {}, caller)
+    here.configure(tools={"deny": ["session_status"]})
+    assert here.toolbox.listed(here.caller(window=16_384)).loaded == ()
+
+
+def test_an_allow_list_need_not_name_the_search_and_a_deny_list_takes_it_away(
+    here: World,
+) -> None:
+    here.configure(tools={"catalogue": "core", "allow": ["group:sessions", "file_read"]})
+    assert here.toolbox.listed(here.caller()).names == {"tool_search", "file_read"}
+    assert "sessions_list" in here.ok("tool_search", {"query": ""})
+    here.configure(tools={"catalogue": "core", "allow": ["file_read"], "deny": ["tool_search"]})
+    assert here.toolbox.listed(here.caller()).names == {"file_read"}
+    assert "not allowed" in here.refused("tool_search", {"query": ""})

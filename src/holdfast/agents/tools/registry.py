@@ -9,6 +9,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -165,7 +166,12 @@ class Toolbox:
         self._loads[caller.turn_id] = after
         while len(self._loads) > MOST_TURNS:
             self._loads.popitem(last=False)
-        await self._threads(self._store.run, SYSTEM, lambda tx: _keep_loads(tx, caller.session.id, after))
+
+        def keep(tx: Tx) -> None:  # of calls side by side the last to write has what all of them loaded
+            _keep_loads(tx, caller.session.id, self._loads.get(caller.turn_id, after))
+
+        with suppress(Conflict):  # the session was changed meanwhile: this turn knows, and the next may ask
+            await self._threads(self._store.run, SYSTEM, keep)
 
     def _loaded(self, caller: Caller) -> tuple[Loaded, ...]:
         known = self._loads.get(caller.turn_id)
