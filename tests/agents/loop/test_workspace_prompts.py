@@ -11,6 +11,8 @@ from loop_stage import MODEL, Stage, staged
 from holdfast.log import Store, Threads
 from holdfast.testing import Say
 
+CHILD = "agent:main:subagent:00000000-0000-4000-8000-000000000001"
+
 
 def system_of(stage: Stage) -> str:
     return str(stage.server.requests[-1].messages[0]["content"])
@@ -26,7 +28,7 @@ def test_who_the_config_says_that_an_agent_is_stands_in_the_prompt_and_at_its_wo
     config = agents(name="Clerk", identity={"name": "Logic", "vibe": "sharp,\nprecise"})
 
     async def main() -> None:
-        async with staged(sqlite_store, threads, tmp_path, script, config=config) as stage:
+        async with staged(sqlite_store, threads, tmp_path, [Say("Hello.")], config=config) as stage:
             (stage.workspace / "IDENTITY.md").write_text("---\nname: Somebody\nemoji: x\n---\n")
             await stage.say("Hello")
             assert "You are: name Logic, vibe sharp, precise. This holds" in system_of(stage)
@@ -59,9 +61,7 @@ def test_further_files_that_the_config_names_stand_in_the_prompt(
 
     async def main() -> None:
         config, script = {"hooks": hooks}, [Say("Hello."), Say("Done.")]
-        async with staged(
-            sqlite_store, threads, tmp_path, [Say("Hello."), Say("Off.")], config=config
-        ) as stage:
+        async with staged(sqlite_store, threads, tmp_path, script, config=config) as stage:
             for name, words in (("one", "Rules of the harbour."), ("two", "Rules of the pier.")):
                 folder = stage.workspace / "projects" / name
                 folder.mkdir(parents=True)
