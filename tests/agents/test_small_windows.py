@@ -267,3 +267,22 @@ def test_a_long_talk_in_a_small_window_goes_on(tmp_path: Path, sqlite_template: 
             assert "Matter 0: we have to look" not in last
 
     asyncio.run(main())
+
+
+def test_a_turn_with_many_results_goes_on_in_a_small_window(tmp_path: Path, sqlite_template: Path) -> None:
+    calls = [Call("file_read", {"path": f"part{n}.txt"}, id=f"c{n}") for n in range(12)]
+
+    async def main() -> None:
+        async with fresh(tmp_path, sqlite_template, [*calls, Say("All read.")], window=8_192) as here:
+            for n in range(12):
+                (tmp_path / "home" / "workspace" / f"part{n}.txt").write_text(
+                    f"Part {n}. " + "A plain word. " * 240
+                )
+            status = await here.say("Read all parts.")
+            assert status.reply == "All read.", status.error
+            assert here.manifest().used + 512 <= 8_192
+            shown = [str(m["content"]) for m in here.server.requests[-1].messages if m["role"] == "tool"]
+            assert "Part 11." in shown[-1]
+            assert "Left out here to make room" in shown[0]
+
+    asyncio.run(main())

@@ -169,9 +169,12 @@ class Calling:
             self._parts.debug.response(self.built, body | {"calls": calls, "finish": reply.finish})
 
     async def _make_room(self) -> bool:
-        """Summarise older history; where that brings nothing, leave out this turn's own older results."""
+        """Leave out this turn's own older results where they weigh more than history; else summarise that, or
+        leave them out where it brings nothing."""
         if self.about is None:
             return False
+        if self._own_weigh_most() and self._thin():
+            return True
         room = self._parts.context()
         window = self.plan.window(self.about)
         used = None if self.built is None else self.built.manifest.used
@@ -183,10 +186,21 @@ class Calling:
             tokensAfter=result.tokens_after,
         )
         self._parts.tools.compacted(self.plan.turn.id)
-        if result.compacted:
-            return True
+        return result.compacted or self._thin()
+
+    def _own_weigh_most(self) -> bool:
+        """A summary takes nothing away from what this turn has just read."""
+        if self.built is None:
+            return False
+        own = [m for m in self._journal.messages if isinstance(m, ToolResult)][self._thinned : -KEPT_RESULTS]
+        past = sum(s.tokens for s in self.built.manifest.sections if s.place in ("summary", "history"))
+        return sum(m.mark.tokens for m in own if m.mark is not None) > past
+
+    def _thin(self) -> bool:
         results = sum(isinstance(m, ToolResult) for m in self._journal.messages)
         before, self._thinned = self._thinned, max(0, results - KEPT_RESULTS)
+        if self._thinned > before:
+            self._parts.tools.compacted(self.plan.turn.id)
         return self._thinned > before
 
 
