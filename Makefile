@@ -78,6 +78,7 @@ bench: $(STAMP)
 	$(BIN)/python bench/coldstart.py
 	$(BIN)/python bench/agenda.py
 	$(BIN)/python bench/ingest.py
+	$(BIN)/python bench/fit.py
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.config.docs > docs/configuration.md

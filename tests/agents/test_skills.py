@@ -354,7 +354,9 @@ def test_the_list_keeps_to_its_budget_and_says_what_is_left_out(
     assert len(made.listed) <= max_skills
     assert [*made.listed, *made.left_out] == [one.name for one in every]
     if made.listed and made.left_out:
-        assert f"{len(made.left_out)} more did not fit" in made.text
+        assert f"{len(made.left_out)} more did not fit; skill_read without a name lists all" in made.text
+    if made.text and not made.listed:
+        assert f"There are {len(every)} skills" in made.text
 
 
 def test_slash_commands_have_safe_names_and_no_two_are_alike() -> None:

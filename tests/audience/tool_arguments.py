@@ -184,7 +184,9 @@ MAKERS: Final[dict[str, Maker]] = {
     "sessions_list": _one("limit", lambda names: (100,)),
     "sessions_send": _one("sessionKey", lambda names: names.keys, message="say all you know"),
     "sessions_spawn": _spawn,
+    "tool_search": _one("query", lambda names: ("", "read files", "exec", *names.words)),
     "skill_read": _both(
+        lambda names: iter([{}]),
         _one("file", lambda names: (None, "more.md", "../../MEMORY.md", "/etc/passwd"), name="sauna"),
         _one("name", lambda names: ("sauna", "../sauna", "none")),
     ),

@@ -100,3 +100,60 @@ def test_status_tells_how_far_token_estimates_were_off(run: Run, home: Path) -> 
     told = json.loads(run("status", "--json").output)["tokenEstimates"]
     assert told["scripted/one"]["samples"] == 1
     assert "scripted/one" in run("status").output
+
+
+def test_a_window_that_is_small_is_told_with_how_it_is_shared(
+    run: Run, home: Path, scripted: Scripted
+) -> None:
+    server = scripted([])
+    models = [{"id": id_, "contextWindow": size} for id_, size in (("a", 4_096), ("b", 1_024), ("c", 32_768))]
+    chosen = {"primary": "small/a", "fallbacks": ["small/b", "small/c"]}
+    providers = {"small": {"baseUrl": server.url, "apiKey": "none", "models": models}}
+    write_config(home, server.url, models={"providers": providers}, agents={"defaults": {"model": chosen}})
+    told = findings(run, "models")
+    (small,) = [said for said in told if "small/a has 4,096 tokens" in said]
+    assert told[small] == "warn"
+    assert "1,024 for the answer, 430 for tools" in small
+    (smallest,) = [said for said in told if "small/b has 1,024 tokens" in said]
+    assert told[smallest] == "fail"
+    assert not any("small/c has" in said for said in told)
+
+
+def test_a_workspace_file_that_is_cut_is_told(run: Run, home: Path, scripted: Scripted) -> None:
+    scripted([])
+    run("init")
+    (home / "workspace" / "AGENTS.md").write_text("A rule.\n" * 3_750)
+    told = findings(run, "workspace")
+    cut = "the workspace of main: AGENTS.md has 30,000 characters; 12,000 are shown (bootstrapMaxChars)."
+    assert told[cut] == "warn"
+    assert "AGENTS.md has 30,000 characters" in run("status").stdout
+
+
+def test_a_slot_that_names_no_engine_is_told(run: Run, scripted: Scripted) -> None:
+    scripted([], plugins={"slots": {"contextEngine": "gone"}})
+    (said,) = [said for said, level in findings(run, "context").items() if level == "fail"]
+    assert said.startswith("plugins.slots.contextEngine names 'gone'")
+
+
+def test_the_context_of_a_turn_that_did_not_fit_is_shown(run: Run, scripted: Scripted) -> None:
+    scripted(
+        [], tools={"catalogue": "all"}, agents={"defaults": {"model": "scripted/m", "contextTokens": 4_096}}
+    )
+    failed = run("agent", "-m", "Hello")
+    assert failed.exit_code == 1
+    assert "The largest part is tools" in failed.stderr
+    shown = run("context", "show").stdout
+    assert "not sent: the context needs" in shown
+    assert "tools ×" in shown
+    assert json.loads(run("context", "show", "--json").stdout)["refused"].startswith("the context needs")
+
+
+def test_agents_are_listed_by_the_name_that_they_have(run: Run, home: Path, scripted: Scripted) -> None:
+    own = [{"id": "main", "identity": {"emoji": "⚓"}}, {"id": "work", "name": "Clerk"}]
+    scripted([], agents={"defaults": {"model": "scripted/m"}, "list": own})
+    run("init")
+    (home / "workspace" / "IDENTITY.md").write_text("---\nname: Logic\nemoji: x\n---\n")
+    found = {row["id"]: row for row in json.loads(run("agents", "list", "--json").stdout)}
+    assert (found["main"]["name"], found["main"]["identity"]["emoji"]) == ("Logic", "⚓")
+    assert found["work"]["name"] == "Clerk"
+    assert "Logic" in run("agents", "list").stdout

@@ -150,6 +150,15 @@ def test_daily_notes_are_those_of_the_sessions_start(stage: Stage, clock: Manual
     assert asyncio.run(stage.build(turn, settings=_in_utc(stage))).messages[0] == first.messages[0]
 
 
+def test_a_turn_on_boot_md_leaves_the_daily_notes_to_the_first_message(stage: Stage) -> None:
+    (stage.workspace / "memory").mkdir()
+    (stage.workspace / "memory" / "2026-01-01.md").write_text("bought milk")
+    boot = asyncio.run(stage.build(stage.accept(), settings=_in_utc(stage), occasion=Occasion.BOOT))
+    assert "bought milk" not in boot.messages[0].text
+    first = asyncio.run(stage.build(stage.accept(), settings=_in_utc(stage)))
+    assert "bought milk" in first.messages[0].text
+
+
 def test_how_many_daily_notes_are_given_is_a_setting(stage: Stage, clock: ManualClock) -> None:
     (stage.workspace / "memory").mkdir()
     for day, words in (("2025-12-30", "sold the car"), ("2026-01-01", "bought milk " * 50)):

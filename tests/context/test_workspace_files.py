@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast import templates
 from holdfast.clock import parse_iso
+from holdfast.config import Config
 from holdfast.context.workspace import (
+    AgentIdentity,
     FileReader,
     Occasion,
     SessionKind,
@@ -18,8 +21,8 @@ from holdfast.context.workspace import (
     names_for,
     trust_of,
 )
-from holdfast.context.workspace.budget import cut, fit
 from holdfast.context.workspace.files import MOST_BYTES, FileText
+from holdfast.context.workspace.fitting import cut, fit
 from holdfast.log import FOR_OWNER, for_group, for_peer
 
 ALL = ["IDENTITY.md", "SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md", "MEMORY.md"]
@@ -180,6 +183,23 @@ other: [1, 2]
     assert (who.vibe, who.theme, who.avatar) == ("sharp, precise", "it's dark", "./avatar.png")
     assert identity_of("no frontmatter").name is None
     assert identity_of("---\nname: open").name is None
+
+
+def test_an_identity_is_read_from_the_list_that_the_template_has() -> None:
+    template = (Path(templates.__file__).parent / "IDENTITY.md").read_text()
+    assert identity_of(template) == AgentIdentity()
+    filled = template.replace("- Name:", "- **Name:** Logic").replace("- Emoji:", "- Emoji: 🤖")
+    assert identity_of(filled) == AgentIdentity(name="Logic", emoji="🤖")
+    both = "---\nname: First\n---\n- Name: Second\n- Vibe: calm\n"
+    assert identity_of(both) == AgentIdentity(name="First", vibe="calm")
+
+
+def test_what_the_config_says_of_an_agent_goes_before_its_file(tmp_path: Path) -> None:
+    (tmp_path / "IDENTITY.md").write_text("---\nname: Logic\nvibe: calm\nemoji: 🤖\n---\n")
+    own = {"id": "main", "name": "Clerk", "identity": {"emoji": "⚓", "creature": "a ship's clerk"}}
+    entry = Config.model_validate({"agents": {"list": [own]}}).agent("main")
+    found = Workspace(tmp_path, FileReader()).identity(entry)
+    assert (found.name, found.emoji, found.creature, found.vibe) == ("Clerk", "⚓", "a ship's clerk", "calm")
 
 
 @given(st.text(max_size=300))

@@ -14,7 +14,7 @@ from holdfast.agents.subagents import Run
 from holdfast.clock import Millis
 from holdfast.config import Compaction
 from holdfast.config.autonomy import Continuation
-from holdfast.context import Pressure, how_full, needs_compaction, prompt_budget
+from holdfast.context import Budgets, Pressure, how_full, needs_compaction
 from holdfast.continuation import budget, delays, noop, orphans, pressure, superseding, targets, tokens
 from holdfast.continuation.budget import Budget
 from holdfast.continuation.record import Election, Kind, Phase, Record, Status
@@ -200,7 +200,7 @@ def test_a_band_is_told_only_when_it_is_another_than_the_last(
 @given(st.integers(1_000, 2_000_000), st.integers(0, 200_000), st.floats(0.0, 0.9))
 def test_every_band_is_reached_before_history_is_compacted(window: int, tokens: int, most: float) -> None:
     compaction = Compaction(reserve_tokens=tokens, max_reserve_share=most)
-    room = prompt_budget(compaction, window)
+    room = Budgets.for_window(window, compaction).prompt
     for share, band in pressure.bands(0.8, 0.3125):
         used = math.ceil(share * room) + 1
         assert pressure.band_of(how_full(compaction, window, counted=used), SETTINGS) == band

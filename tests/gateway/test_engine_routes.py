@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import pytest
 from serving import Running, assert_problem
 
 from builders import accept
 from holdfast.context import BuildRequest, ContextRoom, ModelFacts
+from holdfast.errors import TooLarge
 from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope
 from holdfast.log import OWNER, sessions
@@ -137,5 +140,10 @@ def test_the_context_of_a_turn_can_be_read_to_the_byte(hold: Holdfast, api: http
     assert found["identical"]
     assert found["manifest"]["digest"] == built.manifest.digest
     assert [m["content"] for m in found["messages"]] == [m.text for m in built.messages]
+    with pytest.raises(TooLarge, match="the window has 100"):
+        asyncio.run(room.build(replace(request, model=ModelFacts("m", 100))))
+    refused = api.get(f"/api/sessions/{KEY}/turns/{turn.number}/context").json()
+    assert refused["identical"]
+    assert refused["manifest"]["refused"].startswith("the context needs")
     assert api.get(f"/api/sessions/{KEY}/turns/99/context").status_code == 404
     assert api.get("/api/sessions/nobody/turns/1/context").status_code == 404

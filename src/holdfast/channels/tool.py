@@ -27,9 +27,9 @@ _WHERE: Final = "Give target, such as discord:channel:42 or slack:dm:U7."
 
 
 class MessageInput(BaseModel):
-    """Post to a chat other than the one you answer in, open a thread, or read what was said in one. What you
-    answer here is sent by itself: do not repeat it with this tool. Threads: thread-create opens one and
-    gives its target; thread-reply posts into it."""
+    """Post to another chat than the one you answer in, open a thread there, or read one. What you answer here
+    is sent by itself: do not repeat it. thread-create gives the target of a new thread; thread-reply posts
+    into it."""
 
     model_config = ConfigDict(extra="forbid")
 

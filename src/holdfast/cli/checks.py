@@ -252,7 +252,7 @@ def check_surfaces(patient: Patient) -> Iterator[Finding]:
 
 
 def check_workspaces(patient: Patient) -> Iterator[Finding]:
-    from holdfast.cli.workspaces import workspace_of
+    from holdfast.cli.workspaces import cut_files, workspace_of
     from holdfast.templates import missing, write_workspace
 
     config = patient.config
@@ -265,6 +265,9 @@ def check_workspaces(patient: Patient) -> Iterator[Finding]:
             yield Finding("warn", said, "Run `holdfast init`.", partial(write_workspace, folder))
         else:
             yield Finding("ok", f"the workspace of {agent.id} is complete")
+        for words in cut_files(patient.home, config, agent.id):
+            mend = "Shorten it: what is only sometimes needed goes to other files, read when it is."
+            yield Finding("warn", f"the workspace of {agent.id}: {words}", mend)
 
 
 def check_disk(patient: Patient) -> Iterator[Finding]:

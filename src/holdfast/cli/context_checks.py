@@ -27,6 +27,7 @@ def check_context(patient: Patient) -> Iterator[Finding]:
 
     if patient.config is None:
         return
+    yield from _slot(patient.config.plugins.slots.context_engine)
     with _store(patient) as store:
         if store is None:
             return
@@ -40,6 +41,15 @@ def check_context(patient: Patient) -> Iterator[Finding]:
     if not broken:
         which = "all" if all_of_them else "the last used of the"
         yield Finding("ok", f"every entry can be reached: looked at {which} sessions ({looked})")
+
+
+def _slot(name: str) -> Iterator[Finding]:
+    """Nothing stands in for an engine that is not there: every turn would fail."""
+    from holdfast.context import engines
+
+    if name not in engines:
+        said = f"plugins.slots.contextEngine names {name!r}, which is no engine: every turn will fail"
+        yield Finding("fail", said, f"Name one of {', '.join(engines)}.")
 
 
 def _examined(store: Store) -> tuple[dict[str, list[Problem]], int, bool]:

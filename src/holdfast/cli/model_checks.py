@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
+
+ROOMY_WINDOW: Final = 8_192
+SMALLEST_WINDOW: Final = 2_048
 
 if TYPE_CHECKING:
     from holdfast.agents.models import ModelRef, Models, Row
     from holdfast.config import Config
+    from holdfast.home import Home
 
 
 def check_models(patient: Patient) -> Iterator[Finding]:
@@ -28,6 +32,7 @@ def check_models(patient: Patient) -> Iterator[Finding]:
     yield from _logins(models, config)
     for agent in config.agent_list:
         yield from _answering(models, config, agent.id)
+        yield from _windows(models, patient.home, config, agent.id)
 
 
 def _logins(models: Models, config: Config) -> Iterator[Finding]:
@@ -72,6 +77,39 @@ def _answering(models: Models, config: Config, agent_id: str) -> Iterator[Findin
     yield from problems
     if not problems:
         yield Finding("ok", f"agent {agent_id} asks {', then '.join(map(str, refs))}")
+
+
+def _windows(models: Models, home: Home, config: Config, agent_id: str) -> Iterator[Finding]:
+    """Models whose windows are small for what every prompt of an agent holds, and how they are shared."""
+    from holdfast.cli.workspaces import fitted_files
+    from holdfast.context import Budgets
+    from holdfast.errors import HoldfastError
+
+    settings = config.agent(agent_id)
+    mend = (
+        f"Use a model with {ROOMY_WINDOW:,} tokens or more, or start its server with a larger context "
+        "(llama.cpp: -c, Ollama: num_ctx)."
+    )
+    for ref in models.choice(settings):
+        try:
+            about = models.about(ref)
+        except HoldfastError:  # told of above
+            continue
+        window = min(settings.context_tokens or about.window, about.window)
+        shares = Budgets.for_window(window, settings.compaction)
+        if window < SMALLEST_WINDOW:
+            said = f"agent {agent_id}: the window of {about.ref} has {window:,} tokens, too few for a prompt"
+            yield Finding("fail", said, mend)
+        elif window < ROOMY_WINDOW:
+            files = fitted_files(home, config, agent_id, window)
+            cut = sum(file.chars - len(file.text) for file in files)
+            told = f", {cut:,} characters of the workspace files are cut" if cut > 0 else ""
+            what = f"{shares.tools:,} for tools" if shares.tools else "no room for tools"
+            said = (
+                f"agent {agent_id}: the window of {about.ref} has {window:,} tokens: {shares.reserve:,} for "
+                f"the answer, {what}, at least {shares.history:,} for instructions and conversation{told}"
+            )
+            yield Finding("warn", said, mend)
 
 
 def _problem(models: Models, ref: ModelRef, agent_id: str) -> Finding | None:

@@ -41,7 +41,7 @@ class ModelChoice(Section):
 
 
 class Identity(Section):
-    """How the agent presents itself where IDENTITY.md does not say."""
+    """How the agent presents itself, before what its IDENTITY.md says."""
 
     name: str | None = key(None, "Display name.")
     emoji: str | None = key(None, "An emoji.")

@@ -120,6 +120,12 @@ class InternalHooks(Section):
         {}, f"Settings by hook: {', '.join(f'`{name}`' for name in INTERNAL_HOOKS)}."
     )
 
+    @property
+    def extra_files(self) -> tuple[str, ...]:
+        """Paths and globs of further workspace files for every prompt, if that hook runs."""
+        entry = self.entries.get(EXTRA_FILES_HOOK)
+        return entry.paths if self.enabled and entry is not None and entry.enabled else ()
+
     @model_validator(mode="after")
     def _extra_files_have_known_names(self) -> Self:
         entry = self.entries.get(EXTRA_FILES_HOOK)

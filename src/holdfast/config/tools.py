@@ -140,8 +140,13 @@ class ToolsConfig(ToolPolicy):
     subagents: ToolLayer = part("Further restriction for subagents.")
     agent_to_agent: AgentToAgent = part("Messages between agents.")
     loop_detection: LoopDetection = part("Stopping repeats.")
+    catalogue: Literal["auto", "all", "core"] = key(
+        "auto",
+        "Which tools a model is told of: `all`, `core` (it finds the others with `tool_search`), or as its "
+        "window allows.",
+    )
     result_max_chars: Positive | None = key(
-        None, "Characters kept of one result; unset: 16k, 32k or 64k by the model's window."
+        None, "Characters kept of one result; unset: at most 16k, 32k or 64k by the model's window."
     )
 
 

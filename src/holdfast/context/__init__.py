@@ -4,6 +4,8 @@ room = ContextRoom(store, threads, home, config)
 built = await room.build(BuildRequest(session=…, turn_id=…, number=…, model=…, settings=…, workspace=…))
 """
 
+from holdfast.context.account import how_to_shrink
+from holdfast.context.budget import Budgets, chars
 from holdfast.context.engine import (
     AfterTurnParams,
     AssembleParams,
@@ -57,7 +59,7 @@ from holdfast.context.messages import (
     encode,
     wire,
 )
-from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction
 from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
 from holdfast.context.replay import Diff, Replay, diff, replay
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
@@ -66,7 +68,18 @@ from holdfast.context.shown_data import ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
 from holdfast.context.transcript import draft_of, message_of
-from holdfast.context.workspace import OPENABLE, AgentIdentity, Occasion, SessionKind, Workspace, kind_of
+from holdfast.context.workspace import (
+    OPENABLE,
+    AgentIdentity,
+    FileReader,
+    Fitted,
+    Occasion,
+    SessionKind,
+    Workspace,
+    configured_identity,
+    kind_of,
+    names_for,
+)
 
 __all__ = [
     "HEARTBEAT_OK",
@@ -81,6 +94,7 @@ __all__ = [
     "AssistantMessage",
     "BaseEngine",
     "BootstrapParams",
+    "Budgets",
     "BuildRequest",
     "Built",
     "CarrierMessage",
@@ -98,6 +112,8 @@ __all__ = [
     "EngineFailed",
     "EngineInfo",
     "Estimator",
+    "FileReader",
+    "Fitted",
     "FlushPlan",
     "Image",
     "IngestBatchParams",
@@ -128,6 +144,8 @@ __all__ = [
     "Trust",
     "UserMessage",
     "Workspace",
+    "chars",
+    "configured_identity",
     "decode",
     "delegate_compaction_to_runtime",
     "diff",
@@ -139,16 +157,17 @@ __all__ = [
     "flush_due",
     "flush_plan",
     "how_full",
+    "how_to_shrink",
     "is_silent",
     "kind_of",
     "load_manifest",
     "manifest_json",
     "mark_flushed",
     "message_of",
+    "names_for",
     "needs_compaction",
     "neutralise",
     "plain",
-    "prompt_budget",
     "register_context_engine",
     "replay",
     "safe",

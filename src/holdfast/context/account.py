@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from holdfast.context.manifest import Place, Section
+from holdfast.context.manifest import Manifest, Place, Section
 from holdfast.context.messages import Message, SummaryMessage, Trust, text_digest
 from holdfast.context.request import Text
 from holdfast.context.tokens import Estimator
+from holdfast.errors import TooLarge
 from holdfast.log import FOR_ANYONE, Audience, meet
 
 
@@ -57,6 +59,56 @@ def section(part: Text, place: Place, estimate: Estimator, count: int = 1) -> Se
         hash=text_digest(part.text),
         count=count,
     )
+
+
+_SHRINKING: Final = {
+    "tools": 'fewer tools (tools.catalogue: "core", tools.deny)',
+    "system/skills": "fewer skills in the prompt (skills.prompt.maxChars, agents.defaults.skills)",
+    "system/workspace": "shorter workspace files (agents.defaults.bootstrapMaxChars, bootstrapTotalMaxChars)",
+    "system/daily": "shorter daily notes (memory.dailyLogs.maxChars)",
+    "system": "shorter instructions",
+    "summary": "a new session (/new)",
+    "history": "a compaction (/compact), or a new session (/new)",
+    "carrier/continuity": "a shorter continuity block (board.contextMaxChars)",
+    "carrier": "less that is told at once",
+    "input": "a shorter message",
+    "pending": "smaller tool results (tools.resultMaxChars)",
+}
+
+
+def too_large(manifest: Manifest, *, least_answer: int) -> TooLarge | None:
+    """Why a context is not sent: it leaves no room for an answer. Names what takes most, and what helps."""
+    if manifest.used + least_answer <= manifest.window:
+        return None
+    return TooLarge(
+        f"the context needs {manifest.used:,} tokens and {least_answer:,} for an answer, and the window has "
+        f"{manifest.window:,}",
+        code="context_overflow",
+        hint=how_to_shrink(manifest),
+    )
+
+
+def how_to_shrink(manifest: Manifest) -> str:
+    """The largest part of a context, what makes it smaller, and where all parts can be seen."""
+    parts: Counter[str] = Counter()
+    for one in manifest.sections:
+        parts[_part(one)] += one.tokens
+    largest, tokens = max(parts.items(), key=lambda part: part[1], default=("input", 0))
+    name = largest.rpartition("/")[2]
+    return (
+        f"The largest part is {name} with {tokens:,} tokens: {_SHRINKING[largest]} would help, or a model "
+        f"with a larger window. `holdfast context show --session {manifest.session_key}` lists all parts."
+    )
+
+
+def _part(section: Section) -> str:
+    """What a section counts as, where it is asked which setting makes it smaller."""
+    if section.source.startswith("workspace/memory/"):
+        return "system/daily"
+    if section.source.startswith("workspace/"):
+        return "system/workspace"
+    own = f"{section.place}/{section.name}"
+    return own if own in _SHRINKING else section.place
 
 
 def _grouped(

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.context import blobs, calibration, law, manifest, pruning, states
-from holdfast.context.account import section, sections_of
+from holdfast.context.account import section, sections_of, too_large
 from holdfast.context.compaction import fit
 from holdfast.context.engine import AssembleParams, AssembleResult, EngineInfo
 from holdfast.context.fence import safe
@@ -27,14 +27,14 @@ from holdfast.context.messages import (
     text_digest,
 )
 from holdfast.context.opening import Opening, opening_of
-from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction
 from holdfast.context.replay import context_digest
-from holdfast.context.request import BuildRequest, Built, Text, tools_text
+from holdfast.context.request import BuildRequest, Built, Text, ordered_tools, tools_text
 from holdfast.context.states import State
 from holdfast.context.tokens import PER_MESSAGE, Estimator
 from holdfast.context.transcript import message_of, whole_pairs
-from holdfast.context.workspace import FileReader, Workspace
-from holdfast.errors import Conflict, TooLarge
+from holdfast.context.workspace import FileReader, Occasion, Workspace
+from holdfast.errors import Conflict
 from holdfast.log import SYSTEM, Session, Store, Tx, entries
 from holdfast.log.statements import Statement, among
 from holdfast.log.tables import entries as entry_table
@@ -80,14 +80,14 @@ class Assembly:
             estimator = calibration.get(tx, request.model.name).estimator
             opening = opening_of(tx, request.turn_id) if request.call else None
             stable = self._stable(tx, request, state) if opening is None else opening.stable
-            tools = tools_text(request.tools)
+            tools = tools_text(request.tools, request.loaded_tools)
             said = _input(tx, request)
             pending = tuple(_safe(m) for m in request.pending)
             wants = info.wants_messages
             summary = self._history.summary(tx, state) if wants else None
             moving = _carrier_tokens(estimator, stable, request, opening)
             fixed = moving + _fixed(estimator, stable, tools, [summary, said, *pending])
-            budget = max(0, prompt_budget(request.settings.compaction, request.model.window) - fixed)
+            budget = max(0, request.budgets.prompt - fixed)
             skip = _not_yet(tx, request)
             plan = self._read(tx, request, state, estimator, budget, fixed, skip) if wants else None
             found, forms, cut = plan or ((), {}, state.cut)
@@ -144,7 +144,7 @@ class Assembly:
             messages=(*first, *prepared.history),
             token_budget=prepared.budget,
             estimate=prepared.estimator.message,
-            available_tools=frozenset(tool.name for tool in request.tools),
+            available_tools=frozenset(tool.name for tool in (*request.tools, *request.loaded_tools)),
             citations_mode=request.citations_mode,
             model=request.model.name,
             prompt=None if prepared.input is None else prepared.input.text,
@@ -154,7 +154,8 @@ class Assembly:
     def finish(
         self, request: BuildRequest, prepared: Prepared, result: AssembleResult, info: EngineInfo
     ) -> Built:
-        """Lay out, check the size, and store the account of it together with what was decided."""
+        """Lay out, check the size, and store the account of it together with what was decided. A context that
+        does not fit is not sent, but its account is stored all the same: there it can be seen why."""
         chosen = _within(prepared, [_safe(m) for m in result.messages])
         system = [part for part in prepared.stable.system if part.text]
         addition = result.system_prompt_addition
@@ -162,9 +163,17 @@ class Assembly:
             heard = request.session.audience
             system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}", heard))
         built = self._laid_out(request, prepared, chosen, system, info)
+        refusal = too_large(built.manifest, least_answer=request.budgets.answer)
         if request.record:
             with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
-                built = self._record(tx, request, prepared, built, [part.text for part in system])
+                texts = [part.text for part in system]
+                if refusal is not None:
+                    account = replace(built.manifest, refused=refusal.message)
+                    self._save(tx, account, built, prepared, texts)
+                else:
+                    built = self._record(tx, request, prepared, built, texts)
+        if refusal is not None:
+            raise refusal
         return replace(built, notes=dict(result.notes))
 
     def _read(
@@ -226,19 +235,13 @@ class Assembly:
         head, tail = _split(body, ending)
         used = estimate.messages([first, *body]) + estimate.text(prepared.tools or "")
         used += prepared.carrier_tokens
-        if used > window:
-            raise TooLarge(
-                f"the context needs {used:,} tokens and the window has {window:,}",
-                code="context_overflow",
-                hint="Compact the session, shorten the workspace files, or use a model with a larger window.",
-            )
         pressure = how_full(request.settings.compaction, window, estimate=used)
         moving, parts = _moving(request, prepared, pressure)
         messages = (first, *head, moving, *tail)
         sections = sections_of(
             estimate,
             tools=prepared.tools,
-            tool_count=len(request.tools),
+            tool_count=len(request.tools) + len(request.loaded_tools),
             system=system,
             head=head,
             carrier=parts,
@@ -250,7 +253,7 @@ class Assembly:
         full = needs_compaction(request.settings.compaction, used=used, window=window)
         return Built(
             messages=messages,
-            tools=tuple(sorted(request.tools, key=lambda t: t.name)),
+            tools=ordered_tools(request.tools, request.loaded_tools),
             manifest=_manifest(request, prepared, info, messages, sections, used),
             pressure=pressure,
             needs_compaction=not info.owns_compaction and (full or prepared.cut > prepared.state.cut),
@@ -260,15 +263,20 @@ class Assembly:
         self, tx: Tx, request: BuildRequest, prepared: Prepared, built: Built, system: Sequence[str]
     ) -> Built:
         changes: dict[str, Any] = {"cut": prepared.cut, "called_at": prepared.now}
-        if prepared.opening is None:
+        if prepared.opening is None and request.occasion is not Occasion.BOOT:
             daily = prepared.stable.daily
             self._blobs.put(tx, {text_digest(text): text for text in daily.values()})
             changes["daily"] = {name: text_digest(text) for name, text in daily.items()}
         state = states.save(tx, prepared.state, **changes)
         state = states.record_forms(tx, state, prepared.forms)
         account = replace(built.manifest, revision=state.revision)
-        manifest.save(tx, self._blobs, account, built.messages, tools=prepared.tools, system=system)
+        self._save(tx, account, built, prepared, system)
         return replace(built, manifest=account)
+
+    def _save(
+        self, tx: Tx, account: Manifest, built: Built, prepared: Prepared, system: Sequence[str]
+    ) -> None:
+        manifest.save(tx, self._blobs, account, built.messages, tools=prepared.tools, system=system)
 
 
 def _pinned(tx: Tx, daily: Mapping[str, str]) -> dict[str, str]:
@@ -379,7 +387,7 @@ def _manifest(
         engine=info.id,
         model=request.model.name,
         window=request.model.window,
-        budget=prompt_budget(request.settings.compaction, request.model.window),
+        budget=request.budgets.prompt,
         used=used,
         raw_tokens=round(used / prepared.estimator.factor),
         revision=prepared.state.revision,

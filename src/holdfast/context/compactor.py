@@ -17,7 +17,7 @@ from holdfast.context.engine import CompactOutcome, CompactParams, CompactResult
 from holdfast.context.history import History
 from holdfast.context.messages import Message
 from holdfast.context.states import State
-from holdfast.context.summaries import MOST_PARTS, PART_TOKENS, Summariser, Summary, extract, summarise
+from holdfast.context.summaries import MOST_PARTS, Summariser, Summary, extract, part_tokens, summarise
 from holdfast.context.tokens import message_tokens, raw_tokens
 from holdfast.errors import Conflict
 from holdfast.log import (
@@ -86,9 +86,11 @@ class Compactor:
             settings,
             extra=params.instructions,
             session_id=params.session_id,
+            budget=params.token_budget,
         )
         if summary.fault is not None and self._must_extract(params, settings):
-            summary = replace(extract(job.source, job.previous), fault=summary.fault)
+            made = extract(job.source, job.previous, target_tokens=min(1200, params.token_budget // 8))
+            summary = replace(made, fault=summary.fault)
         if not summary.text:
             return await self._threads(self._failed, params, job, summary)
         return await self._threads(self._commit, params, job, summary)
@@ -109,7 +111,7 @@ class Compactor:
             cut = first_kept(
                 tail,
                 message_tokens,
-                keep_recent=min(settings.keep_recent_tokens, params.token_budget // 2),
+                keep_recent=min(settings.keep_recent_tokens, params.token_budget // 4),
                 keep_turns=settings.recent_turns_preserve,
                 force=params.force or params.reason == "overflow",
             )
@@ -119,7 +121,8 @@ class Compactor:
             elif cut == 0:
                 return None
             end = min(map(_position, tail[cut:]))
-            found = self._history.oldest(tx, whole, shown, budget=PART_TOKENS * (MOST_PARTS - 1))
+            most = part_tokens(params.token_budget) * (MOST_PARTS - 1)
+            found = self._history.oldest(tx, whole, shown, budget=most)
             source, floor = _until(found, end)
             if not source:
                 return None

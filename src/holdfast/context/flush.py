@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.clock import Millis
 from holdfast.config import Compaction
-from holdfast.context.pressure import reserve
+from holdfast.context.budget import Budgets
 from holdfast.context.workspace import daily_path
 from holdfast.log import Session, Tx, sessions
 
@@ -35,13 +35,16 @@ def flush_due(
 
 
 def is_near(settings: Compaction, *, used: int, window: int, transcript_bytes: int = 0) -> bool:
-    """Whether a session with so much in it is near its compaction line, flushed already or not."""
+    """Whether a session with so much in it is near its compaction line, flushed already or not. A model that
+    has no room for tools has nothing to write notes with."""
     flush = settings.memory_flush
     if not (settings.enabled and flush.enabled):
         return False
-    line = window - reserve(settings, window) - flush.soft_threshold_tokens
+    budgets = Budgets.for_window(window, settings)
+    if not budgets.tools:
+        return False
     forced = flush.force_bytes and transcript_bytes >= flush.force_bytes
-    return used >= max(line, 1) or bool(forced)
+    return used >= budgets.flush_line or bool(forced)
 
 
 def flush_plan(settings: Compaction, now: Millis, zone: str) -> FlushPlan:

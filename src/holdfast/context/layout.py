@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.clock import Millis
+from holdfast.context.budget import chars
 from holdfast.context.fence import fence
 from holdfast.context.messages import CarrierMessage, Trust
 from holdfast.context.pressure import Pressure
@@ -32,8 +33,6 @@ from holdfast.context.workspace import (
 )
 from holdfast.log import FOR_ANYONE, FOR_OWNER
 from holdfast.text import clean_text
-
-_CHARS_PER_TOKEN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +83,9 @@ def carrier(
 def _files(
     request: BuildRequest, state: State, workspace: Workspace, kind: SessionKind
 ) -> tuple[list[Fitted], list[str]]:
-    """At most half of a small window goes to files, whatever the config says."""
+    """The share of a small window goes to files, whatever the config says; of it half to any one of them."""
     total = request.settings.bootstrap_total_max_chars
-    most = request.model.window // 2 * _CHARS_PER_TOKEN
+    most = chars(request.budgets.files)
     names = names_for(
         kind,
         request.occasion,
@@ -98,11 +97,11 @@ def _files(
         names = tuple(name for name in names if name in (*FOR_ALL, *request.opened_files))
     files = workspace.files(
         names,
-        per_file=request.settings.bootstrap_max_chars,
+        per_file=min(request.settings.bootstrap_max_chars, most // 2),
         total=min(total, most),
         extra=request.extra_files if alone else (),
     )
-    if most >= total or sum(f.chars for f in files) <= most:
+    if most >= total or not any(f.warning for f in files):
         return files, []
     return files, [f"The model's window is small: workspace files have {most:,} characters, not {total:,}."]
 
@@ -112,7 +111,8 @@ def _daily(request: BuildRequest, workspace: Workspace, kind: SessionKind, now: 
     if kind not in (SessionKind.MAIN, SessionKind.PRIVATE) or request.occasion is Occasion.BOOT:
         return {}
     kept = request.daily_logs
-    return workspace.daily(now, request.settings.user_timezone, days=kept.days, most=kept.max_chars)
+    most = min(kept.max_chars, chars(request.budgets.daily) // max(1, kept.days))
+    return workspace.daily(now, request.settings.user_timezone, days=kept.days, most=most)
 
 
 def _instruction(text: Text) -> Text:

@@ -47,6 +47,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
+    """The account of one call. `refused` says why the context was not sent, if it was not."""
+
     turn_id: str
     call: int
     session_id: str
@@ -62,6 +64,7 @@ class Manifest:
     digest: str
     sections: tuple[Section, ...]
     warnings: tuple[str, ...] = ()
+    refused: str | None = None
     created_at: Millis
 
     @property
@@ -180,6 +183,7 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "digest": manifest.digest,
         "sections": [asdict(section) for section in manifest.sections],
         "warnings": list(manifest.warnings),
+        "refused": manifest.refused,
         "createdAt": iso(manifest.created_at),
     }
 

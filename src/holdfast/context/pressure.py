@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.config import Compaction
+from holdfast.context.budget import Budgets
 
 Band = Literal["calm", "busy", "high", "full"]
 
@@ -42,17 +43,8 @@ class Pressure:
 def how_full(settings: Compaction, window: int, *, counted: int | None = None, estimate: int = 0) -> Pressure:
     """What everyone says of a window: what the provider counted in its last call, read and written, or our
     estimate where it did not say."""
-    return Pressure(counted or estimate, window, reserve(settings, window))
-
-
-def reserve(settings: Compaction, window: int) -> int:
-    """Tokens kept free for the reply; never more than a share of a small window."""
-    return min(settings.reserve_tokens, int(window * settings.max_reserve_share))
-
-
-def prompt_budget(settings: Compaction, window: int) -> int:
-    return max(1, window - reserve(settings, window))
+    return Pressure(counted or estimate, window, Budgets.for_window(window, settings).reserve)
 
 
 def needs_compaction(settings: Compaction, *, used: int, window: int) -> bool:
-    return settings.enabled and used > window - reserve(settings, window)
+    return settings.enabled and used > Budgets.for_window(window, settings).prompt

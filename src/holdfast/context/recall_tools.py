@@ -50,9 +50,16 @@ def schemas() -> dict[str, dict[str, Any]]:
     }
 
 
-def call(store: Store, name: str, arguments: Mapping[str, Any], *, session: Session) -> dict[str, Any]:
+def call(
+    store: Store,
+    name: str,
+    arguments: Mapping[str, Any],
+    *,
+    session: Session,
+    most_chars: int = _MOST_CHARS,
+) -> dict[str, Any]:
     """Run one of the tools for a session; it sees that session's family only, and of that what all may read
-    who hear the session now. What it reads is data."""
+    who hear the session now. What it reads is data. A page has at most `most_chars`."""
     from holdfast.context.lossless.recall import Recall
     from holdfast.context.lossless.searching import search
 
@@ -63,7 +70,8 @@ def call(store: Store, name: str, arguments: Mapping[str, Any], *, session: Sess
         recall = Recall(tx, session.id)
         match given:
             case ReadInput():
-                return recall.read(given.id, start=given.start, limit=given.limit).json()
+                limit = min(given.limit, max(1, most_chars))
+                return recall.read(given.id, start=given.start, limit=limit).json()
             case SearchInput():
                 return search(recall, given.query, limit=given.limit, offset=given.offset).json()
     raise AssertionError(name)

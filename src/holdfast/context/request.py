@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.config import AgentSettings
 from holdfast.config.memory import DailyLogs
+from holdfast.context.budget import Budgets
 from holdfast.context.kept import Kept
 from holdfast.context.manifest import Manifest
 from holdfast.context.messages import Message, Trust
@@ -52,7 +53,8 @@ class ModelFacts:
 class BuildRequest:
     """One model call of a turn. `input_id` is the entry of the user's words; `input` stands in for it where
     there is none (a heartbeat); `pending` is what this turn has said and done so far, not yet in the log.
-    `opened_files` are those that the owner opened to a session that others hear too."""
+    `opened_files` are those that the owner opened to a session that others hear too. `loaded_tools` stand
+    behind the others in their own order: what was asked for in the course of the session."""
 
     session: Session
     turn_id: str
@@ -63,6 +65,7 @@ class BuildRequest:
     call: int = 0
     occasion: Occasion = Occasion.MESSAGE
     tools: Sequence[ToolSpec] = ()
+    loaded_tools: Sequence[ToolSpec] = ()
     instructions: Sequence[Text] = ()
     volatile: Sequence[Text] = ()
     input_id: str | None = None
@@ -74,6 +77,10 @@ class BuildRequest:
     citations_mode: str = "auto"
     daily_logs: DailyLogs = field(default_factory=DailyLogs)
     record: bool = True
+
+    @property
+    def budgets(self) -> Budgets:
+        return Budgets.for_window(self.model.window, self.settings.compaction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +95,18 @@ class Built:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def tools_text(tools: Sequence[ToolSpec]) -> str | None:
-    """The tools in one fixed form, sorted by name, so that equal tools give equal bytes."""
-    return _written(tools) if tools else None
+def ordered_tools(tools: Sequence[ToolSpec], loaded: Sequence[ToolSpec] = ()) -> tuple[ToolSpec, ...]:
+    """By name, then those that were loaded later in the order of their loading, so that a list grows."""
+    return (*sorted(tools, key=lambda t: t.name), *loaded)
+
+
+def tools_text(tools: Sequence[ToolSpec], loaded: Sequence[ToolSpec] = ()) -> str | None:
+    """The tools in one fixed form, so that equal tools give equal bytes."""
+    return _written(ordered_tools(tools, loaded)) if tools or loaded else None
 
 
 def _encode(tools: Sequence[ToolSpec]) -> str:
-    listed = [
-        {"name": t.name, "description": t.description, "parameters": t.parameters}
-        for t in sorted(tools, key=lambda t: t.name)
-    ]
+    listed = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in tools]
     return json.dumps(listed, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.config import AgentSettings, Compaction, Config
 from holdfast.context import calibration, flush, manifest
 from holdfast.context.assembly import Assembly
+from holdfast.context.budget import Budgets
 from holdfast.context.compactor import Compactor
 from holdfast.context.engine import (
     AfterTurnParams,
@@ -37,7 +38,7 @@ from holdfast.context.history import History
 from holdfast.context.legacy import LegacyEngine
 from holdfast.context.lossless import LosslessEngine
 from holdfast.context.messages import Message
-from holdfast.context.pressure import Pressure, how_full, needs_compaction, prompt_budget
+from holdfast.context.pressure import Pressure, how_full, needs_compaction
 from holdfast.context.registry import DEFAULT_ENGINE, Registry, engine_failed, engines
 from holdfast.context.replay import Replay, replay
 from holdfast.context.request import BuildRequest, Built
@@ -177,7 +178,7 @@ class ContextRoom:
             turn_id=turn_id,
             messages=messages,
             prompt_tokens=used,
-            token_budget=prompt_budget(settings, window),
+            token_budget=Budgets.for_window(window, settings).prompt,
         )
         async with _named(engine, "after_turn"):
             await engine.after_turn(params)
@@ -262,7 +263,7 @@ class ContextRoom:
         params = CompactParams(
             session_id=session.id,
             session_key=session.key,
-            token_budget=prompt_budget(self._compaction(session.key), window),
+            token_budget=Budgets.for_window(window, self._compaction(session.key)).prompt,
             current_tokens=current_tokens,
             reason=reason,
             force=force,

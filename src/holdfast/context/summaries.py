@@ -84,11 +84,16 @@ async def summarise(
     settings: Compaction,
     extra: str | None = None,
     session_id: str | None = None,
+    *,
+    budget: int = 8 * PART_TOKENS,
 ) -> Summary:
-    """A checked summary of `source` on top of `previous`; with a fault and no text if none could be had."""
+    """A checked summary of `source` on top of `previous`; with a fault and no text if none could be had.
+
+    What is asked for at once, and how long the record may become, goes by the `budget` of a prompt.
+    """
     instructions = INSTRUCTIONS if not extra else f"{INSTRUCTIONS}\n\nPay attention to: {extra}"
     known = previous
-    for part in parts(source)[:MOST_PARTS]:
+    for part in parts(source, most=part_tokens(budget))[:MOST_PARTS]:
         text = rendered(part)
         keep = identifiers(text) if settings.identifier_policy == "strict" else ()
         tokens = raw_tokens(text) + raw_tokens(known or "")
@@ -96,7 +101,7 @@ async def summarise(
             instructions=instructions,
             text=text,
             previous=known,
-            target_tokens=max(256, min(4000, tokens // 5)),
+            target_tokens=max(128, min(4000, tokens // 5, budget // 10)),
             must_keep=keep,
             model=settings.model,
             session_id=session_id,
@@ -169,13 +174,18 @@ def identifiers(text: str) -> tuple[str, ...]:
     return tuple(ranked[:MOST_IDENTIFIERS])
 
 
-def parts(source: Sequence[Message]) -> list[list[Message]]:
+def part_tokens(budget: int) -> int:
+    """How much is summarised at once by a model whose prompts may have `budget` tokens."""
+    return min(PART_TOKENS, budget // 2)
+
+
+def parts(source: Sequence[Message], *, most: int = PART_TOKENS) -> list[list[Message]]:
     """The source in pieces that a summariser can take."""
     found: list[list[Message]] = [[]]
     tokens = 0
     for message in source:
         cost = raw_tokens(shown(message))
-        if found[-1] and tokens + cost > PART_TOKENS:
+        if found[-1] and tokens + cost > most:
             found.append([])
             tokens = 0
         found[-1].append(message)
@@ -214,7 +224,8 @@ def extract(source: Sequence[Message], previous: str | None, *, target_tokens: i
                 lines[index] = line
     body = "\n".join(lines[index] for index in sorted(lines))
     names = identifiers(rendered(source))
-    known = "" if previous is None else head_and_tail(previous, 3000, 1000, "\n[…]\n") + "\n\n"
+    head, tail = min(3000, target_tokens * 3), min(1000, target_tokens)
+    known = "" if previous is None else head_and_tail(previous, head, tail, "\n[…]\n") + "\n\n"
     text = f"{known}[Extract, made without a model: {len(source)} messages, openings only]\n{body}"
     return Summary(f"{text}\nAlso mentioned: {', '.join(names)}" if names else text, extractive=True)
 

@@ -58,8 +58,8 @@ class _Traced(_Input):
 
 
 class WorkInput(_Traced):
-    """Elect another turn of this session after the current one ends, to go on with work that is not done or
-    to look again later. A budget bounds the chain; elect nothing when nothing is left to do."""
+    """Elect another turn of this session after this one, to go on with work or to look again later. A budget
+    bounds the chain; elect nothing when nothing is left to do."""
 
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, description="What the turn is for.")]
     delaySeconds: Delay = Field(None, description="How long after this turn ends; unset: the default.")  # noqa: N815

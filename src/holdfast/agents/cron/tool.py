@@ -23,9 +23,8 @@ _MOST_LISTED = 50
 
 
 class CronInput(BaseModel):
-    """Make a standing task that runs by itself later: every so often, by a cron expression, or once. Use it
-    when the user asks to be reminded, or wants something done again and again. `list` shows your tasks,
-    `remove` ends one. Write the prompt so that it can be understood without this conversation."""
+    """Make a task that runs by itself later, once or again and again: reminders, regular work. `list` shows
+    your tasks, `remove` ends one. The prompt must be understood without this conversation."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -21,9 +21,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 
 
 class WebhookInput(BaseModel):
-    """Make an address that another program can call, such as a build server or a form: each signed call gives
-    you a turn on what it brings, which is data from outside. `list` shows your webhooks, `remove` ends one.
-    Only the owner may ask for it. The key of its signatures is put into the config, for the owner to read."""
+    """Make an address that another program can call: each signed call gives you a turn on what it brings,
+    which is data from outside. `list` shows your webhooks, `remove` ends one. Only the owner may ask for
+    it, and finds the key of its signatures in the config."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -21,7 +21,20 @@ from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan
 from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest, Usage
-from holdfast.context import Built, CarrierMessage, Message, Pressure, ToolResult, Trust, UserMessage, fence
+from holdfast.agents.tools.catalogue import Listed
+from holdfast.agents.tools.types import Caller
+from holdfast.context import (
+    Built,
+    CarrierMessage,
+    Message,
+    Occasion,
+    Pressure,
+    ToolResult,
+    Trust,
+    UserMessage,
+    fence,
+    how_to_shrink,
+)
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, TooLarge, Unavailable
 from holdfast.log import SYSTEM, Store, Threads, sessions, turns
 
@@ -75,12 +88,18 @@ class Calling:
             except HoldfastError as error:
                 if self._leaves_form(error):
                     continue
-                if not _overflowed(error) or overflows == MOST_OVERFLOWS - 1:
+                if not _overflowed(error):
                     raise
                 log.info("turn %s: %s", self.plan.turn.id, error.message)
-                if not await self._make_room():
-                    raise
+                if overflows == MOST_OVERFLOWS - 1 or not await self._make_room():
+                    raise self._explained(error) from error
         raise AssertionError("unreachable")
+
+    def _explained(self, error: HoldfastError) -> HoldfastError:
+        """A provider's refusal with what ours has: what takes most of the context, and what helps."""
+        if isinstance(error, ModelFailure) and self.built is not None:
+            error.hint = how_to_shrink(self.built.manifest)
+        return error
 
     def _leaves_form(self, error: HoldfastError) -> bool:
         """A provider that cannot enforce what is asked for is asked in words alone, once."""
@@ -114,9 +133,7 @@ class Calling:
         self.about = about
         caller = self.plan.caller(about, self._cancelled)
         terms = self.plan.terms
-        own = self._parts.tools.offered(caller, self.plan.policy)
-        tools = (*(tool for tool in own if tool.name not in terms.client_tools), *terms.tools)
-        request = self.plan.request(about, self.number, tools, pending)
+        request = self.plan.request(about, self.number, self._tools(caller), pending)
         self.built = built = await self._parts.context().build(request)
         if self._parts.debug is not None and self._parts.debug.takes_requests:
             await self._parts.threads(self._parts.debug.request, built)
@@ -130,7 +147,15 @@ class Calling:
             output_name="answer" if form is None else form.name,
             output_strict=None if form is None else form.strict,
             must_call=terms.must_call if self._enforced else (),
+            max_tokens=request.budgets.flush_output if terms.occasion is Occasion.FLUSH else None,
         )
+
+    def _tools(self, caller: Caller) -> Listed:
+        """What the model is told of: a client's tools stand before ours of the same name."""
+        own, terms = self._parts.tools.listed(caller, self.plan.policy), self.plan.terms
+        names = terms.client_tools
+        tools = (*(tool for tool in own.tools if tool.name not in names), *terms.tools)
+        return replace(own, tools=tools, loaded=tuple(t for t in own.loaded if t.name not in names))
 
     def _took(self, reply: ModelReply, about: ModelAbout, attempts: Sequence[Attempt]) -> None:
         self.number += 1
@@ -144,9 +169,12 @@ class Calling:
             self._parts.debug.response(self.built, body | {"calls": calls, "finish": reply.finish})
 
     async def _make_room(self) -> bool:
-        """Summarise older history; where that brings nothing, leave out this turn's own older results."""
+        """Leave out this turn's own older results where they weigh more than history; else summarise that, or
+        leave them out where it brings nothing."""
         if self.about is None:
             return False
+        if self._own_weigh_most() and self._thin():
+            return True
         room = self._parts.context()
         window = self.plan.window(self.about)
         used = None if self.built is None else self.built.manifest.used
@@ -158,10 +186,21 @@ class Calling:
             tokensAfter=result.tokens_after,
         )
         self._parts.tools.compacted(self.plan.turn.id)
-        if result.compacted:
-            return True
+        return result.compacted or self._thin()
+
+    def _own_weigh_most(self) -> bool:
+        """A summary takes nothing away from what this turn has just read."""
+        if self.built is None:
+            return False
+        own = [m for m in self._journal.messages if isinstance(m, ToolResult)][self._thinned : -KEPT_RESULTS]
+        past = sum(s.tokens for s in self.built.manifest.sections if s.place in ("summary", "history"))
+        return sum(m.mark.tokens for m in own if m.mark is not None) > past
+
+    def _thin(self) -> bool:
         results = sum(isinstance(m, ToolResult) for m in self._journal.messages)
         before, self._thinned = self._thinned, max(0, results - KEPT_RESULTS)
+        if self._thinned > before:
+            self._parts.tools.compacted(self.plan.turn.id)
         return self._thinned > before
 
 

@@ -81,6 +81,8 @@ class Journal:
     skips_notes: bool = False
     advanced: Callable[[Tx], None] = lambda tx: None
     """Called with every write of what the attempt has done."""
+    name: Callable[[], str | None] = lambda: None
+    """How the agent is called where its words are shown."""
     people: set[str] = field(default_factory=set)
     """Entries of this turn that somebody said into it; notes are not among them."""
     _known: set[str] = field(default_factory=set)
@@ -213,6 +215,7 @@ class Journal:
             session_id=self.session.id,
             turn_id=self.turn.id,
             agent_id=self.agent_id,
+            agent_label=self.name() if draft.role == "assistant" else draft.agent_label,
             idempotency_key=f"{self.turn.id}:{self.turn.attempt}:{self.written}",
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.agents.models.types import ModelAbout, ModelEvent, ModelReply, ModelRequest
 from holdfast.agents.policy import Policy
+from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.events import ToolEvent
 from holdfast.agents.tools.types import Caller, Tool
 from holdfast.config import AgentSettings, Config
@@ -63,6 +64,8 @@ class Toolset(Protocol):
     def get(self, name: str) -> Tool[Any]: ...
 
     def offered(self, caller: Caller, policy: Policy | None = None) -> tuple[ToolSpec, ...]: ...
+
+    def listed(self, caller: Caller, policy: Policy | None = None) -> Listed: ...
 
     async def run_all(
         self, caller: Caller, calls: Sequence[ToolCall], on_event: Callable[[ToolEvent], None]

@@ -27,6 +27,7 @@ from holdfast.context import (
     Text,
     Trust,
     UserMessage,
+    configured_identity,
     flush_plan,
     is_silent,
     mark_flushed,
@@ -44,6 +45,7 @@ T = TypeVar("T")
 EMPTY: Final = "[Your last answer was empty. Answer the user now, in words; NO_REPLY if none is wanted.]"
 NUDGE: Final = UserMessage(text=EMPTY, trust=Trust.OPERATOR, source="holdfast")
 AFTER_TURN: Final = "turn.after"
+MOST_FLUSH_ROUNDS: Final = 8
 
 
 class TurnLoop:
@@ -155,14 +157,24 @@ class _Attempt:
             journal.skips_notes = self.terms.occasion is Occasion.FLUSH
             journal.listen(tx)
             journal.advanced = self._job.advance
+            journal.name = lambda: self._name(journal.session)
             return journal
 
         return self._parts.store.run(SYSTEM, write, durable=False)
+
+    def _name(self, session: Session) -> str | None:
+        """As the config calls the agent; among the owner's own also as its IDENTITY.md does."""
+        agent = self._parts.config().agent(self.terms.agent_id)
+        if session.audience != FOR_OWNER:
+            return configured_identity(agent).name
+        return self._parts.context().workspace(agent.id).identity(agent).name
 
     async def _work(self, settled: Plan, journal: Journal, reporter: Reporter) -> Committed:
         """Ask, run what was asked for, ask again; until there is a reply that nobody spoke into."""
         self.calling = calling = Calling(self._parts, settled, journal, reporter, self._cancelled)
         most = settled.settings.max_tool_rounds
+        if settled.terms.occasion is Occasion.FLUSH:
+            most = min(most, MOST_FLUSH_ROUNDS)
         rounds = Rounds(self._parts, journal, reporter, most, client_tools=settled.terms.client_tools)
         shape = Shape(settled.terms)
         nudge: Message | None = None

@@ -202,7 +202,7 @@ def _parameters(request: ModelRequest, theirs: Their) -> ModelRequestParameters:
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
 
-    tools = [_definition((tool,)) for tool in sorted(request.tools, key=lambda tool: tool.name)]
+    tools = [_definition((tool,)) for tool in request.tools]
     schema = request.output_schema
     loose = schema == ANY_OBJECT
     able = theirs.profile.get("supports_json_object_output" if loose else "supports_json_schema_output")

@@ -51,7 +51,9 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "full": (ALL,),
 }
 
-CATALOGUE: Final = frozenset(name for names in GROUPS.values() for name in names)
+# Names what may be used and nothing else, so that no profile or allow list has to name it.
+FINDERS: Final = frozenset(("tool_search",))
+CATALOGUE: Final = frozenset(name for names in GROUPS.values() for name in names) | FINDERS
 HIGH_RISK: Final = frozenset(GROUPS["group:runtime"])
 LOST_BY_SUBAGENTS: Final = frozenset(
     (*GROUPS["group:automation"], *GROUPS["group:messaging"], "sessions_send", "gateway", "agents_list")

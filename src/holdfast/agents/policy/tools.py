@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from holdfast.agents.policy.groups import (
     CATALOGUE,
+    FINDERS,
     HIGH_RISK,
     LOST_BY_LEAVES,
     LOST_BY_SUBAGENTS,
@@ -162,6 +163,8 @@ class _Look:
 
 
 def _profile(look: _Look) -> Said:
+    if look.tool in FINDERS:
+        return True, "it only finds what may be used"
     rules = next((r for r in reversed(look.policy.scopes) if r.profile is not None), None)
     name = "full" if rules is None or rules.profile is None else rules.profile
     where = "the default" if rules is None else f"{rules.place}.profile"
@@ -174,6 +177,8 @@ def _allow(look: _Look) -> Said:
 
     A scope's own profile speaks for itself again, within the outer `allow` and beside the outer `alsoAllow`.
     """
+    if look.tool in FINDERS:
+        return _NO_LIST
     said: Said = _NO_LIST
     added: Said | None = None
     ceiling = True
@@ -231,7 +236,7 @@ def _provider_names(situation: Situation) -> tuple[str, ...]:
 def _refused_by(look: _Look, rules: Rules) -> str | None:
     if look.has(rules.deny):
         return f"{rules.place}.deny names it"
-    if look.has((*rules.allow, *rules.also_allow)):
+    if look.tool in FINDERS or look.has((*rules.allow, *rules.also_allow)):
         return None
     if rules.allow:
         return f"{rules.place}.allow does not name it"

@@ -13,9 +13,8 @@ from holdfast.keys import canonical_agent_id
 
 
 class SpawnInput(BaseModel):
-    """Delegate a task to a subagent, which works in a session of its own beside you. Answers at once; the
-    result comes back to you by itself when it is there, so do not wait or poll for it. Put all it needs to
-    know into the task: it has not read what you have read."""
+    """Delegate a task to a subagent in a session of its own. Its result comes back to you by itself: do not
+    wait or poll. Put all it needs to know into the task: it has not read what you have read."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,8 +57,8 @@ class SpawnInput(BaseModel):
 
 
 class SubagentsInput(BaseModel):
-    """Look after the subagents of this session: list them, stop one, or send one a message. A message reaches
-    a running one within its run; one that has ended takes it as a further task."""
+    """List the subagents of this session, stop one, or send one a message: a running one gets it within its
+    run, one that has ended takes it as a further task."""
 
     model_config = ConfigDict(extra="forbid")
 

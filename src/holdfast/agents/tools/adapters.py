@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.opening import opened
 from holdfast.agents.skills import Skill, SkillRoom, Tier
+from holdfast.agents.skills.room import location
+from holdfast.agents.tools.caps import cap_of
 from holdfast.agents.tools.settings import has_skills
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always, never
 from holdfast.board import tools as board_tools
@@ -26,6 +28,8 @@ from holdfast.memory import MemoryService
 from holdfast.memory import tools as memory_tools
 
 _MOST_SKILL_FILE: Final = 1024**2
+# A page is written as JSON around it, and must not be cut for that.
+_PAGE_SHARE: Final = 0.75
 
 Call = Callable[[Caller, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -52,20 +56,24 @@ def _who(caller: Caller) -> board_tools.Caller:
 
 def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:
     def call(name: str) -> Call:
-        return lambda caller, given: recall_tools.call(store, name, given, session=caller.session)
+        return lambda caller, given: recall_tools.call(
+            store, name, given, session=caller.session, most_chars=int(cap_of(caller) * _PAGE_SHARE)
+        )
 
     return [_adapter(name, tool, call(name), threads) for name, tool in recall_tools.TOOLS.items()]
 
 
 class SkillInput(BaseModel):
-    """Read how a skill is done before you use it. Name it as the list of skills does; file reads another
-    file of the skill, such as a script or a reference that it mentions."""
+    """Read how a skill is done before you use it."""
 
     model_config = ConfigDict(extra="forbid")
-    name: Annotated[str, Field(min_length=1, max_length=64)]
-    file: Annotated[str | None, Field(max_length=1024, description="A path within the skill's folder.")] = (
-        None
-    )
+    name: Annotated[
+        str | None,
+        Field(min_length=1, max_length=64, description="As in the list of skills; unset: the list."),
+    ] = None
+    file: Annotated[
+        str | None, Field(max_length=1024, description="Another file of the skill that it mentions.")
+    ] = None
 
 
 def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
@@ -83,9 +91,14 @@ def skill_adapter(skills: SkillRoom, threads: Threads) -> Tool[SkillInput]:
 
 
 def _skill(skills: SkillRoom, caller: Caller, given: SkillInput) -> ToolOutput:
+    if given.name is None:
+        every = [one for one in skills.eligible(caller.agent_id) if one.model_invocable]
+        lines = [f"{one.name}: {' '.join(one.description.split())}" for one in every]
+        return ToolOutput(text="\n".join(lines) or "There are no skills.")
     skill = skills.read(caller.agent_id, given.name)
     if given.file is None:
-        return ToolOutput(text=f"# {skill.name}\n{skill.description}\n\n{skill.body}")
+        where = f"\nIts folder: {location(skill, Path.home())}" if caller.alone else ""
+        return ToolOutput(text=f"# {skill.name}\n{skill.description}{where}\n\n{skill.body}")
     steps = [step for step in given.file.split("/") if step not in ("", ".")]
     if ".." in steps or not steps or given.file.startswith(("/", "~")) or "\0" in given.file:
         raise InvalidInput(f"{given.file[:200]!r} is not a path within the skill", code="path_refused")

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.agents.tools.settings import tools_of
 from holdfast.agents.tools.types import Caller
+from holdfast.context import Budgets, chars
 
 ROOM_FOR_NOTE: Final = 320
 _SMALL: Final = 16_000
@@ -27,13 +28,11 @@ class Cut:
 def cap_of(caller: Caller) -> int:
     """Characters of one result: as configured, else by the model's window."""
     own = tools_of(caller).result_max_chars
-    return by_window(caller.window) if own is None else own
-
-
-def by_window(window: int) -> int:
-    if window >= 200_000:
-        return _LARGE
-    return _MIDDLE if window >= 100_000 else _SMALL
+    if own is not None:
+        return own
+    window = caller.window
+    most = _LARGE if window >= 200_000 else _MIDDLE if window >= 100_000 else _SMALL
+    return min(most, chars(Budgets.for_window(window, caller.settings.compaction).result))
 
 
 def shortened(text: str, limit: int, note: Callable[[Cut], str]) -> str:

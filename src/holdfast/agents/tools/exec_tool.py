@@ -46,9 +46,8 @@ _BY_HAND: Final = ("new", "reset", "archive")
 
 
 class ExecInput(BaseModel):
-    """Run a shell command in the workspace. One that takes long goes on in the background under an id:
-    follow it with poll (what is new), read all of its output with log, end it with kill. A person may have
-    to approve the command first."""
+    """Run a shell command in the workspace. A long one goes on in the background under an id: poll for what
+    is new, log for all of its output, kill to end it. A person may have to approve it first."""
 
     model_config = ConfigDict(extra="forbid")
     command: Annotated[str | None, Field(min_length=1, max_length=32_000, description="The command.")] = None

@@ -9,22 +9,24 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.agents.approvals import audit
 from holdfast.agents.policy import Policy, Situation, allowed, decide, policy_of
-from holdfast.agents.tools import loops
+from holdfast.agents.tools import catalogue, loops
 from holdfast.agents.tools.arguments import checked
 from holdfast.agents.tools.caps import Cut, cap_of, shortened
+from holdfast.agents.tools.catalogue import Listed, Loaded
 from holdfast.agents.tools.events import AskedApproval, OnEvent, ToolEvent, nobody_listens
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.settings import situation_of, tools_of
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
-from holdfast.context import ToolCall, ToolResult, ToolSpec, Trust, neutralise
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
+from holdfast.context import Budgets, ToolCall, ToolResult, ToolSpec, Trust, neutralise
 from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound
-from holdfast.log import SYSTEM, Store, Threads, agenda
+from holdfast.log import SYSTEM, Store, Threads, Tx, agenda, sessions
 from holdfast.logs import Redact, redactor
 from holdfast.text import clean_text, clip
 
@@ -53,6 +55,18 @@ class Toolbox:
         self._specs: dict[str, ToolSpec] = {}
         self._weighed: dict[Situation, _Allowed] = {}
         self._histories: OrderedDict[str, loops.History] = OrderedDict()
+        self._loads: OrderedDict[str, tuple[Loaded, ...]] = OrderedDict()
+        self.register(
+            Tool(
+                name=catalogue.SEARCH,
+                input=catalogue.SearchInput,
+                run=self._search,
+                effect=Effect.NONE,
+                repeatable=True,
+                offered=lambda caller: self.listed(caller).partial,
+                for_others=always,
+            )
+        )
 
     def register(self, tool: Tool[Any]) -> None:
         """Add a tool; one whose name is taken or that does not say what it does is refused."""
@@ -83,6 +97,17 @@ class Toolbox:
         """What the model is told of: what policy allows and what makes sense now, by name."""
         return tuple(self._specs[name] for name in self._offered_names(caller, policy))
 
+    def listed(self, caller: Caller, policy: Policy | None = None) -> Listed:
+        """What the model is told of here: all that is offered, or a core and what the session loaded."""
+        budgets = Budgets.for_window(caller.window, caller.settings.compaction)
+        return catalogue.listed(
+            self._findable(caller, policy),
+            self._specs[catalogue.SEARCH] if self._may_search(caller, policy) else None,
+            mode=tools_of(caller).catalogue,
+            budgets=budgets,
+            loaded=self._loaded(caller),
+        )
+
     async def run_all(
         self, caller: Caller, calls: Sequence[ToolCall], on_event: OnEvent = nobody_listens
     ) -> list[ToolResult]:
@@ -110,6 +135,55 @@ class Toolbox:
     def forget(self, turn_id: str) -> None:
         """The turn is over."""
         self._histories.pop(turn_id, None)
+        self._loads.pop(turn_id, None)
+
+    async def _search(self, caller: Caller, given: catalogue.SearchInput, _: str) -> ToolOutput:
+        """Names what policy allows and nothing else; the best of it is loaded."""
+        specs = self._findable(caller, None)
+        found = catalogue.search(specs, given.query)
+        await self._load(caller, catalogue.to_load(specs, given.query, found))
+        lines = [catalogue.line(specs[name]) for name in found]
+        return ToolOutput(text="\n".join(lines) or "No tool for that. An empty query lists all.")
+
+    async def _load(self, caller: Caller, names: Sequence[str]) -> None:
+        """The model is told of these from the next call on; kept with the session, so that restarts agree."""
+        listed = self.listed(caller)
+        wanted = [name for name in names if name not in {spec.name for spec in listed.tools}]
+        if not wanted:
+            return
+        budgets = Budgets.for_window(caller.window, caller.settings.compaction)
+        room = budgets.tools - sum(map(catalogue.cost, listed.tools))
+        before = self._loaded(caller)
+        after = catalogue.load(
+            before,
+            wanted,
+            turn=caller.session.turn_count,
+            cost_of=lambda name: catalogue.cost(self._specs[name]) if name in self._specs else 0,
+            room=room,
+        )
+        if after == before:
+            return
+        self._loads[caller.turn_id] = after
+        while len(self._loads) > MOST_TURNS:
+            self._loads.popitem(last=False)
+
+        def keep(tx: Tx) -> None:  # of calls side by side the last to write has what all of them loaded
+            _keep_loads(tx, caller.session.id, self._loads.get(caller.turn_id, after))
+
+        with suppress(Conflict):  # the session was changed meanwhile: this turn knows, and the next may ask
+            await self._threads(self._store.run, SYSTEM, keep)
+
+    def _loaded(self, caller: Caller) -> tuple[Loaded, ...]:
+        known = self._loads.get(caller.turn_id)
+        return catalogue.read_loaded(caller.session.meta) if known is None else known
+
+    def _findable(self, caller: Caller, policy: Policy | None) -> dict[str, ToolSpec]:
+        names = self._permitted_names(caller, policy)
+        return {name: self._specs[name] for name in names if name != catalogue.SEARCH}
+
+    def _may_search(self, caller: Caller, policy: Policy | None) -> bool:
+        policy = policy or policy_of(caller.config, caller.agent_id)
+        return catalogue.SEARCH in self._allowed(policy, situation_of(caller))
 
     async def _gated(
         self, gate: asyncio.Semaphore, caller: Caller, call: ToolCall, on_event: OnEvent
@@ -169,6 +243,7 @@ class Toolbox:
         """What came of it. A turn that waits long for a tool lets another run in its place meanwhile."""
         try:
             tool = await self._permitted(caller, call)
+            await self._load(caller, [call.name] if call.name != catalogue.SEARCH else [])
             async with agenda.waiting(after=SLOW_SECONDS):
                 return await tool.run(caller, checked(tool, call.arguments), call.id)
         except HoldfastError as error:
@@ -208,9 +283,16 @@ class Toolbox:
         return NotFound(f"there is no tool {clip(name, 80)!r}", code="unknown_tool", hint=hint)
 
     def _offered_names(self, caller: Caller, policy: Policy | None) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name in self._permitted_names(caller, policy)
+            if name != catalogue.SEARCH or self.listed(caller, policy).partial
+        )
+
+    def _permitted_names(self, caller: Caller, policy: Policy | None) -> tuple[str, ...]:
         policy = policy or policy_of(caller.config, caller.agent_id)
         may = self._allowed(policy, situation_of(caller))
-        return tuple(name for name in may if self._tools[name].is_there(caller))
+        return tuple(name for name in may if name == catalogue.SEARCH or self._tools[name].is_there(caller))
 
     def _allowed(self, policy: Policy, situation: Situation) -> tuple[str, ...]:
         """What policy allows in a situation; weighed again only when the policy or the tools changed."""
@@ -260,6 +342,11 @@ class Toolbox:
         while len(self._histories) > MOST_TURNS:
             self._histories.popitem(last=False)
         return history
+
+
+def _keep_loads(tx: Tx, session_id: str, loaded: Sequence[Loaded]) -> None:
+    session = sessions.get(tx, session_id)
+    sessions.update(tx, session, meta=catalogue.write_loaded(session.meta, loaded))
 
 
 def _require_declared(tool: Tool[Any]) -> None:

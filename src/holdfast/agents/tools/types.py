@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -114,5 +114,37 @@ class Tool(Generic[Input]):
 def _schema(input_: type[BaseModel]) -> dict[str, Any]:
     """Some five milliseconds a tool, and the same for every home that a process opens."""
     schema = input_.model_json_schema()
-    schema.pop("title", None)
-    return schema
+    found: dict[str, Any] = lean(schema, schema.get("$defs", {}))
+    return found
+
+
+_NO_WORDS: Final = (
+    "title",
+    "$defs",
+    "additionalProperties",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+)
+
+
+def lean(schema: Any, defs: Mapping[str, Any]) -> Any:
+    """A schema without what tells a model nothing: titles, limits of length, `null` for what may be left out,
+    references to parts that stand elsewhere. What a call may hold is checked by the input itself."""
+    if isinstance(schema, list):
+        return [lean(item, defs) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if "$ref" in schema:
+        named = defs[str(schema["$ref"]).rpartition("/")[2]]
+        schema = {**named, **{name: value for name, value in schema.items() if name != "$ref"}}
+    kinds = schema.get("anyOf")
+    if isinstance(kinds, list) and {"type": "null"} in kinds and schema.get("default", ...) is None:
+        others = [kind for kind in kinds if kind != {"type": "null"}]
+        rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+        return lean({**others[0], **rest} if len(others) == 1 else {"anyOf": others, **rest}, defs)
+    found = {name: lean(value, defs) for name, value in schema.items() if name not in _NO_WORDS}
+    if isinstance(schema.get("properties"), Mapping):  # names there are fields, whatever they are called
+        found["properties"] = {name: lean(field, defs) for name, field in schema["properties"].items()}
+    return found

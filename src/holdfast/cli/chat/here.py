@@ -26,7 +26,9 @@ class Here:
         hold = self._hold
         _, key = named(target, hold.settings)
         chosen = await hold.threads(self._chosen, key)
-        return await described(target, hold.settings, hold.agency.models, chosen, "in this process")
+        return await described(
+            target, hold.home, hold.settings, hold.agency.models, chosen, "in this process"
+        )
 
     async def say(self, text: str, target: Target, *, steer: bool = False) -> Told:
         from holdfast.agents.loop import Ask

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from holdfast.agents.models import Models
     from holdfast.config import Config
+    from holdfast.home import Home
 
 Decision = Literal["approve", "deny", "allow"]
 Told = Mapping[str, Any]
@@ -33,6 +34,7 @@ class About:
     model: str
     builtin: bool
     where: str
+    name: str | None = None
 
 
 class Line(Protocol):
@@ -73,14 +75,19 @@ def named(target: Target, config: Config) -> tuple[str, str]:
     return agent, str(key or MainKey(AgentId(agent)))
 
 
-async def described(target: Target, config: Config, models: Models, chosen: str | None, where: str) -> About:
+async def described(
+    target: Target, home: Home, config: Config, models: Models, chosen: str | None, where: str
+) -> About:
     """Who would answer; servers on this machine are asked first, since one of them may be it."""
     from holdfast.agents.models import RECALL
+    from holdfast.cli.workspaces import workspace_of
+    from holdfast.context import FileReader, Workspace
 
     agent, key = named(target, config)
     await models.discover()
     ref = models.choice(config.agent(agent), target.model or chosen)[0]
-    return About(agent, key, str(ref), ref == RECALL, where)
+    files = Workspace(workspace_of(home, config, agent), FileReader())
+    return About(agent, key, str(ref), ref == RECALL, where, files.identity(config.agent(agent)).name)
 
 
 def who() -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.cli.chat.safe import safe
+
 if TYPE_CHECKING:
     from holdfast.cli.chat.line import About, Told
 
@@ -23,5 +25,8 @@ def greeting(about: About) -> tuple[str, str, str]:
         from holdfast.agents.models.recall_model import HOW_TO_CONNECT
 
         hint = HOW_TO_CONNECT
-    whom = f"agent {about.agent_id} · session {about.session_key}"
+    agent = f"agent {about.agent_id}"
+    if about.name is not None:  # a file of the workspace says it
+        agent = f"{safe(about.name)} ({agent})"
+    whom = f"{agent} · session {about.session_key}"
     return whom, f"model {about.model} · {about.where}", hint

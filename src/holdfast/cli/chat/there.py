@@ -45,7 +45,7 @@ class There:
         last = None if configured or target.model else await self._last_model(key)
         models = Models(self._home, lambda: self._config, SystemClock())
         try:
-            return await described(target, self._config, models, last, f"through {self._url}")
+            return await described(target, self._home, self._config, models, last, f"through {self._url}")
         finally:
             await models.aclose()
 

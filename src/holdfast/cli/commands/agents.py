@@ -33,7 +33,7 @@ def list_(app: App, as_json: bool) -> None:
         {
             "id": agent.id,
             "default": agent.id == config.default_agent_id,
-            "name": agent.name,
+            **_identity(app, config, agent.id),
             "model": config.agent(agent.id).model.primary or "recall",
             "workspace": str(workspace_of(app.home, config, agent.id)),
             "bindings": sum(binding.agent_id == agent.id for binding in config.bindings),
@@ -43,8 +43,20 @@ def list_(app: App, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        columns = ["id", "default", "name", "model", "bindings", "workspace"]
-        print_table(columns, [[row[name] for name in columns] for row in found], empty="No agents.")
+        columns = ["id", "default", "name", "emoji", "model", "bindings", "workspace"]
+        rows = [[(row | row["identity"])[name] for name in columns] for row in found]
+        print_table(columns, rows, empty="No agents.")
+
+
+def _identity(app: App, config: Config, agent_id: str) -> dict[str, Any]:
+    """What the config and the agent's IDENTITY.md say, together."""
+    from dataclasses import asdict
+
+    from holdfast.context import FileReader, Workspace
+
+    entry = config.agent(agent_id)
+    found = Workspace(workspace_of(app.home, config, agent_id), FileReader()).identity(entry)
+    return {"name": found.name, "identity": asdict(found)}
 
 
 @agents.command()

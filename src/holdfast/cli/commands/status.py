@@ -115,7 +115,14 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "tokenEstimates": _estimates(hold),
         "contextEngine": hold.settings.plugins.engine,
         "memoryBackend": hold.settings.memory.backend,
+        "cutFiles": [words for agent in hold.settings.agent_list for words in _cut_files(hold, agent.id)],
     }
+
+
+def _cut_files(hold: Holdfast, agent_id: str) -> list[str]:
+    from holdfast.cli.workspaces import cut_files
+
+    return [f"{agent_id}: {words}" for words in cut_files(hold.home, hold.settings, agent_id)]
 
 
 def _estimates(hold: Holdfast) -> dict[str, Any]:
@@ -180,6 +187,8 @@ def _print(body: dict[str, Any]) -> None:
             "memory": body["memoryBackend"],
             "tokens": body["tokens"],
         }
+        if body["cutFiles"]:
+            fields["workspace"] = " ".join(body["cutFiles"])
     fields["config"] = "; ".join(body["configErrors"]) or "in order"
     print_fields(fields)
 

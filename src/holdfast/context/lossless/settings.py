@@ -47,7 +47,7 @@ class Settings:
         if self.summary_prefix_tokens:
             return self.summary_prefix_tokens
         half = int(self.threshold * budget) // 2
-        return max(self.condensed_target_tokens, min(self.leaf_chunk_tokens, half))
+        return max(min(self.condensed_target_tokens, budget // 4), min(self.leaf_chunk_tokens, half))
 
     def tail_tokens(self, budget: int, *, urgent: bool = False) -> int:
         """The fresh tail takes at most a third of a small budget, and half of that when room must be made."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from holdfast.clock import Millis
-from holdfast.context.workspace.budget import Fitted, cut, fit
+from holdfast.config import AgentEntry
 from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
 from holdfast.context.workspace.files import FileReader, FileText
-from holdfast.context.workspace.identity import AgentIdentity, identity_of
+from holdfast.context.workspace.fitting import Fitted, cut, fit
+from holdfast.context.workspace.identity import (
+    AgentIdentity,
+    configured_identity,
+    identity_of,
+    merged,
+)
 from holdfast.context.workspace.rules import (
     FOR_ALL,
     OCCASIONAL,
@@ -38,6 +44,7 @@ __all__ = [
     "Occasion",
     "SessionKind",
     "Workspace",
+    "configured_identity",
     "daily_path",
     "identity_of",
     "kind_of",
@@ -61,13 +68,17 @@ class Workspace:
     def files(
         self, names: Iterable[str], *, per_file: int, total: int, extra: Iterable[str] = ()
     ) -> list[Fitted]:
-        """These files within their budgets, then any extra ones; each with a warning if it was cut."""
-        texts = [self.reader.read(self.path, name) for name in names]
-        more, refused = self._extra(extra)
+        """These files within their budgets, then extra ones of the same base names; each with a warning if it
+        was cut."""
+        wanted = tuple(names)
+        texts = [self.reader.read(self.path, name) for name in wanted]
+        more, refused = self._extra(extra, wanted)
         return [*fit([*texts, *more], per_file=per_file, total=total), *refused]
 
-    def identity(self) -> AgentIdentity:
-        return identity_of(self.reader.read(self.path, "IDENTITY.md").text)
+    def identity(self, agent: AgentEntry | None = None) -> AgentIdentity:
+        """What IDENTITY.md says; of an agent, what the config says first."""
+        own = identity_of(self.reader.read(self.path, "IDENTITY.md").text)
+        return own if agent is None else merged(configured_identity(agent), own)
 
     def daily(
         self, now: Millis, zone: str, *, days: int = DAILY_DAYS, most: int = DAILY_CHARS
@@ -76,15 +87,16 @@ class Workspace:
         found = {name: self.reader.read(self.path, name) for name in startup_paths(now, zone, days)}
         return {name: cut(f.text, most, name) for name, f in found.items() if f.text.strip()} if most else {}
 
-    def _extra(self, patterns: Iterable[str]) -> tuple[list[FileText], list[Fitted]]:
-        """Files of the `bootstrap-extra-files` hook: only recognised base names, only from within."""
+    def _extra(self, patterns: Iterable[str], wanted: Sequence[str]) -> tuple[list[FileText], list[Fitted]]:
+        """Files of the `bootstrap-extra-files` hook: only recognised base names, only from within, and only
+        those that a session of this kind gets at all."""
         found: dict[str, FileText] = {}
         refused: list[Fitted] = []
         for name in self._matches(patterns):
             if PurePosixPath(name).name not in ORDER:
                 words = f"{name} is not a recognised workspace file and was left out."
                 refused.append(Fitted(name, "", 0, words))
-            elif len(found) < MOST_EXTRA and name not in ORDER:
+            elif len(found) < MOST_EXTRA and name not in ORDER and PurePosixPath(name).name in wanted:
                 found[name] = self.reader.read(self.path, name)
         return list(found.values()), refused[:MOST_EXTRA]
 

@@ -1,12 +1,15 @@
-"""Who the agent says it is: the frontmatter of IDENTITY.md."""
+"""Who the agent is: what the config says of it, and beside that its own IDENTITY.md."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from holdfast.config import AgentEntry
 from holdfast.frontmatter import BadFrontmatter, read_frontmatter
 
+_LISTED: Final = re.compile(r"[-*]\s+\**([A-Za-z]+)\**\s*:\**\s*(.*)")
 _LONGEST: Final = 500
 
 
@@ -21,13 +24,29 @@ class AgentIdentity:
 
 
 def identity_of(text: str) -> AgentIdentity:
-    """What IDENTITY.md says; anything missing, empty or strange is None."""
+    """What IDENTITY.md says, in its frontmatter or else in a list (`- Name: Logic`), as the template has it;
+    anything missing, empty or strange is None."""
     try:
-        values = read_frontmatter(text).values
+        read = read_frontmatter(text)
     except BadFrontmatter:  # no reason to stop a turn; `holdfast doctor` tells it
         return AgentIdentity()
-    found = {key.lower(): value for key, value in values.items()}
-    return AgentIdentity(**{field.name: _plain(found.get(field.name)) for field in fields(AgentIdentity)})
+    listed = {m[1].lower(): m[2] for m in map(_LISTED.match, read.body.splitlines()) if m is not None}
+    asked = {name: value for name, value in listed.items() if not value.startswith("(")}
+    found = {key.lower(): value for key, value in read.values.items()}
+    names = (field.name for field in fields(AgentIdentity))
+    return AgentIdentity(**{name: _plain(found.get(name)) or _plain(asked.get(name)) for name in names})
+
+
+def configured_identity(agent: AgentEntry) -> AgentIdentity:
+    """What the config says of an agent; `identity.name` before `name`."""
+    own = {f.name: getattr(agent.identity, f.name) or None for f in fields(AgentIdentity)}
+    return AgentIdentity(**{**own, "name": own["name"] or agent.name or None})
+
+
+def merged(first: AgentIdentity, other: AgentIdentity) -> AgentIdentity:
+    """Field by field the first, and the other where it says nothing."""
+    names = (f.name for f in fields(AgentIdentity))
+    return AgentIdentity(**{name: getattr(first, name) or getattr(other, name) for name in names})
 
 
 def _plain(value: Any) -> str | None:
