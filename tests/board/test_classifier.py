@@ -76,9 +76,9 @@ class Board:
         asyncio.run(work())
 
     def topics(
-        self, text: str, *, reader: Reader, spaces: frozenset[str] | None, limit: int
-    ) -> Sequence[str]:
-        return self.found[:limit]
+        self, texts: Sequence[str], *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[Sequence[str]]:
+        return [self.found[:limit]] * len(texts)
 
     def entry(self, id_: str) -> Entry:
         with self.store.read(OWNER) as tx:
