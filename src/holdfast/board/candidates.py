@@ -294,7 +294,7 @@ class Recent:
     def __init__(self, texts: Texts | None = None) -> None:
         self.texts = texts or Texts()
         self.write_first: Callable[[], None] = lambda: None
-        self._scopes: dict[tuple[View, Reader], _Scope] = {}
+        self._scopes: dict[tuple[frozenset[str] | None, Reader], _Scope] = {}
         self._lately: defaultdict[str, dict[Reader, _Lately]] = defaultdict(dict)
         self._topics: dict[str, Topic] = {}
         self._seq = -1
@@ -362,10 +362,11 @@ class Recent:
         return [Weighable(topic, self._lately[topic.id][reader].of(topic)) for topic in chosen]
 
     def _scope(self, tx: Tx, view: View) -> _Scope:
-        scope = self._scopes.get((view, tx.reader))
+        key = (view.spaces, tx.reader)
+        scope = self._scopes.get(key)
         if scope is None:
             self.write_first()
-            scope = self._scopes[view, tx.reader] = _Scope(tx, view, self.texts)
+            scope = self._scopes[key] = _Scope(tx, view, self.texts)
         return scope
 
     def topic_made(self, tx: Tx, topic: Topic) -> None:
