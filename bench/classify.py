@@ -1,11 +1,15 @@
 """How well the classifier sorts a stream of conversations into topics, without any model.
 
     python bench/classify.py --data locomo.json --tune conv-26,conv-41
+    python bench/classify.py --data locomo.json --rate 10000 [--store postgresql+psycopg://…]
 
 Sessions of real conversations are interleaved into one stream, as a person switches between matters and comes
 back to them. Each session is one true topic. Speakers' names are taken out of the texts, so that nothing but
 what is talked about can tell them apart. Quality is counted over pairs of messages: two messages that share
 a topic in truth should share one on the board, and no others should.
+
+With `--rate` instead: how many entries of a backlog are sorted for a CPU second, with the search index at
+hand as in a gateway, over many sessions.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import random
 import re
 import statistics
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -191,14 +196,87 @@ def ours(stream: Stream) -> list[str]:
         return asyncio.run(run(folder))
 
 
+def backlog(samples: Sequence[dict[str, Any]], count: int, per_session: int) -> list[tuple[str, Message]]:
+    """So many messages over many sessions, each with its session; no text comes twice: later rounds put the
+    first half of one and the second of another together."""
+    threads = [thread for sample in samples for thread in threads_of(sample)]
+    rng = random.Random(5)
+    found: list[tuple[str, Message]] = []
+    while len(found) < count:
+        thread = threads[rng.randrange(len(threads))]
+        other = threads[rng.randrange(len(threads))]
+        for number, message in enumerate(thread):
+            words, more = message.text.split(), other[number % len(other)].text.split()
+            text = " ".join([*words[: len(words) // 2 + 1], *more[len(more) // 2 :]])
+            key = f"agent:main:chat:{len(found) // per_session}"
+            found.append((key, Message(message.topic, message.role, text)))
+    return found[:count]
+
+
+def rate(samples: Sequence[dict[str, Any]], count: int, per_session: int, store_url: str | None) -> None:
+    """The CPU of sorting a backlog; loading it, and taking it into the index, is not counted."""
+    import asyncio
+
+    from holdfast.board import classifier, ingest, pending
+    from holdfast.log import EntryDraft, Threads, agenda, entries
+    from holdfast.runtime.opening import open_home
+    from holdfast.runtime.rooms import index_recall
+
+    async def run(folder: str) -> tuple[float, float, Counter[str]]:
+        hold = open_home(folder, store_url=store_url)
+        talk = backlog(samples, count, per_session)
+        for start in range(0, count, 500):
+            with hold.store.write(OWNER) as tx:
+                drafts = [
+                    EntryDraft(content=message.text, role=message.role, session_key=key)
+                    for key, message in talk[start : start + 500]
+                ]
+                entries.load(tx, [ingest.prepare(tx, draft) for draft in drafts])
+        while hold.memory.follow(2_000):
+            pass
+        threads = Threads(4)
+        runner = agenda.Runner(hold.store, threads)
+        room = classifier.Classifier(
+            hold.store, threads, lambda: hold.settings.board, candidates=index_recall(hold)
+        )
+        runner.register(pending.KIND, room.kind())
+        with hold.store.write(OWNER) as tx:
+            pending.backlog(tx, hold.settings.board.classifier)
+        began, wall = time.process_time(), time.monotonic()
+        left = count
+        while left:
+            await runner.drain()
+            await asyncio.sleep(0.05)
+            with hold.store.read(OWNER) as tx:
+                left = len(pending.listing(tx, limit=1))
+        spent, took = time.process_time() - began, time.monotonic() - wall
+        with hold.store.read(OWNER) as tx:
+            query = "SELECT method, count(*) FROM decisions GROUP BY method"
+            methods = Counter(dict(map(tuple, tx.conn.exec_driver_sql(query))))
+        threads.close()
+        hold.close()
+        return spent, took, methods
+
+    with tempfile.TemporaryDirectory() as folder:
+        spent, took, methods = asyncio.run(run(folder))
+    print(f"{count} entries, {per_session} a session: {spent:.1f} CPU s, {took:.1f} s")
+    print(f"{count / spent:.0f} entries for a CPU second (target 1,000); {dict(methods.most_common())}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, required=True, help="conversations in the LoCoMo form")
     parser.add_argument("--tune", default="conv-26,conv-41", help="samples left out of the report")
     parser.add_argument("--streams", type=int, default=12)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--rate", type=int, help="sort a backlog of so many entries instead")
+    parser.add_argument("--per-session", type=int, default=100)
+    parser.add_argument("--store", help="where the backlog is kept; else SQLite in a new folder")
     options = parser.parse_args()
     samples = json.loads(options.data.read_text())
+    if options.rate:
+        rate(samples, options.rate, options.per_session, options.store)
+        return
     held = set(options.tune.split(","))
     tuning = streams([s for s in samples if s["sample_id"] in held], options.streams, options.seed)
     reported = streams([s for s in samples if s["sample_id"] not in held], options.streams, options.seed)

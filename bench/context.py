@@ -309,8 +309,9 @@ def run(engine: str, size: int, folder: Path, url: str | None, bare: Bare, count
     print(f"  {'':<30} {'CPU ms':>8} {'p50 ms':>8} {'p95 ms':>8} {'x bare':>8} {'target':>8}")
     found: dict[str, float] = {}
     with serving(OURS, str(home), url or "") as (pid, (port, token)):
-        client = connected(int(port))
+        connected(int(port)).close()
         rest(pid)
+        client = connected(int(port))
         for name, make in asked(token, size).items():
             measure(pid, client, make, 10)
             got = measure(pid, client, lambda n, make=make: make(n + 10), count, ROUNDS)

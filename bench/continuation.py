@@ -235,10 +235,14 @@ async def lateness(stage: Stage, per_second: int, seconds: int) -> Late:
     bare = subprocess.Popen(asked, stdout=subprocess.PIPE, text=True)
     runner = stage.runner()
     serve = asyncio.create_task(runner.run())
+    checkpointer = stage.store.checkpointer()
+    checkpoints = asyncio.create_task(checkpointer.run()) if checkpointer is not None else None
     while len(stage.begun) < count and time.time() * 1000 < due[-1] + 30_000:
         await asyncio.sleep(0.1)
     await runner.stop()
     await serve
+    if checkpoints is not None:
+        checkpoints.cancel()
     assert len(stage.begun) == count
     stages = [_stages(stage, f"agent:main:bench:group:late{n}", at) for n, at in enumerate(due)]
     return Late(stages, [float(word) for word in bare.communicate()[0].split()])

@@ -162,12 +162,15 @@ class IndexRecall:
         return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
 
     def topics(
-        self, text: str, *, reader: Reader, spaces: frozenset[str] | None, limit: int
-    ) -> Sequence[str]:
-        """The topics that a text may belong to, as the classifier asks: by name, or by what was said.
+        self, texts: Sequence[str], *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[Sequence[str]]:
+        """The topics that texts may belong to, as the classifier asks: by name, or by what was said.
 
         What was said a moment ago the classifier knows without the index, which is not brought up to date.
         """
+        return [self._topics(text, reader, spaces, limit) for text in texts]
+
+    def _topics(self, text: str, reader: Reader, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
         wanted = Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1)
         found = self._memory().whole(lambda: self._find(wanted, quick=True))
         named = [one.topic_id for one in found.places if one.topic_id is not None]

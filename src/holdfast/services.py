@@ -123,6 +123,8 @@ class Services:
         watch(self.runner.lease_pulse, vital=True)
         watch(self.feed.pulse, self.feed.run, vital=True)
         watch(self._bridge.pulse, self._follow_others, vital=True)
+        if (checkpointer := self.hold.store.checkpointer()) is not None:
+            watch(checkpointer.pulse, checkpointer.run, slow=True)
         watch("config", lambda: self._until_stopped(self.hold.config.watch(self.stopping)))
         watch(self.cycles.pulse, self.cycles.follow_log, slow=True)
         watch("files", lambda: self._until_stopped(self.cycles.watch_files(self.stopping)))

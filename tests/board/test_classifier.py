@@ -51,6 +51,7 @@ class Board:
         self.judge: Judge | None = None
         self.piece_seconds = PIECE_SECONDS
         self.found: Sequence[str] = ()
+        self.room: Classifier | None = None
 
     def say(self, text: str, role: str = "user", **fields: Any) -> str:
         self.clock.advance(seconds=10)
@@ -61,7 +62,7 @@ class Board:
     def run(self) -> None:
         async def work() -> None:
             runner = agenda.Runner(self.store, self.threads)
-            room = Classifier(
+            self.room = self.room or Classifier(
                 self.store,
                 self.threads,
                 lambda: self.options,
@@ -69,16 +70,16 @@ class Board:
                 candidates=self,
                 piece_seconds=self.piece_seconds,
             )
-            runner.register(pending.KIND, room.kind())
+            runner.register(pending.KIND, self.room.kind())
             await runner.drain()
 
         self.clock.advance(seconds=20)
         asyncio.run(work())
 
     def topics(
-        self, text: str, *, reader: Reader, spaces: frozenset[str] | None, limit: int
-    ) -> Sequence[str]:
-        return self.found[:limit]
+        self, texts: Sequence[str], *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[Sequence[str]]:
+        return [self.found[:limit]] * len(texts)
 
     def entry(self, id_: str) -> Entry:
         with self.store.read(OWNER) as tx:
@@ -278,6 +279,21 @@ def test_many_exchanges_in_one_transaction_end_as_each_in_its_own(
         store.close()
     assert len({name for _, _, name, *_ in outcomes[0]}) > 2
     assert outcomes[0] == outcomes[1]
+
+
+def test_what_others_change_between_two_sortings_is_heeded(board: Board) -> None:
+    fence, dentist = board.say(FENCE), board.say(DENTIST)
+    board.run()
+    with board.store.write(OWNER) as tx:
+        topics.delete(tx, board.topic(fence).id)
+        entries.delete(tx, dentist)
+        topics.update(tx, entries.get(tx, dentist).topic_id or "", {"name": "Kernel modules with clang"})
+    again = board.say("The oak fence post of the quokka enclosure fell over, order concrete")
+    other = board.say("compile the kernel modules with clang", session_key="agent:main:other")
+    board.run()
+    assert board.topic(again).id != board.entry(fence).topic_id
+    assert board.topic(other).name == "Kernel modules with clang"
+    assert "molar" not in json.dumps(board.why(other).reasons)
 
 
 def test_entries_without_a_session_are_sorted_each_by_itself(board: Board) -> None:

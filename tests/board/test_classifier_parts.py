@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.board import noise
 from holdfast.board.audit import Audit
-from holdfast.board.candidates import bm25
+from holdfast.board.candidates import WordIndex
 from holdfast.board.heuristic import Background, decide, profile
 from holdfast.board.judge import BadAnswer, checked
 from holdfast.board.summaries import CHIP_CHARS, NAME_CHARS, chip, sentences, topic_name
@@ -125,9 +125,32 @@ def test_the_same_words_are_always_sorted_alike(words: list[str]) -> None:
 
 
 def test_a_topic_that_shares_no_word_is_no_candidate() -> None:
-    documents = {"fence": terms("oak fence post"), "dentist": terms("molar dentist")}
-    assert list(bm25(terms("a post of oak"), documents)) == ["fence"]
-    assert bm25(terms("yes thanks"), documents) == {}
+    index = WordIndex()
+    index.add("fence", terms("oak fence post"))
+    index.add("dentist", terms("molar dentist"))
+    assert list(index.scores(terms("a post of oak"))) == ["fence"]
+    assert index.scores(terms("yes thanks")) == {}
+
+
+DOCUMENTS = st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), st.lists(SOME, max_size=5)))
+
+
+@given(DOCUMENTS, DOCUMENTS, st.lists(SOME, max_size=5))
+def test_words_that_came_and_went_leave_nothing_behind(
+    staying: list[tuple[str, list[str]]], going: list[tuple[str, list[str]]], asked: list[str]
+) -> None:
+    fresh, used = WordIndex(), WordIndex()
+    for id_ in ("one", "two", "three"):
+        fresh.add(id_, [])
+    for id_, words in [*staying, *going]:
+        used.add(id_, words)
+    for id_, words in going:
+        used.remove(id_, words)
+    for id_ in ("one", "two", "three"):
+        used.add(id_, [])
+    for id_, words in staying:
+        fresh.add(id_, words)
+    assert used.scores(asked) == pytest.approx(fresh.scores(asked))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from holdfast.board import EVERYTHING, ingest, pending, spaces, tasks, topics
 from holdfast.board.classifier import Classifier
 from holdfast.board.context import ContextAsk
 from holdfast.board.context_sight import Sight
-from holdfast.board.exchanges import Exchange
 from holdfast.board.graph import MapAsk
+from holdfast.board.placing import Batch
 from holdfast.board.search import SearchAsk
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
@@ -118,7 +118,7 @@ def test_an_owners_words_are_sorted_as_if_there_were_no_audiences(
         with open_home(tmp_path / name, clock=clock) as hold:
             live(hold, clock)
             homes.append(placed(hold))
-        monkeypatch.setattr(Exchange, "hearers", lambda self, tx: SYSTEM)
+        monkeypatch.setattr(Batch, "hearers", lambda self, exchange: SYSTEM)
     assert homes[0] == homes[1]
     assert len({place for _, _, _, place, _ in homes[0]}) >= 3
 

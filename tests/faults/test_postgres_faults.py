@@ -230,28 +230,26 @@ def restart(server: Any) -> None:
     )
 
 
+@contextmanager
+def standby_of(server: Any) -> Iterator[str]:
+    """A running standby of the server; where its sockets lie."""
+    place = f"{server.pgdata}-standby"
+    primary = str(server.pgdata)
+    postgres(server, "pg_basebackup", "-D", place, "-h", primary, "-U", "postgres", "-R", "-c", "fast")
+    Path(place, ".s.PGSQL.5432.lock").unlink()  # the copy of the primary's, whose sockets lie with its data
+    postgres(server, "pg_ctl", "-w", "-D", place, "-l", f"{place}/log", "-o", f'-h "" -k {place}', "start")
+    try:
+        yield place
+    finally:
+        postgres(server, "pg_ctl", "-w", "-D", place, "-m", "immediate", "stop")
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def test_a_standby_is_called_one_and_is_written_to_once_it_is_promoted(own_server: Any) -> None:
     url = new_database(own_server, "failover")
     open_store(url).close()
-    place = f"{own_server.pgdata}-standby"
-    sockets = f'-h "" -k {place}'
-    postgres(
-        own_server,
-        "pg_basebackup",
-        "-D",
-        place,
-        "-h",
-        str(own_server.pgdata),
-        "-U",
-        "postgres",
-        "-R",
-        "-c",
-        "fast",
-    )
-    Path(place, ".s.PGSQL.5432.lock").unlink()  # the copy of the primary's, whose sockets lie with its data
-    postgres(own_server, "pg_ctl", "-w", "-D", place, "-l", f"{place}/log", "-o", sockets, "start")
-    standby = Store(f"postgresql+psycopg://postgres:@/failover?host={quote(place)}")
-    try:
+    with standby_of(own_server) as place:
+        standby = Store(f"postgresql+psycopg://postgres:@/failover?host={quote(place)}")
         with pytest.raises(Transient) as caught:
             append(standby, "too early")
         assert caught.value.code == "store_standby"
@@ -260,10 +258,58 @@ def test_a_standby_is_called_one_and_is_written_to_once_it_is_promoted(own_serve
         postgres(own_server, "pg_ctl", "-w", "-D", place, "promote")
         standby.probe()
         append(standby, "in time")
-    finally:
         standby.close()
-        postgres(own_server, "pg_ctl", "-w", "-D", place, "-m", "immediate", "stop")
-        shutil.rmtree(place, ignore_errors=True)
+
+
+def wait_replayed(url: str, place: str, database: str) -> None:
+    """What the primary has written is on the standby."""
+    with (
+        psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as primary,
+        psycopg.connect(
+            f"postgresql://postgres:@/{database}?host={quote(place)}", autocommit=True
+        ) as standby,
+    ):
+        (written,) = primary.execute("SELECT pg_current_wal_lsn()").fetchone() or ("",)
+        asked = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        wait_until(
+            lambda: bool((standby.execute(asked, (written,)).fetchone() or (False,))[0]), "it is replayed"
+        )
+
+
+def test_a_gateway_goes_over_to_a_promoted_standby_and_loses_nothing(own_server: Any, tmp_path: Path) -> None:
+    url = new_database(own_server, "moving")
+    open_store(url).close()
+    primary, model = str(own_server.pgdata), Model()
+    with standby_of(own_server) as place, ScriptedOpenAI(model) as server:
+        hosts = f"host={quote(f'{primary},{place}')}&target_session_attrs=read-write"
+        both = f"postgresql+psycopg://postgres:@/moving?{hosts}"
+        with gateway(tmp_path / "home", server, both) as here:
+            assert [here.append(f"before {n}") for n in range(20)] == [201] * 20
+            done, going = here.ask("hello"), here.ask("wait for it", "agent:main:other")
+            wait_until(lambda: here.end_of(done) == "committed", "the first turn ends")
+            wait_until(lambda: bool(model.asked["wait for it"]), "the second is with the model")
+            wait_replayed(url, place, "moving")
+            postgres(own_server, "pg_ctl", "-w", "-D", primary, "-m", "immediate", "stop")
+            try:
+                wait_until(lambda: here.ready() is not None, "ready tells of it", READY_SECONDS * 2)
+                assert here.append("meanwhile") != 201
+                postgres(own_server, "pg_ctl", "-w", "-D", place, "promote")
+                wait_until(lambda: here.ready() is None, "it is ready again")
+                model.go.set()
+                wait_until(lambda: here.end_of(going) == "committed", "the turn goes on and ends")
+                assert here.append("after") == 201
+                assert {here.append(f"before {n}") for n in range(20)} == {200}
+                last = here.ask("hello again")
+                wait_until(lambda: here.end_of(last) == "committed", "the next turn ends")
+            finally:
+                model.go.set()
+                sockets = f'-h "" -k {primary}'
+                postgres(
+                    own_server, "pg_ctl", "-w", "-D", primary, "-l", f"{primary}/log", "-o", sockets, "start"
+                )
+        moved = Store(f"postgresql+psycopg://postgres:@/moving?host={quote(place)}")
+        assert check(moved) == []
+        moved.close()
 
 
 STATES = [

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from builders import accept, append, claim, enqueue, execute, outcome, rows, session
+from builders import accept, append, claim, draft, enqueue, execute, outcome, rows, session
 from holdfast import migrations
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, InvalidInput, Unavailable
@@ -23,6 +23,7 @@ from holdfast.log import (
     agenda,
     check,
     copy,
+    durability,
     entries,
     open_store,
     outbox,
@@ -30,6 +31,7 @@ from holdfast.log import (
     sqlite_url,
     turns,
 )
+from holdfast.log import store as log_store
 from holdfast.log.tables import metadata
 
 
@@ -397,3 +399,78 @@ def test_check_finds_a_row_that_points_nowhere(sqlite_store: Store) -> None:
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("INSERT INTO entry_revisions VALUES ('none', 0, 'x', NULL, 1)")
     assert check(sqlite_store) == ["a row of entry_revisions points at a row of entries that is not there"]
+
+
+def frames(store: Store) -> tuple[int, int]:
+    """How long SQLite's write-ahead log is, and how much of it is in the database."""
+    with store.raw() as connection:
+        _, length, done = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchone()
+    return length, done
+
+
+def write_frames(store: Store, count: int) -> None:
+    """Commits of about a hundred pages each, until the log has grown by so many."""
+    until = frames(store)[0] + count
+    while frames(store)[0] < until:
+        with store.write(OWNER, durable=False) as tx:
+            entries.append(tx, draft("x" * 400_000))
+
+
+def test_no_commit_does_the_work_of_a_checkpoint_while_somebody_else_does_it(sqlite_store: Store) -> None:
+    write_frames(sqlite_store, 5_000)
+    assert frames(sqlite_store)[1] == 0
+    checkpointer = sqlite_store.checkpointer()
+    assert checkpointer is not None
+    checkpointer.look()
+    length, done = frames(sqlite_store)
+    assert length == done >= 5_000
+    append(sqlite_store, "after it")
+    assert frames(sqlite_store)[0] < 100, "the log was begun anew"
+    checkpointer.close()
+
+
+def test_the_log_of_a_store_that_is_never_quiet_is_begun_anew(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "CHECKPOINT_FRAMES", 200)
+    monkeypatch.setattr(durability, "RESTART_FRAMES", 500)
+    checkpointer = sqlite_store.checkpointer()
+    assert checkpointer is not None
+    for _ in range(10):
+        write_frames(sqlite_store, 300)
+        checkpointer.look()
+        append(sqlite_store, "at once")
+    assert frames(sqlite_store)[0] < 1_200
+    checkpointer.close()
+
+
+def test_a_reader_that_stays_keeps_nobody_from_writing_beside_a_checkpoint(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "RESTART_FRAMES", 500)
+    checkpointer = sqlite_store.checkpointer()
+    assert checkpointer is not None
+    with sqlite_store.read(OWNER) as tx:
+        assert tx.conn.exec_driver_sql("SELECT count(*) FROM entries").scalar() == 0
+        write_frames(sqlite_store, 3_000)
+        checkpointer.look()
+        append(sqlite_store, "beside it")
+        assert tx.conn.exec_driver_sql("SELECT count(*) FROM entries").scalar() == 0
+    for _ in range(10):
+        checkpointer.look()
+    append(sqlite_store, "after it")
+    assert frames(sqlite_store)[0] < 100
+    checkpointer.close()
+
+
+def test_where_nobody_does_checkpoints_a_commit_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_store, "MOST_FRAMES", 600)
+    store = new_store(sqlite_url(tmp_path / "alone.db"))
+    for number in range(30):
+        append(store, f"{number}" + "x" * 400_000)
+    assert frames(store)[0] < 1_200
+    store.close()
+
+
+def test_only_sqlite_needs_a_checkpointer(store: Store) -> None:
+    assert (store.checkpointer() is None) == store.postgres

@@ -2,28 +2,26 @@
 
 Locks and lineage decide first, then what goes without saying (an answer, "ok, do it"), then a model if there
 is one, else the words themselves. With a model every exchange is sorted in a transaction of its own; without
-one, as many as can be in a moment share one, with what they read in common. A crash costs nothing, and old
-rows converge to the same rules.
+one, as many as can be in a moment share one (`placing.Batch`), with what they read in common. A crash costs
+nothing, and old rows converge to the same rules.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from holdfast.board import heuristic, lineage, noise, pending, routing, spaces, tasks, topics, visibility
+from holdfast.board import heuristic, lineage, noise, pending, tasks
 from holdfast.board.audit import Audit
-from holdfast.board.candidates import Candidates, Known, Texts, Weighable, gather
-from holdfast.board.exchanges import Exchange, split
+from holdfast.board.candidates import Candidates, Place, Recent, Texts, Weighable
+from holdfast.board.exchanges import Exchange, Window, in_scopes, split
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
 from holdfast.board.judge import Judge, judged, question
-from holdfast.board.placing import MAX_TASKS, Outcome, place, reject
-from holdfast.board.reads import Query
+from holdfast.board.placing import MAX_TASKS, Batch, Outcome, place, reject
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
 from holdfast.board.summaries import topic_name
 from holdfast.board.tags import DEFAULT_SPACE
@@ -56,6 +54,8 @@ GAP_SECONDS: Final = 1.0
 """How long a rush goes before the next piece; then it is sorted beside it."""
 BUNDLES: Final = 8
 """How many windows of a session are sorted before others have their turn."""
+AHEAD: Final = 4
+"""How many windows the index is asked about at once."""
 LEAST: Final = 8
 PIECE_SECONDS: Final = 0.05
 """How long exchanges are sorted in one transaction; whoever else writes waits that long at most."""
@@ -67,6 +67,8 @@ class Open:
 
     exchange: Exchange
     text: str
+    place: Place
+    ahead: Place
     view: View
     hearers: Reader
     space_id: str | None
@@ -120,7 +122,7 @@ class Classifier:
         self._audit = audit
         self._pace = pace
         self._allowance = Allowance()
-        self._texts = Texts()
+        self._recent = Recent(Texts())
 
     def kind(self) -> agenda.Kind:
         return agenda.Kind(
@@ -143,7 +145,7 @@ class Classifier:
         if options.classifier.enabled and by_rules:
             await self._sort_by_rules(key, options, job)
         for _ in range(options.classifier.window if options.classifier.enabled and not by_rules else 0):
-            found = await self._run(lambda tx: self._next(tx, key, options, job))
+            found = await self._run(lambda tx: self._first(tx, key, options, job))
             if found is None:
                 break
             await self._sort(found, options, job)
@@ -173,11 +175,20 @@ class Classifier:
         self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, retrieved: Retrieved
     ) -> Piece:
         """Sort exchanges until the time is up, all are done, or the index has to be asked."""
-        piece, known = Piece(), Known()
+        self._recent.begin(tx)
+        batch = Batch(tx, options, self._recent)
+        piece = self._sorted(batch, key, job, retrieved)
+        if piece.sorted:
+            job.advance(tx)
+        batch.flush()
+        self._recent.end(tx)
+        return piece
+
+    def _sorted(self, batch: Batch, key: str | None, job: agenda.Job, retrieved: Retrieved) -> Piece:
+        piece, window = Piece(), Window()
         until = time.monotonic() + self._piece_seconds
-        window = _Window()
         while True:
-            found = self._next(tx, key, options, job, window)
+            found = self._next(batch, key, job, window)
             if found is None:
                 piece.done = True
                 return piece
@@ -185,52 +196,33 @@ class Classifier:
             if near is None:
                 piece.wanted = found
                 return piece
-            outcome = by_words(found, self._weighed(tx, found, near, known))
-            self._write(tx, found, outcome, options, job, known)
+            outcome = by_words(found, self._weighed(batch, found, near))
+            _decide(batch, found, outcome, job)
             piece.sorted.append((found.exchange, outcome))
             if time.monotonic() >= until and len(piece.sorted) >= self._least:
                 return piece
 
     def _near(self, found: Open, retrieved: Retrieved) -> Sequence[str] | None:
         """What the index found for an exchange; None: it was not asked yet."""
-        return () if self._candidates is None else retrieved.get(_sought(found))
+        return () if self._candidates is None else retrieved.get(_sought(found, found.text))
 
     def _retrieve(self, found: Open, retrieved: Retrieved) -> None:
         """Ask the index about an exchange, and about those that wait behind it as they stand."""
         with self._store.read(SYSTEM) as tx:
-            key = found.exchange.entries[0].session_key
-            waiting = entries.waiting(tx, key, limit=self._options().classifier.window)
+            key = found.exchange.session_key
+            waiting = entries.waiting(tx, key, limit=AHEAD * self._options().classifier.window)
         behind = split(waiting) if key is not None else [Exchange((entry,)) for entry in waiting]
-        for text in dict.fromkeys((found.text, *(exchange.text for exchange in behind))):
-            one = replace(found, text=text)
-            if _sought(one) not in retrieved:
-                retrieved[_sought(one)] = self._asked(one)
+        texts = dict.fromkeys((found.text, *(exchange.text for exchange in behind)))
+        unknown = [text for text in texts if _sought(found, text) not in retrieved]
+        for text, near in zip(unknown, self._asked(found, unknown), strict=True):
+            retrieved[_sought(found, text)] = near
 
-    def _asked(self, found: Open) -> Sequence[str]:
-        """What the index has for an exchange."""
+    def _asked(self, found: Open, texts: Sequence[str]) -> Sequence[Sequence[str]]:
+        """What the index has for texts as the exchange is heard."""
         if self._candidates is None:
-            return ()
+            return [()] * len(texts)
         spaces = found.view.spaces
-        return self._candidates.topics(found.text, reader=found.hearers, spaces=spaces, limit=8)
-
-    def _write(
-        self,
-        tx: Tx,
-        found: Open,
-        outcome: Outcome | None,
-        options: BoardConfig,
-        job: agenda.Job,
-        known: Known | None = None,
-    ) -> None:
-        """Write down where an exchange goes; `known` is that of the transaction that has read it."""
-        job.advance(tx)
-        if outcome is None:
-            reject(tx, found.exchange.entries, CONVERSATION_NOISE, "no words to sort by, and no thread")
-            return
-        attempt = max(1, job.item.attempts)
-        topic = place(tx, found.exchange, outcome, options, attempt=attempt, read=known is not None)
-        if known is not None and (topic is None or outcome.topic_id is None or topic.status != "active"):
-            known.forget_topics()
+        return self._candidates.topics(texts, reader=found.hearers, spaces=spaces, limit=8)
 
     async def _sort(self, found: Open, options: BoardConfig, job: agenda.Job) -> None:
         weighed = await self._threads(self._weigh, found)
@@ -240,6 +232,18 @@ class Classifier:
 
         await self._run(lambda tx: self._write(tx, found, outcome, options, job))
         self._note(found.exchange, outcome)
+
+    def _write(
+        self, tx: Tx, found: Open, outcome: Outcome | None, options: BoardConfig, job: agenda.Job
+    ) -> None:
+        """Write down where an exchange goes that was read in another transaction: as far as it is there."""
+        read = entries.get_many(tx, [entry.id for entry in found.exchange.entries])
+        there = tuple([entry for entry in read if entry.deleted_at is None])
+        job.advance(tx)
+        if there:
+            batch = Batch(tx, options)
+            _decide(batch, replace(found, exchange=replace(found.exchange, entries=there)), outcome, job)
+            batch.flush()
 
     async def _judged(
         self, found: Open, weighed: Weighed, options: BoardConfig, job: agenda.Job
@@ -267,21 +271,24 @@ class Classifier:
             reasons=_reasons(weighed.verdict, found.text) | {"text": f"the model chose {answer.choice}"},
         )
 
-    def _next(
-        self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, window: _Window | None = None
-    ) -> Open | None:
+    def _first(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> Open | None:
+        """The first exchange that has to be weighed, in a transaction of its own."""
+        batch = Batch(tx, options, Recent(self._recent.texts))
+        found = self._next(batch, key, job, Window())
+        batch.flush()
+        return found
+
+    def _next(self, batch: Batch, key: str | None, job: agenda.Job, window: Window) -> Open | None:
         """Settle what needs no weighing, and return the first exchange that does; None when all is done.
 
         `window` holds what this transaction has read and not sorted yet.
         """
-        window = window or _Window()
         attempt = max(1, job.item.attempts)
         if window.is_used_up:
-            self._read_window(tx, key, options, window)
+            self._read_window(batch, key, window)
         while window.groups:
             exchange = window.groups.pop(0)
-            scope = window.scopes[exchange.entries[-1].id]
-            opened = self._settled(tx, exchange, scope, options, attempt)
+            opened = self._settled(batch, exchange, window, attempt)
             if opened is None:
                 window.seen |= {entry.id for entry in exchange.entries}
                 window.fresh = False
@@ -291,101 +298,74 @@ class Classifier:
             elif window.may_be_cut:
                 window.groups = []
             else:
-                window.groups[0] = Exchange((*exchange.entries, *window.groups[0].entries))
+                window.join_next(exchange)
             if not window.groups and window.full:
-                self._read_window(tx, key, options, window)
+                self._read_window(batch, key, window)
         return None
 
-    def _read_window(self, tx: Tx, key: str | None, options: BoardConfig, window: _Window) -> None:
+    def _read_window(self, batch: Batch, key: str | None, window: Window) -> None:
         """The oldest entries that wait, held to the rules; what waits for its link is not looked at twice."""
-        found = entries.waiting(tx, key, limit=options.classifier.window)
-        placed = [(entry, self._ruled(tx, entry, options)) for entry in found if entry.id not in window.seen]
+        batch.flush()
+        most = batch.options.classifier.window
+        found = entries.waiting(batch.tx, key, limit=most)
+        placed = [(entry, _ruled(batch, entry)) for entry in found if entry.id not in window.seen]
         window.scopes = {entry.id: scope for entry, scope in placed if scope is not None}
         left = [entry for entry, scope in placed if scope is not None]
-        window.groups = _grouped(left, window.scopes, alone=key is None)
-        window.full = len(found) >= options.classifier.window and bool(placed)
+        alone = key is None
+        window.groups = [Exchange((e,)) for e in left] if alone else in_scopes(left, window.scopes)
+        window.full = len(found) >= most and bool(placed)
         window.fresh = True
 
-    def _ruled(self, tx: Tx, entry: Entry, options: BoardConfig) -> Scope | None:
-        """Hold an entry to the rules of ingest; its scope when it is still to be sorted."""
-        draft = as_draft(entry)
-        decision = decide(draft, facts_of(tx, draft, options))
-        if decision.status is Classification.FAILED:
-            reject(tx, [entry], decision.code or CONVERSATION_NOISE, decision.reason)
-            return None
-        if decision.status is Classification.CLASSIFIED:
-            now = apply(draft, decision)
-            fields = {
-                name: getattr(now, name) for name in ("status", "code", "topic_id", "task_id", "space_id")
-            }
-            if entry.given_space is not None:
-                fields["space_id"] = entry.given_space
-            entries.annotate(tx, entry.id, fields)
-            return None
-        return decision.scope
-
-    def _settled(
-        self, tx: Tx, exchange: Exchange, scope: Scope, options: BoardConfig, attempt: int
-    ) -> Open | None:
+    def _settled(self, batch: Batch, exchange: Exchange, window: Window, attempt: int) -> Open | None:
         """Sort an exchange by lock, lineage or continuity; None when that was enough."""
+        scope = window.scopes[exchange.entries[-1].id]
         if scope.topic_id is not None:
-            reasons = {"text": f"bound to its topic by {scope.origin}"}
             bound = Outcome(
                 method="lock",
                 topic_id=scope.topic_id,
                 task_id=scope.task_id,
                 confidence=1.0,
-                reasons=reasons,
+                reasons={"text": f"bound to its topic by {scope.origin}"},
             )
-            place(tx, exchange, bound, options, attempt=attempt, read=True)
+            place(batch, exchange, bound, attempt=attempt)
             return None
-        first = exchange.entries[0]
-        if _is_subagent(first):
-            self._await_link(tx, exchange, options)
+        if _is_subagent(exchange.entries[0]):
+            _await_link(batch, exchange)
             return None
-        opened = _opened(tx, exchange, scope, options)
-        outcome = by_continuity(opened) or _by_session(opened, options)
+        last = window.groups[-1].entries[-1] if window.groups else exchange.entries[-1]
+        opened = _opened(batch, exchange, scope, (last.created_at, last.position))
+        outcome = by_continuity(opened) or _by_session(opened, batch.options)
         if outcome is None:
             return opened
-        place(tx, exchange, outcome, options, attempt=attempt, read=True)
+        place(batch, exchange, outcome, attempt=attempt)
         return None
-
-    def _await_link(self, tx: Tx, exchange: Exchange, options: BoardConfig) -> None:
-        """A child of a request that is not sorted yet: soon it will be, and if not, it belongs nowhere."""
-        first = exchange.entries[0]
-        if tx.now - first.created_at >= AWAIT_LIMIT_MS:
-            reject(tx, exchange.entries, UNLINKED_SUBAGENT, "the request it was spawned for got no topic")
 
     def _weigh(self, found: Open) -> Weighed:
         """What a judge is shown: candidates with their tasks, and what the words say."""
-        retrieved = self._asked(found)
+        (retrieved,) = self._asked(found, [found.text])
         with self._store.read(SYSTEM) as tx:
-            weighed = self._weighed(tx, found, retrieved, Known())
+            batch = Batch(tx, self._options(), Recent(self._recent.texts))
+            weighed = self._weighed(batch, found, retrieved)
             if found.current is None:
                 return weighed
             with tx.reading_as(found.hearers):
                 near = tasks.listing(tx, EVERYTHING, topic_id=found.current, limit=MAX_TASKS).tasks
         return replace(weighed, tasks=near)
 
-    def _weighed(self, tx: Tx, found: Open, retrieved: Sequence[str], known: Known) -> Weighed:
-        first = found.exchange.entries[0]
+    def _weighed(self, batch: Batch, found: Open, retrieved: Sequence[str]) -> Weighed:
+        tx, key = batch.tx, found.exchange.session_key
+        background = heuristic.Background()
+        if key is not None:
+            history = batch.history(key, found.hearers)
+            background = history.background(tx, found.place, found.ahead)
         with tx.reading_as(found.hearers):
-            lookback = self._options().classifier.lookback
-            before = [] if first.session_key is None else entries.refs_before(tx, first, limit=lookback)
-            history = self._texts.of(tx, before)
-            candidates = gather(
-                tx,
-                found.text,
-                found.view,
-                routed=found.routed,
-                retrieved=retrieved,
-                texts=self._texts,
-                known=known,
+            candidates = batch.recent.gather(
+                tx, found.text, found.view, routed=found.routed, retrieved=retrieved
             )
         verdict = heuristic.decide(
             terms(found.text),
             [one.profile for one in candidates],
-            heuristic.Background([terms(text) for text in history if text]),
+            background,
             current=found.current,
             cue=_cue(found.exchange.asked),
         )
@@ -404,7 +384,9 @@ class Classifier:
         if item.status is agenda.Status.FAILED:
             window = self._options().classifier.window
             tried = entries.waiting(tx, item.payload.get("sessionKey"), limit=window)
-            reject(tx, tried, CLASSIFIER_ERROR, item.error or "sorting failed")
+            batch = Batch(tx, self._options())
+            reject(batch, tried, CLASSIFIER_ERROR, item.error or "sorting failed")
+            batch.flush()
 
     def _note(self, exchange: Exchange, outcome: Outcome | None) -> None:
         if self._audit is not None:
@@ -412,33 +394,39 @@ class Classifier:
             self._audit.write("classify", {"entries": [e.id for e in exchange.entries], **facts})
 
 
-@dataclass(slots=True)
-class _Window:
-    """The exchanges that one transaction has read, in order. Where more wait behind them, the last two are
-    left to the next reading: the last may be cut, and the one before it may be sorted with it."""
-
-    groups: list[Exchange] = field(default_factory=list)
-    scopes: dict[str, Scope] = field(default_factory=dict)
-    full: bool = True
-    fresh: bool = True
-    seen: set[str] = field(default_factory=set)
-
-    @property
-    def is_used_up(self) -> bool:
-        return self.full and len(self.groups) <= 2
-
-    def goes_on_with(self, exchange: Exchange) -> bool:
-        """Whether the next may be sorted as one with it."""
-        return bool(self.groups) and _alike(exchange, self.groups[0])
-
-    @property
-    def may_be_cut(self) -> bool:
-        """Whether the next exchange is the last that was read, and another reading would show more of it."""
-        return self.full and len(self.groups) == 1 and not self.fresh
+def _decide(batch: Batch, found: Open, outcome: Outcome | None, job: agenda.Job) -> None:
+    if outcome is None:
+        reject(batch, found.exchange.entries, CONVERSATION_NOISE, "no words to sort by, and no thread")
+    else:
+        place(batch, found.exchange, outcome, attempt=max(1, job.item.attempts))
 
 
-def _sought(found: Open) -> tuple[str, Reader, frozenset[str] | None]:
-    return found.text, found.hearers, found.view.spaces
+def _ruled(batch: Batch, entry: Entry) -> Scope | None:
+    """Hold an entry to the rules of ingest; its scope when it is still to be sorted."""
+    draft = as_draft(entry)
+    decision = decide(draft, facts_of(batch.tx, draft, batch.options))
+    if decision.status is Classification.FAILED:
+        reject(batch, [entry], decision.code or CONVERSATION_NOISE, decision.reason)
+        return None
+    if decision.status is Classification.CLASSIFIED:
+        now = apply(draft, decision)
+        fields = {name: getattr(now, name) for name in ("status", "code", "topic_id", "task_id", "space_id")}
+        if entry.given_space is not None:
+            fields["space_id"] = entry.given_space
+        entries.annotate(batch.tx, entry.id, fields)
+        batch.recent.forget()
+        return None
+    return decision.scope
+
+
+def _await_link(batch: Batch, exchange: Exchange) -> None:
+    """A child of a request that is not sorted yet: soon it will be, and if not, it belongs nowhere."""
+    if batch.tx.now - exchange.entries[0].created_at >= AWAIT_LIMIT_MS:
+        reject(batch, exchange.entries, UNLINKED_SUBAGENT, "the request it was spawned for got no topic")
+
+
+def _sought(found: Open, text: str) -> tuple[str, Reader, frozenset[str] | None]:
+    return text, found.hearers, found.view.spaces
 
 
 def by_continuity(found: Open) -> Outcome | None:
@@ -457,7 +445,7 @@ def by_continuity(found: Open) -> Outcome | None:
 def by_words(found: Open, weighed: Weighed) -> Outcome | None:
     """What the words say; None when they say nothing and no thread is there to go on with."""
     best = weighed.verdict.best
-    name = topic_name(found.exchange.asked) or topic_name(found.text)
+    name = None if best.id else topic_name(found.exchange.asked) or topic_name(found.text)
     if best.id is None and name is None:
         if found.current is None:
             return None
@@ -480,59 +468,28 @@ def _by_session(found: Open, options: BoardConfig) -> Outcome | None:
     return Outcome(method="session", name=f"Session {key}"[:200], space_id=found.space_id, reasons=reasons)
 
 
-def _opened(tx: Tx, exchange: Exchange, scope: Scope, options: BoardConfig) -> Open:
+def _opened(batch: Batch, exchange: Exchange, scope: Scope, ahead: Place) -> Open:
     """What may be weighed: topics within sight that the hearers of the exchange may see. What was given a
     space stays in it, and goes under no topic of another."""
-    first, given, hearers = exchange.entries[0], exchange.given_space, exchange.hearers(tx)
-    source = given or scope.space_id or visibility.source_space(tx, None, first.session_key)
-    within = spaces.baseline(tx, source or DEFAULT_SPACE) if given is None else frozenset((given,))
+    first, given, hearers = exchange.entries[0], exchange.given_space, batch.hearers(exchange)
+    key, here = first.session_key, (first.created_at, first.position)
+    source = given or scope.space_id or batch.source_space(key)
+    within = batch.baseline(source or DEFAULT_SPACE) if given is None else frozenset((given,))
     view = View(within, source)
-    remembered: list[routing.Routed] = []
-    with tx.reading_as(hearers):
-        if first.session_key is not None:
-            remembered = routing.recall(tx, first.session_key, options.routing_memory, view)
-        current = _current(tx, remembered, first, options)
-        if current is not None and not _is_within(tx, current, view):
+    routed: tuple[str, ...] = ()
+    current: str | None = None
+    if key is not None:
+        with batch.tx.reading_as(hearers):
+            remembered = batch.routed(key, view)
+            routed = tuple([item.topic_id for item in remembered])
+            if remembered and remembered[-1].ts <= first.created_at:
+                current = remembered[-1].topic_id
+            else:  # it remembers what came later
+                current = batch.history(key, SYSTEM).current(batch.tx, here, ahead)
+            topic = None if current is None else batch.topic(current)
+        if topic is None or not view.sees(topic.space_ids):
             current = None
-    routed = tuple(item.topic_id for item in remembered)
-    return Open(exchange, exchange.text, view, hearers, source, current, routed)
-
-
-def _is_within(tx: Tx, topic_id: str, view: View) -> bool:
-    return any(view.sees(topic.space_ids) for topic in topics.get_many(tx, [topic_id]))
-
-
-def _alike(one: Exchange, other: Exchange) -> bool:
-    """Whether two exchanges may be sorted as one: the same people read them, in the same given space."""
-    return (one.audience, one.given_space) == (other.audience, other.given_space)
-
-
-def _current(tx: Tx, remembered: Sequence[routing.Routed], first: Entry, options: BoardConfig) -> str | None:
-    """What the session was about just before: as it remembers, unless it remembers what came later."""
-    if remembered and remembered[-1].ts <= first.created_at:
-        return remembered[-1].topic_id
-    if first.session_key is None:
-        return None
-    place = {"session": first.session_key, "at": first.created_at, "position": first.position}
-    found = _LATEST_TOPIC.first(tx, **place, most=options.classifier.lookback)
-    return None if found is None else str(found[0])
-
-
-def _grouped(found: Sequence[Entry], scopes: Mapping[str, Scope], *, alone: bool) -> list[Exchange]:
-    """The exchanges of a session, cut where scope, given space or audience change; entries without a session
-    stand alone."""
-    if alone:
-        return [Exchange((entry,)) for entry in found]
-    groups: list[Exchange] = []
-    for exchange in split(found):
-        for kind, part in groupby(exchange.entries, key=lambda entry: _kind(entry, scopes)):
-            reply = exchange.reply or kind != _kind(exchange.entries[0], scopes)
-            groups.append(Exchange(tuple(part), reply))
-    return groups
-
-
-def _kind(entry: Entry, scopes: Mapping[str, Scope]) -> tuple[object, ...]:
-    return scopes[entry.id], entry.given_space, entry.audience
+    return Open(exchange, exchange.text, here, ahead, view, hearers, source, current, routed)
 
 
 def _cue(text: str) -> heuristic.Cue:
@@ -544,18 +501,6 @@ def _cue(text: str) -> heuristic.Cue:
 def _is_subagent(entry: Entry) -> bool:
     key = noise.key_of(entry.session_key)
     return key is not None and key.is_subagent
-
-
-_LATEST_TOPIC: Final = Query(
-    """SELECT topic_id FROM (
-        SELECT topic_id, status, code, created_at, position FROM entries
-        WHERE session_key = :session AND deleted_at IS NULL
-        AND (created_at, position) < (:at, :position)
-        ORDER BY created_at DESC, position DESC LIMIT :most
-    ) AS recent
-    WHERE topic_id IS NOT NULL AND status = 'classified' AND COALESCE(code, '') = ''
-    ORDER BY created_at DESC, position DESC LIMIT 1"""
-)
 
 
 def _reasons(verdict: heuristic.Verdict, text: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -36,10 +36,15 @@ class Made:
     attempt: int = 1
 
 
-def record(tx: Tx, made: Made) -> None:
-    """Keep a decision; a later one about the same entry takes its place."""
-    row = {name: getattr(made, name) for name in Made.__slots__} | {"reasons": clean_json(made.reasons)}
-    _PUT.one(tx, row)
+def record(tx: Tx, made: Sequence[Made]) -> None:
+    """Keep decisions; a later one about the same entry takes its place."""
+    _PUT.many(
+        tx,
+        [
+            {name: getattr(one, name) for name in Made.__slots__} | {"reasons": clean_json(one.reasons)}
+            for one in made
+        ],
+    )
 
 
 def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 
+from holdfast.board.rules import Scope
 from holdfast.board.semantic import semantic_text
-from holdfast.log import FOR_OWNER, Audience, Entry, EntryType, Reader, Tx, entries, heard_by, meet, sessions
+from holdfast.log import Audience, Entry, EntryType, meet
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Exchange:
     """Entries in the order of the log. `reply` says that it begins with an answer to something earlier."""
 
     entries: tuple[Entry, ...]
     reply: bool = False
 
-    @property
-    def text(self) -> str:
-        return "\n".join(text for entry in self.entries if (text := semantic_text(entry)))
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """What each of the entries says."""
+        return tuple([semantic_text(entry) for entry in self.entries])
 
-    @property
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(filter(None, self.texts))
+
+    @cached_property
     def audience(self) -> Audience:
         """Who may read all of it."""
         return meet(entry.audience for entry in self.entries)
@@ -30,16 +38,19 @@ class Exchange:
         """The space that its writer gave it, if one did."""
         return self.entries[0].given_space
 
-    def hearers(self, tx: Tx) -> Reader:
-        """All who hear it, as one reader: it is sorted by what they may read, into what they may see."""
-        key = self.entries[0].session_key
-        space = None if self.audience == FOR_OWNER or key is None else sessions.given_space(tx, key)
-        return heard_by(self.audience, frozenset(() if space is None else (space,)))
-
     @property
+    def session_key(self) -> str | None:
+        return self.entries[0].session_key
+
+    @cached_property
     def asked(self) -> str:
         """What the person said; all of it when none of it is a person's."""
-        return "\n".join(semantic_text(e) for e in self.entries if is_person(e)) or self.text
+        said = zip(self.entries, self.texts, strict=True)
+        return "\n".join(text for entry, text in said if is_person(entry)) or self.text
+
+    def may_join(self, other: Exchange) -> bool:
+        """Whether both may be sorted as one: the same people read them, in the same given space."""
+        return (self.audience, self.given_space) == (other.audience, other.given_space)
 
 
 def is_person(entry: Entry) -> bool:
@@ -61,6 +72,44 @@ def split(found: Sequence[Entry]) -> list[Exchange]:
     return [Exchange(tuple(group), reply=not is_person(group[0])) for group in groups]
 
 
-def before(tx: Tx, entry: Entry, *, limit: int) -> list[Entry]:
-    """What the session said before an entry, oldest first; nothing for an entry without a session."""
-    return [] if entry.session_key is None else entries.preceding(tx, entry, limit=limit)
+def in_scopes(found: Sequence[Entry], scopes: Mapping[str, Scope]) -> list[Exchange]:
+    """The exchanges of a session, cut where scope, given space or audience change as well."""
+
+    def kind(entry: Entry) -> tuple[object, ...]:
+        return scopes[entry.id], entry.given_space, entry.audience
+
+    groups: list[Exchange] = []
+    for exchange in split(found):
+        for one, part in groupby(exchange.entries, key=kind):
+            reply = exchange.reply or one != kind(exchange.entries[0])
+            groups.append(Exchange(tuple(part), reply))
+    return groups
+
+
+@dataclass(slots=True)
+class Window:
+    """The exchanges that one transaction has read, in order. Where more wait behind them, the last two are
+    left to the next reading: the last may be cut, and the one before it may be sorted with it."""
+
+    groups: list[Exchange] = field(default_factory=list)
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    full: bool = True
+    fresh: bool = True
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.full and len(self.groups) <= 2
+
+    def goes_on_with(self, exchange: Exchange) -> bool:
+        """Whether the next may be sorted as one with it."""
+        return bool(self.groups) and exchange.may_join(self.groups[0])
+
+    def join_next(self, exchange: Exchange) -> None:
+        """Sort an exchange as one with the next."""
+        self.groups[0] = Exchange((*exchange.entries, *self.groups[0].entries))
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the next exchange is the last that was read, and another reading would show more of it."""
+        return self.full and len(self.groups) == 1 and not self.fresh

@@ -93,16 +93,25 @@ def profile(
 class Background:
     """How common words are anywhere: in all that is at hand, smoothed by what is known of the language."""
 
-    def __init__(self, texts: Iterable[Sequence[str]], weights: Weights = DEFAULT) -> None:
+    def __init__(self, texts: Iterable[Sequence[str]] = (), weights: Weights = DEFAULT) -> None:
         self._counts: Counter[str] = Counter()
-        for words in texts:
-            self._counts.update(words)
+        self._total = 0
         self._weights = weights
-        self._total = sum(self._counts.values()) + weights.prior_tokens
+        for words in texts:
+            self.add(words)
+
+    def add(self, words: Sequence[str]) -> None:
+        self._counts.update(words)
+        self._total += len(words)
+
+    def remove(self, words: Sequence[str]) -> None:
+        self._counts.subtract(words)
+        self._total -= len(words)
 
     def rate(self, term: str) -> float:
         known = self._weights.filler_rate if is_filler(term) else self._weights.rare_rate
-        return (self._counts[term] + self._weights.prior_tokens * known) / self._total
+        total = self._total + self._weights.prior_tokens
+        return (self._counts[term] + self._weights.prior_tokens * known) / total
 
 
 def decide(
@@ -117,8 +126,9 @@ def decide(
     """The likeliest topic of an exchange."""
     stay, back, new = _priors(weights, len(profiles), current, cue)
     ways = [Scored(None, "new", math.log(new))]
+    telling = [(term, background.rate(term)) for term in dict.fromkeys(words) if not is_filler(term)]
     for one in profiles:
-        score, evidence = affinity(words, one, background, weights)
+        score, evidence = affinity(telling, one, weights)
         move: Move = "stay" if one.id == current else "return"
         prior = math.log(stay if one.id == current else back) - one.handicap
         ways.append(Scored(one.id, move, score + prior, evidence))
@@ -128,21 +138,28 @@ def decide(
 
 
 def affinity(
-    words: Sequence[str], topic: Profile, background: Background, weights: Weights = DEFAULT
+    telling: Sequence[tuple[str, float]], topic: Profile, weights: Weights = DEFAULT
 ) -> tuple[float, tuple[str, ...]]:
-    """How much likelier the words are in the topic than anywhere, in nats, and the words that say so."""
+    """How much likelier the words are in the topic than anywhere, in nats, and the words that say so.
+
+    Each word is given with its rate anywhere.
+    """
     total = 0.0
     speaking: list[tuple[float, str]] = []
-    for term in dict.fromkeys(words):
-        if is_filler(term):
+    counts, size = topic.counts, max(topic.total, 1.0)
+    strange = min(math.log(1 - weights.mixture), weights.most_per_word)
+    for term, rate in telling:
+        count = counts.get(term)
+        if not count:
+            total += strange
             continue
-        ratio = topic.counts.get(term, 0.0) / max(topic.total, 1.0) / background.rate(term)
+        ratio = count / size / rate
         gain = min(math.log(1 - weights.mixture + weights.mixture * ratio), weights.most_per_word)
         total += gain
         if gain > 0.5:
             speaking.append((gain, term))
     speaking.sort(key=lambda pair: (-pair[0], pair[1]))
-    return total, tuple(term for _, term in speaking[:5])
+    return total, tuple([term for _, term in speaking[:5]])
 
 
 def _priors(weights: Weights, known: int, current: str | None, cue: Cue) -> tuple[float, float, float]:

@@ -1,14 +1,19 @@
-"""Writing down where an exchange belongs: its entries, the topic, the session's memory, the reasons."""
+"""Writing down where exchanges belong: their entries, the topics, the session's memory, the reasons.
+
+A `Batch` is what one transaction of sorting has read and decided: nothing is read twice in it, and all rows
+of a kind are written together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.board import decisions, digests, noise, routing, topics
+from holdfast.board import decisions, digests, noise, routing, spaces, topics, visibility
+from holdfast.board.candidates import History, Recent
 from holdfast.board.decisions import Made, Method
 from holdfast.board.exchanges import Exchange
 from holdfast.board.reads import ReadableRows
@@ -19,12 +24,25 @@ from holdfast.board.tables import topics as topic_table
 from holdfast.board.topics import Topic
 from holdfast.board.words import is_filler, terms
 from holdfast.board.work import CreatedBy, TaskStatus, TopicStatus
+from holdfast.clock import Millis
 from holdfast.config.board import BoardConfig
-from holdfast.log import Classification, Entry, Tx, changes, entries
+from holdfast.log import (
+    FOR_OWNER,
+    SYSTEM,
+    Classification,
+    Entry,
+    Reader,
+    Tx,
+    changes,
+    entries,
+    heard_by,
+    sessions,
+)
 from holdfast.log.statements import Update
 
 MAX_TASKS: Final = 50
 _TITLE_SHARE: Final = 0.6
+_DORMANT: Final = (TopicStatus.ARCHIVED, TopicStatus.SNOOZED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +59,158 @@ class Outcome:
     reasons: Mapping[str, Any] = field(default_factory=dict)
 
 
-def place(
-    tx: Tx, exchange: Exchange, outcome: Outcome, options: BoardConfig, *, attempt: int, read: bool = False
-) -> Topic | None:
-    """Write an outcome down. None when its topic was deleted meanwhile: then the exchange stays pending.
+class Batch:
+    """What sorting has read in one transaction, and what it has decided and not written yet.
 
-    `read` says that the exchange was read in this transaction, and is therefore as it stands.
+    Whoever reads in the same transaction what sorting changes has it written first (`flush`).
     """
-    topic = _topic(tx, exchange, outcome)
+
+    def __init__(self, tx: Tx, options: BoardConfig, recent: Recent | None = None) -> None:
+        self.tx = tx
+        self.options = options
+        self.recent = recent or Recent()
+        self.recent.write_first = self.flush
+        self._told: dict[str, str | None] = {}
+        self._given: dict[str, str | None] = {}
+        self._baselines: dict[str, frozenset[str]] = {}
+        self._memories: dict[str, routing.Memory] = {}
+        self._histories: dict[tuple[str, Reader], History] = {}
+        self._tasks: dict[tuple[str, Reader], list[tuple[Any, ...]]] = {}
+        self._changed: list[tuple[Entry, Mapping[str, Any]]] = []
+        self._made: list[Made] = []
+        self._moved: dict[str, Mapping[str, Any]] = {}
+        self._remembered: set[str] = set()
+        self._is_digest_due = False
+
+    def hearers(self, exchange: Exchange) -> Reader:
+        """All who hear it, as one reader: it is sorted by what they may read, into what they may see."""
+        key, audience = exchange.session_key, exchange.audience
+        if audience == FOR_OWNER or key is None:
+            return heard_by(audience)
+        if key not in self._given:
+            self._given[key] = sessions.given_space(self.tx, key)
+        space = self._given[key]
+        return heard_by(audience, frozenset(() if space is None else (space,)))
+
+    def topic(self, id_: str) -> Topic | None:
+        """The topic, if it is there and may be read."""
+        return self.recent.topics(self.tx, [id_]).get(id_)
+
+    def source_space(self, session_key: str | None) -> str | None:
+        """As `visibility.source_space`, by what is remembered here."""
+        if session_key is None:
+            return None
+        if session_key not in self._told:
+            self._told[session_key] = visibility.told_space(self.tx, session_key)
+        if (told := self._told[session_key]) is not None:
+            return told
+        with self.tx.reading_as(SYSTEM):
+            for item in reversed(self.memory(session_key).items):
+                topic = self.topic(str(item.get("topicId") or ""))
+                if topic is not None:
+                    return topic.space_id
+        return None
+
+    def baseline(self, space_id: str) -> frozenset[str]:
+        if space_id not in self._baselines:
+            self._baselines[space_id] = spaces.baseline(self.tx, space_id)
+        return self._baselines[space_id]
+
+    def memory(self, session_key: str) -> routing.Memory:
+        if session_key not in self._memories:
+            self._memories[session_key] = routing.read(self.tx, session_key)
+        return self._memories[session_key]
+
+    def routed(self, session_key: str, view: visibility.View) -> list[routing.Routed]:
+        """As `routing.recall`, by what is remembered here."""
+        memory = self.memory(session_key)
+        if not memory.items or not self.tx.reader.may_read(memory.audience):
+            return []
+        items = memory.routed(self.tx.now, self.options.routing_memory)
+        there = self.recent.topics(self.tx, [one.topic_id for one in items])
+        return [one for one in items if one.topic_id in there and view.sees(there[one.topic_id].space_ids)]
+
+    def history(self, session_key: str, reader: Reader) -> History:
+        if reader.reads_all:
+            reader = SYSTEM
+        known = self._histories.get((session_key, reader))
+        if known is None:
+            lookback = self.options.classifier.lookback
+            known = History(session_key, reader, lookback, self.recent.texts, self.flush)
+            self._histories[session_key, reader] = known
+        return known
+
+    def tasks(self, topic_id: str) -> list[tuple[Any, ...]]:
+        """The id, title and status of a topic's tasks that may be read, those changed last first."""
+        key = (topic_id, self.tx.reader)
+        if key not in self._tasks:
+            self._tasks[key] = _TASKS.rows(self.tx, topic=topic_id, most=MAX_TASKS)
+        return self._tasks[key]
+
+    def sort(self, entry: Entry, fields: Mapping[str, Any], text: str, made: Made) -> None:
+        """Have an entry lie where `fields` say, for the reasons given; `text` is what it says there."""
+        after = replace(entry, **fields, updated_at=self.tx.now)
+        self._changed.append((entry, fields))
+        self._made.append(made)
+        self.recent.sorted(entry, after, text)
+        for (key, _), history in self._histories.items():
+            if key == entry.session_key:
+                history.sorted(after)
+
+    def move_topic(self, topic: Topic, at: int) -> None:
+        """New words bring a topic to the front, and back from the archive or its snooze."""
+        values: dict[str, Any] = {}
+        if topic.status in _DORMANT:
+            values |= {"status": TopicStatus.ACTIVE.value, "snoozed_until": None}
+        if at > topic.updated_at:
+            values["updated_at"] = at
+        if values:
+            self._moved[topic.id] = {**self._moved.get(topic.id, {}), **values}
+            awake = TopicStatus.ACTIVE if topic.status in _DORMANT else topic.status
+            until = None if topic.status in _DORMANT else topic.snoozed_until
+            newest = Millis(max(at, topic.updated_at))
+            self.recent.topic_moved(replace(topic, status=awake, snoozed_until=until, updated_at=newest))
+
+    def move_task(self, task_id: str, at: int) -> None:
+        if _MOVE_TASK.run(self.tx, {"updated_at": at}, task=task_id, at=at):
+            changes.emit(self.tx, "task.upserted", task_id)
+            self._tasks.clear()
+
+    def remember(self, exchange: Exchange, topic: Topic, task: str | None) -> None:
+        """The session is about this topic now, and a digest of it will be due."""
+        self._is_digest_due = True
+        key = exchange.session_key
+        if key is not None:
+            item = routing.Routed(int(self.tx.now), topic.id, topic.name, exchange.asked, task)
+            options = self.options.routing_memory
+            memory = self.memory(key).remembering(item, self.tx.now, options, exchange.audience)
+            self._memories[key] = memory
+            self._remembered.add(key)
+
+    def flush(self) -> None:
+        """Write what was decided."""
+        tx = self.tx
+        entries.annotate_read(tx, self._changed)
+        decisions.record(tx, self._made)
+        for topic_id, values in self._moved.items():
+            _MOVE_TOPIC.run(tx, values, topic=topic_id)
+            changes.emit(tx, "topic.upserted", topic_id)
+        for key in self._remembered:
+            routing.write(tx, key, self._memories[key])
+        if self._is_digest_due and self.options.digests.enabled:
+            digests.enqueue(tx, due_at=int(tx.now) + digests.MINUTE_MS)
+        self._changed, self._made, self._moved = [], [], {}
+        self._remembered, self._is_digest_due = set(), False
+
+
+def place(batch: Batch, exchange: Exchange, outcome: Outcome, *, attempt: int) -> Topic | None:
+    """Decide an outcome. None when its topic was deleted meanwhile: then the exchange stays pending."""
+    topic = _topic(batch, exchange, outcome)
     if topic is None:
         return None
-    with tx.reading_as(exchange.hearers(tx)):
-        task = outcome.task_id or fitting_task(tx, topic.id, exchange.text)
-    for entry in exchange.entries:
-        fields = _fields(entry, topic, task, outcome, options)
-        entries.annotate(tx, entry.id, fields, read=entry if read else None)
+    with batch.tx.reading_as(batch.hearers(exchange)):
+        task = outcome.task_id or fitting_task(exchange.text, batch.tasks(topic.id))
+    for entry, text in zip(exchange.entries, exchange.texts, strict=True):
         made = Made(
             entry_id=entry.id,
             method=outcome.method,
@@ -63,31 +218,33 @@ def place(
             task_id=task,
             confidence=outcome.confidence,
             reasons=outcome.reasons,
-            decided_at=tx.now,
+            decided_at=batch.tx.now,
             attempt=attempt,
         )
-        decisions.record(tx, made)
-    _awaken(tx, topic, task, max(entry.created_at for entry in exchange.entries))
-    _remember(tx, exchange, topic, task, options)
-    if options.digests.enabled:
-        digests.enqueue(tx, due_at=int(tx.now) + digests.MINUTE_MS)
+        fields = _fields(entry, text, topic, task, outcome, batch.options)
+        said = text if entry.code is None else semantic_text(replace(entry, code=None))
+        batch.sort(entry, fields, said, made)
+    at = max(entry.created_at for entry in exchange.entries)
+    batch.move_topic(topic, at)
+    if task is not None:
+        batch.move_task(task, at)
+    batch.remember(exchange, topic, task)
     return topic
 
 
-def reject(tx: Tx, found: Sequence[Entry], code: str, reason: str) -> None:
+def reject(batch: Batch, found: Sequence[Entry], code: str, reason: str) -> None:
     """End entries that belong to no topic; their words stay in the log."""
     for entry in found:
         fields = {"status": Classification.FAILED, "code": code, "topic_id": None, "task_id": None}
-        entries.annotate(tx, entry.id, fields)
-        made = Made(entry_id=entry.id, method="rule", reasons={"text": reason}, decided_at=tx.now)
-        decisions.record(tx, made)
+        made = Made(entry_id=entry.id, method="rule", reasons={"text": reason}, decided_at=batch.tx.now)
+        batch.sort(entry, fields, semantic_text(replace(entry, code=code)), made)
 
 
-def fitting_task(tx: Tx, topic_id: str, text: str) -> str | None:
-    """The one open task of the topic whose title the text is plainly about; None when in doubt."""
-    said = set(terms(text))
+def fitting_task(text: str, tasks: Sequence[tuple[Any, ...]]) -> str | None:
+    """The one open task whose title the text is plainly about; None when in doubt."""
+    said = set(terms(text)) if tasks else set()
     best: list[tuple[float, str]] = []
-    for id_, titled, status in _TASKS.rows(tx, topic=topic_id, most=MAX_TASKS):
+    for id_, titled, status in tasks:
         title = {term for term in terms(titled) if not is_filler(term)}
         shared = title & said
         if status == TaskStatus.DONE or not title or len(shared) < min(2, len(title)):
@@ -99,18 +256,18 @@ def fitting_task(tx: Tx, topic_id: str, text: str) -> str | None:
     return best[0][1] if clear else None
 
 
-def _topic(tx: Tx, exchange: Exchange, outcome: Outcome) -> Topic | None:
+def _topic(batch: Batch, exchange: Exchange, outcome: Outcome) -> Topic | None:
     """The topic that was chosen, or one of the name that those who hear the exchange may see; else a new one,
     for those who may read what it is named after."""
     if outcome.topic_id is not None:
-        return next(iter(topics.get_many(tx, [outcome.topic_id])), None)
+        return batch.topic(outcome.topic_id)
     assert outcome.name is not None
-    audience = exchange.audience
-    with tx.reading_as(exchange.hearers(tx)):
+    audience, tx = exchange.audience, batch.tx
+    with tx.reading_as(batch.hearers(exchange)):
         found = topics.find(tx, outcome.name, space_id=outcome.space_id, audience=audience)
         if found is not None:
-            return found
-        return topics.upsert(
+            return batch.topic(found.id)
+        made = topics.upsert(
             tx,
             outcome.name,
             created_by=CreatedBy.CLASSIFIER,
@@ -118,16 +275,18 @@ def _topic(tx: Tx, exchange: Exchange, outcome: Outcome) -> Topic | None:
             agent_id=_agent(exchange),
             space_id=outcome.space_id,
         ).topic
+        batch.recent.topic_made(tx, made)
+        return made
 
 
 def _agent(exchange: Exchange) -> str | None:
     """Whose conversation it is, by its session's key."""
-    key = noise.key_of(exchange.entries[0].session_key)
+    key = noise.key_of(exchange.session_key)
     return None if key is None else key.agent_id
 
 
 def _fields(
-    entry: Entry, topic: Topic, task: str | None, outcome: Outcome, options: BoardConfig
+    entry: Entry, text: str, topic: Topic, task: str | None, outcome: Outcome, options: BoardConfig
 ) -> dict[str, Any]:
     """What sorting writes to an entry. A space that it was given is not sorting's to change."""
     limit = options.classifier.summary_max_chars
@@ -139,29 +298,8 @@ def _fields(
         "space_id": place if entry.given_space is None else entry.given_space,
         "status": Classification.CLASSIFIED,
         "code": None,
-        "summary": short or chip(semantic_text(entry) or entry.content, limit) or None,
+        "summary": short or chip(text or entry.content, limit) or None,
     }
-
-
-def _awaken(tx: Tx, topic: Topic, task: str | None, at: int) -> None:
-    """New words bring a topic and a task to the front, and a topic back from the archive or its snooze."""
-    values: dict[str, Any] = {}
-    if topic.status in (TopicStatus.ARCHIVED, TopicStatus.SNOOZED):
-        values |= {"status": TopicStatus.ACTIVE.value, "snoozed_until": None}
-    if at > topic.updated_at:
-        values["updated_at"] = at
-    if values:
-        _MOVE_TOPIC.run(tx, values, topic=topic.id)
-        changes.emit(tx, "topic.upserted", topic.id)
-    if task is not None and _MOVE_TASK.run(tx, {"updated_at": at}, task=task, at=at):
-        changes.emit(tx, "task.upserted", task)
-
-
-def _remember(tx: Tx, exchange: Exchange, topic: Topic, task: str | None, options: BoardConfig) -> None:
-    last = exchange.entries[-1]
-    if last.session_key is not None:
-        item = routing.Routed(int(tx.now), topic.id, topic.name, exchange.asked, task)
-        routing.remember(tx, last.session_key, item, options.routing_memory, exchange.audience)
 
 
 _TASKS: Final = ReadableRows(

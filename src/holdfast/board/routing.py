@@ -47,26 +47,53 @@ class Routed:
         } | task
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a session remembers, as it is kept, and who may read it."""
+
+    items: tuple[Mapping[str, Any], ...] = ()
+    audience: Audience = FOR_OWNER
+
+    def remembering(self, item: Routed, now: int, options: RoutingMemory, audience: Audience) -> Memory:
+        """That the session is now about this topic; `audience` may read the words that led there."""
+        links = [one for one in self.items if LINK in one][:1]
+        kept = [one for one in _kept(self.items, now, options) if one.get("topicId") != item.topic_id]
+        clipped = item.plain() | {"anchor": clip(item.anchor, options.anchor_max_chars)}
+        readers = meet((audience, self.audience if kept else FOR_ANYONE))
+        return Memory((*links, *[*kept, clipped][-options.max_items :]), readers)
+
+    def routed(self, now: int, options: RoutingMemory) -> list[Routed]:
+        """The topics that are not forgotten yet, newest last."""
+        return [_routed(one) for one in _kept(self.items, now, options)]
+
+
+def read(tx: Tx, session_key: str) -> Memory:
+    row = _ITEMS.first(tx, key=session_key)
+    if row is None:
+        return Memory()
+    items = [dict(one) for one in plain(row[0]) or () if isinstance(one, Mapping)]
+    return Memory(tuple(items), Audience(row[1]))
+
+
+def write(tx: Tx, session_key: str, memory: Memory) -> None:
+    row = {"session_key": session_key, "audience": memory.audience, "items": clean_json(list(memory.items))}
+    _PUT.one(tx, row | {"updated_at": tx.now})
+
+
 def remember(tx: Tx, session_key: str, item: Routed, options: RoutingMemory, audience: Audience) -> None:
     """Note that the session is now about this topic; `audience` may read the words that led there."""
-    items, before = _row(tx, session_key)
-    links = [one for one in items if LINK in one][:1]
-    fresh = [one for one in _kept(items, tx.now, options) if one.get("topicId") != item.topic_id]
-    clipped = item.plain() | {"anchor": clip(item.anchor, options.anchor_max_chars)}
-    readers = meet((audience, before if fresh else FOR_ANYONE))
-    _write(tx, session_key, [*links, *[*fresh, clipped][-options.max_items :]], readers)
+    write(tx, session_key, read(tx, session_key).remembering(item, tx.now, options, audience))
 
 
 def recall(tx: Tx, session_key: str, options: RoutingMemory, view: View) -> list[Routed]:
-    """What the session has been about, newest last, if the reader may read that; topics that are gone, not
-    the reader's or out of sight are left out.
+    """The session's topics that are there, may be read and lie within sight, newest last.
 
-    Whose words led to a topic is not known: who may read only some agents' is told the topic alone.
+    Who wrote the words behind a topic is not known: who may read only some agents' is told the topic alone.
     """
-    found, audience = _row(tx, session_key)
-    if not found or not tx.reader.may_read(audience):
+    memory = read(tx, session_key)
+    if not memory.items or not tx.reader.may_read(memory.audience):
         return []
-    items = [_routed(one) for one in _kept(found, tx.now, options)]
+    items = memory.routed(tx.now, options)
     spaces = _readable_topics(tx, [one.topic_id for one in items]) if items else {}
     shown = [one for one in items if one.topic_id in spaces and view.sees(spaces[one.topic_id])]
     return shown if tx.reader.agents is None else [replace(one, anchor="") for one in shown]
@@ -88,27 +115,16 @@ def sweep(tx: Tx, options: RoutingMemory, *, limit: int = SWEEP_LIMIT) -> int:
     return len(keys)
 
 
-def read_link(tx: Tx, session_key: str) -> dict[str, Any] | None:
+def read_link(tx: Tx, session_key: str) -> Mapping[str, Any] | None:
     """The link of a session, if it has one."""
-    return next((one for one in _row(tx, session_key)[0] if LINK in one), None)
+    return next((one for one in read(tx, session_key).items if LINK in one), None)
 
 
 def write_link(tx: Tx, session_key: str, link: Mapping[str, Any]) -> None:
     """Put a link before what is remembered, in place of one that was there."""
-    items, audience = _row(tx, session_key)
-    _write(tx, session_key, [link, *(one for one in items if LINK not in one)], audience)
-
-
-def _row(tx: Tx, session_key: str) -> tuple[list[dict[str, Any]], Audience]:
-    row = _ITEMS.first(tx, key=session_key)
-    if row is None:
-        return [], FOR_OWNER
-    return [dict(one) for one in plain(row[0]) or () if isinstance(one, Mapping)], Audience(row[1])
-
-
-def _write(tx: Tx, session_key: str, items: Sequence[Mapping[str, Any]], audience: Audience) -> None:
-    row = {"session_key": session_key, "audience": audience, "items": clean_json(list(items))}
-    _PUT.one(tx, row | {"updated_at": tx.now})
+    memory = read(tx, session_key)
+    held = (link, *(one for one in memory.items if LINK not in one))
+    write(tx, session_key, replace(memory, items=held))
 
 
 def _kept(items: Sequence[Mapping[str, Any]], now: int, options: RoutingMemory) -> list[dict[str, Any]]:

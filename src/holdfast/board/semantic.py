@@ -6,13 +6,12 @@ reserved tags are shown as context but never found, so that nothing feeds on its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from holdfast.board import noise
 from holdfast.board.rules import MEMORY_ACTION, NOT_SEMANTIC, TOOL_ACTIVITY, UNANCHORED_TOOL_ACTIVITY
 from holdfast.board.sanitise import sanitise
-from holdfast.board.shown import Showable
 from holdfast.log import EntryType
 
 _SILENT: Final[frozenset[str]] = frozenset((EntryType.SYSTEM, EntryType.IMPORT))
@@ -21,7 +20,24 @@ _CONVERSATION: Final = EntryType.CONVERSATION.value
 _TRACES = frozenset((TOOL_ACTIVITY, UNANCHORED_TOOL_ACTIVITY, MEMORY_ACTION))
 
 
-def semantic_text(entry: Showable, *, tool_traces: bool = False) -> str:
+class Said(Protocol):
+    """As much of an entry as tells what it says."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def code(self) -> str | None: ...
+    @property
+    def role(self) -> str | None: ...
+    @property
+    def session_key(self) -> str | None: ...
+    @property
+    def source(self) -> Mapping[str, Any] | None: ...
+
+
+def semantic_text(entry: Said, *, tool_traces: bool = False) -> str:
     """What an entry says, or "" when it is none that should be found.
 
     Rows from before the rules are judged by their text, so that they read as if they had been filtered.
@@ -44,7 +60,7 @@ def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
     return "\n".join(part for part in (name, description or "", " ".join(plain)) if part)
 
 
-def _is_noise(entry: Showable, text: str) -> bool:
+def _is_noise(entry: Said, text: str) -> bool:
     channel = str((entry.source or {}).get("channel") or "").lower()
     if noise.is_plain(channel, entry.session_key, text):
         return False

@@ -172,8 +172,7 @@ def check_color(color: str | None) -> str | None:
 
 def _insert(tx: Tx, label: Label, values: Mapping[str, Any]) -> bool:
     """Make a space and its edges, unless it is there; the default space always comes first."""
-    query = sa.select(sa.literal(1)).select_from(spaces).where(spaces.c.id == label.space_id)
-    if tx.conn.execute(query).first() is not None:
+    if _KNOWN.rows(tx, ids=[label.space_id]):
         return False
     if label.space_id != DEFAULT_SPACE:
         _insert(tx, Label(DEFAULT_SPACE, DEFAULT_NAME), {})

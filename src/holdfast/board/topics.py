@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.board import spaces, tasks
-from holdfast.board.reads import Query, plain
+from holdfast.board.reads import Query, ReadableRows, plain
 from holdfast.board.tables import topic_spaces
 from holdfast.board.tables import topics as table
 from holdfast.board.tags import (
@@ -43,6 +44,7 @@ from holdfast.clock import Millis
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import FOR_OWNER, SYSTEM, Audience, Reader, Tx, changes
+from holdfast.log.statements import Insert
 
 MAX_REORDER: Final = 1000
 
@@ -149,11 +151,8 @@ def find(
     if id_ is not None:
         return next(iter(get_many(tx, [id_])), None)
     key = name_key(clean_title(name, "name"))
-    where = sa.and_(table.c.space_id == owner_of(space_id, tags), table.c.name_key == key)
-    same = sa.case((table.c.audience == audience, 0), else_=1)
-    query = sa.select(table).where(where, *within_reach(tx.reader)).order_by(same, table.c.created_at)
-    row = tx.conn.execute(query.limit(1)).mappings().first()
-    return None if row is None else _topic(tx, row)
+    rows = _BY_NAME.rows(tx, space=owner_of(space_id, tags), name=key, audience=audience)
+    return _from_row(tx, rows[0]) if rows else None
 
 
 def get(tx: Tx, id_: str, view: View) -> Topic:
@@ -279,9 +278,9 @@ def _create(tx: Tx, topic: Topic, values: Mapping[str, Any]) -> Topic:
     require_free_name(tx, topic)
     if _BY_ID.first(tx, ids=[topic.id]) is not None:
         raise Conflict("this id is in use", code="id_taken", hint="Choose another, or leave it out.")
-    row = {name: getattr(topic, name) for name in _NAMES} | {"name_key": name_key(topic.name)}
-    tx.conn.execute(sa.insert(table), row | {"tags": list(topic.tags)})
-    _write_membership(tx, topic)
+    row = {name: _plain(getattr(topic, name)) for name in _COLUMNS} | {"name_key": name_key(topic.name)}
+    _INSERT.one(tx, row | {"tags": list(topic.tags)})
+    _INSERT_MEMBERSHIP.many(tx, _membership(topic))
     changes.emit(tx, "topic.upserted", topic.id)
     return topic
 
@@ -329,13 +328,19 @@ def _require_no_others(tx: Tx, id_: str) -> None:
 
 def require_free_name(tx: Tx, topic: Topic) -> None:
     """`Conflict` if a topic that the reader may read has the name, or one that the same people read."""
-    same = sa.and_(table.c.space_id == topic.space_id, table.c.name_key == name_key(topic.name))
-    alike = sa.and_(
-        table.c.audience == topic.audience,
-        sa.func.coalesce(table.c.agent_id, "") == (topic.agent_id or ""),
+    named = _NAMED.rows(tx, space=topic.space_id, name=name_key(topic.name))
+    other = next(
+        (
+            id_
+            for id_, audience, agent_id in named
+            if id_ != topic.id
+            and (
+                (audience, agent_id or "") == (topic.audience, topic.agent_id or "")
+                or tx.reader.may_read_of(audience, agent_id)
+            )
+        ),
+        None,
     )
-    reach = sa.or_(alike, sa.and_(sa.true(), *within_reach(tx.reader)))
-    other = tx.conn.execute(sa.select(table.c.id).where(same, reach, table.c.id != topic.id)).scalar()
     if other is not None:
         raise Conflict(
             f"{topic.space_id} has a topic {topic.name[:80]!r} already: {other}",
@@ -346,8 +351,15 @@ def require_free_name(tx: Tx, topic: Topic) -> None:
 
 def _write_membership(tx: Tx, topic: Topic) -> None:
     tx.conn.execute(sa.delete(topic_spaces).where(topic_spaces.c.topic_id == topic.id))
-    rows = [{"topic_id": topic.id, "space_id": one} for one in sorted(topic.space_ids)]
-    tx.conn.execute(sa.insert(topic_spaces), rows)
+    _INSERT_MEMBERSHIP.many(tx, _membership(topic))
+
+
+def _membership(topic: Topic) -> list[dict[str, Any]]:
+    return [{"topic_id": topic.id, "space_id": one} for one in sorted(topic.space_ids)]
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, StrEnum) else value
 
 
 def _has_status(status: TopicStatus, now: Millis) -> sa.ColumnElement[bool]:
@@ -360,7 +372,8 @@ def _has_status(status: TopicStatus, now: Millis) -> sa.ColumnElement[bool]:
 
 
 def _top(tx: Tx) -> int:
-    return int(tx.conn.execute(sa.select(sa.func.min(table.c.sort_index))).scalar() or 0)
+    found = _LEAST_INDEX.first(tx)
+    return int(found[0] or 0) if found else 0
 
 
 def _rising(places: Sequence[int]) -> list[int]:
@@ -392,3 +405,13 @@ def _from_row(tx: Tx, row: Sequence[Any]) -> Topic:
 
 _STATUSES: Final = {status.value: status for status in TopicStatus}
 _BY_ID: Final = Query(f"SELECT {', '.join(_COLUMNS)} FROM topics WHERE id IN :ids")
+_BY_NAME: Final = ReadableRows(
+    f"""SELECT {", ".join(_COLUMNS)} FROM topics WHERE space_id = :space AND name_key = :name {{reach}}
+    ORDER BY CASE WHEN audience = :audience THEN 0 ELSE 1 END, created_at LIMIT 1"""
+)
+_NAMED: Final = Query(
+    "SELECT id, audience, agent_id FROM topics WHERE space_id = :space AND name_key = :name"
+)
+_LEAST_INDEX: Final = Query("SELECT min(sort_index) FROM topics")
+_INSERT: Final = Insert(table)
+_INSERT_MEMBERSHIP: Final = Insert(topic_spaces)

@@ -99,8 +99,12 @@ def source_space(tx: Tx, space_id: str | None, session_key: str | None) -> str |
         return space_id if _is_in_use(tx, space_id) else spaces.require(tx, space_id)
     if not session_key:
         return None
-    steps = (_from_entries, _from_board_key, _from_routing)
-    return next((found for step in steps if (found := step(tx, session_key)) is not None), None)
+    return told_space(tx, session_key) or _from_routing(tx, session_key)
+
+
+def told_space(tx: Tx, session_key: str) -> str | None:
+    """The space that a person gave a session or its recent entries, else that of its board key's topic."""
+    return _from_entries(tx, session_key) or _from_board_key(tx, session_key)
 
 
 def allowed(

@@ -57,7 +57,7 @@ def terms(text: str) -> tuple[str, ...]:
 
     The texts around an exchange are the same for the next one, so they are kept for a while.
     """
-    return tuple(form for _, form in _read(text))
+    return tuple([form for _, form in _read(text)])
 
 
 def surfaces(text: str) -> dict[str, str]:
@@ -68,13 +68,11 @@ def surfaces(text: str) -> dict[str, str]:
     return found
 
 
-def _read(text: str) -> list[tuple[str, str]]:
+@lru_cache(maxsize=512)
+def _read(text: str) -> tuple[tuple[str, str], ...]:
+    """Each word with the terms that it stands for; kept for who asks for one and then for the other."""
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold().replace("’", "'")
-    found: list[tuple[str, str]] = []
-    for word in _WORD.findall(folded):
-        forms = _pairs(word) if _HAN.match(word) else _forms(word)
-        found += [(word, form) for form in forms]
-    return found
+    return tuple([(word, form) for word in _WORD.findall(folded) for form in _forms(word)])
 
 
 def is_filler(term: str) -> bool:
@@ -82,7 +80,10 @@ def is_filler(term: str) -> bool:
     return term in FILLER
 
 
+@lru_cache(maxsize=20_000)
 def _forms(word: str) -> list[str]:
+    if _HAN.match(word):
+        return _pairs(word)
     if word in FUNCTION or len(word) > _LONGEST:
         return []
     if word in _FILLER_WORDS:

@@ -21,7 +21,7 @@ from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import EntryId, SessionId, TurnId, entry_id
 from holdfast.log import changes
 from holdfast.log.audience import FOR_OWNER, Audience, Reader, covers, of_key
-from holdfast.log.statements import Insert, Row, Statement, Update, among
+from holdfast.log.statements import Insert, Row, Statement, Texts, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries as table
 from holdfast.log.tables import entry_revisions
@@ -173,6 +173,15 @@ class Ref:
     id: str
     topic_id: str | None
     updated_at: Millis
+    created_at: Millis
+    position: int
+    status: str
+    code: str | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands in a listing."""
+        return self.created_at, self.position
 
 
 def append(tx: Tx, draft: EntryDraft) -> Appended:
@@ -286,10 +295,9 @@ def refs(tx: Tx, where: EntryFilter, *, limit: int) -> list[Ref]:
     if prepared is not None:
         statement, value = prepared
         return [Ref(*row) for row in statement.rows(tx, value=value, most=most)]
-    light = sa.select(*_REF)
+    light = sa.select(*_REF_COLUMNS)
     query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(tx.reader, where)])
-    rows = tx.conn.execute(query.limit(most))
-    return [Ref(row.id, row.topic_id, row.updated_at) for row in rows]
+    return [Ref(*row) for row in tx.conn.execute(query.limit(most))]
 
 
 def _prepared_refs(reader: Reader, where: EntryFilter) -> tuple[Statement, str] | None:
@@ -304,10 +312,23 @@ def _prepared_refs(reader: Reader, where: EntryFilter) -> tuple[Statement, str] 
     return None
 
 
-def refs_before(tx: Tx, entry: Entry, *, limit: int) -> list[Ref]:
-    """As `preceding`, but only which entries and in what state, newest first."""
-    place = {"session": entry.session_key, "at": entry.created_at, "position": entry.position}
-    return [Ref(*row) for row in _REFS_BEFORE.rows(tx, **place, most=limit)]
+def refs_before(tx: Tx, session_key: str, place: tuple[int, int], *, limit: int) -> list[Ref]:
+    """What a session said before a place in its listing, newest first: which entries and in what state."""
+    at, position = place
+    rows = _REFS_BEFORE.rows(tx, session=session_key, at=at, position=position, most=limit)
+    return [Ref(*row) for row in rows]
+
+
+def refs_by_topic(tx: Tx, topic_ids: Sequence[str], *, limit: int) -> dict[str, list[Ref]]:
+    """The newest of each topic, newest first, all at once."""
+    if not tx.reader.reads_all:
+        return {id_: refs(tx, EntryFilter(topic_id=id_), limit=limit) for id_ in topic_ids}
+    found: dict[str, list[Ref]] = {id_: [] for id_ in topic_ids}
+    if found:
+        statement = _REFS_BY_TOPIC[tx.postgres]
+        for row in statement.rows(tx, topics=list(found), most=limit):
+            found[row[1]].append(Ref(*row))
+    return found
 
 
 def after(tx: Tx, position: int, *, limit: int = MAX_PAGE) -> list[Entry]:
@@ -381,6 +402,19 @@ def annotate(tx: Tx, id_: str, fields: Mapping[str, Any], *, read: Entry | None 
     changes.emit(tx, "log.patched", id_)
     values["status"] = _STATUSES[values.get("status", entry.status.value)]
     return replace(entry, **values)
+
+
+def annotate_read(tx: Tx, changed: Sequence[tuple[Entry, Mapping[str, Any]]]) -> None:
+    """`annotate` for many entries that this very transaction has read, all in one statement."""
+    rows = []
+    for entry, fields in changed:
+        if fields.keys() - _ANNOTATIONS:
+            raise ValueError(f"not annotations: {sorted(fields.keys() - _ANNOTATIONS)}")
+        if any(getattr(entry, name) != value for name, value in fields.items()):
+            values = {name: _plain(clean_json(value)) for name, value in fields.items()}
+            rows.append((values | {"updated_at": tx.now}, {"entry": entry.id}))
+            changes.emit(tx, "log.patched", entry.id)
+    _UPDATE.many(tx, rows)
 
 
 def correct(tx: Tx, id_: str, content: str) -> Entry:
@@ -565,7 +599,6 @@ _COLUMNS = tuple(table.c)
 _COLUMN_NAMES = tuple(table.c.keys())
 _LIGHT = tuple(c for c in table.c if c.name != "raw")
 _LIGHT_NAMES = tuple(c.name for c in _LIGHT)
-_REF = tuple(table.c[name] for name in ("id", "topic_id", "updated_at", "created_at", "position"))
 _SELECT = sa.select(*_COLUMNS)
 _SELECT_ONE = Statement(_SELECT.where(table.c.id == sa.bindparam("id")))
 _SELECT_IDS = Statement(_SELECT.where(among(table.c.id, "ids")).order_by(table.c.position))
@@ -587,30 +620,45 @@ _PENDING = (
 )
 _WAITING = _Narrowed(_PENDING.where(table.c.session_key == sa.bindparam("session")))
 _WAITING_ALONE = _Narrowed(_PENDING.where(table.c.session_key.is_(None)))
-_PRECEDING = _Narrowed(
-    sa.select(*_LIGHT)
-    .where(
-        table.c.session_key == sa.bindparam("session"),
-        table.c.deleted_at.is_(None),
-        sa.tuple_(table.c.created_at, table.c.position)
-        < sa.tuple_(sa.bindparam("at", type_=sa.BigInteger), sa.bindparam("position", type_=sa.BigInteger)),
+_REF_COLUMNS = [
+    table.c[name] for name in ("id", "topic_id", "updated_at", "created_at", "position", "status", "code")
+]
+
+
+def _said_before(*columns: sa.Column[Any]) -> sa.Select[Any]:
+    at, position = (sa.bindparam(name, type_=sa.BigInteger) for name in ("at", "position"))
+    return (
+        sa.select(*columns)
+        .where(
+            table.c.session_key == sa.bindparam("session"),
+            table.c.deleted_at.is_(None),
+            sa.tuple_(table.c.created_at, table.c.position) < sa.tuple_(at, position),
+        )
+        .order_by(table.c.created_at.desc(), table.c.position.desc())
+        .limit(sa.bindparam("most"))
     )
-    .order_by(table.c.created_at.desc(), table.c.position.desc())
-    .limit(sa.bindparam("most")),
-    names=_LIGHT_NAMES,
-)
-_REF_COLUMNS = [table.c[name] for name in ("id", "topic_id", "updated_at")]
-_REFS_BEFORE = _Narrowed(
-    sa.select(*_REF_COLUMNS)
-    .where(
-        table.c.session_key == sa.bindparam("session"),
-        table.c.deleted_at.is_(None),
-        sa.tuple_(table.c.created_at, table.c.position)
-        < sa.tuple_(sa.bindparam("at", type_=sa.BigInteger), sa.bindparam("position", type_=sa.BigInteger)),
-    )
-    .order_by(table.c.created_at.desc(), table.c.position.desc())
-    .limit(sa.bindparam("most"))
-)
+
+
+_PRECEDING = _Narrowed(_said_before(*_LIGHT), names=_LIGHT_NAMES)
+_REFS_BEFORE = _Narrowed(_said_before(*_REF_COLUMNS))
+_NEWEST_OF_TOPIC = """FROM entries WHERE topic_id = wanted.value AND deleted_at IS NULL
+    ORDER BY created_at DESC, position DESC LIMIT :most"""
+_REF_NAMES = ", ".join(f"e.{column.name}" for column in _REF_COLUMNS)
+_REFS_BY_TOPIC = {
+    False: Statement(
+        sa.text(
+            f"""SELECT {_REF_NAMES} FROM json_each(:topics) AS wanted
+            JOIN entries AS e ON e.position IN (SELECT position {_NEWEST_OF_TOPIC})
+            ORDER BY e.created_at DESC, e.position DESC"""
+        ).bindparams(sa.bindparam("topics", type_=Texts()))
+    ),
+    True: Statement(
+        sa.text(
+            f"""SELECT {_REF_NAMES} FROM unnest(CAST(:topics AS text[])) AS wanted(value)
+            CROSS JOIN LATERAL (SELECT * {_NEWEST_OF_TOPIC}) AS e"""
+        ).bindparams(sa.bindparam("topics", type_=Texts()))
+    ),
+}
 _TOPIC_REFS, _SPACE_REFS = (
     Statement(
         sa.select(*_REF_COLUMNS)

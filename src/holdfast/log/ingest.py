@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, Final
 
 from holdfast.log import agenda
@@ -13,6 +13,7 @@ from holdfast.log.store import Tx
 
 INGEST: Final = "log.ingest"
 MAX_ATTEMPTS: Final = 10
+_NAMES: Final = tuple(field.name for field in fields(EntryDraft))
 
 
 def accept(tx: Tx, drafts: Sequence[EntryDraft]) -> Item:
@@ -29,7 +30,7 @@ def drafts_from(payload: Mapping[str, Any]) -> list[EntryDraft]:
 
 
 def _plain(draft: EntryDraft, now: int) -> dict[str, Any]:
-    row = {name: value for name, value in asdict(draft).items() if value is not None}
+    row = {name: value for name in _NAMES if (value := getattr(draft, name)) is not None}
     row.setdefault("created_at", now)
     return row
 

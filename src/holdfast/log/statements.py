@@ -51,6 +51,14 @@ class Statement:
         with tx.driver(form.sql) as connection:
             return int(connection.execute(form.sql, values).rowcount)
 
+    def many(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The same for each of the rows, in order."""
+        bound = [self._bound(tx, row) for row in rows]
+        if bound:
+            sql = bound[0][0].sql
+            with tx.driver(sql) as connection:
+                connection.executemany(sql, [values for _, values in bound])
+
     def _bound(self, tx: Tx, given: Mapping[str, Any]) -> tuple[_Form, Any]:
         form = self._forms.get(tx.postgres)
         if form is None:
@@ -71,12 +79,19 @@ class Update:
 
     def run(self, tx: Tx, values: Mapping[str, Any], **where: Any) -> int:
         """Set the columns; how many rows that changed."""
-        names = frozenset(values)
+        return self._setting(frozenset(values)).run(tx, **values, **where)
+
+    def many(self, tx: Tx, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        """Set the columns (the first of each pair) where the second says."""
+        for names, alike in groupby(rows, lambda row: frozenset(row[0])):
+            self._setting(names).many(tx, [{**values, **where} for values, where in alike])
+
+    def _setting(self, names: frozenset[str]) -> Statement:
         statement = self._statements.get(names)
         if statement is None:
             columns = {name: sa.bindparam(name, type_=self._columns[name].type) for name in sorted(names)}
             statement = self._statements[names] = Statement(self._update.values(columns))
-        return statement.run(tx, **values, **where)
+        return statement
 
 
 class Insert:
@@ -150,7 +165,7 @@ class Insert:
 
 def among(column: sa.ColumnElement[str], name: str) -> sa.ColumnElement[bool]:
     """`column IN :name` for a list of texts, in one text whatever its length."""
-    return _Among(column, sa.bindparam(name, type_=_Texts()))
+    return _Among(column, sa.bindparam(name, type_=Texts()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +209,7 @@ def _of(type_: Any, dialect: Any) -> Any:
     return type_.dialect_impl(dialect)
 
 
-class _Texts(sa.types.TypeDecorator[list[str]]):
+class Texts(sa.types.TypeDecorator[list[str]]):
     """A list of texts as one value: an array, or JSON where there are none."""
 
     impl = sa.Text

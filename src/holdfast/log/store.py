@@ -30,7 +30,7 @@ from holdfast.errors import InvalidInput, Transient, Unavailable
 from holdfast.log import faults
 from holdfast.log.audience import SYSTEM, Reader
 from holdfast.log.connections import PREPARING, CommitFailed, Connections, Driver, begin
-from holdfast.log.durability import GroupFlush
+from holdfast.log.durability import MOST_FRAMES, Checkpointer, GroupFlush
 from holdfast.log.signals import Signals
 
 if TYPE_CHECKING:
@@ -270,6 +270,23 @@ class Store:
             finally:
                 copy.close()
 
+    def checkpointer(self) -> Checkpointer | None:
+        """SQLite alone: what keeps checkpoints out of commits, for whoever runs it. Without, a commit does
+        one when the write-ahead log has grown very long."""
+        flush = self._flush
+        if flush is None:
+            return None
+
+        def connect() -> Any:
+            connection = sqlite_module().connect(
+                str(self.url.database), isolation_level=None, check_same_thread=False
+            )
+            for pragma in ("busy_timeout=20", "synchronous=NORMAL", "wal_autocheckpoint=0"):
+                connection.execute(f"PRAGMA {pragma}")
+            return connection
+
+        return Checkpointer(connect, self._exclusive, lambda: flush.commits)
+
     def probe(self) -> None:
         """Raise unless the database answers, and takes writes again if it was last seen to take none."""
         with self.read(SYSTEM) as tx:
@@ -416,7 +433,7 @@ def _sqlite_engine(url: URL, busy_ms: int, *, size: int, writer: bool) -> Engine
             "foreign_keys=ON",
             "cache_size=-32000",
             "temp_store=MEMORY",
-            "wal_autocheckpoint=4000",
+            f"wal_autocheckpoint={MOST_FRAMES}",
             "journal_size_limit=67108864",
             f"query_only={'OFF' if writer else 'ON'}",
         ):

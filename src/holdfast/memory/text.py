@@ -28,6 +28,7 @@ NAMES_TIME: Final = "0cuetime"
 """Cue term of a document that says when something happens."""
 
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f々〆"
+_CJK_CHAR = re.compile(f"[{_CJK}]")
 _LETTER = rf"[^\W_{_CJK}]"
 _RUN = re.compile(rf"[{_CJK}]+|{_LETTER}+(?:['’._/\\@:#+\-]{{1,3}}{_LETTER}+)*")
 _PIECE = re.compile(rf"{_LETTER}+")
@@ -78,7 +79,7 @@ def query_terms(text: str) -> QueryTerms:
     every: dict[str, None] = {}
     content: dict[str, None] = {}
     for run in _runs(text):
-        every.update(dict.fromkeys(_forms(run, language)))
+        every.update(dict.fromkeys(_EVERY[language](run)))
         content.update(dict.fromkeys(_READERS[language](run)))
     return QueryTerms(tuple(content), tuple(every), language)
 
@@ -139,7 +140,7 @@ def _camel_parts(piece: str) -> list[str]:
 
 
 def _is_cjk(char: str) -> bool:
-    return re.match(f"[{_CJK}]", char) is not None
+    return _CJK_CHAR.match(char) is not None
 
 
 def _stem(word: str, language: Language) -> str:
@@ -149,6 +150,10 @@ def _stem(word: str, language: Language) -> str:
     return stemmed
 
 
+def _kept(forms: Callable[[str], tuple[str, ...]]) -> Callable[[str], tuple[str, ...]]:
+    return lru_cache(maxsize=1 << 16)(forms)
+
+
 @lru_cache(maxsize=2)
 def _stemmer(language: Language) -> Any:
     import Stemmer
@@ -156,7 +161,8 @@ def _stemmer(language: Language) -> Any:
     return Stemmer.Stemmer(language, 0)
 
 
-_READERS: dict[Language, Callable[[str], tuple[str, ...]]] = {
-    language: lru_cache(maxsize=1 << 16)(partial(_content_forms, language=language)) for language in _STOPS
-}
-"""The content terms of a run, kept by language, for the same words come again and again."""
+_READERS, _EVERY = (
+    {language: _kept(partial(forms, language=language)) for language in _STOPS}
+    for forms in (_content_forms, _forms)
+)
+"""The content terms of a run, and all of them, kept by language: the same words come again and again."""

@@ -29,6 +29,8 @@ def resolve(question: str, now: Millis, zone: tzinfo = UTC) -> list[TimeRange]:
     Relative words count from `now`; a month or a day without a year is the latest one not after it.
     """
     text = fold(question)
+    if not may_name_time(_WORD.findall(text), text):
+        return []
     today = datetime.fromtimestamp(now / 1000, zone).date()
     taken: list[tuple[int, int, TimeRange]] = []
     for start, end, span in _spans(text, today):
@@ -49,7 +51,8 @@ def names_time(text: str) -> bool:
 
 
 def may_name_time(words: Iterable[str], folded: str) -> bool:
-    """Whether `names_time` needs to look: every pattern of it holds one of these words, or a digit."""
+    """Whether `names_time` or `resolve` need to look: each of their patterns holds one of these words, or a
+    digit."""
     return not _HINTS.isdisjoint(words) or _DIGIT.search(folded) is not None
 
 
@@ -266,3 +269,4 @@ _HINTS = (
     | {"night", "summer", "winter", "spring", "fall", "sommer"}
 )
 _DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"[^\W_]+")
