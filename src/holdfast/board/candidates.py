@@ -23,7 +23,7 @@ from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.board.tables import topics as table
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
-from holdfast.board.words import MAX_CHARS, is_filler, terms
+from holdfast.board.words import MAX_CHARS, is_filler, subject_terms
 from holdfast.board.work import TopicStatus
 from holdfast.log import SYSTEM, Entry, EntryFilter, Reader, Tx, changes, entries
 
@@ -182,7 +182,7 @@ class _Scope:
         self._order: list[tuple[int, int, str]] = []
         self._lines: dict[str, _Line] = {}
         for row in self._recent_topics(tx):
-            self._enter(row.id, row.updated_at, terms(topic_text(row.name, row.description, row.tags)))
+            self._enter(row.id, row.updated_at, subject_terms(topic_text(row.name, row.description, row.tags)))
         recent = entries.refs(tx, EntryFilter(space_ids=view.spaces), limit=RECENT_ENTRIES)
         self._more = len(recent) == RECENT_ENTRIES
         for ref, said in zip(recent, texts.of(tx, recent), strict=True):
@@ -205,7 +205,7 @@ class _Scope:
             if self._topics[least][0] >= topic.updated_at:
                 return
             self._leave(least)
-        words = terms(topic_text(topic.name, topic.description, topic.tags))
+        words = subject_terms(topic_text(topic.name, topic.description, topic.tags))
         self._enter(topic.id, topic.updated_at, words)
 
     def sorted(self, entry: Entry, text: str) -> bool:
@@ -246,7 +246,7 @@ class _Scope:
 
     def _put(self, place: tuple[int, int, str], topic_id: str | None, said: str) -> None:
         insort(self._order, place)
-        line = self._lines[place[2]] = _Line(topic_id, terms(said[:1_000]) if topic_id else ())
+        line = self._lines[place[2]] = _Line(topic_id, subject_terms(said[:1_000]) if topic_id else ())
         if topic_id in self._topics:
             self._index.add(topic_id or "", line.words)
 
@@ -341,7 +341,7 @@ class Recent:
     ) -> list[Weighable]:
         """The topics of this session first, then those that the index found, then those that share rare
         words."""
-        lexical = self._scope(tx, view).nearest(terms(text), MAX_CANDIDATES)
+        lexical = self._scope(tx, view).nearest(subject_terms(text), MAX_CANDIDATES)
         ids = list(dict.fromkeys((*reversed(routed), *retrieved, *lexical)))[: 2 * MAX_CANDIDATES]
         there = self.topics(tx, ids)
         seen = [there[id_] for id_ in ids if id_ in there and view.sees(there[id_].space_ids)]
@@ -417,6 +417,11 @@ class History:
                 return ref.topic_id
         return None
 
+    def pause(self, tx: Tx, place: Place, ahead: Place) -> int:
+        """How long nothing was said before a place, in milliseconds."""
+        end = self._reach(tx, place, ahead)
+        return place[0] - self._rows[end - 1].place[0] if end else 0
+
     def background(self, tx: Tx, place: Place, ahead: Place) -> Background:
         """How common words are in what was said before a place."""
         end = self._reach(tx, place, ahead)
@@ -425,9 +430,9 @@ class History:
         if not (low <= start <= high <= end):
             self._background, low, high = Background(), start, start
         for text in self.texts.of(tx, self._rows[high:end]):
-            self._background.add(terms(text))
+            self._background.add(subject_terms(text))
         for text in self.texts.of(tx, self._rows[low:start]):
-            self._background.remove(terms(text))
+            self._background.remove(subject_terms(text))
         self._counted = start, end
         return self._background
 

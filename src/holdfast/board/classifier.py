@@ -27,7 +27,7 @@ from holdfast.board.summaries import topic_name
 from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.board.tasks import Task
 from holdfast.board.visibility import EVERYTHING, View
-from holdfast.board.words import surfaces, terms
+from holdfast.board.words import subject_terms, subject_words
 from holdfast.config.board import BoardConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import (
@@ -48,6 +48,7 @@ T = TypeVar("T")
 
 LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
+MINUTE_MS: Final = 60_000
 AWAIT_LIMIT_MS: Final = 3_600_000
 CLASSIFIER_ERROR: Final = "classifier_error"
 GAP_SECONDS: Final = 1.0
@@ -354,20 +355,22 @@ class Classifier:
 
     def _weighed(self, batch: Batch, found: Open, retrieved: Sequence[str]) -> Weighed:
         tx, key = batch.tx, found.exchange.session_key
-        background = heuristic.Background()
+        background, pause = heuristic.Background(), 0
         if key is not None:
             history = batch.history(key, found.hearers)
             background = history.background(tx, found.place, found.ahead)
+            pause = history.pause(tx, found.place, found.ahead)
         with tx.reading_as(found.hearers):
             candidates = batch.recent.gather(
                 tx, found.text, found.view, routed=found.routed, retrieved=retrieved
             )
         verdict = heuristic.decide(
-            terms(found.text),
+            subject_terms(found.text),
             [one.profile for one in candidates],
             background,
             current=found.current,
             cue=_cue(found.exchange.asked),
+            pause_minutes=pause / MINUTE_MS,
         )
         return Weighed(candidates, (), verdict)
 
@@ -505,7 +508,7 @@ def _is_subagent(entry: Entry) -> bool:
 
 def _reasons(verdict: heuristic.Verdict, text: str) -> dict[str, Any]:
     best = verdict.best
-    written = surfaces(text)
+    written = subject_words(text)
     said = {"stay": "goes on with the thread", "return": "goes back to a topic", "new": "begins a topic"}
     return {
         "text": said[best.move],

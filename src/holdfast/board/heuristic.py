@@ -3,7 +3,8 @@
 Each known topic is a small language model of what was lately said in it. An exchange is weighed against all
 of them: how much likelier are its words there than anywhere? A new topic explains nothing better than
 anywhere, so it scores 0. To that comes how likely it is beforehand that a conversation stays with its topic,
-goes back to another, or begins a new one. Words without meaning weigh nothing, so "ok, do it" stays.
+goes back to another, or begins a new one: by how long it paused, and by what its form announces. Words without
+meaning weigh nothing, so "ok, do it" stays; one telling word alone begins no topic while the talk goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from holdfast.board.words import is_filler, terms
+from holdfast.board.words import is_filler, subject_terms
 
 Move = Literal["stay", "return", "new"]
 Cue = Literal["none", "request", "change"]
@@ -25,19 +26,28 @@ Cue = Literal["none", "request", "change"]
 class Weights:
     """The few numbers of the model, found on two conversations that the benchmark does not report on."""
 
-    mixture: float = 0.2
+    mixture: float = 0.25
     stay: float = 0.7
+    paused: float = 0.17
+    away: float = 0.05
     back: float = 0.05
     new: float = 0.08
+    first: float = 0.5
+    request: float = 1.0
+    change: float = 1.5
+    terse: int = 1
     decay: float = 0.8
-    name_weight: float = 2.0
+    name_weight: float = 1.0
     prior_tokens: float = 400.0
     filler_rate: float = 0.004
-    rare_rate: float = 0.0008
+    rare_rate: float = 0.0006
     most_per_word: float = 3.0
 
 
 DEFAULT: Final = Weights()
+PAUSE_MINUTES: Final = 10
+AWAY_MINUTES: Final = 120
+"""A visit to a session ends with so long a silence: what comes then is as likely about anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +90,11 @@ def profile(
 ) -> Profile:
     """The profile of a topic from its name and its texts, newest last: what is older counts less."""
     counts: defaultdict[str, float] = defaultdict(float)
-    for term in terms(name):
+    for term in subject_terms(name):
         counts[term] += weights.name_weight
     share = 1.0
     for text in reversed(texts):
-        for term in terms(text):
+        for term in subject_terms(text):
             counts[term] += share
         share *= weights.decay
     return Profile(id_, name, counts, sum(counts.values()), handicap)
@@ -121,20 +131,30 @@ def decide(
     *,
     current: str | None,
     cue: Cue = "none",
+    pause_minutes: float = 0.0,
     weights: Weights = DEFAULT,
 ) -> Verdict:
-    """The likeliest topic of an exchange."""
-    stay, back, new = _priors(weights, len(profiles), current, cue)
-    ways = [Scored(None, "new", math.log(new))]
-    telling = [(term, background.rate(term)) for term in dict.fromkeys(words) if not is_filler(term)]
+    """The likeliest topic of an exchange; `pause_minutes` is how long nothing was said before it."""
+    stay, back, new = _priors(weights, current, cue, pause_minutes)
+    background = anywhere(words, profiles, weights)
+    telling = [(term, background[term]) for term in dict.fromkeys(words) if not is_filler(term)]
+    if current is not None and pause_minutes <= AWAY_MINUTES and cue != "change":
+        new = new if len(telling) > weights.terse else -math.inf
+    ways = [Scored(None, "new", new)]
     for one in profiles:
         score, evidence = affinity(telling, one, weights)
         move: Move = "stay" if one.id == current else "return"
-        prior = math.log(stay if one.id == current else back) - one.handicap
+        prior = (stay if one.id == current else back) - one.handicap
         ways.append(Scored(one.id, move, score + prior, evidence))
     ways.sort(key=lambda way: (-way.score, way.move != "stay", way.id or ""))
     margin = ways[0].score - ways[1].score if len(ways) > 1 else math.inf
-    return Verdict(ways[0], margin, tuple(ways[1:4]))
+    return Verdict(ways[0], margin, tuple([way for way in ways[1:4] if way.score > -math.inf]))
+
+
+def anywhere(words, profiles, weights):
+    size = sum(one.total for one in profiles) + weights.prior_tokens
+    known = weights.prior_tokens * weights.rare_rate
+    return {t: (known + sum(one.counts.get(t, 0.0) for one in profiles)) / size for t in words}
 
 
 def affinity(
@@ -162,13 +182,15 @@ def affinity(
     return total, tuple([term for _, term in speaking[:5]])
 
 
-def _priors(weights: Weights, known: int, current: str | None, cue: Cue) -> tuple[float, float, float]:
-    """The chance to stay, to go back to one given other topic, and to begin a new one."""
-    others = max(1, known - (current is not None))
+def _priors(
+    weights: Weights, current: str | None, cue: Cue, pause_minutes: float
+) -> tuple[float, float, float]:
+    """How likely it is to stay, to go back to one given other topic, and to begin a new one, in nats."""
+    back, new = math.log(weights.back), math.log(weights.new)
     if current is None:
-        return 1.0, 0.5 / others, 0.5
+        return 0.0, back, math.log(weights.first)
+    kept = weights.stay if pause_minutes <= PAUSE_MINUTES else weights.paused
+    stay = math.log(kept if pause_minutes <= AWAY_MINUTES else weights.away)
     if cue == "change":
-        return 0.05, 0.25 / others, 0.7
-    if cue == "request":
-        return 0.35, 0.25 / others, 0.4
-    return weights.stay, weights.back / others, weights.new
+        return stay - weights.change, back, new + weights.change
+    return stay, back, new + weights.request if cue == "request" else new

@@ -1,20 +1,27 @@
 """Words as the board compares them: folded, without function words, lightly stemmed.
 
 Small on purpose: it sorts conversations, it does not search. The search index has its own, larger one.
+`terms` are the words of a text; `subject_terms` are those of them that can tell one matter from another.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
-from typing import Final
+from functools import cache, lru_cache
+from typing import Any, Final, Literal
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’-][^\W_{_CJK}]+)*")
 _HAN = re.compile(rf"[{_CJK}]")
 _LONGEST: Final = 48
+_COMPOUND: Final = 9
+_PREFIX: Final = 6
+_LANGUAGE_HEAD: Final = 1_000
+_MEASURED: Final = re.compile(r"\d+[^\W\d_]{1,3}")
 MAX_CHARS: Final = 8_000
+
+Language = Literal["english", "german"]
 
 _FUNCTION = """
 a about after again all also am an and any are as at be because been before being between both but by can
@@ -49,6 +56,36 @@ well went what's while whole will wish within won't wonderful wondering word wor
 worth wow wrong yeah year years yep yes yesterday you're you've bitte danke gut hallo heute ja klar mal morgen
 nein gern genau gestern machen mehr neu schon super viel vielleicht wirklich zeit
 """
+_MEASURES = """
+utc gmt cet cest est pst am pm euro euros eur dollar dollars usd chf gbp pound pounds cent cents percent prozent per
+pro second seconds sekunde sekunden minute minutes minuten hour hours stunde stunden uhr o'clock day days tag tage tagen
+week weeks woche wochen month months monat monate monaten year years jahr jahre jahren kg kilo kilos km cm mm ml mb gb tb
+kb ms gram grams gramm litre litres liter metre metres meter kilometer kilometern kilometers miles grad degrees below
+above over under around about unter über etwa rund monday tuesday wednesday thursday friday saturday sunday mondays
+tuesdays wednesdays thursdays fridays saturdays sundays montag montags dienstag dienstags mittwoch mittwochs donnerstag
+donnerstags freitag freitags samstag samstags sonntag sonntags january february march april may june july august
+september october november december januar februar märz mai juni juli oktober dezember one two three four five six
+seven eight nine ten eleven twelve eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf first third erste
+ersten zweite zweiten dritte dritten half halb
+"""
+_COMMON = """
+mr mrs ms dr prof herr herrn frau firma hello hi dear welcome congratulations glückwunsch noted notiert gerne gern abend
+abends morgens nachts nacht mittags vormittag nachmittag evening afternoon noon midnight
+soll sollen sollte könnte könnten müssen müsste brauche brauchen braucht komme kommt kommen gehe geht gehen gibt geben
+nimm nehme nehmen nimmt liegt liegen steht stehen heißt kostet kosten läuft laufen bleibt bleiben macht mache lass
+lassen dafür davon daran dabei darauf darin dazu deshalb trotzdem bereits bisher erst ungefähr höchstens mindestens
+wichtig richtig stimmt wäre würde würden hätte habe hatten wurde wurden worden sagt sagte sagen gesagt eher lieber
+beide beiden jeweils insgesamt zusammen ihre ihrem ihren ihrer ihnen seine seinem seinen seiner meinem meinen meiner
+deine deinen unsere unserem unseren unserer diesem diesen welche welcher welches wann warum wohin seit zwischen während
+trotz wegen statt nächste nächsten nächster letzte letzten letztes neue neuen neuer neues alte alten ganz ganze ganzen
+viele wenig weniger alles nichts niemand jemand ab beim ins dran weg los her hin nämlich sowieso sonst immer nie oft
+gleich bald später früher jetzt gerade wohl zurzeit will wollen wollte kannst können dürfen darf schreibe schreiben
+schicke schicken geschickt bekommen bekommt habt bitte fehlt passt klingt schön frage fragen gefragt
+says tell told asked asking wants needs gets goes comes cost costs paid pay price priced moved moves takes puts date
+dates number list until since already yet drafted added changed sent written write called open opened closed free next
+last same both either without instead against per also maybe perhaps noted done fixed set sets setting let lets
+entwurf termin frist liste datum nummer preis
+"""
 
 
 @lru_cache(maxsize=8_192)
@@ -73,6 +110,66 @@ def _read(text: str) -> tuple[tuple[str, str], ...]:
     """Each word with the terms that it stands for; kept for who asks for one and then for the other."""
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold().replace("’", "'")
     return tuple([(word, form) for word in _WORD.findall(folded) for form in _forms(word)])
+
+
+@lru_cache(maxsize=8_192)
+def subject_terms(text: str) -> tuple[str, ...]:
+    """The words of a text that can tell what it is about, in order and with repeats.
+
+    No dates, amounts, units, forms of address, greetings or small talk: they would pull matters together.
+    Stemmed by the language of the text; long words count by their beginning, as compounds share it.
+    """
+    folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold().replace("’", "'")
+    language = language_of(folded)
+    return tuple([form for word in _WORD.findall(folded) for form in _subjects(word, language)])
+
+
+def subject_words(text: str) -> dict[str, str]:
+    """For each subject term of a text the word that it stands for, as it is written there first."""
+    found: dict[str, str] = {}
+    language = language_of(text.casefold())
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text[:MAX_CHARS])):
+        for form in _subjects(word.casefold().replace("’", "'"), language):
+            found.setdefault(form, word)
+    return found
+
+
+def language_of(folded: str) -> Language:
+    """German where its commonest words outnumber those of English."""
+    words = folded[:_LANGUAGE_HEAD].split()
+    german = sum(map(_GERMAN.__contains__, words))
+    return "german" if german > sum(map(_ENGLISH.__contains__, words)) else "english"
+
+
+@lru_cache(maxsize=20_000)
+def _subjects(word: str, language: Language) -> tuple[str, ...]:
+    if _HAN.match(word):
+        return tuple(_pairs(word))
+    if word in NOT_TELLING or len(word) > _LONGEST:
+        return ()
+    parts = word.split("-") if "-" in word else (word,)
+    return tuple([_subject(part.removesuffix("'s"), language) for part in parts if _may_tell(part)])
+
+
+def _may_tell(word: str) -> bool:
+    if word in NOT_TELLING or len(word) < 3 or not any(map(str.isalpha, word)):
+        return False
+    return _MEASURED.fullmatch(word) is None
+
+
+def _subject(word: str, language: Language) -> str:
+    if not word.isalpha():
+        return word
+    head = word[:_PREFIX] if len(word) >= _COMPOUND else word
+    stemmed: str = _stemmer(language).stemWord(head)
+    return stemmed
+
+
+@cache
+def _stemmer(language: Language) -> Any:
+    import Stemmer
+
+    return Stemmer.Stemmer(language, 0)
 
 
 def is_filler(term: str) -> bool:
@@ -117,6 +214,16 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 4 else word
 
 
+_ENGLISH: Final = frozenset(
+    "the and is of to we it for a in on i my you at be with are that this was have can do what how".split()
+)
+_GERMAN: Final = frozenset(
+    """der die das und ist den ich wir auf für nicht ein eine mit im zu es auch bei noch wie dem von am hat sind
+    kann du mir wird soll""".split()
+)
 FUNCTION: Final = frozenset(_FUNCTION.split())
+MEASURES: Final = frozenset(_MEASURES.split())
 _FILLER_WORDS: Final = frozenset(_FILLER.split())
 FILLER: Final = frozenset(stem(word) for word in _FILLER_WORDS)
+NOT_TELLING: Final = FUNCTION | _FILLER_WORDS | MEASURES | frozenset(_COMMON.split())
+"""Words that stand in talk about anything."""
