@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from holdfast.board import heuristic, topics
 from holdfast.board.heuristic import Background, Profile
+from holdfast.board.naming import YoungNames
 from holdfast.board.reads import Query, plain
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.board.tables import topics as table
@@ -197,15 +198,17 @@ class _Scope:
         """A topic was made, or came to the front."""
         if not (self._view.sees(topic.space_ids) and topics.may_read(self._reader, topic)):
             return
+        words = subject_terms(topic_text(topic.name, topic.description, topic.tags))
         if topic.id in self._topics:
-            self._topics[topic.id] = topic.updated_at, self._topics[topic.id][1]
-            return
+            if self._topics[topic.id][1] == words:
+                self._topics[topic.id] = topic.updated_at, words
+                return
+            self._leave(topic.id)
         if len(self._topics) >= RECENT_TOPICS:
             least = min(self._topics, key=lambda id_: self._topics[id_][0])
             if self._topics[least][0] >= topic.updated_at:
                 return
             self._leave(least)
-        words = subject_terms(topic_text(topic.name, topic.description, topic.tags))
         self._enter(topic.id, topic.updated_at, words)
 
     def sorted(self, entry: Entry, text: str) -> bool:
@@ -293,6 +296,7 @@ class Recent:
 
     def __init__(self, texts: Texts | None = None) -> None:
         self.texts = texts or Texts()
+        self.young = YoungNames()
         self.write_first: Callable[[], None] = lambda: None
         self._scopes: dict[tuple[frozenset[str] | None, Reader], _Scope] = {}
         self._lately: defaultdict[str, dict[Reader, _Lately]] = defaultdict(dict)

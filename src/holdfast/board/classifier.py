@@ -21,9 +21,9 @@ from holdfast.board.exchanges import Exchange, Window, in_scopes, split
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
 from holdfast.board.judge import Judge, judged, question
+from holdfast.board.naming import topic_name
 from holdfast.board.placing import MAX_TASKS, Batch, Outcome, place, reject
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
-from holdfast.board.summaries import topic_name
 from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.board.tasks import Task
 from holdfast.board.visibility import EVERYTHING, View
@@ -448,7 +448,7 @@ def by_continuity(found: Open) -> Outcome | None:
 def by_words(found: Open, weighed: Weighed) -> Outcome | None:
     """What the words say; None when they say nothing and no thread is there to go on with."""
     best = weighed.verdict.best
-    name = None if best.id else topic_name(found.exchange.asked) or topic_name(found.text)
+    name = None if best.id else topic_name([text for text in found.exchange.texts if text])
     if best.id is None and name is None:
         if found.current is None:
             return None
@@ -460,6 +460,7 @@ def by_words(found: Open, weighed: Weighed) -> Outcome | None:
         space_id=found.space_id,
         confidence=round(weighed.verdict.confidence, 4),
         reasons=_reasons(weighed.verdict, found.text),
+        beside=[one.profile for one in weighed.candidates],
     )
 
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.board.candidates import Weighable
 from holdfast.board.noise import CLASSIFIER_MARK
-from holdfast.board.summaries import NAME_CHARS, chip, cut
+from holdfast.board.naming import NAME_CHARS
+from holdfast.board.summaries import chip, cut
 from holdfast.board.tasks import Task
 from holdfast.errors import HoldfastError
 from holdfast.text import clip

@@ -6,6 +6,7 @@ of a kind are written together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,6 +17,7 @@ from holdfast.board import decisions, digests, noise, routing, spaces, topics, v
 from holdfast.board.candidates import History, Recent
 from holdfast.board.decisions import Made, Method
 from holdfast.board.exchanges import Exchange
+from holdfast.board.heuristic import Profile
 from holdfast.board.reads import ReadableRows
 from holdfast.board.semantic import semantic_text
 from holdfast.board.summaries import chip
@@ -26,6 +28,7 @@ from holdfast.board.words import is_filler, terms
 from holdfast.board.work import CreatedBy, TaskStatus, TopicStatus
 from holdfast.clock import Millis
 from holdfast.config.board import BoardConfig
+from holdfast.errors import Conflict
 from holdfast.log import (
     FOR_OWNER,
     SYSTEM,
@@ -57,6 +60,8 @@ class Outcome:
     summary: str = ""
     confidence: float | None = None
     reasons: Mapping[str, Any] = field(default_factory=dict)
+    beside: Sequence[Profile] = ()
+    """The topics that it was chosen from: a name tells it from them."""
 
 
 class Batch:
@@ -171,6 +176,25 @@ class Batch:
             newest = Millis(max(at, topic.updated_at))
             self.recent.topic_moved(replace(topic, status=awake, snoozed_until=until, updated_at=newest))
 
+    def name_better(self, topic: Topic, exchange: Exchange, beside: Sequence[Profile]) -> Topic:
+        """The topic under a better name, while it is young and has one from its words.
+
+        Named only by what all who may read the topic may read, as those hear it whom it was made for.
+        """
+        if exchange.audience != topic.audience or _agent(exchange) != topic.agent_id:
+            return topic
+        said = {entry.id: text for entry, text in zip(exchange.entries, exchange.texts, strict=True)}
+        name = self.recent.young.renamed(topic.id, topic.name, said, lambda: _topics_with(beside, topic.id))
+        if name is None:
+            return topic
+        try:
+            renamed = topics.update(self.tx, topic.id, {"name": name})
+        except Conflict:
+            self.recent.young.given(topic.id, topic.name)
+            return topic
+        self.recent.topic_moved(renamed)
+        return renamed
+
     def move_task(self, task_id: str, at: int) -> None:
         if _MOVE_TASK.run(self.tx, {"updated_at": at}, task=task_id, at=at):
             changes.emit(self.tx, "task.upserted", task_id)
@@ -208,6 +232,8 @@ def place(batch: Batch, exchange: Exchange, outcome: Outcome, *, attempt: int) -
     topic = _topic(batch, exchange, outcome)
     if topic is None:
         return None
+    if outcome.method == "heuristic":
+        topic = batch.name_better(topic, exchange, outcome.beside)
     with batch.tx.reading_as(batch.hearers(exchange)):
         task = outcome.task_id or fitting_task(exchange.text, batch.tasks(topic.id))
     for entry, text in zip(exchange.entries, exchange.texts, strict=True):
@@ -276,7 +302,14 @@ def _topic(batch: Batch, exchange: Exchange, outcome: Outcome) -> Topic | None:
             space_id=outcome.space_id,
         ).topic
         batch.recent.topic_made(tx, made)
+        if outcome.method == "heuristic":
+            batch.recent.young.given(made.id, made.name)
         return made
+
+
+def _topics_with(profiles: Sequence[Profile], but: str) -> Mapping[str, int]:
+    """How many of the topics have a word."""
+    return Counter(term for one in profiles if one.id != but for term in one.counts)
 
 
 def _agent(exchange: Exchange) -> str | None:

@@ -1,17 +1,15 @@
-"""Short words for long ones: the chip of an entry, the name of a new topic, the sentences of a digest."""
+"""Short words for long ones: the chip of an entry, the sentences of a digest."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from holdfast.board.words import FUNCTION, is_filler, stem, terms
+from holdfast.board.words import is_filler, terms
 
 CHIP_CHARS: Final = 56
-NAME_CHARS: Final = 60
 _HEAD: Final = 4_000
 _CHIP_HEAD: Final = 800
 _MARKED: Final = re.compile(
@@ -37,15 +35,6 @@ _OPENING = re.compile(
       | (?:a\ )?(?:different|another|unrelated)\ (?:topic|question|thing)[:,.\s]+ )""",
     re.VERBOSE | re.IGNORECASE,
 )
-_WORD = re.compile(r"\d+(?:[.,:]\d+)+|~?[\w/][\w'’/.+#&*-]*")
-_PIECE = re.compile(r"[;()\"“”!?]|[,:](?!\d)|(?<!\d)[,:]|\s-\s|\.\s|\.$")
-_UNITS = """
-utc gmt cet cest est pst am pm euro eur dollar usd chf pound cent percent prozent per pro second sekunde
-sekunden minute minuten hour stunde stunden uhr day tag tage week woche wochen month monat monate year jahr
-jahre kg km cm mm ml mb gb tb kb ms below above over under around about unter über etwa rund monday tuesday
-wednesday thursday friday saturday sunday montag dienstag mittwoch donnerstag freitag samstag sonntag
-"""
-_MEASURES: Final = frozenset(form for word in _UNITS.split() for form in (word, stem(word)))
 
 
 def plain(text: str, head: int = _HEAD) -> str:
@@ -119,19 +108,7 @@ def chip(text: str, limit: int = CHIP_CHARS) -> str:
     """One line that says what an entry is about: its first sentence with meaning, cut at a word."""
     found = sentences(text, _CHIP_HEAD) or [" ".join(text[:_HEAD].split())]
     telling = next((one for one in found if any(not is_filler(t) for t in terms(one))), found[0])
-    return cut(_capital(_without_opening(telling)) or telling, limit)
-
-
-def topic_name(text: str) -> str | None:
-    """A readable name for what a text is about; None when nothing in it tells."""
-    weight = Counter(term for term in terms(text) if not (is_filler(term) or _is_measure(term)))
-    if not weight:
-        return None
-    best = max(_phrases(text), key=lambda phrase: (_worth(phrase, weight), -len(phrase)), default="")
-    if len(terms(best)) >= 2:
-        return cut(_capital(best), NAME_CHARS)
-    said = chip(text, NAME_CHARS).rstrip(" .!?…:;,")
-    return cut(_capital(said), NAME_CHARS) or None
+    return cut(capital(without_opening(telling)) or telling, limit)
 
 
 def cut(text: str, limit: int) -> str:
@@ -143,57 +120,15 @@ def cut(text: str, limit: int) -> str:
     return (head[:space] if space > limit // 2 else head).rstrip(" ,;:-") + "…"
 
 
-def _without_opening(text: str) -> str:
+def without_opening(text: str) -> str:
+    """Without the greeting or the "can you please" that it begins with."""
     start = 0
     while match := _OPENING.match(text, start):
         start = match.end()
     return text[start:]
 
 
-def _phrases(text: str) -> list[str]:
-    """Runs of meaning words between function words and marks, at most five words each."""
-    found: list[str] = []
-    for sentence in sentences(text)[:12]:
-        for piece in _PIECE.split(_without_opening(sentence)):
-            run: list[str] = []
-            for word in _WORD.findall(piece):
-                if word.casefold() in FUNCTION or _all_filler(word):
-                    found += _named(run)
-                    run = []
-                else:
-                    run.append(word.rstrip(".'’-"))
-            found += _named(run)
-    return found
-
-
-def _named(run: Sequence[str]) -> list[str]:
-    """A run as a name: no number, unit or time at either end."""
-    kept = list(run)
-    while kept and _is_measure(kept[0]):
-        kept.pop(0)
-    kept = kept[:5]
-    while kept and _is_measure(kept[-1]):
-        kept.pop()
-    return [" ".join(kept)] if kept else []
-
-
-def _is_measure(word: str) -> bool:
-    folded = word.casefold().strip(".")
-    return (
-        not any(c.isalpha() for c in folded) or folded.removesuffix("s") in _MEASURES or folded in _MEASURES
-    )
-
-
-def _worth(phrase: str, weight: Counter[str]) -> float:
-    words = set(terms(phrase))
-    return sum(1 + weight[word] for word in words) if len(words) <= 5 else 0
-
-
-def _all_filler(word: str) -> bool:
-    return all(is_filler(term) for term in terms(word))
-
-
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     """With a capital letter, unless it begins with an identifier, which is quoted to the letter."""
     first = text.split(" ", 1)[0].rstrip(".,:;!?")
     return text[:1].upper() + text[1:] if first.isalpha() else text

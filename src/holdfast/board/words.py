@@ -60,7 +60,7 @@ _MEASURES = """
 utc gmt cet cest est pst am pm euro euros eur dollar dollars usd chf gbp pound pounds cent cents percent prozent per
 pro second seconds sekunde sekunden minute minutes minuten hour hours stunde stunden uhr o'clock day days tag tage tagen
 week weeks woche wochen month months monat monate monaten year years jahr jahre jahren kg kilo kilos km cm mm ml mb gb tb
-kb ms gram grams gramm litre litres liter metre metres meter kilometer kilometern kilometers miles grad degrees below
+kb ms gram grams gramm litre litres liter metres kilometer kilometern kilometers miles grad degrees below
 above over under around about unter über etwa rund monday tuesday wednesday thursday friday saturday sunday mondays
 tuesdays wednesdays thursdays fridays saturdays sundays montag montags dienstag dienstags mittwoch mittwochs donnerstag
 donnerstags freitag freitags samstag samstags sonntag sonntags january february march april may june july august
@@ -121,7 +121,7 @@ def subject_terms(text: str) -> tuple[str, ...]:
     """
     folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold().replace("’", "'")
     language = language_of(folded)
-    return tuple([form for word in _WORD.findall(folded) for form in _subjects(word, language)])
+    return tuple([form for word in _WORD.findall(folded) for form in word_subjects(word, language)])
 
 
 def subject_words(text: str) -> dict[str, str]:
@@ -129,7 +129,7 @@ def subject_words(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     language = language_of(text.casefold())
     for word in _WORD.findall(unicodedata.normalize("NFKC", text[:MAX_CHARS])):
-        for form in _subjects(word.casefold().replace("’", "'"), language):
+        for form in word_subjects(word.casefold().replace("’", "'"), language):
             found.setdefault(form, word)
     return found
 
@@ -142,7 +142,8 @@ def language_of(folded: str) -> Language:
 
 
 @lru_cache(maxsize=20_000)
-def _subjects(word: str, language: Language) -> tuple[str, ...]:
+def word_subjects(word: str, language: Language) -> tuple[str, ...]:
+    """The subject terms of a folded word in a text of this language."""
     if _HAN.match(word):
         return tuple(_pairs(word))
     if word in NOT_TELLING or len(word) > _LONGEST:
