@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import sqlalchemy as sa
 
 from holdfast.board import heuristic, topics
-from holdfast.board.heuristic import Background, Profile
+from holdfast.board.heuristic import Profile
 from holdfast.board.naming import YoungNames
 from holdfast.board.reads import Query, plain
 from holdfast.board.semantic import semantic_text, topic_text
@@ -183,7 +183,9 @@ class _Scope:
         self._order: list[tuple[int, int, str]] = []
         self._lines: dict[str, _Line] = {}
         for row in self._recent_topics(tx):
-            self._enter(row.id, row.updated_at, subject_terms(topic_text(row.name, row.description, row.tags)))
+            self._enter(
+                row.id, row.updated_at, subject_terms(topic_text(row.name, row.description, row.tags))
+            )
         recent = entries.refs(tx, EntryFilter(space_ids=view.spaces), limit=RECENT_ENTRIES)
         self._more = len(recent) == RECENT_ENTRIES
         for ref, said in zip(recent, texts.of(tx, recent), strict=True):
@@ -404,14 +406,11 @@ class History:
     session_key: str
     reader: Reader
     lookback: int
-    texts: Texts
     write_first: Callable[[], None]
     _rows: list[entries.Ref] = field(default_factory=list)
     _places: list[Place] = field(default_factory=list)
     _until: Place = (-1, -1)
     _whole: bool = True
-    _background: Background = field(default_factory=Background)
-    _counted: tuple[int, int] = (0, 0)
 
     def current(self, tx: Tx, place: Place, ahead: Place) -> str | None:
         """The topic of the newest entry before a place that has one."""
@@ -426,27 +425,10 @@ class History:
         end = self._reach(tx, place, ahead)
         return place[0] - self._rows[end - 1].place[0] if end else 0
 
-    def background(self, tx: Tx, place: Place, ahead: Place) -> Background:
-        """How common words are in what was said before a place."""
-        end = self._reach(tx, place, ahead)
-        start = max(0, end - self.lookback)
-        low, high = self._counted
-        if not (low <= start <= high <= end):
-            self._background, low, high = Background(), start, start
-        for text in self.texts.of(tx, self._rows[high:end]):
-            self._background.add(subject_terms(text))
-        for text in self.texts.of(tx, self._rows[low:start]):
-            self._background.remove(subject_terms(text))
-        self._counted = start, end
-        return self._background
-
     def sorted(self, entry: Entry) -> None:
         """An entry of the session as it was sorted."""
         at = bisect_left(self._places, (entry.created_at, entry.position))
         if at < len(self._rows) and self._rows[at].id == entry.id:
-            if self._rows[at].code != entry.code:
-                self._counted = (0, 0)
-                self._background = Background()
             self._rows[at] = replace(
                 self._rows[at],
                 topic_id=entry.topic_id,
@@ -472,4 +454,3 @@ class History:
             self._rows = entries.refs_before(tx, self.session_key, until, limit=limit)[::-1]
         self._places = [ref.place for ref in self._rows]
         self._until, self._whole = until, len(self._rows) < limit
-        self._background, self._counted = Background(), (0, 0)

@@ -355,11 +355,9 @@ class Classifier:
 
     def _weighed(self, batch: Batch, found: Open, retrieved: Sequence[str]) -> Weighed:
         tx, key = batch.tx, found.exchange.session_key
-        background, pause = heuristic.Background(), 0
+        pause = 0
         if key is not None:
-            history = batch.history(key, found.hearers)
-            background = history.background(tx, found.place, found.ahead)
-            pause = history.pause(tx, found.place, found.ahead)
+            pause = batch.history(key, found.hearers).pause(tx, found.place, found.ahead)
         with tx.reading_as(found.hearers):
             candidates = batch.recent.gather(
                 tx, found.text, found.view, routed=found.routed, retrieved=retrieved
@@ -367,7 +365,6 @@ class Classifier:
         verdict = heuristic.decide(
             subject_terms(found.text),
             [one.profile for one in candidates],
-            background,
             current=found.current,
             cue=_cue(found.exchange.asked),
             pause_minutes=pause / MINUTE_MS,
@@ -499,6 +496,10 @@ def _opened(batch: Batch, exchange: Exchange, scope: Scope, ahead: Place) -> Ope
 def _cue(text: str) -> heuristic.Cue:
     if noise.announces_new_thread(text):
         return "change"
+    if noise.announces_return(text):
+        return "back"
+    if noise.goes_on(text):
+        return "follow-up"
     return "request" if noise.is_fresh_request(text) else "none"
 
 

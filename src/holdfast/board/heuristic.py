@@ -3,23 +3,24 @@
 Each known topic is a small language model of what was lately said in it. An exchange is weighed against all
 of them: how much likelier are its words there than anywhere? A new topic explains nothing better than
 anywhere, so it scores 0. To that comes how likely it is beforehand that a conversation stays with its topic,
-goes back to another, or begins a new one: by how long it paused, and by what its form announces. Words without
-meaning weigh nothing, so "ok, do it" stays; one telling word alone begins no topic while the talk goes on.
+goes back to another, or begins a new one: by how long it paused, and by what its form announces. Words
+without meaning weigh nothing, so "ok, do it" stays; one telling word begins no topic while the talk goes on.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from holdfast.board.words import is_filler, subject_terms
 
 Move = Literal["stay", "return", "new"]
-Cue = Literal["none", "request", "change"]
-"""What the form of an exchange says: nothing, a request that stands on its own, an announced change."""
+Cue = Literal["none", "request", "change", "back", "follow-up"]
+"""What the form of an exchange says: nothing, a request that stands on its own, an announced change or
+return, or words that only go on with something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,11 @@ class Weights:
     first: float = 0.5
     request: float = 1.0
     change: float = 1.5
+    follow_up: float = 1.5
     terse: int = 1
     decay: float = 0.8
     name_weight: float = 1.0
     prior_tokens: float = 400.0
-    filler_rate: float = 0.004
     rare_rate: float = 0.0006
     most_per_word: float = 3.0
 
@@ -100,34 +101,9 @@ def profile(
     return Profile(id_, name, counts, sum(counts.values()), handicap)
 
 
-class Background:
-    """How common words are anywhere: in all that is at hand, smoothed by what is known of the language."""
-
-    def __init__(self, texts: Iterable[Sequence[str]] = (), weights: Weights = DEFAULT) -> None:
-        self._counts: Counter[str] = Counter()
-        self._total = 0
-        self._weights = weights
-        for words in texts:
-            self.add(words)
-
-    def add(self, words: Sequence[str]) -> None:
-        self._counts.update(words)
-        self._total += len(words)
-
-    def remove(self, words: Sequence[str]) -> None:
-        self._counts.subtract(words)
-        self._total -= len(words)
-
-    def rate(self, term: str) -> float:
-        known = self._weights.filler_rate if is_filler(term) else self._weights.rare_rate
-        total = self._total + self._weights.prior_tokens
-        return (self._counts[term] + self._weights.prior_tokens * known) / total
-
-
 def decide(
     words: Sequence[str],
     profiles: Sequence[Profile],
-    background: Background,
     *,
     current: str | None,
     cue: Cue = "none",
@@ -136,8 +112,7 @@ def decide(
 ) -> Verdict:
     """The likeliest topic of an exchange; `pause_minutes` is how long nothing was said before it."""
     stay, back, new = _priors(weights, current, cue, pause_minutes)
-    background = anywhere(words, profiles, weights)
-    telling = [(term, background[term]) for term in dict.fromkeys(words) if not is_filler(term)]
+    telling = _rated([term for term in dict.fromkeys(words) if not is_filler(term)], profiles, weights)
     if current is not None and pause_minutes <= AWAY_MINUTES and cue != "change":
         new = new if len(telling) > weights.terse else -math.inf
     ways = [Scored(None, "new", new)]
@@ -151,10 +126,12 @@ def decide(
     return Verdict(ways[0], margin, tuple([way for way in ways[1:4] if way.score > -math.inf]))
 
 
-def anywhere(words, profiles, weights):
+def _rated(words: Sequence[str], profiles: Sequence[Profile], weights: Weights) -> list[tuple[str, float]]:
+    """Each word with how common it is anywhere: in all the topics at hand, smoothed by how rare words are."""
     size = sum(one.total for one in profiles) + weights.prior_tokens
     known = weights.prior_tokens * weights.rare_rate
-    return {t: (known + sum(one.counts.get(t, 0.0) for one in profiles)) / size for t in words}
+    counts = [one.counts for one in profiles]
+    return [(word, (known + sum([one.get(word, 0.0) for one in counts])) / size) for word in words]
 
 
 def affinity(
@@ -193,4 +170,7 @@ def _priors(
     stay = math.log(kept if pause_minutes <= AWAY_MINUTES else weights.away)
     if cue == "change":
         return stay - weights.change, back, new + weights.change
-    return stay, back, new + weights.request if cue == "request" else new
+    if cue == "back":
+        return stay - weights.change, back + weights.change, new
+    more = {"request": weights.request, "follow-up": -weights.follow_up}
+    return stay, back, new + more.get(cue, 0.0)

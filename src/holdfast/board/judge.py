@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.board.candidates import Weighable
-from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.board.naming import NAME_CHARS
+from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.board.summaries import chip, cut
 from holdfast.board.tasks import Task
 from holdfast.errors import HoldfastError

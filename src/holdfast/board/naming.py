@@ -1,8 +1,8 @@
 """What a topic is called: the phrase that is most telling for what was said in it, and most common there.
 
 A name is a noun or a few of them that stand together: German ones by their capitals, others by what stands
-before them ("the roof", "at Keller"). Never a number, a date, a greeting, and never a sentence where there is a
-noun. A topic that was named by its words is renamed while it is young, from the words of those who began it.
+before them ("the roof", "at Keller"). Never a number, a date or a greeting, and never a sentence where there
+is a noun. A topic that was named by its words is renamed while it is young.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ _UNSURE: Final = 0.4
 _IDENTIFIER: Final = 0.1
 _WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|~?[\w/][\w'’/.+#&*-]*")
 _PIECE: Final = re.compile(r"[;()\"“”!?]|[,:](?!\d)|(?<!\d)[,:]|\s-\s|\s–\s|\.\s|\.$")
+_LETTERS: Final = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_LINKS: Final = frozenset(("to", "of", "nach"))
 _NO_END: Final = re.compile(r".{3,}(?:[^e]ed|ly)", re.IGNORECASE)
 _NOUN: Final = re.compile(r"\w{3,}(?:ung|heit|keit|schaft|tion|nis|ung\w+)")
-_INTRODUCES: Final = frozenset(
-    """the a an my our your his her their its this that these those of for with at from in on by about above near
-    into no some any each every between der die das den dem des ein eine einen einem einer mein meine meinem meinen
-    unser unsere im am zum zur vom beim für mit nach von aus auf bei""".split()
-)
+_INTRODUCING = """
+the a an my our your his her their its this that these those of for with at from in on by about above near
+into no some any each every between
+"""
+_INTRODUCES: Final = frozenset(_INTRODUCING.split())
 
 
 class _Phrase(NamedTuple):
@@ -54,8 +56,8 @@ class _Phrase(NamedTuple):
 def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = None) -> str | None:
     """A readable name for what texts are about; None when nothing in them tells.
 
-    `elsewhere` counts the other topics that have a word: what many have names none of them. What the first text
-    says counts once more, as a matter is mostly named when it is begun; of equals the first is taken.
+    `elsewhere` counts the other topics that have a word: what many have names none of them. What the first
+    text says counts once more, as a matter is mostly named when it is begun; of equals the first is taken.
     """
     texts = [said] if isinstance(said, str) else said
     lines = [frozenset(subject_terms(text)) for text in texts]
@@ -96,13 +98,14 @@ def _score(phrase: _Phrase, count: int, worth: Mapping[str, float], lines: int) 
     if any(not word.replace("-", "").replace("'", "").isalpha() for word in phrase.words):
         sure = _IDENTIFIER
     whole = sum(worth[term] for term in told)
-    return sure * whole / (1.0 if lines <= _ONE_EXCHANGE else math.sqrt(len(phrase.words)))
+    return sure * whole / (1.0 if lines <= _ONE_EXCHANGE else math.sqrt(len(told)))
 
 
 def _either(word: str) -> Iterator[str]:
     folded = word.casefold().replace("’", "'")
-    yield from word_subjects(folded, "german")
-    yield from word_subjects(folded, "english")
+    for part in _LETTERS.findall(folded):
+        yield from word_subjects(part, "german")
+        yield from word_subjects(part, "english")
 
 
 def _phrases(text: str) -> Iterator[_Phrase]:
@@ -112,8 +115,10 @@ def _phrases(text: str) -> Iterator[_Phrase]:
     inside = _capitals(head) if language == "german" else frozenset()
     for sentence in sentences(head)[:_SENTENCES]:
         for place, piece in enumerate(_PIECE.split(without_opening(sentence))):
-            for run in _runs(piece, place == 0, language, inside):
+            words = [found.rstrip(".'’-/") for found in _WORD.findall(piece)]
+            for run in _runs(words, place == 0, language, inside):
                 yield from _parts(run)
+            yield from _linked(words, language)
 
 
 def _parts(run: _Phrase) -> Iterator[_Phrase]:
@@ -129,13 +134,29 @@ def _capitals(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"(?<=[^\W_] )[^\W\d_]\w+|(?<=, )[^\W\d_]\w+", text))
 
 
-def _runs(piece: str, begins: bool, language: Language, inside: frozenset[str]) -> Iterator[_Phrase]:
+def _linked(words: Sequence[str], language: Language) -> Iterator[_Phrase]:
+    """Two nouns of which one says where or of what the other is: "the trip to Lisbon"."""
+    for number in range(1, len(words) - 1):
+        one, link, other = words[number - 1 : number + 2]
+        if link not in _LINKS or not (_tells(one) and _tells(other) and other[0].isupper()):
+            continue
+        before = words[number - 2].casefold() if number > 1 else ""
+        if one[0].isupper() if language == "german" else before in _INTRODUCES:
+            yield _Phrase((one, link, other), sure=True)
+
+
+def _tells(word: str) -> bool:
+    return word.isalpha() and word.casefold() not in NOT_TELLING and any(_either(word))
+
+
+def _runs(
+    words: Sequence[str], begins: bool, language: Language, inside: frozenset[str]
+) -> Iterator[_Phrase]:
     """Runs of telling words between others; in German, of words with a capital."""
     run: list[str] = []
     before = ""
     sure = True
-    for number, found in enumerate(_WORD.findall(piece)):
-        word = found.rstrip(".'’-/")
+    for number, word in enumerate(words):
         folded = word.casefold()
         noun = language != "german" or word[:1].isupper() or not word.isalpha()
         if folded in NOT_TELLING or not noun or not any(_either(word)):

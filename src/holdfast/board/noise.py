@@ -48,6 +48,20 @@ _POINTS_BACK = re.compile(
     r"\b(?:it|its|this|that|these|those|them|same|again|instead|above|also|too|es|das|dies[ems]?|dazu|davon)\b",
     re.IGNORECASE,
 )
+_GOES_ON = re.compile(
+    r"""\W*(?: and | und | but | aber | then | dann | also | yes | yeah | yep | ja | no | nope | nein | true
+      | right | stimmt | ok(?:ay)? | gut | good | it(?:'s)? | they | them | he | she | er | sie | es | if
+      | wenn | because | weil | instead | both | beide | doch | genau | exactly | dafür | davon | dazu | daran
+      | damit )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_GOES_BACK = re.compile(
+    r"""\W*(?:(?:ok(?:ay)?|and|und|so|now|jetzt|also|aber|but)\W+){0,2}
+    (?: (?:going\ |coming\ )?back\ to | as\ for | regarding | once\ more\ about | again\ about
+      | zurück\ zu[mr]? | noch\ ?(?:ein)?mal\ (?:zu[mr]?|wegen) | zum\ thema
+      | was\ (?:den|die|das)\b[^.?!\n]{1,60}\bangeht )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _COMMANDS = """
 abort activation agents allowlist approve bash commands compact config context debug deny elevated export
 help kill model models new ping queue reasoning reset restart resume sessions skill status steer stop
@@ -132,6 +146,16 @@ def is_fresh_request(text: str) -> bool:
 
 def announces_new_thread(text: str) -> bool:
     return _CUES.search(text[:_CUE_REACH]) is not None
+
+
+def goes_on(text: str) -> bool:
+    """Whether it begins as only what goes on with something does: "And …", "Then …", "They …"."""
+    return _GOES_ON.match(text[:_CUE_REACH]) is not None
+
+
+def announces_return(text: str) -> bool:
+    """Whether it says that it goes back to something: "Back to …", "Noch mal zu …"."""
+    return _GOES_BACK.match(text[:_CUE_REACH]) is not None
 
 
 _GOING_ON: Final = frozenset(

@@ -141,7 +141,7 @@ class Batch:
         known = self._histories.get((session_key, reader))
         if known is None:
             lookback = self.options.classifier.lookback
-            known = History(session_key, reader, lookback, self.recent.texts, self.flush)
+            known = History(session_key, reader, lookback, self.flush)
             self._histories[session_key, reader] = known
         return known
 

@@ -57,34 +57,43 @@ worth wow wrong yeah year years yep yes yesterday you're you've bitte danke gut 
 nein gern genau gestern machen mehr neu schon super viel vielleicht wirklich zeit
 """
 _MEASURES = """
-utc gmt cet cest est pst am pm euro euros eur dollar dollars usd chf gbp pound pounds cent cents percent prozent per
-pro second seconds sekunde sekunden minute minutes minuten hour hours stunde stunden uhr o'clock day days tag tage tagen
-week weeks woche wochen month months monat monate monaten year years jahr jahre jahren kg kilo kilos km cm mm ml mb gb tb
-kb ms gram grams gramm litre litres liter metres kilometer kilometern kilometers miles grad degrees below
-above over under around about unter über etwa rund monday tuesday wednesday thursday friday saturday sunday mondays
-tuesdays wednesdays thursdays fridays saturdays sundays montag montags dienstag dienstags mittwoch mittwochs donnerstag
-donnerstags freitag freitags samstag samstags sonntag sonntags january february march april may june july august
-september october november december januar februar märz mai juni juli oktober dezember one two three four five six
-seven eight nine ten eleven twelve eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf first third erste
-ersten zweite zweiten dritte dritten half halb
+utc gmt cet cest est pst am pm euro euros eur dollar dollars usd chf gbp pound pounds cent cents percent
+prozent per pro second seconds sekunde sekunden minute minutes minuten hour hours stunde stunden uhr o'clock
+day days tag tage tagen week weeks woche wochen month months monat monate monaten year years jahr jahre
+jahren kg kilo kilos km cm mm ml mb gb tb kb ms gram grams gramm litre litres liter metres kilometer
+kilometern kilometers miles grad degrees below above over under around about unter über etwa rund monday
+tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
+sundays montag montags dienstag dienstags mittwoch mittwochs donnerstag donnerstags freitag freitags samstag
+samstags sonntag sonntags january february march april may june july august september october november
+december januar februar märz mai juni juli oktober dezember one two three four five six seven eight nine ten
+eleven twelve eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf first third erste ersten zweite
+zweiten dritte dritten half halb
 """
 _COMMON = """
-mr mrs ms dr prof herr herrn frau firma hello hi dear welcome congratulations glückwunsch noted notiert gerne gern abend
-abends morgens nachts nacht mittags vormittag nachmittag evening afternoon noon midnight
-soll sollen sollte könnte könnten müssen müsste brauche brauchen braucht komme kommt kommen gehe geht gehen gibt geben
-nimm nehme nehmen nimmt liegt liegen steht stehen heißt kostet kosten läuft laufen bleibt bleiben macht mache lass
-lassen dafür davon daran dabei darauf darin dazu deshalb trotzdem bereits bisher erst ungefähr höchstens mindestens
-wichtig richtig stimmt wäre würde würden hätte habe hatten wurde wurden worden sagt sagte sagen gesagt eher lieber
-beide beiden jeweils insgesamt zusammen ihre ihrem ihren ihrer ihnen seine seinem seinen seiner meinem meinen meiner
-deine deinen unsere unserem unseren unserer diesem diesen welche welcher welches wann warum wohin seit zwischen während
-trotz wegen statt nächste nächsten nächster letzte letzten letztes neue neuen neuer neues alte alten ganz ganze ganzen
-viele wenig weniger alles nichts niemand jemand ab beim ins dran weg los her hin nämlich sowieso sonst immer nie oft
-gleich bald später früher jetzt gerade wohl zurzeit will wollen wollte kannst können dürfen darf schreibe schreiben
-schicke schicken geschickt bekommen bekommt habt bitte fehlt passt klingt schön frage fragen gefragt
-says tell told asked asking wants needs gets goes comes cost costs paid pay price priced moved moves takes puts date
-dates number list until since already yet drafted added changed sent written write called open opened closed free next
-last same both either without instead against per also maybe perhaps noted done fixed set sets setting let lets
-entwurf termin frist liste datum nummer preis
+mr mrs ms dr prof herr herrn frau firma hello hi dear welcome congratulations glückwunsch noted notiert
+gerne gern abend abends morgens nachts nacht mittags vormittag nachmittag evening afternoon noon midnight
+soll sollen sollte könnte könnten müssen müsste brauche brauchen braucht komme kommt kommen gehe geht gehen
+gibt geben nimm nehme nehmen nimmt liegt liegen steht stehen heißt kostet kosten läuft laufen bleibt bleiben
+macht mache lass lassen dafür davon daran dabei darauf darin dazu deshalb trotzdem bereits bisher erst
+ungefähr höchstens mindestens wichtig richtig stimmt wäre würde würden hätte habe hatten wurde wurden worden
+sagt sagte sagen gesagt eher lieber beide beiden jeweils insgesamt zusammen ihre ihrem ihren ihrer ihnen
+seine seinem seinen seiner meinem meinen meiner deine deinen unsere unserem unseren unserer diesem diesen
+welche welcher welches wann warum wohin seit zwischen während trotz wegen statt nächste nächsten nächster
+letzte letzten letztes neue neuen neuer neues alte alten ganz ganze ganzen viele wenig weniger alles nichts
+niemand jemand ab beim ins dran weg los her hin nämlich sowieso sonst immer nie oft gleich bald später
+früher jetzt gerade wohl zurzeit will wollen wollte kannst können dürfen darf schreibe schreiben schicke
+schicken geschickt bekommen bekommt habt bitte fehlt passt klingt schön frage fragen gefragt says tell told
+asked asking wants needs gets goes comes cost costs paid pay price priced moved moves takes puts date dates
+number list until since already yet drafted added changed sent written write called open opened closed free
+next last same both either without instead against per also maybe perhaps done fixed set sets setting let
+lets entwurf termin frist liste datum nummer preis
+"""
+_ENGLISH_MARKS = """
+the and is of to we it for a in on i my you at be with are that this was have can do what how
+"""
+_GERMAN_MARKS = """
+der die das und ist den ich wir auf für nicht ein eine mit im zu es auch bei noch wie dem von am hat sind
+kann du mir wird soll
 """
 
 
@@ -215,13 +224,8 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 4 else word
 
 
-_ENGLISH: Final = frozenset(
-    "the and is of to we it for a in on i my you at be with are that this was have can do what how".split()
-)
-_GERMAN: Final = frozenset(
-    """der die das und ist den ich wir auf für nicht ein eine mit im zu es auch bei noch wie dem von am hat sind
-    kann du mir wird soll""".split()
-)
+_ENGLISH: Final = frozenset(_ENGLISH_MARKS.split())
+_GERMAN: Final = frozenset(_GERMAN_MARKS.split())
 FUNCTION: Final = frozenset(_FUNCTION.split())
 MEASURES: Final = frozenset(_MEASURES.split())
 _FILLER_WORDS: Final = frozenset(_FILLER.split())
