@@ -15,7 +15,7 @@ from holdfast.board.audit import Audit
 from holdfast.board.candidates import WordIndex
 from holdfast.board.heuristic import decide, profile
 from holdfast.board.judge import BadAnswer, checked
-from holdfast.board.naming import NAME_CHARS, topic_name
+from holdfast.board.naming import NAME_CHARS, YoungNames, topic_name
 from holdfast.board.summaries import CHIP_CHARS, chip, sentences
 from holdfast.board.words import subject_terms, terms
 from holdfast.clock import ManualClock
@@ -114,6 +114,136 @@ def test_words_without_meaning_stay_and_strange_ones_begin_a_topic() -> None:
     assert weigh("yes great thanks", "fence") == "fence"
     assert weigh("compile kernel modules with clang for riscv boards", "fence", cue="request") is None
     assert weigh("compile kernel modules", None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Am 27. März um 7:15 Uhr, 320 Euro pro Person", []),
+        ("Tuesday 3 March at 05:00 UTC, 18,000 euros, 31 minutes, 5pm", []),
+        ("Hello Mr. Vogt, good morning, thanks!", ["vogt"]),
+    ],
+)
+def test_dates_amounts_and_addresses_are_no_evidence(text: str, told: list[str]) -> None:
+    assert list(subject_terms(text)) == told
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Die Förderung ist da", "Ich warte auf die Förderzusage"),
+        ("Der Pflegedienst kommt", "Das ist der Pflegegrad"),
+        ("die Steuer ist hoch", "Die Steuererklärung ist fertig"),
+        ("the physio is here", "We do physiotherapy"),
+        ("Die Häuser sind alt", "Das Haus ist alt"),
+    ],
+)
+def test_forms_and_compounds_of_a_word_count_as_one(one: str, other: str) -> None:
+    assert set(subject_terms(one)) & set(subject_terms(other))
+
+
+STRANGE = "compile the kernel modules with clang for the riscv boards"
+
+
+def test_a_long_pause_ends_the_visit_and_a_short_one_does_not() -> None:
+    assert weigh("concrete arrived", "fence") == "fence"
+    little = "the molar again"
+    assert weigh(little, "fence", pause_minutes=5_000) == "dentist"
+    telling = subject_terms("replace it with a hinge")
+    now, later = (
+        decide(telling, [FENCE, DENTIST], current="fence", pause_minutes=minutes) for minutes in (1, 5_000)
+    )
+    assert now.best.id == "fence"
+    assert later.best.score < now.best.score
+
+
+def test_what_goes_on_or_is_one_word_begins_no_topic_while_the_talk_goes_on() -> None:
+    assert weigh("hinges", "fence") == "fence"
+    assert weigh("hinges", None) is None
+    assert weigh(STRANGE, "fence", cue="request") is None
+    assert weigh("hinges and riscv and clang", "fence", cue="follow-up") == "fence"
+    assert weigh("hinges and molar", "fence", cue="back") == "dentist"
+
+
+@pytest.mark.parametrize(
+    "text", ["And in May we need a bus", "Dann die Tagespauschale", "They quoted less", "Ja, bis Sonntag"]
+)
+def test_some_beginnings_only_go_on(text: str) -> None:
+    assert noise.goes_on(text)
+    assert not noise.goes_on(f"Anna says: {text}")
+
+
+@pytest.mark.parametrize(
+    "text", ["Back to the fence", "Ok, zurück zum Zaun", "Noch mal zur Heizung", "As for the trip: no"]
+)
+def test_a_return_can_be_announced(text: str) -> None:
+    assert noise.announces_return(text)
+    assert not noise.announces_return("The train goes back to Lisbon")
+
+
+@given(
+    st.lists(st.sampled_from(["fence", "post", "molar", "dentist", "kernel", "clang"]), max_size=8),
+    st.floats(0, 1e6),
+    st.floats(0, 1e6),
+)
+def test_the_longer_the_pause_the_less_speaks_for_the_topic_at_hand(
+    words: list[str], one: float, other: float
+) -> None:
+    def stay(pause: float) -> float:
+        verdict = decide(words, [FENCE, DENTIST], current="fence", pause_minutes=pause)
+        return next(way.score for way in (verdict.best, *verdict.others) if way.id == "fence")
+
+    short, long = sorted((one, other))
+    assert stay(short) >= stay(long)
+
+
+def test_a_name_is_what_comes_again_and_others_do_not_have() -> None:
+    said = [
+        "The roof leaks above the attic window again.",
+        "The roofer was here, he gave a warranty on the flashing.",
+        "They quoted new flashing for the roof.",
+        "So the roof gets a new flashing by the roofer.",
+    ]
+    assert topic_name(said) == "Roof"
+    assert topic_name(said, {"roof": 9}) == "Flashing"
+    assert topic_name(["Kandidat: Sabine Ehret", "Dann Sabine Ehret als Kassenwart", "Für Sabine Ehret"]) == (
+        "Sabine Ehret"
+    )
+
+
+SAID = st.lists(
+    st.sampled_from(
+        [
+            "the roof leaks", "Der Kessel ist 31 Jahre alt", "18,000 euros at 05:00", "Monday, 3 March",
+            "Hello Mr. Vogt", "pg_stat_statements is on", "we met Marta Nowak", "ok", "um 7:15 Uhr",
+        ]
+    ),
+    min_size=1,
+    max_size=6,
+)  # fmt: skip
+
+
+@given(SAID)
+def test_a_name_never_is_a_number_a_date_or_a_greeting(said: list[str]) -> None:
+    name = topic_name(said)
+    assert (name is None) == (not any(map(subject_terms, said)))
+    if name is not None:
+        assert subject_terms(name)
+        assert not set(name.casefold().split()) & {"monday", "march", "euros", "uhr", "hello", "mr", "ok"}
+        assert not any(part.isdigit() for part in name.split())
+
+
+def test_only_names_that_were_given_are_changed_and_only_while_young() -> None:
+    young = YoungNames()
+    young.given("t", "Attic window")
+
+    def say(number: int, name: str) -> str | None:
+        return young.renamed("t", name, {str(number): f"{number} leaks in the roof"}, dict)
+
+    assert say(0, "Attic window") is None
+    assert say(1, "Attic window") == "Roof"
+    assert say(2, "My own name") is None
+    assert say(3, "Roof") is None
 
 
 SOME = st.sampled_from(["fence", "post", "molar", "dentist", "kernel", "clang", "yes", "ok"])

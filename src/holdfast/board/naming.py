@@ -12,6 +12,7 @@ import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from holdfast.board.summaries import capital, chip, cut, sentences, without_opening
@@ -36,6 +37,7 @@ _IDENTIFIER: Final = 0.1
 _WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|~?[\w/][\w'’/.+#&*-]*")
 _PIECE: Final = re.compile(r"[;()\"“”!?]|[,:](?!\d)|(?<!\d)[,:]|\s-\s|\s–\s|\.\s|\.$")
 _LETTERS: Final = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_LANGUAGES: Final[tuple[Language, ...]] = ("english", "german")
 _LINKS: Final = frozenset(("to", "of", "nach"))
 _NO_END: Final = re.compile(r".{3,}(?:[^e]ed|ly)", re.IGNORECASE)
 _NOUN: Final = re.compile(r"\w{3,}(?:ung|heit|keit|schaft|tion|nis|ung\w+)")
@@ -66,7 +68,7 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
         return None
     begun = next(line for line in lines if line)
     worth = {t: (n + (t in begun)) * _rarity((elsewhere or {}).get(t, 0)) for t, n in common.items()}
-    found = _repeated([phrase for text in texts for phrase in dict.fromkeys(_phrases(text))])
+    found = _repeated([phrase for text in texts for phrase in _phrases(text)])
     best = max(found, key=lambda one: _score(one, found[one], worth, len(lines)), default=None)
     if best is not None and _score(best, found[best], worth, len(lines)) > 0:
         return cut(capital(" ".join(best.words)), NAME_CHARS)
@@ -91,7 +93,7 @@ def _repeated(found: Sequence[_Phrase]) -> dict[_Phrase, int]:
 
 def _score(phrase: _Phrase, count: int, worth: Mapping[str, float], lines: int) -> float:
     """The worth of its words. Of one exchange the fullest phrase is best; later only what comes again is."""
-    told = {term for word in phrase.words for term in _either(word) if term in worth}
+    told = {term for word in phrase.words for term in _told(word, worth)}
     if not told or (len(phrase.words) > 1 and count < 2 and lines > _ONE_EXCHANGE):
         return 0.0
     sure = 1.0 if phrase.sure else _UNSURE
@@ -101,15 +103,28 @@ def _score(phrase: _Phrase, count: int, worth: Mapping[str, float], lines: int) 
     return sure * whole / (1.0 if lines <= _ONE_EXCHANGE else math.sqrt(len(told)))
 
 
-def _either(word: str) -> Iterator[str]:
-    folded = word.casefold().replace("’", "'")
-    for part in _LETTERS.findall(folded):
-        yield from word_subjects(part, "german")
-        yield from word_subjects(part, "english")
+def _told(word: str, worth: Mapping[str, float]) -> list[str]:
+    """The terms of a word that are worth something, in the first language that has any."""
+    by_language = ([term for term in terms if term in worth] for terms in _either(word))
+    return next(filter(None, by_language), [])
 
 
-def _phrases(text: str) -> Iterator[_Phrase]:
-    """Every phrase of a text, each with all that stand within it."""
+@lru_cache(maxsize=20_000)
+def _either(word: str) -> tuple[tuple[str, ...], ...]:
+    """The subject terms of a word by each language; none for a word that tells nothing."""
+    parts = _LETTERS.findall(word.casefold().replace("’", "'"))
+    found = [tuple([t for part in parts for t in word_subjects(part, code)]) for code in _LANGUAGES]
+    return tuple(filter(None, found))
+
+
+@lru_cache(maxsize=512)
+def _phrases(text: str) -> tuple[_Phrase, ...]:
+    """Every phrase of a text once; kept for a while, as a young topic is named by it again and again."""
+    return tuple(dict.fromkeys(_found(text)))
+
+
+def _found(text: str) -> Iterator[_Phrase]:
+    """Every phrase of a text, and those that stand within it."""
     head = text[:_TEXT_HEAD]
     language = language_of(head.casefold())
     inside = _capitals(head) if language == "german" else frozenset()
@@ -146,7 +161,7 @@ def _linked(words: Sequence[str], language: Language) -> Iterator[_Phrase]:
 
 
 def _tells(word: str) -> bool:
-    return word.isalpha() and word.casefold() not in NOT_TELLING and any(_either(word))
+    return word.isalpha() and word.casefold() not in NOT_TELLING and bool(_either(word))
 
 
 def _runs(
@@ -159,7 +174,7 @@ def _runs(
     for number, word in enumerate(words):
         folded = word.casefold()
         noun = language != "german" or word[:1].isupper() or not word.isalpha()
-        if folded in NOT_TELLING or not noun or not any(_either(word)):
+        if folded in NOT_TELLING or not noun or not _either(word):
             if run:
                 yield _Phrase(tuple(run), sure)
             run = []
@@ -207,8 +222,11 @@ class YoungNames:
         if young is None or young.name != name:
             self._known.pop(topic_id, None)
             return None
+        begins = not young.texts
         young.texts |= {id_: text[:_TEXT_HEAD] for id_, text in said.items() if text}
-        better = topic_name(list(young.texts.values()), elsewhere()) if young.texts else None
+        if begins:  # it is named by just these words
+            return None
+        better = topic_name(list(young.texts.values()), elsewhere())
         if len(young.texts) >= YOUNG_ENTRIES:
             del self._known[topic_id]
         if better is None or better == name:

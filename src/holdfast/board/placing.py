@@ -183,7 +183,7 @@ class Batch:
         """
         if exchange.audience != topic.audience or _agent(exchange) != topic.agent_id:
             return topic
-        said = {entry.id: text for entry, text in zip(exchange.entries, exchange.texts, strict=True)}
+        said = {str(entry.id): text for entry, text in zip(exchange.entries, exchange.texts, strict=True)}
         name = self.recent.young.renamed(topic.id, topic.name, said, lambda: _topics_with(beside, topic.id))
         if name is None:
             return topic
