@@ -296,6 +296,78 @@ def test_what_others_change_between_two_sortings_is_heeded(board: Board) -> None
     assert "molar" not in json.dumps(board.why(other).reasons)
 
 
+ROOF = [
+    ("The ladder by the attic window is wet, the roof leaks.", "Is it the flashing of the roof again?"),
+    ("The roofer says that the roof needs new tiles.", "Then get a quote for the roof."),
+]
+
+
+def test_a_young_topic_is_renamed_by_what_comes_again(board: Board) -> None:
+    first = board.say(ROOF[0][0])
+    board.run()
+    before = board.topic(first)
+    board.say(ROOF[0][1], "assistant")
+    for asked, answered in ROOF[1:]:
+        board.say(asked)
+        board.say(answered, "assistant")
+    board.run()
+    after = board.topic(first)
+    assert (before.id, before.created_by) == (after.id, after.created_by)
+    assert before.name != after.name == "Roof"
+
+
+def test_a_name_that_a_person_gave_is_never_changed(board: Board) -> None:
+    first = board.say(ROOF[0][0])
+    board.run()
+    with board.store.write(OWNER) as tx:
+        topics.update(tx, board.topic(first).id, {"name": "House repairs 2026"})
+    for asked, answered in ROOF:
+        again = board.say(asked)
+        board.say(answered, "assistant")
+    board.run()
+    assert board.topic(again).name == board.topic(first).name == "House repairs 2026"
+
+
+def test_a_name_that_is_taken_is_left_to_its_topic(board: Board) -> None:
+    first = board.say(ROOF[0][0])
+    board.run()
+    name = board.topic(first).name
+    board.made("Roof")
+    for asked, answered in ROOF[1:]:
+        board.say(asked)
+        board.say(answered, "assistant")
+    board.run()
+    assert board.topic(first).name == name
+
+
+def test_what_fewer_may_read_gives_a_topic_no_name(board: Board) -> None:
+    group = {"session_key": "agent:main:telegram:group:7", "audience": "group:telegram:7"}
+    first = board.say(ROOF[0][0], **group)
+    board.run()
+    shared = board.topic(first)
+    board.found = [shared.id]
+    secret = [
+        board.say(f"The roof {word} leaks by the attic window ladder: offshore account") for word in "abc"
+    ]
+    board.run()
+    assert {board.entry(id_).audience for id_ in secret} == {FOR_OWNER}
+    assert {board.entry(id_).topic_id for id_ in secret} == {shared.id}
+    assert board.topic(first).name == shared.name
+
+
+def test_after_days_a_session_finds_its_earlier_topic_again(board: Board) -> None:
+    fence, _ = board.say(FENCE), board.say(FENCE_REPLY, "assistant")
+    board.clock.advance(minutes=24 * 60)
+    dentist = board.say(DENTIST)
+    board.run()
+    board.clock.advance(minutes=48 * 60)
+    again = board.say("The quokka enclosure has a new post now, made of concrete.")
+    board.run()
+    assert board.entry(fence).topic_id != board.entry(dentist).topic_id
+    assert board.entry(again).topic_id == board.entry(fence).topic_id
+    assert board.why(again).reasons["text"] == "goes back to a topic"
+
+
 def test_entries_without_a_session_are_sorted_each_by_itself(board: Board) -> None:
     one, two, short = (board.say(t, session_key=None) for t in (FENCE, DENTIST, "yes"))
     board.run()

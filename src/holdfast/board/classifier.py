@@ -358,10 +358,9 @@ class Classifier:
         pause = 0
         if key is not None:
             pause = batch.history(key, found.hearers).pause(tx, found.place, found.ahead)
+        routed = found.routed if found.current is None else (*found.routed, found.current)
         with tx.reading_as(found.hearers):
-            candidates = batch.recent.gather(
-                tx, found.text, found.view, routed=found.routed, retrieved=retrieved
-            )
+            candidates = batch.recent.gather(tx, found.text, found.view, routed=routed, retrieved=retrieved)
         verdict = heuristic.decide(
             subject_terms(found.text),
             [one.profile for one in candidates],

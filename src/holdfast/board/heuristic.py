@@ -113,9 +113,8 @@ def decide(
     """The likeliest topic of an exchange; `pause_minutes` is how long nothing was said before it."""
     stay, back, new = _priors(weights, current, cue, pause_minutes)
     telling = _rated([term for term in dict.fromkeys(words) if not is_filler(term)], profiles, weights)
-    if current is not None and pause_minutes <= AWAY_MINUTES and cue != "change":
-        new = new if len(telling) > weights.terse else -math.inf
-    ways = [Scored(None, "new", new)]
+    goes_on = pause_minutes <= AWAY_MINUTES and cue != "change" and any(one.id == current for one in profiles)
+    ways = [] if goes_on and len(telling) <= weights.terse else [Scored(None, "new", new)]
     for one in profiles:
         score, evidence = affinity(telling, one, weights)
         move: Move = "stay" if one.id == current else "return"
@@ -123,15 +122,19 @@ def decide(
         ways.append(Scored(one.id, move, score + prior, evidence))
     ways.sort(key=lambda way: (-way.score, way.move != "stay", way.id or ""))
     margin = ways[0].score - ways[1].score if len(ways) > 1 else math.inf
-    return Verdict(ways[0], margin, tuple([way for way in ways[1:4] if way.score > -math.inf]))
+    return Verdict(ways[0], margin, tuple(ways[1:4]))
 
 
 def _rated(words: Sequence[str], profiles: Sequence[Profile], weights: Weights) -> list[tuple[str, float]]:
     """Each word with how common it is anywhere: in all the topics at hand, smoothed by how rare words are."""
-    size = sum(one.total for one in profiles) + weights.prior_tokens
+    size = sum([one.total for one in profiles]) + weights.prior_tokens
     known = weights.prior_tokens * weights.rare_rate
-    counts = [one.counts for one in profiles]
-    return [(word, (known + sum([one.get(word, 0.0) for one in counts])) / size) for word in words]
+    seen = dict.fromkeys(words, known)
+    for one in profiles:
+        counts = one.counts
+        for word in seen.keys() & counts.keys():
+            seen[word] += counts[word]
+    return [(word, count / size) for word, count in seen.items()]
 
 
 def affinity(

@@ -188,7 +188,8 @@ class Batch:
         if name is None:
             return topic
         try:
-            renamed = topics.update(self.tx, topic.id, {"name": name})
+            with self.tx.reading_as(self.hearers(exchange)):
+                renamed = topics.update(self.tx, topic.id, {"name": name})
         except Conflict:
             self.recent.young.given(topic.id, topic.name)
             return topic
