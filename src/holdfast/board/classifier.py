@@ -509,7 +509,7 @@ def _is_subagent(entry: Entry) -> bool:
 
 def _reasons(verdict: heuristic.Verdict, text: str) -> dict[str, Any]:
     best = verdict.best
-    written = subject_words(text)
+    written = subject_words(text) if best.evidence else {}
     said = {"stay": "goes on with the thread", "return": "goes back to a topic", "new": "begins a topic"}
     return {
         "text": said[best.move],

@@ -26,7 +26,8 @@ from holdfast.board.words import (
 )
 
 NAME_CHARS: Final = 60
-YOUNG_ENTRIES: Final = 8
+LOOKS: Final = (4, 8)
+"""After so many entries a name is thought over; after the last of them a topic is not young any more."""
 _YOUNG_TOPICS: Final = 500
 _TEXT_HEAD: Final = 1_000
 _SENTENCES: Final = 12
@@ -198,6 +199,7 @@ def _is_noun(word: str, inside: frozenset[str]) -> bool:
 class _Young:
     name: str
     texts: dict[str, str]
+    looked: int = 0
 
 
 @dataclass(slots=True)
@@ -209,25 +211,35 @@ class YoungNames:
 
     _known: OrderedDict[str, _Young] = field(default_factory=OrderedDict)
 
+    def __contains__(self, topic_id: object) -> bool:
+        return topic_id in self._known
+
     def given(self, topic_id: str, name: str) -> None:
         self._known[topic_id] = _Young(name, {})
         while len(self._known) > _YOUNG_TOPICS:
             self._known.popitem(last=False)
 
     def renamed(
-        self, topic_id: str, name: str, said: Mapping[str, str], elsewhere: Callable[[], Mapping[str, int]]
+        self,
+        topic_id: str,
+        name: str,
+        said: Mapping[str, str],
+        elsewhere: Callable[[], Mapping[str, int]] | None,
     ) -> str | None:
-        """A better name for a topic that is called `name`, now that this was said in it; None: it stays."""
+        """A better name for a topic that is called `name`, now that this was said in it; None: it stays.
+
+        Without `elsewhere` what was said is only kept in mind: nobody knows what other topics have.
+        """
         young = self._known.get(topic_id)
         if young is None or young.name != name:
             self._known.pop(topic_id, None)
             return None
-        begins = not young.texts
         young.texts |= {id_: text[:_TEXT_HEAD] for id_, text in said.items() if text}
-        if begins:  # it is named by just these words
+        if elsewhere is None or not any(young.looked < look <= len(young.texts) for look in LOOKS):
             return None
+        young.looked = len(young.texts)
         better = topic_name(list(young.texts.values()), elsewhere())
-        if len(young.texts) >= YOUNG_ENTRIES:
+        if len(young.texts) >= LOOKS[-1]:
             del self._known[topic_id]
         if better is None or better == name:
             return None

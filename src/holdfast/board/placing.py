@@ -176,15 +176,19 @@ class Batch:
             newest = Millis(max(at, topic.updated_at))
             self.recent.topic_moved(replace(topic, status=awake, snoozed_until=until, updated_at=newest))
 
-    def name_better(self, topic: Topic, exchange: Exchange, beside: Sequence[Profile]) -> Topic:
+    def name_better(self, topic: Topic, exchange: Exchange, outcome: Outcome) -> Topic:
         """The topic under a better name, while it is young and has one from its words.
 
         Named only by what all who may read the topic may read, as those hear it whom it was made for.
         """
+        if topic.id not in self.recent.young:
+            return topic
         if exchange.audience != topic.audience or _agent(exchange) != topic.agent_id:
             return topic
         said = {str(entry.id): text for entry, text in zip(exchange.entries, exchange.texts, strict=True)}
-        name = self.recent.young.renamed(topic.id, topic.name, said, lambda: _topics_with(beside, topic.id))
+        weighed = outcome.method == "heuristic"
+        elsewhere = (lambda: _topics_with(outcome.beside, topic.id)) if weighed else None
+        name = self.recent.young.renamed(topic.id, topic.name, said, elsewhere)
         if name is None:
             return topic
         try:
@@ -233,8 +237,7 @@ def place(batch: Batch, exchange: Exchange, outcome: Outcome, *, attempt: int) -
     topic = _topic(batch, exchange, outcome)
     if topic is None:
         return None
-    if outcome.method == "heuristic":
-        topic = batch.name_better(topic, exchange, outcome.beside)
+    topic = batch.name_better(topic, exchange, outcome)
     with batch.tx.reading_as(batch.hearers(exchange)):
         task = outcome.task_id or fitting_task(exchange.text, batch.tasks(topic.id))
     for entry, text in zip(exchange.entries, exchange.texts, strict=True):
