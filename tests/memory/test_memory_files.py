@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from conftest_memory import Desk
 
+from holdfast.clock import iso
 from holdfast.errors import InvalidInput
 from holdfast.log import OWNER, Store
 from holdfast.memory import Chat
@@ -232,3 +233,9 @@ def test_the_index_may_be_deleted_and_is_made_again(
     second = new_desk(sqlite_store, index="two")
     second.memory.update("main")
     assert second.paths("walrus") == first.paths("walrus") == ["MEMORY.md"]
+
+
+def test_status_tells_when_it_was_updated_as_every_time_is_told(desk: Desk) -> None:
+    assert desk.memory.status("main")["updatedAt"] is None
+    desk.memory.update("main")
+    assert desk.memory.status("main")["updatedAt"] == iso(desk.clock.now())

@@ -152,7 +152,7 @@ def _provider(model: str, dimensions: int) -> EmbeddingProvider:
 
 
 class Embedding(Section):
-    """Where embeddings come from; the next in the chain is tried when one fails."""
+    """Where embeddings come from: the first of the chain, and the next only when it fails."""
 
     providers: tuple[Literal["openai", "gemini", "local"], ...] = key(
         ("openai", "gemini", "local"), "The chain; one without a key is passed over."
@@ -168,6 +168,15 @@ class Embedding(Section):
         1_000_000, "Embeddings that gateways on one PostgreSQL keep for each other; 0: none."
     )
     timeout_ms: Ms = key(60000, "Limit for one request.", ge=1)
+    failover_after: DurationMinutes = key(
+        "10m",
+        "How long one must have failed before the next embeds documents; bare numbers are minutes. One that"
+        " refuses, for instance the key, is not waited for.",
+        validate_default=True,
+    )
+    local_beside: Flag = key(
+        False, "Whether the local model embeds everything too, to serve at once when the others fail."
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -163,6 +163,9 @@ class FallbackMemory:
                 log.warning("qmd of agent %s made no vectors: %s", agent, error)
         return self.builtin.refine(agent, limit=limit, progress=progress)
 
+    def awaits_embedding(self) -> bool:
+        return self.builtin.awaits_embedding()
+
     def collections(self, agent: str) -> Sequence[Collection]:
         return self.builtin.collections(agent)
 

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from holdfast.clock import DAY_MS, Clock, SystemClock
+from holdfast.clock import DAY_MS, Clock, SystemClock, iso
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
@@ -278,12 +278,34 @@ class Memory:
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
     ) -> int:
-        """Let the better embedders catch up, newest documents first; an awaited model is fetched before.
+        """Let the better embedder catch up, newest documents first; an awaited model is fetched before.
 
-        `agent` is for backends that keep agents apart; this index has all of them in one.
+        `agent` is for backends that keep agents apart; this index has all of them in one. That an embedder
+        failed is remembered by the chain, which then says who is next, and when.
         """
         unless_stopped(lambda: self.chain.fetch(progress), self._stop)
-        return sum(self.whole(partial(self._refine, one, limit, progress)) for one in self.chain.preferred)
+        made, done = 0, set[str]()
+        while (one := self.chain.for_documents()) is not None and one.id.fingerprint not in done:
+            made += self._refined(one, limit, progress)
+            done.add(one.id.fingerprint)
+        beside = [one for one in self.chain.beside if one.id.fingerprint not in done]
+        return made + sum(self._refined(one, limit, progress) for one in beside)
+
+    def awaits_embedding(self) -> bool:
+        """Whether a document has no vector yet of the embedder whose turn it is."""
+        wanted = [self.chain.for_documents(), *self.chain.beside]
+        return any(one and self.index.without_vector(one.id.fingerprint, 1) for one in wanted)
+
+    def _refined(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
+        try:
+            made = self.whole(partial(self._refine, embedder, limit, progress))
+        except Unavailable as error:
+            if error.code == _DAMAGED:
+                raise
+            self.chain.failed(embedder, error)
+            return 0
+        self.chain.worked(embedder)
+        return made
 
     def _refine(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
         return refine(
@@ -305,19 +327,26 @@ class Memory:
     def _status(self, agent: str) -> dict[str, Any]:
         files = {c.name: self.catalogue.files(agent, c.name) for c in self.collections(agent)}
         mine = self.index.view(Filter(agents=frozenset((agent,)), sources=_REMEMBERED))
+        updated = self.catalogue.fact(f"updated:{agent}")
         return {
             "backend": "builtin",
             "agent": agent,
             "documents": mine.count,
             "documentsInAll": self.index.count,
             "position": self.index.position,
-            "updatedAt": self.catalogue.fact(f"updated:{agent}"),
+            "updatedAt": None if updated is None else iso(int(updated)),
             "collections": [
                 {"name": name, "files": len(known), "chunks": sum(f.chunk_count for f in known.values())}
                 for name, known in files.items()
             ],
             "embedders": [
-                {"provider": e.id.provider, "model": e.id.model, "dims": e.id.dims, "covered": share}
+                {
+                    "provider": e.id.provider,
+                    "model": e.id.model,
+                    "dims": e.id.dims,
+                    "covered": share,
+                    "trouble": None if (trouble := self.chain.trouble(e)) is None else trouble.why,
+                }
                 for e, share in self._coverage(mine, [*self.chain.preferred, self.chain.base])
             ],
             "health": self.health.json(),
@@ -452,8 +481,6 @@ def _hit(one: Scored, document: Document, terms: Sequence[str], most: int) -> Hi
 
 
 def _said(entry: Entry) -> str:
-    from holdfast.clock import iso
-
     return f"**{speaker_of(entry)}** ({iso(entry.created_at)}):\n{entry.content}"
 
 

@@ -42,6 +42,7 @@ def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: boo
         while behind or hold.memory.health.healing:
             behind = hold.memory.follow()
         embedded = hold.memory.refine(progress=progress) if embed else 0
+        done.problems += _troubles(hold)
     told = {
         "files": done.seen,
         "indexed": done.indexed,
@@ -214,6 +215,12 @@ def remove(app: App, name: str) -> None:
 
 def _paths(hold: Holdfast) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True) for one in hold.settings.memory.search.paths]
+
+
+def _troubles(hold: Holdfast) -> list[str]:
+    """Which embedders failed, and why; what they did not embed is embedded another time."""
+    known = [(one.id, hold.memory.chain.trouble(one)) for one in hold.memory.chain.preferred]
+    return [f"{id_.provider}/{id_.model}: {why.why}" for id_, why in known if why is not None]
 
 
 def _reader(hold: Holdfast, session_key: str | None) -> Reader:

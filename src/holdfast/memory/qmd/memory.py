@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, iso
 from holdfast.config.memory import Limits, MemoryConfig
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import Store
@@ -111,7 +111,7 @@ class QmdMemory:
             "command": self._config(agent).qmd.command,
             "files": notes.get("files", 0),
             "collections": sorted(notes.get("collections", {})),
-            "updatedAt": notes.get("updatedAt"),
+            "updatedAt": iso(notes["updatedAt"]) if notes.get("updatedAt") else None,
             "embeddedAt": notes.get("embeddedAt"),
         }
 
