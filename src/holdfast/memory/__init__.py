@@ -63,7 +63,7 @@ def open_memory(
         catalogue = Catalogue(folder / "catalogue.db")
         follower = None if follow is None else follow(index, catalogue)
         cache = embedding_cache(catalogue, options.get("store"), shared_cache_entries)
-        return Memory(index, catalogue, follower=follower, embeddings=cache, **options)
+        return Memory(index, catalogue, follower=follower, embeddings=cache, reads_only=reads_only, **options)
     except BaseException:
         index.close()
         raise

@@ -92,8 +92,13 @@ class Memory:
         readable: Callable[[str], Sequence[Collection]] = _nothing_more,
         stop: Stop = lambda: False,
         embeddings: EmbeddingCache | None = None,
+        reads_only: bool = False,
     ) -> None:
-        """`stop` is asked between the pieces of long work, which then ends with what is done."""
+        """`stop` is asked between the pieces of long work, which then ends with what is done.
+
+        With `reads_only` another process writes index and catalogue, and takes in what is written here.
+        """
+        self._reads_only = reads_only
         self.index = index
         self.catalogue = catalogue
         self._embeddings: EmbeddingCache = embeddings or catalogue
@@ -131,6 +136,8 @@ class Memory:
 
     def _hold_against_sources(self) -> None:
         """An index that is another than before, or has lost something, is filled again from files and log."""
+        if self._reads_only:
+            return
         catalogue, index = self.catalogue, self.index
         identity = index.identity
         known = catalogue.fact("index") == identity and int(catalogue.fact(WRITES) or 0) <= index.writes
@@ -226,11 +233,13 @@ class Memory:
         }
 
     def write(self, agent: str, text: str, reader: Reader, *, path: str | None = None) -> dict[str, Any]:
-        """Append a note to today's log, or to the memory file that is named, and index it at once."""
+        """Append a note to today's log, or to the memory file that is named, and index it at once; where
+        another process has the index, that one does so."""
         _require_files(agent, reader)
         target = path or daily_path(self._clock.now(), self._zone)
         line = append_note(self._workspace(agent), target, text)
-        self.update(agent)
+        if not self._reads_only:
+            self.update(agent)
         return {"path": target, "line": line}
 
     def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:

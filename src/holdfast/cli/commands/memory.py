@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from holdfast.log import Reader
     from holdfast.runtime import Holdfast
 
+_SIGHT_SECONDS = 2.0
+_ANSWER_SECONDS = 6.0
+_STARTING_SECONDS = 60.0
+
 agent_option = click.option("--agent", "agent_id", metavar="ID", help="The agent; else the default one.")
 
 
@@ -237,19 +241,28 @@ def _agent(hold: Holdfast, agent_id: str | None) -> str:
     return hold.settings.agent(agent_id or hold.settings.default_agent_id).id
 
 
-def _gateway(app: App) -> Client | None:
-    """A running gateway has the index open; then it is asked, else this process opens it."""
+def _gateway(app: App, patience: float) -> Client | None:
+    """A running gateway has the index open; it is asked, if it is seen that soon."""
     from holdfast.cli.client import Client, find_gateway
 
-    found = find_gateway(app.home, None)
-    return Client(found.url, app.home.admin_token(), timeout=30) if found.state == "ours" else None
+    found = find_gateway(app.home, None, patience=patience)
+    return (
+        Client(found.url, app.home.admin_token(), timeout=_ANSWER_SECONDS) if found.state == "ours" else None
+    )
 
 
 def _either(app: App, path: str, query: Mapping[str, Any], here: Callable[[Holdfast], Any]) -> Any:
-    client = _gateway(app)
+    """What the gateway answers; if none runs or it is busy, what its index says when it is read from here."""
+    from holdfast.errors import Unavailable
+
+    client = _gateway(app, _SIGHT_SECONDS)
+    given = {name: value for name, value in query.items() if value is not None}
     if client is not None:
-        given = {name: value for name, value in query.items() if value is not None}
-        return client.get(f"{path}?{urlencode(given)}")
+        try:
+            return client.get(f"{path}?{urlencode(given)}")
+        except Unavailable as error:
+            if error.code != "no_gateway":
+                raise
     with app.open() as hold:
         return here(hold)
 
@@ -258,12 +271,12 @@ def _either(app: App, path: str, query: Mapping[str, Any], here: Callable[[Holdf
 def _local(app: App) -> Iterator[Holdfast]:
     from holdfast.errors import Conflict
 
-    if _gateway(app) is not None:
+    if _gateway(app, _STARTING_SECONDS) is not None:
         raise Conflict(
             "the running gateway keeps the index up to date by itself",
             hint="Stop it first to index by hand.",
         )
-    with app.open() as hold:
+    with app.open(writes_index=True) as hold:
         yield hold
 
 

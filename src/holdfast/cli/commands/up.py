@@ -36,7 +36,9 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None, no_l
     from holdfast.gateway.site import is_built
 
     home = app.home
-    with app.open(create=True, store_url=None if store_url is None else store_address(store_url)) as hold:
+    with app.open(
+        create=True, writes_index=True, store_url=None if store_url is None else store_address(store_url)
+    ) as hold:
         _set_up(hold)
         host = host or hold.settings.gateway.host
         port = hold.settings.gateway.port if port is None else port
