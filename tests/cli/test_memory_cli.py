@@ -220,9 +220,11 @@ def test_a_gateway_that_does_not_answer_is_not_waited_for(
     from holdfast.cli.commands import memory as commands
 
     monkeypatch.setattr(commands, "_SIGHT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        with announced(held.home, f"http://127.0.0.1:{silent.getsockname()[1]}"):
-            found = body(run("memory", "search", "boathouse", "--json"))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        announced(held.home, f"http://127.0.0.1:{silent.getsockname()[1]}"),
+    ):
+        found = body(run("memory", "search", "boathouse", "--json"))
     assert [hit["path"] for hit in found["results"]] == ["memory/2026-01-01.md"]
 
 

@@ -23,6 +23,7 @@ from holdfast.config.values import (
 )
 
 QMD_WEIGHTS = {"vectorWeight": 0.7, "textWeight": 0.3}
+FLOOR = 0.4
 
 
 class Limits(Section):
@@ -32,7 +33,16 @@ class Limits(Section):
     max_snippet_chars: Positive = key(700, "Characters per snippet.", le=100_000)
     max_injected_chars: Positive = key(4000, "Characters of all snippets together.", le=1_000_000)
     timeout_ms: Ms = key(4000, "Time for one query.", ge=1)
-    min_score: Ratio = key(0.0, "Results below this score are left out.")
+    min_score: Ratio | None = key(
+        None,
+        "Results below this score are left out; unset: 0.4 for the built-in index, whose score is how likely"
+        " memory has an answer, and 0 for what `qmd` scores.",
+    )
+
+    @property
+    def floor(self) -> float:
+        """The least score of a result of the built-in index."""
+        return FLOOR if self.min_score is None else self.min_score
 
 
 class ScopeMatch(Section):
@@ -234,6 +244,11 @@ class MemorySearch(Weights):
     scope: Scope = part("Which chats may search.")
     include_default_memory: Flag = key(True, "Whether MEMORY.md, memory.md and memory/ are searched.")
     paths: tuple[CollectionPath, ...] = key((), "Further collections.")
+    dictionaries: tuple[str, ...] = key(
+        ("/usr/share/trans/de-en",),
+        "German and English word lists in the form of the program Ding (Debian: trans-de-en), by which a"
+        " question in one language finds notes in the other; one that is not there is passed over.",
+    )
 
     @model_validator(mode="before")
     @classmethod

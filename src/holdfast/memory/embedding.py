@@ -147,12 +147,21 @@ class EmbedderChain:
                     continue
                 self.preferred = [*self.preferred[:place], made, *self.preferred[place:]]
 
-    def question(self, text: str, covered: Mapping[str, float], seconds: float = PATIENCE) -> Embedded:
+    def question(
+        self,
+        text: str,
+        covered: Mapping[str, float],
+        seconds: float = PATIENCE,
+        *,
+        plain: str | None = None,
+    ) -> Embedded:
         """Embed a question with the first that works, and whose vectors cover the scope, within the time.
 
         Those that may serve share the time; one that was too slow or failed is left alone for a while. Where
         the first vendor answers and is only behind, the static one serves, and no other vendor is asked.
+        Models that run here know one language, and are given `plain`.
         """
+        here = plain or text
         reasons: list[str] = []
         deadline = time.monotonic() + seconds
         able = self._able(covered, reasons)
@@ -160,11 +169,12 @@ class EmbedderChain:
             left = (deadline - time.monotonic()) / (len(able) - place)
             name = f"{embedder.id.provider}/{embedder.id.model}"
             try:
-                vector = self._asked(embedder, text, name, left)
+                words = here if embedder.id.provider == "local" else text
+                vector = self._asked(embedder, words, name, left)
                 return Embedded(vector, embedder, "; ".join(reasons) or None)
             except HoldfastError as error:
                 reasons.append(f"{name}: {error.message}")
-        return Embedded(self.base.embed_query(text), self.base, "; ".join(reasons) or None)
+        return Embedded(self.base.embed_query(here), self.base, "; ".join(reasons) or None)
 
     def _able(self, covered: Mapping[str, float], reasons: list[str]) -> list[Embedder]:
         """Those that may embed a question now; why the others may not is added to `reasons`."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
-from holdfast.memory.snippets import citation
+from holdfast.memory.snippets import Snippet, citation
 
 Origin = Literal["memory", "sessions"]
+
+_LEAST_TEXT: Final = 20
+"""Fewer characters than this say nothing: a citation gives way to them, or the result is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,12 @@ class Hit:
     source: Origin
     parts: Mapping[str, float] = field(default_factory=dict)
     at: int = 0
+    cited: bool = False
 
-    def json(self, *, cite: bool, explain: bool = False) -> dict[str, Any]:
-        where = f"\n\n{citation(self.path, self.start, self.end)}" if cite else ""
+    def json(self, *, explain: bool = False) -> dict[str, Any]:
         body: dict[str, Any] = {
             "path": self.path,
-            "snippet": self.snippet + where,
+            "snippet": self.shown,
             "startLine": self.start,
             "endLine": self.end,
             "score": round(self.score, 4),
@@ -38,6 +42,50 @@ class Hit:
         if explain:
             body["parts"] = {name: round(value, 4) for name, value in self.parts.items()}
         return body
+
+    @property
+    def shown(self) -> str:
+        """The snippet with its source, where that is told."""
+        source = f"\n\n{citation(self.path, self.start, self.end)}" if self.cited else ""
+        return self.snippet + source
+
+
+class Room:
+    """How much one search may still inject: so much for a result's text with its source, so much in all.
+
+    In all counts what a model is given of a result, names and marks of its JSON included.
+    """
+
+    def __init__(self, snippet: int, injected: int, *, cite: bool) -> None:
+        self._snippet = snippet
+        self._left = injected
+        self._cite = cite
+
+    def fit(self, hit: Hit, cut: Callable[[int], Snippet], *, lines: bool) -> Hit | None:
+        """The result with as much of its text as there is room for; None where there is none.
+
+        `cut` gives at most so many characters of the text, and `lines` says whether their place is told.
+        """
+        for cited in (True, False) if self._cite else (False,):
+            most = self._snippet
+            while most >= _LEAST_TEXT:
+                made = _with(hit, cut(most), cited, lines)
+                over = max(len(made.shown) - self._snippet, _injected(made) - self._left)
+                if over <= 0:
+                    self._left -= _injected(made)
+                    return made
+                most = min(most, len(made.snippet)) - over
+        return None
+
+
+def _with(hit: Hit, piece: Snippet, cited: bool, lines: bool) -> Hit:
+    start, end = (piece.start, piece.end) if lines else (None, None)
+    return replace(hit, snippet=piece.text, start=start, end=end, cited=cited)
+
+
+def _injected(hit: Hit) -> int:
+    """The characters of a result as a model reads it, with what parts it from the next."""
+    return len(json.dumps(hit.json(), ensure_ascii=False)) + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +100,8 @@ class Diagnostics:
     note: str = ""
     left_out: int = 0
     healing: str | None = None
+    confidence: float | None = None
+    """How likely it is that memory has an answer; None where nobody can say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +116,7 @@ class Found:
     def json(self, *, explain: bool = False) -> dict[str, Any]:
         told = self.diagnostics
         return {
-            "results": [hit.json(cite=self.citations, explain=explain) for hit in self.hits],
+            "results": [hit.json(explain=explain) for hit in self.hits],
             "provider": self.provider,
             "model": self.model,
             "fallback": self.fallback,
@@ -80,5 +130,6 @@ class Found:
                 "note": told.note,
                 "leftOut": told.left_out,
                 "healing": told.healing,
+                "confidence": None if told.confidence is None else round(told.confidence, 4),
             },
         }

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.clock import DAY_MS, Clock, SystemClock, iso
-from holdfast.config.memory import MemoryConfig
+from holdfast.config.memory import Limits, MemoryConfig
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
+from holdfast.memory.confidence import Answer, answer
 from holdfast.memory.damage import Health
+from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.embedding import EmbedderChain
@@ -27,10 +29,10 @@ from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.indexing import FileIndexer, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
-from holdfast.memory.results import Diagnostics, Found, Hit
+from holdfast.memory.results import Diagnostics, Found, Hit, Room
 from holdfast.memory.scope import PRIVATE, Chat, may_search, shows_citations
-from holdfast.memory.scoring import Reranker, Scored, Scoring, rank
-from holdfast.memory.snippets import snippet
+from holdfast.memory.scoring import Scored, Scoring
+from holdfast.memory.snippets import Snippet, snippet
 from holdfast.memory.writing import append_note, daily_path
 from holdfast.text import clip
 
@@ -42,6 +44,7 @@ PATIENCE: Final = 0.5
 _AROUND: Final = 10
 _EMBED_SHARE: Final = 0.75
 _DAMAGED: Final = "index_damaged"
+_PLACES_OF_A_FILE: Final = 2
 _MENDED_AT_ONCE: Final = 5_000
 
 T = TypeVar("T")
@@ -88,11 +91,11 @@ class Memory:
         store: Store | None = None,
         clock: Clock | None = None,
         zone: tzinfo = UTC,
-        reranker: Reranker | None = None,
         readable: Callable[[str], Sequence[Collection]] = _nothing_more,
         stop: Stop = lambda: False,
         embeddings: EmbeddingCache | None = None,
         reads_only: bool = False,
+        dictionary: Dictionary | None = None,
     ) -> None:
         """`stop` is asked between the pieces of long work, which then ends with what is done.
 
@@ -101,6 +104,7 @@ class Memory:
         self._reads_only = reads_only
         self.index = index
         self.catalogue = catalogue
+        self.dictionary = dictionary or Dictionary(Path("/nowhere"), ())
         self._embeddings: EmbeddingCache = embeddings or catalogue
         self.chain = chain
         self._workspace = workspace
@@ -109,7 +113,6 @@ class Memory:
         self._store = store
         self._clock = clock or SystemClock()
         self._zone = zone
-        self._reranker = reranker
         self._readable = readable
         self._stop = stop
         self._complete: tuple[str, int] | None = None
@@ -178,21 +181,21 @@ class Memory:
         limits = config.search.limits
         query, provider, model, fallback = self._prepare(ask.query, view, limits.timeout_ms)
         wanted = min(ask.max_results or limits.max_results, 100)
-        scored = rank(query, view, self._scoring(config), limit=wanted, reranker=self._reranker)
-        least = limits.min_score if ask.min_score is None else ask.min_score
-        good = [one for one in scored if one.score >= least]
-        hits, left_out = self._hits(good, view, query, config)
+        least = limits.floor if ask.min_score is None else ask.min_score
+        cite = shows_citations(config.citations, ask.chat)
+        made = answer(query, view, self.chain.base, self._scoring(config), limit=wanted, least=least)
+        hits = self._hits(made.results, view, query, limits, cite)
         diagnostics = Diagnostics(
             backend="builtin",
             mode="hybrid" if query.vector is not None else "text",
             searched=view.count,
             behind=behind,
             took_ms=round((time.monotonic() - began) * 1000),
-            note="" if hits else _why_empty(view.count, behind, len(scored)),
-            left_out=left_out,
+            note="" if hits else _why_empty(view.count, behind, made, least),
+            left_out=len(made.results) - len(hits) + made.below,
             healing=self.health.told,
+            confidence=made.confidence if view.count else None,
         )
-        cite = shows_citations(config.citations, ask.chat)
         return Found(hits, provider, model, fallback, cite, diagnostics)
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
@@ -259,6 +262,7 @@ class Memory:
             cache_entries=search.embedding.cache_entries,
             stop=self._stop,
         )
+        self.dictionary.refresh()
         done = indexer.update(agent, self.collections(agent), progress=progress, force=force)
         if not done.stopped:
             self.catalogue.put_fact(f"updated:{agent}", str(self._clock.now()))
@@ -405,7 +409,9 @@ class Memory:
         if not view.count:
             return query, "none", "none", None
         covered = {e.id.fingerprint: share for e, share in self._coverage(view, self.chain.preferred)}
-        made = self.chain.question(query.dense_text, covered, timeout_ms * _EMBED_SHARE / 1000)
+        query = self.dictionary.understood(query, view)
+        seconds = timeout_ms * _EMBED_SHARE / 1000
+        made = self.chain.question(query.dense_text, covered, seconds, plain=query.plain_text)
         who = made.embedder.id
         return query.with_vector(made.vector, who.fingerprint), who.provider, who.model, made.fallback
 
@@ -415,27 +421,21 @@ class Memory:
 
     def _scoring(self, config: MemoryConfig) -> Scoring:
         dense, lexical = config.search.normalised
-        rerank = config.search.rerank
-        return replace(
-            Scoring(), dense=dense, lexical=lexical, rerank=rerank.candidates if rerank.enabled else 0
-        )
+        return replace(Scoring(), dense=dense, lexical=lexical, per_file=_PLACES_OF_A_FILE)
 
     def _hits(
-        self, scored: Sequence[Scored], view: View, query: Query, config: MemoryConfig
-    ) -> tuple[list[Hit], int]:
+        self, scored: Sequence[Scored], view: View, query: Query, limits: Limits, cite: bool
+    ) -> list[Hit]:
         import numpy as np
 
-        limits = config.search.limits
         documents = view.documents(np.array([one.number for one in scored], np.int64))
-        hits: list[Hit] = []
-        room = limits.max_injected_chars
-        for one, document in zip(scored, documents, strict=True):
-            if document is None or room <= 0:
-                continue
-            most = min(limits.max_snippet_chars, room)
-            hits.append(_hit(one, document, query.terms, most))
-            room -= len(hits[-1].snippet)
-        return hits, len(scored) - len(hits)
+        room = Room(limits.max_snippet_chars, limits.max_injected_chars, cite=cite)
+        made = [
+            room.fit(_hit(one, document), partial(_cut, document, query.terms), lines=_has_lines(document))
+            for one, document in zip(scored, documents, strict=True)
+            if document is not None
+        ]
+        return [hit for hit in made if hit is not None]
 
     def _text_of(self, agent: str, path: str, reader: Reader) -> str:
         if path.startswith(SESSIONS) and self._store is not None:
@@ -473,15 +473,22 @@ def _require_files(agent: str, reader: Reader) -> None:
         )
 
 
-def _hit(one: Scored, document: Document, terms: Sequence[str], most: int) -> Hit:
-    from_file = document.source == "file"
-    piece = snippet(document.text, terms, first_line=document.from_line or 1, most=most)
+def _has_lines(document: Document) -> bool:
+    return document.source == "file"
+
+
+def _cut(document: Document, terms: Sequence[str], most: int) -> Snippet:
+    return snippet(document.text, terms, first_line=document.from_line or 1, most=most)
+
+
+def _hit(one: Scored, document: Document) -> Hit:
+    """A result without its text, for which room has yet to be found."""
     return Hit(
         id=document.id,
         path=document.path or f"{SESSIONS}{document.id}.md",
-        snippet=piece.text,
-        start=piece.start if from_file else None,
-        end=piece.end if from_file else None,
+        snippet="",
+        start=None,
+        end=None,
         score=one.score,
         source="memory" if document.source in ("file", "note") else "sessions",
         parts=one.parts,
@@ -506,9 +513,14 @@ def _refused(why: str) -> Found:
     return Found((), "none", "none", None, False, nothing)
 
 
-def _why_empty(searched: int, behind: int, scored: int) -> str:
-    if scored:
-        return f"{scored} results lie below the least score"
+def _why_empty(searched: int, behind: int, made: Answer, least: float) -> str:
+    if made.below and made.confidence < least:
+        return (
+            f"nothing here fits the question: the nearest {made.below} results lie below the least score"
+            f" ({made.confidence:.2f} of {least:.2f})"
+        )
+    if made.below or made.results:
+        return f"{made.below or len(made.results)} results lie below the least score or have no room"
     if not searched:
         return "nothing is indexed for this agent yet; run `holdfast memory index`"
     late = f"; {behind} log entries are not indexed yet" if behind else ""

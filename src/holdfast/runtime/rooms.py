@@ -48,6 +48,7 @@ def _memory_room(hold: Holdfast) -> MemoryService:
         hold.home.index,
         engine=hold.settings.memory.search.engine,
         shared_cache_entries=hold.settings.memory.search.embedding.shared_cache_entries,
+        dictionaries=hold.settings.memory.search.dictionaries,
         chain=chain,
         workspace=hold.workspace,
         config=hold.settings_for_memory,

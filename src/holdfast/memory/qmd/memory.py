@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +21,10 @@ from holdfast.memory.qmd.program import QmdFailed, QmdProgram
 from holdfast.memory.qmd.questions import query_document
 from holdfast.memory.qmd.transcripts import SESSIONS, SessionExports
 from holdfast.memory.reading import read_within
-from holdfast.memory.results import Diagnostics, Found, Hit
+from holdfast.memory.results import Diagnostics, Found, Hit, Room
 from holdfast.memory.scope import shows_citations
 from holdfast.memory.service import Ask, check_query
+from holdfast.memory.snippets import Snippet
 from holdfast.memory.text import query_terms
 from holdfast.text import clip
 
@@ -65,9 +67,10 @@ class QmdMemory:
         rows = (
             self._query(ask.agent, asked, wanted, names, limits.timeout_ms / 1000) if asked and names else []
         )
-        least = limits.min_score if ask.min_score is None else ask.min_score
+        least = (limits.min_score or 0.0) if ask.min_score is None else ask.min_score
         good = [row for row in rows if row.score >= least]
-        hits = self._hits(ask, good[:wanted], limits)
+        cite = shows_citations(config.citations, ask.chat)
+        hits = self._hits(ask, good[:wanted], limits, cite)
         diagnostics = Diagnostics(
             backend="qmd",
             mode="hybrid" if notes.get("embeddedAt") else "text",
@@ -77,9 +80,7 @@ class QmdMemory:
             note="" if hits else _why_empty(rows, names),
             left_out=len(good) - len(hits),
         )
-        return Found(
-            hits, "qmd", config.qmd.command, None, shows_citations(config.citations, ask.chat), diagnostics
-        )
+        return Found(hits, "qmd", config.qmd.command, None, cite, diagnostics)
 
     def update(self, agent: str) -> int:
         """Export conversations, register what is configured, and let `qmd` read what changed; the files."""
@@ -141,17 +142,18 @@ class QmdMemory:
         args = ("query", asked, "--json", *judged, "-n", str(wanted), *chosen)
         return hits_from(self._program(agent).run(*args, timeout=wait))
 
-    def _hits(self, ask: Ask, rows: Sequence[QmdHit], limits: Limits) -> list[Hit]:
+    def _hits(self, ask: Ask, rows: Sequence[QmdHit], limits: Limits, cite: bool) -> list[Hit]:
         collections = {c.name: c for c in self._searched(ask)}
         terms = query_terms(ask.query).terms
         hits: list[Hit] = []
-        room = limits.max_injected_chars
+        room = Room(limits.max_snippet_chars, limits.max_injected_chars, cite=cite)
         for row in rows:
             collection = collections.get(row.collection)
-            if collection is None or room <= 0 or not _still_there(collection, row.path):
+            if collection is None or not _still_there(collection, row.path):
                 continue
-            hits.append(_hit(row, collection, terms, min(limits.max_snippet_chars, room)))
-            room -= len(hits[-1].snippet)
+            placed = row.piece(terms, 1) is not None
+            made = room.fit(_hit(row, collection), partial(_cut, row, terms), lines=placed)
+            hits += [] if made is None else [made]
         return hits
 
     def _register(
@@ -199,14 +201,19 @@ class QmdMemory:
         os.replace(draft, path)
 
 
-def _hit(row: QmdHit, collection: Collection, terms: Sequence[str], most: int) -> Hit:
-    piece = row.piece(terms, most)
+def _cut(row: QmdHit, terms: Sequence[str], most: int) -> Snippet:
+    """The lines to show; where `qmd` did not tell which they are, what it showed itself."""
+    return row.piece(terms, most) or Snippet(clip(row.snippet.strip(), most), 0, 0)
+
+
+def _hit(row: QmdHit, collection: Collection) -> Hit:
+    """A result without its text, for which room has yet to be found."""
     return Hit(
         id=row.docid,
         path=collection.address(row.path),
-        snippet=clip(row.snippet.strip(), most) if piece is None else piece.text,
-        start=None if piece is None else piece.start,
-        end=None if piece is None else piece.end,
+        snippet="",
+        start=None,
+        end=None,
         score=row.score,
         source="memory" if collection.curated else "sessions",
         parts={"qmd": row.score},
