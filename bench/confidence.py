@@ -141,7 +141,7 @@ def fitted(asked: Sequence[Asked], strength: float = 1.0) -> NDArray[np.float64]
     known = [(one, one.signals) for one in asked if one.tuned and one.kind in FITTED and one.signals]
     rows = np.array([[1.0, *astuple(signals)] for _, signals in known])
     wanted = np.array([one.kind in ANSWERED for one, _ in known], np.float64)
-    weight = np.array([HOME_WEIGHT if one.home and one.kind in ANSWERED else 1.0 for one, _ in known])
+    weight = np.array([HOME_WEIGHT if one.kind == "own" else 1.0 for one, _ in known])
     ridge = strength * np.diag([1e-6, *[1.0] * (rows.shape[1] - 1)])
     weights = np.zeros(rows.shape[1])
     for _ in range(60):

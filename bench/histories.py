@@ -166,13 +166,13 @@ UNRELATED = (
 PARAPHRASED = {
     "bakery": (
         (1, "which supplier brings the ground grain?"), (3, "on which day is the weekend helper in?"),
-        (5, "what was the reason to give up the pastries?"), (6, "when will the authorities look at our hygiene?"),
+        (5, "what was the reason to give up the pastries?"), (6, "when do the authorities check hygiene?"),
         (7, "which customer wants sodium-free goods?"), (9, "who receives what we could not sell?"),
         (10, "when is our rental agreement over?"), (11, "which colleague reacts badly to certain kernels?"),
     ),
     "servers": (
         (1, "for what period do we keep copies of our data?"), (2, "why did the process eat up all RAM?"),
-        (3, "whom do I phone at night in case of an outage?"), (5, "what spoke against the other message broker?"),
+        (3, "whom do I phone at night when it breaks?"), (5, "what spoke against the other message broker?"),
         (7, "which client insists on European storage?"), (8, "what made finding things take longer?"),
         (9, "after which day is nothing new accepted?"), (10, "what became of the computer for compiling?"),
     ),
@@ -187,7 +187,7 @@ PARAPHRASED = {
         (11, "who makes the instrument sound right again?"),
     ),
     "praxis": (
-        (2, "Wer übernimmt, wenn die Kollegin ihr Baby bekommt?"), (6, "In welchem Raum befindet sich der Computer?"),
+        (2, "Wer übernimmt, wenn das Baby kommt?"), (6, "In welchem Raum befindet sich der Computer?"),
         (9, "Um welche Zeit kommt der Fahrer für das Blut?"),
     ),
 }  # fmt: skip

@@ -246,3 +246,42 @@ def test_the_doctor_misses_a_qmd_that_is_configured(run: Run, notes: Path, home:
     (missing,) = [row for row in rows if "/no/qmd" in row["message"]]
     assert missing["level"] == "warn"
     assert "@tobilu/qmd" in missing["mend"]
+
+
+class TestBatch:
+    """`memory index --batch`: the price is shown, and nothing is sent without a yes."""
+
+    @pytest.fixture
+    def batches(self, notes: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        import sys
+
+        sys.path.insert(0, str(Path(__file__).parents[1] / "memory"))
+        from test_batch import BatchServer
+
+        from holdfast.memory.embedders import batch
+
+        monkeypatch.setattr(batch, "WORTHWHILE", 2)
+        made = BatchServer()
+        openai = {"baseUrl": made.url, "apiKey": "secret", "model": "m", "dimensions": 3}
+        chain = {"providers": ["openai"], "openai": openai}
+        (home / "holdfast.json").write_text(json.dumps({"memory": {"search": {"embedding": chain}}}))
+        yield made
+        made.http.shutdown()
+        made.http.server_close()
+
+    def test_without_a_yes_nothing_is_sent_as_a_batch(self, run: Run, batches: Any) -> None:
+        result = run("memory", "index", "--batch", input="n\n")
+        assert "2 texts, about" in result.stderr
+        assert "at a price that is not known here, within 24 hours" in result.stderr
+        assert batches.batches == {}
+
+    def test_a_batch_is_taken_in_by_the_next_call(self, run: Run, batches: Any) -> None:
+        assert "2 texts were sent" in run("memory", "index", "--batch", "--yes").stderr
+        batches.finish()
+        assert body(run("memory", "index", "--json"))["embedded"] == 2
+        assert batches.direct == []
+
+    def test_it_needs_openai(self, run: Run, notes: Path, home: Path) -> None:
+        (home / "holdfast.json").write_text("{memory: {search: {embedding: {providers: []}}}}")
+        result = run("memory", "index", "--batch", "--yes")
+        assert (result.exit_code, "needs OpenAI" in result.stderr) == (2, True)

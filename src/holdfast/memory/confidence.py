@@ -53,8 +53,8 @@ class Signals:
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (-0.45, 2.25, 2.80, 6.24, 1.25, 1.48, -2.09, -5.42),
-    "better": (-0.66, 2.47, 2.51, 6.15, 1.18, 3.00, -1.93, -5.58),
+    "static": (0.01, 1.83, 2.45, 6.04, 1.32, 1.58, -1.92, -5.65),
+    "better": (-0.19, 2.05, 2.16, 5.82, 1.16, 3.91, -1.77, -6.05),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
 for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""

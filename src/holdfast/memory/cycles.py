@@ -35,6 +35,7 @@ _MEND_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
+_BATCH_MS: Final = 300_000
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -216,6 +217,8 @@ class MemoryCycles:
     def _embed_wait(self, agent: str, made: int) -> int:
         """How long until the next round: soon where an embedder failed, at once where more has come."""
         memory, usual = self._memory(), int(self._config(agent).search.update.embed_interval)
+        if memory.batches.pending():
+            return min(usual, _BATCH_MS)
         again = memory.chain.retry_seconds
         if again is not None:
             return min(usual, round(again * 1000))

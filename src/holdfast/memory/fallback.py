@@ -15,6 +15,7 @@ from holdfast.log import OWNER, Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
 from holdfast.memory.damage import Health
+from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
@@ -162,6 +163,10 @@ class FallbackMemory:
             except (HoldfastError, OSError) as error:
                 log.warning("qmd of agent %s made no vectors: %s", agent, error)
         return self.builtin.refine(agent, limit=limit, progress=progress)
+
+    @property
+    def batches(self) -> BatchIndexing:
+        return self.builtin.batches
 
     def awaits_embedding(self) -> bool:
         return self.builtin.awaits_embedding()

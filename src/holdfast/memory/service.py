@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from holdfast.memory.damage import Health
 from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.embedders.base import Embedder
+from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index, View
@@ -48,6 +50,8 @@ _PLACES_OF_A_FILE: Final = 2
 _MENDED_AT_ONCE: Final = 5_000
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +301,8 @@ class Memory:
         failed is remembered by the chain, which then says who is next, and when.
         """
         unless_stopped(lambda: self.chain.fetch(progress), self._stop)
+        if self.batches.pending() and self._collected():
+            return 0
         made, done = 0, set[str]()
         while (one := self.chain.for_documents()) is not None and one.id.fingerprint not in done:
             made += self._refined(one, limit, progress)
@@ -304,8 +310,23 @@ class Memory:
         beside = [one for one in self.chain.beside if one.id.fingerprint not in done]
         return made + sum(self._refined(one, limit, progress) for one in beside)
 
+    @property
+    def batches(self) -> BatchIndexing:
+        """The texts that are handed to OpenAI as a batch, if somebody asked for that."""
+        return BatchIndexing(self.index, self.catalogue, self._embeddings, self.chain, self._clock)
+
+    def _collected(self) -> bool:
+        """Look at the batch under way; while it is, nothing is sent beside it."""
+        try:
+            return self.batches.collect().waiting
+        except Unavailable as error:
+            log.warning("the batch of embeddings: %s", error.message)
+            return True
+
     def awaits_embedding(self) -> bool:
         """Whether a document has no vector yet of the embedder whose turn it is."""
+        if self.batches.pending():
+            return False
         wanted = [self.chain.for_documents(), *self.chain.beside]
         return any(one and self.index.without_vector(one.id.fingerprint, 1) for one in wanted)
 

@@ -33,9 +33,13 @@ def memory() -> None:
 @agent_option
 @click.option("--force", is_flag=True, help="Read every file again.")
 @click.option("--embed/--no-embed", default=True, help="Also let the better embedder catch up.")
+@click.option("--batch", is_flag=True, help="Have OpenAI embed many texts within a day, for half the price.")
+@click.option("--yes", is_flag=True, help="Take the price of --batch without being asked.")
 @json_option
 @pass_app
-def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: bool) -> None:
+def index(
+    app: App, agent_id: str | None, force: bool, embed: bool, batch: bool, yes: bool, as_json: bool
+) -> None:
     """Bring files and log into the index: what changed since the last time, and nothing else."""
     with _local(app) as hold, _progress() as progress:
         agent = _agent(hold, agent_id)
@@ -45,6 +49,8 @@ def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: boo
         behind = hold.memory.follow()
         while behind or hold.memory.health.healing:
             behind = hold.memory.follow()
+        if batch and embed:
+            _begin_batch(hold, yes)
         embedded = hold.memory.refine(progress=progress) if embed else 0
         done.problems += _troubles(hold)
     told = {
@@ -219,6 +225,37 @@ def remove(app: App, name: str) -> None:
 
 def _paths(hold: Holdfast) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True) for one in hold.settings.memory.search.paths]
+
+
+def _begin_batch(hold: Holdfast, yes: bool) -> None:
+    """Send what waits as a batch, if it is worth it and the price is taken."""
+    from holdfast.errors import InvalidInput
+    from holdfast.memory.embedders.batch import WORTHWHILE
+
+    if hold.memory.batches.pending():
+        click.echo("A batch is under way; what is done of it is taken in now.", err=True)
+        return
+    offer = hold.memory.batches.offer()
+    if offer is None:
+        raise InvalidInput(
+            "--batch needs OpenAI as the first embedder",
+            hint="Set memory.search.embedding.providers and a key; see docs/memory.md.",
+        )
+    if offer.texts < WORTHWHILE:
+        click.echo(f"Only {offer.texts} texts wait: they are embedded at once.", err=True)
+        return
+    price = "at a price that is not known here" if offer.dollars is None else f"about ${offer.dollars:.2f}"
+    click.echo(
+        f"{offer.texts} texts, about {offer.tokens:,} tokens, go to {offer.model}: {price}, within 24 hours.",
+        err=True,
+    )
+    if yes or click.confirm("Send them?", err=True):
+        sent = hold.memory.batches.begin()
+        click.echo(
+            f"{sent} texts were sent. A running gateway takes in what is done, and so does"
+            " `holdfast memory index`; until then the others serve.",
+            err=True,
+        )
 
 
 def _troubles(hold: Holdfast) -> list[str]:

@@ -74,6 +74,45 @@ class RemoteEmbedder:
         provider, model, asked = self._wire.provider, self._endpoint.model, self._endpoint.dims
         return EmbedderId(provider, model, self._dims or 0, f"{provider}:{model}:{asked or 'own'}")
 
+    @property
+    def is_openai_itself(self) -> bool:
+        """Whether it is OpenAI that is asked, and not something that speaks like it."""
+        return self._endpoint.url.rstrip("/") == OPENAI_URL
+
+    def batch_line(self, key: str, text: str) -> dict[str, Any]:
+        """One request of a batch file."""
+        _, _, body = self._wire.request(self._endpoint, [text[:_MOST_CHARS]], False)
+        return {"custom_id": key, "method": "POST", "url": "/v1/embeddings", "body": body}
+
+    def send_batch(self, lines: bytes) -> str:
+        """Hand over a file of requests; returns the id of the batch."""
+        upload = {"file": ("texts.jsonl", lines, "application/jsonl")}
+        file = self._called("POST", "/files", data={"purpose": "batch"}, files=upload)
+        wanted = {"input_file_id": file["id"], "endpoint": "/v1/embeddings", "completion_window": "24h"}
+        return str(self._called("POST", "/batches", json=wanted)["id"])
+
+    def look_at_batch(self, id_: str) -> dict[str, Any]:
+        return self._called("GET", f"/batches/{id_}")
+
+    def read_file(self, id_: str) -> str:
+        return self._response("GET", f"/files/{id_}/content").text  # type: ignore[no-any-return]
+
+    def _called(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        return _Answer(self._response(method, path, **request).json())
+
+    def _response(self, method: str, path: str, **request: Any) -> Any:
+        import httpx
+
+        _, headers, _ = self._wire.request(self._endpoint, [], False)
+        url = self._endpoint.url.rstrip("/") + path
+        try:
+            response = self._connected().request(method, url, headers=headers, **request)
+        except httpx.HTTPError as error:
+            raise EmbeddingFailed(f"{url} cannot be reached ({type(error).__name__})") from error
+        if response.status_code != 200:
+            raise EmbeddingFailed(f"{url} answered {response.status_code}")
+        return response
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         return self._embed(texts, query=False)
 
