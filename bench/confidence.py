@@ -41,7 +41,7 @@ TUNED_CONVERSATIONS = 3
 NOTES_IN_A_FILE = (1, 3, 12)
 ANSWERED = ("answerable", "own", "paraphrased")
 FITTED = (*ANSWERED, "general", "foreign")
-HOME_WEIGHT = 5.0
+COUNTS = {"own": 5.0, "general": 2.0}
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -85,7 +85,7 @@ def conversations(path: Path, embedder: Embedder, base: Embedder) -> Iterator[As
         scope, tuned = Scope(talk.documents, embedder, base), number < TUNED_CONVERSATIONS
         for question in talk.questions:
             yield Asked("answerable", tuned, False, *scope.ask(question.text, question.evidence))
-        for text in UNRELATED:
+        for text in UNRELATED[tuned::2]:
             yield Asked("general", tuned, False, *scope.ask(text))
         other = (number + 1) % len(talks)
         for text in _some(talks[other]):
@@ -115,7 +115,7 @@ def homes(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
                 yield Asked("translated", tuned, True, *scope.ask(translated, where))
             for place, question in PARAPHRASED[name]:
                 yield Asked("paraphrased", tuned, True, *scope.ask(question, frozenset((place // notes,))))
-            for text in UNRELATED:
+            for text in UNRELATED[tuned::2]:
                 yield Asked("general", tuned, True, *scope.ask(text))
             for other in others:
                 for _, question, _ in HOMES[other]:
@@ -141,7 +141,7 @@ def fitted(asked: Sequence[Asked], strength: float = 1.0) -> NDArray[np.float64]
     known = [(one, one.signals) for one in asked if one.tuned and one.kind in FITTED and one.signals]
     rows = np.array([[1.0, *astuple(signals)] for _, signals in known])
     wanted = np.array([one.kind in ANSWERED for one, _ in known], np.float64)
-    weight = np.array([HOME_WEIGHT if one.kind == "own" else 1.0 for one, _ in known])
+    weight = np.array([COUNTS.get(one.kind, 1.0) for one, _ in known])
     ridge = strength * np.diag([1e-6, *[1.0] * (rows.shape[1] - 1)])
     weights = np.zeros(rows.shape[1])
     for _ in range(60):

@@ -273,7 +273,7 @@ class TestBatch:
         result = run("memory", "index", "--batch", input="n\n")
         assert "2 texts, about" in result.stderr
         assert "at a price that is not known here, within 24 hours" in result.stderr
-        assert batches.batches == {}
+        assert (batches.batches, batches.direct) == ({}, [])
 
     def test_a_batch_is_taken_in_by_the_next_call(self, run: Run, batches: Any) -> None:
         assert "2 texts were sent" in run("memory", "index", "--batch", "--yes").stderr

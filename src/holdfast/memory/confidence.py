@@ -53,8 +53,8 @@ class Signals:
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (0.01, 1.83, 2.45, 6.04, 1.32, 1.58, -1.92, -5.65),
-    "better": (-0.19, 2.05, 2.16, 5.82, 1.16, 3.91, -1.77, -6.05),
+    "static": (-0.43, 2.50, 2.78, 6.24, 1.28, 1.27, -1.48, -5.60),
+    "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
 for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
@@ -149,8 +149,8 @@ def _lent(
 def _likeness(
     query: Query, view: Candidates, numbers: NDArray[np.int64], base: Embedder
 ) -> NDArray[np.float64]:
-    served = query.fingerprint == base.id.fingerprint and query.vector is not None
-    vector = query.vector if served else base.embed_query(query.plain_text)
+    own = query.vector if query.fingerprint == base.id.fingerprint else None
+    vector = base.embed_query(query.plain_text) if own is None else own
     return view.dense_scores(base.id.fingerprint, vector, numbers).astype(np.float64)
 
 

@@ -135,12 +135,14 @@ def _rows(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
     found: dict[tuple[Language, str], Counter[str]] = defaultdict(Counter)
     for path in paths:
         for german, english in _pairs(path):
-            for language, own, other in (("german", german, english), ("english", english, german)):
+            sides: dict[Language, list[str]] = {"german": german, "english": english}
+            for language, own in sides.items():
+                other = sides[_OTHER[language]]
                 for word in own:
                     terms = terms_in(word, language) if " " not in word else ()
                     if len(terms) == 1:
                         for place, sense in enumerate(other[:_LONGEST_SENSE]):
-                            found[language, terms[0]][sense] += 12 // (place + 1)  # type: ignore[index]
+                            found[language, terms[0]][sense] += 12 // (place + 1)
     for (language, term), senses in found.items():
         yield language, term, json.dumps([sense for sense, _ in senses.most_common(_SENSES)])
 

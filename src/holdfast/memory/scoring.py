@@ -160,6 +160,7 @@ class Weighed:
     parts: Mapping[str, Column]
     total: Column
     order: Numbers
+    least: float = -np.inf
 
     @property
     def cosines(self) -> Column:
@@ -171,7 +172,8 @@ class Weighed:
 
     def above(self, least: float) -> Weighed:
         """Without what has a lower score."""
-        return replace(self, order=self.order[self.total[self.order] >= least - 1e-12])
+        least -= 1e-12
+        return replace(self, order=self.order[self.total[self.order] >= least], least=least)
 
 
 def weigh(query: Query, view: Candidates, options: Scoring, limit: int) -> Weighed:
@@ -198,7 +200,7 @@ def choose(
     about = pool.metadata
     shares = Shares(options.quotas, options.quota_floor, options.per_file)
     chosen = shares.places(weighed.order, total, about.source, about.thread, limit)
-    _give_the_rare_word_a_place(chosen, pool.bm25, weighed.order)
+    _give_the_rare_word_a_place(chosen, pool.bm25, total >= weighed.least)
     return _reranked(
         query, _scored(np.array(chosen, np.int64), pool, total, weighed.parts), options, reranker
     )
@@ -213,10 +215,10 @@ def _order(scores: Column, at: NDArray[np.int64], relevant: NDArray[np.bool_], m
     return places[np.lexsort((places, -at[places], -scores[places]))]
 
 
-def _give_the_rare_word_a_place(chosen: list[int], bm25: Column, among: Numbers) -> None:
+def _give_the_rare_word_a_place(chosen: list[int], bm25: Column, fits: NDArray[np.bool_]) -> None:
     """The last place goes to what alone has the telling word, where much that is alike has crowded it out."""
-    best = int(among[np.argmax(bm25[among])])
-    if len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max() and best not in chosen:
+    best = int(np.argmax(bm25))
+    if fits[best] and len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max() and best not in chosen:
         chosen[-1] = best
 
 

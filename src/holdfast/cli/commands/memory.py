@@ -49,8 +49,7 @@ def index(
         behind = hold.memory.follow()
         while behind or hold.memory.health.healing:
             behind = hold.memory.follow()
-        if batch and embed:
-            _begin_batch(hold, yes)
+        embed = embed and (not batch or _batch_begun(hold, yes))
         embedded = hold.memory.refine(progress=progress) if embed else 0
         done.problems += _troubles(hold)
     told = {
@@ -227,14 +226,14 @@ def _paths(hold: Holdfast) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True) for one in hold.settings.memory.search.paths]
 
 
-def _begin_batch(hold: Holdfast, yes: bool) -> None:
-    """Send what waits as a batch, if it is worth it and the price is taken."""
+def _batch_begun(hold: Holdfast, yes: bool) -> bool:
+    """Send what waits as a batch, if it is worth it and the price is taken; False where it is not taken."""
     from holdfast.errors import InvalidInput
     from holdfast.memory.embedders.batch import WORTHWHILE
 
     if hold.memory.batches.pending():
         click.echo("A batch is under way; what is done of it is taken in now.", err=True)
-        return
+        return True
     offer = hold.memory.batches.offer()
     if offer is None:
         raise InvalidInput(
@@ -243,19 +242,21 @@ def _begin_batch(hold: Holdfast, yes: bool) -> None:
         )
     if offer.texts < WORTHWHILE:
         click.echo(f"Only {offer.texts} texts wait: they are embedded at once.", err=True)
-        return
+        return True
     price = "at a price that is not known here" if offer.dollars is None else f"about ${offer.dollars:.2f}"
     click.echo(
         f"{offer.texts} texts, about {offer.tokens:,} tokens, go to {offer.model}: {price}, within 24 hours.",
         err=True,
     )
-    if yes or click.confirm("Send them?", err=True):
-        sent = hold.memory.batches.begin()
-        click.echo(
-            f"{sent} texts were sent. A running gateway takes in what is done, and so does"
-            " `holdfast memory index`; until then the others serve.",
-            err=True,
-        )
+    if not yes and not click.confirm("Send them?", err=True):
+        return False
+    sent = hold.memory.batches.begin()
+    click.echo(
+        f"{sent} texts were sent. A running gateway takes in what is done, and so does"
+        " `holdfast memory index`; until then the static embedder serves.",
+        err=True,
+    )
+    return True
 
 
 def _troubles(hold: Holdfast) -> list[str]:
