@@ -159,7 +159,7 @@ def test_nothing_is_told_where_nothing_fits_and_the_answer_says_so(desk: Desk) -
     assert desk.ask("xqzzt flurbo", min_score=0).hits != []
     found = desk.ask("who has a key to the boathouse?")
     assert found.hits[0].path == "memory/2026-01-01.md"
-    assert found.hits[0].score == found.diagnostics.confidence
+    assert found.hits[0].score == pytest.approx(found.diagnostics.confidence)
     assert found.hits[0].score > 0.9
 
 
