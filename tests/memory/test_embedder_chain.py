@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from builders import append, soon, until
 from holdfast.config.memory import MemoryConfig
+from holdfast.errors import Unavailable
 from holdfast.log import Threads, agenda
 from holdfast.memory.cycles import EMBED, MemoryCycles
 from holdfast.memory.embedders.base import EmbedderId, Vectors
+from holdfast.memory.embedders.hub import HubModel, Manifest
 from holdfast.memory.embedders.remote import EmbeddingFailed
 from holdfast.memory.embedders.static import StaticEmbedder
 from holdfast.memory.embedding import EmbedderChain, Trouble, after_failure, who_may_embed
@@ -153,6 +156,29 @@ def test_a_question_goes_to_no_second_vendor_while_the_first_answers(
     first.down = True
     made = chain.question("q", {first.id.fingerprint: 1.0, second.id.fingerprint: 1.0})
     assert (made.embedder.id.model, "503" in (made.fallback or "")) == ("b", True)
+
+
+class Elsewhere:
+    """A model of a hub that cannot be reached; counts how often it was wanted."""
+
+    wanted = 0
+
+    def fetch(self, progress: object = None) -> Manifest:
+        self.wanted += 1
+        raise Unavailable("no hub")
+
+
+def test_a_model_behind_one_that_answers_is_not_fetched(static: StaticEmbedder, time: Seconds) -> None:
+    first, model = Vendor("a"), Elsewhere()
+    awaited = [(1, cast("HubModel", model))]
+    EmbedderChain([first], static, awaited, now=time).fetch()
+    assert model.wanted == 0
+    EmbedderChain([first], static, awaited, local_beside=True, now=time).fetch()
+    assert model.wanted == 1
+    chain = EmbedderChain([first], static, awaited, now=time)
+    chain.failed(first, EmbeddingFailed("it answered 503"))
+    chain.fetch()
+    assert model.wanted == 2
 
 
 TROUBLES = st.none() | st.builds(

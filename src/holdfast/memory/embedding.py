@@ -135,10 +135,17 @@ class EmbedderChain:
         return max(1.0, min(waits)) if waits else None
 
     def fetch(self, progress: Progress | None = None) -> None:
-        """Bring the models that are awaited; one that cannot be had now is tried again the next time."""
+        """Bring the awaited models that are wanted; one that cannot be had now is tried again the next time.
+
+        One that stands behind others is wanted when they are in trouble, or when it runs beside them.
+        """
         with self._fetching:
             awaited, self._awaited = self._awaited, []
             for place, model in awaited:
+                before = self.preferred[:place]
+                if before and not self._local_beside and not all(map(self.trouble, before)):
+                    self._awaited.append((place, model))
+                    continue
                 try:
                     made = _from_hub(model, model.fetch(progress))
                 except HoldfastError as error:
