@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_scoring import NOW, LetterEmbedder, engine, said
 
+from holdfast.config.memory import Limits
 from holdfast.memory.confidence import Signals, answer, confidence
 from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.embedders.static import StaticEmbedder
 from holdfast.memory.quotas import Shares
 from holdfast.memory.recall import prepare
 from holdfast.memory.reference import InMemoryEngine
-from holdfast.memory.results import Hit, Room
+from holdfast.memory.results import Diagnostics, Found, Hit, Room
 from holdfast.memory.scoring import Scoring, rank
 from holdfast.memory.snippets import snippet
 
@@ -102,16 +103,18 @@ LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)
 def test_nothing_passes_its_clamp_by_a_character(
     texts: list[tuple[list[str], str]], most: int, injected: int, cite: bool
 ) -> None:
-    room = Room(most, injected, cite=cite)
-    shown = []
+    limits = Limits.model_validate({"maxSnippetChars": most, "maxInjectedChars": injected})
+    nothing = Found((), "static", "m", None, cite, Diagnostics("builtin", "hybrid", 9, 0, 0))
+    room = Room(limits, nothing)
+    hits = []
     for lines, path in texts:
         hit = Hit(id="x", path=path, snippet="", start=None, end=None, score=0.5, source="memory")
         cut = partial(_cut, "\n".join(lines))
         made = room.fit(hit, cut, lines=True)
-        if made is not None:
-            shown.append(made.json())
-    assert all(len(one["snippet"]) <= most for one in shown)
-    assert len(json.dumps(shown, ensure_ascii=False)) <= max(2, injected)
+        hits += [] if made is None else [made]
+    assert all(len(hit.json()["snippet"]) <= most for hit in hits)
+    whole = replace(nothing, hits=hits, diagnostics=replace(nothing.diagnostics, took_ms=12345)).json()
+    assert not hits or len(json.dumps(whole, ensure_ascii=False)) <= injected
 
 
 def _cut(text: str, most: int):  # type: ignore[no-untyped-def]
@@ -123,9 +126,11 @@ def test_a_source_gives_way_to_the_text_where_there_is_room_for_one_only() -> No
         id="x", path="a/very/long/path.md", snippet="", start=None, end=None, score=0.5, source="memory"
     )
     cut = partial(_cut, "The key is in the drawer of the old desk.")
-    assert Room(60, 4000, cite=True).fit(hit, cut, lines=True) is not None
-    cited = Room(80, 4000, cite=True).fit(hit, cut, lines=True)
-    plain = Room(30, 4000, cite=True).fit(hit, cut, lines=True)
+    nothing = Found((), "static", "m", None, True, Diagnostics("builtin", "hybrid", 9, 0, 0))
+    cited, plain = (
+        Room(Limits.model_validate({"maxSnippetChars": most}), nothing).fit(hit, cut, lines=True)
+        for most in (80, 30)
+    )
     assert cited is not None
     assert plain is not None
     assert cited.shown.endswith("Source: a/very/long/path.md#L1")

@@ -20,9 +20,10 @@ from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
 from holdfast.memory.qmd import QmdFailed, QmdMemory
-from holdfast.memory.results import Found
+from holdfast.memory.results import MOST_OF_A_REASON, Found
 from holdfast.memory.scope import PRIVATE, Chat, may_search
 from holdfast.memory.service import Ask, Memory
+from holdfast.text import clip
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,8 @@ class FallbackMemory:
                 self._breaker.failed(ask.agent, why)
                 log.warning("qmd of agent %s: %s; the built-in index serves", ask.agent, why)
         found = self.builtin.search(ask)
-        return replace(found, fallback="; ".join(filter(None, (f"qmd: {why}", found.fallback))))
+        told = clip(f"qmd: {why}", MOST_OF_A_REASON)
+        return replace(found, fallback="; ".join(filter(None, (told, found.fallback))))
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
         """`search` for a program of the owner's: one question, asked in private."""

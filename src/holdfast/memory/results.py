@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from holdfast.config.memory import Limits
 from holdfast.memory.snippets import Snippet, citation
 
 Origin = Literal["memory", "sessions"]
 
+MOST_OF_A_REASON: Final = 200
+_NUMBERS: Final = 16
+"""The digits of what is counted and timed last."""
 _LEAST_TEXT: Final = 20
 """Fewer characters than this say nothing: a citation gives way to them, or the result is left out."""
 
@@ -48,44 +52,6 @@ class Hit:
         """The snippet with its source, where that is told."""
         source = f"\n\n{citation(self.path, self.start, self.end)}" if self.cited else ""
         return self.snippet + source
-
-
-class Room:
-    """How much one search may still inject: so much for a result's text with its source, so much in all.
-
-    In all counts what a model is given of a result, names and marks of its JSON included.
-    """
-
-    def __init__(self, snippet: int, injected: int, *, cite: bool) -> None:
-        self._snippet = snippet
-        self._left = injected
-        self._cite = cite
-
-    def fit(self, hit: Hit, cut: Callable[[int], Snippet], *, lines: bool) -> Hit | None:
-        """The result with as much of its text as there is room for; None where there is none.
-
-        `cut` gives at most so many characters of the text, and `lines` says whether their place is told.
-        """
-        for cited in (True, False) if self._cite else (False,):
-            most = self._snippet
-            while most >= _LEAST_TEXT:
-                made = _with(hit, cut(most), cited, lines)
-                over = max(len(made.shown) - self._snippet, _injected(made) - self._left)
-                if over <= 0:
-                    self._left -= _injected(made)
-                    return made
-                most = min(most, len(made.snippet)) - over
-        return None
-
-
-def _with(hit: Hit, piece: Snippet, cited: bool, lines: bool) -> Hit:
-    start, end = (piece.start, piece.end) if lines else (None, None)
-    return replace(hit, snippet=piece.text, start=start, end=end, cited=cited)
-
-
-def _injected(hit: Hit) -> int:
-    """The characters of a result as a model reads it, with what parts it from the next."""
-    return len(json.dumps(hit.json(), ensure_ascii=False)) + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +99,43 @@ class Found:
                 "confidence": None if told.confidence is None else round(told.confidence, 4),
             },
         }
+
+
+class Room:
+    """How much one search may still inject: so much for a result's text with its source, so much in all.
+
+    In all counts the whole answer as a model is given it, the names and marks of its JSON included.
+    """
+
+    def __init__(self, limits: Limits, found: Found, another_may_add: bool = False) -> None:
+        """`found` is the answer without results; `another_may_add` leaves room for why this one serves."""
+        self._snippet = limits.max_snippet_chars
+        self._cite = found.citations
+        around = len(json.dumps(found.json(), ensure_ascii=False)) + _NUMBERS
+        self._left = limits.max_injected_chars - around - (MOST_OF_A_REASON if another_may_add else 0)
+
+    def fit(self, hit: Hit, cut: Callable[[int], Snippet], *, lines: bool) -> Hit | None:
+        """The result with as much of its text as there is room for; None where there is none.
+
+        `cut` gives at most so many characters of the text, and `lines` says whether their place is told.
+        """
+        for cited in (True, False) if self._cite else (False,):
+            most = self._snippet
+            while most >= _LEAST_TEXT:
+                made = _with(hit, cut(most), cited, lines)
+                over = max(len(made.shown) - self._snippet, _injected(made) - self._left)
+                if over <= 0:
+                    self._left -= _injected(made)
+                    return made
+                most = min(most, len(made.snippet)) - over
+        return None
+
+
+def _with(hit: Hit, piece: Snippet, cited: bool, lines: bool) -> Hit:
+    start, end = (piece.start, piece.end) if lines else (None, None)
+    return replace(hit, snippet=piece.text, start=start, end=end, cited=cited)
+
+
+def _injected(hit: Hit) -> int:
+    """The characters of a result as a model reads it, with what parts it from the next."""
+    return len(json.dumps(hit.json(), ensure_ascii=False)) + 2

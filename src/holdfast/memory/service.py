@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.clock import DAY_MS, Clock, SystemClock, iso
-from holdfast.config.memory import Limits, MemoryConfig
+from holdfast.config.memory import MemoryConfig
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
@@ -188,19 +188,23 @@ class Memory:
         least = limits.floor if ask.min_score is None else ask.min_score
         cite = shows_citations(config.citations, ask.chat)
         made = answer(query, view, self.chain.base, self._scoring(config), limit=wanted, least=least)
-        hits = self._hits(made.results, view, query, limits, cite)
-        diagnostics = Diagnostics(
+        told = Diagnostics(
             backend="builtin",
             mode="hybrid" if query.vector is not None else "text",
             searched=view.count,
             behind=behind,
-            took_ms=round((time.monotonic() - began) * 1000),
-            note="" if hits else _why_empty(view.count, behind, made, least),
-            left_out=len(made.results) - len(hits) + made.below,
+            took_ms=0,
             healing=self.health.told,
             confidence=made.confidence if view.count else None,
         )
-        return Found(hits, provider, model, fallback, cite, diagnostics)
+        found = Found((), provider, model, fallback, cite, told)
+        hits = self._hits(made.results, view, query, Room(limits, found, config.backend == "qmd"))
+        note = "" if hits else _why_empty(view.count, behind, made, least)
+        left_out = len(made.results) - len(hits) + made.below
+        took = round((time.monotonic() - began) * 1000)
+        return replace(
+            found, hits=hits, diagnostics=replace(told, note=note, left_out=left_out, took_ms=took)
+        )
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
         """`search` for a program of the owner's: one question, asked in private."""
@@ -444,13 +448,10 @@ class Memory:
         dense, lexical = config.search.normalised
         return replace(Scoring(), dense=dense, lexical=lexical, per_file=_PLACES_OF_A_FILE)
 
-    def _hits(
-        self, scored: Sequence[Scored], view: View, query: Query, limits: Limits, cite: bool
-    ) -> list[Hit]:
+    def _hits(self, scored: Sequence[Scored], view: View, query: Query, room: Room) -> list[Hit]:
         import numpy as np
 
         documents = view.documents(np.array([one.number for one in scored], np.int64))
-        room = Room(limits.max_snippet_chars, limits.max_injected_chars, cite=cite)
         made = [
             room.fit(_hit(one, document), partial(_cut, document, query.terms), lines=_has_lines(document))
             for one, document in zip(scored, documents, strict=True)

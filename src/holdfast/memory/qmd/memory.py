@@ -7,12 +7,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.clock import Clock, iso
-from holdfast.config.memory import Limits, MemoryConfig
+from holdfast.config.memory import MemoryConfig
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import Store
 from holdfast.memory.collections import Collection, locate
@@ -70,17 +71,19 @@ class QmdMemory:
         least = (limits.min_score or 0.0) if ask.min_score is None else ask.min_score
         good = [row for row in rows if row.score >= least]
         cite = shows_citations(config.citations, ask.chat)
-        hits = self._hits(ask, good[:wanted], limits, cite)
-        diagnostics = Diagnostics(
+        told = Diagnostics(
             backend="qmd",
             mode="hybrid" if notes.get("embeddedAt") else "text",
             searched=int(notes.get("files", 0)),
             behind=0,
-            took_ms=round((time.monotonic() - began) * 1000),
-            note="" if hits else _why_empty(rows, names),
-            left_out=len(good) - len(hits),
+            took_ms=0,
         )
-        return Found(hits, "qmd", config.qmd.command, None, cite, diagnostics)
+        found = Found((), "qmd", config.qmd.command, None, cite, told)
+        hits = self._hits(ask, good[:wanted], Room(limits, found))
+        note = "" if hits else _why_empty(rows, names)
+        took = round((time.monotonic() - began) * 1000)
+        told = replace(told, note=note, left_out=len(good) - len(hits), took_ms=took)
+        return replace(found, hits=hits, diagnostics=told)
 
     def update(self, agent: str) -> int:
         """Export conversations, register what is configured, and let `qmd` read what changed; the files."""
@@ -142,11 +145,10 @@ class QmdMemory:
         args = ("query", asked, "--json", *judged, "-n", str(wanted), *chosen)
         return hits_from(self._program(agent).run(*args, timeout=wait))
 
-    def _hits(self, ask: Ask, rows: Sequence[QmdHit], limits: Limits, cite: bool) -> list[Hit]:
+    def _hits(self, ask: Ask, rows: Sequence[QmdHit], room: Room) -> list[Hit]:
         collections = {c.name: c for c in self._searched(ask)}
         terms = query_terms(ask.query).terms
         hits: list[Hit] = []
-        room = Room(limits.max_snippet_chars, limits.max_injected_chars, cite=cite)
         for row in rows:
             collection = collections.get(row.collection)
             if collection is None or not _still_there(collection, row.path):
