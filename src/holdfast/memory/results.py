@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.config.memory import Limits
-from holdfast.memory.snippets import Snippet, citation
+from holdfast.memory.documents import Document
+from holdfast.memory.scoring import Scored
+from holdfast.memory.snippets import Snippet, citation, snippet
+
+if TYPE_CHECKING:
+    from holdfast.memory.confidence import Answer
+    from holdfast.memory.engine.protocol import View
 
 Origin = Literal["memory", "sessions"]
 
+SESSIONS: Final = "sessions/"
 MOST_OF_A_REASON: Final = 200
 _NUMBERS: Final = 16
 """The digits of what is counted and timed last."""
@@ -139,3 +147,56 @@ def _with(hit: Hit, piece: Snippet, cited: bool, lines: bool) -> Hit:
 def _injected(hit: Hit) -> int:
     """The characters of a result as a model reads it, with what parts it from the next."""
     return len(json.dumps(hit.json(), ensure_ascii=False)) + 2
+
+
+def hits_of(scored: Sequence[Scored], view: View, terms: Sequence[str], room: Room) -> list[Hit]:
+    """The results that have room, with the lines of each that hold most of the question's words."""
+    import numpy as np
+
+    documents = view.documents(np.array([one.number for one in scored], np.int64))
+    made = [
+        room.fit(_hit(one, document), partial(_cut, document, terms), lines=document.source == "file")
+        for one, document in zip(scored, documents, strict=True)
+        if document is not None
+    ]
+    return [hit for hit in made if hit is not None]
+
+
+def _cut(document: Document, terms: Sequence[str], most: int) -> Snippet:
+    return snippet(document.text, terms, first_line=document.from_line or 1, most=most)
+
+
+def _hit(one: Scored, document: Document) -> Hit:
+    """A result without its text, for which room has yet to be found."""
+    return Hit(
+        id=document.id,
+        path=document.path or f"{SESSIONS}{document.id}.md",
+        snippet="",
+        start=None,
+        end=None,
+        score=one.score,
+        source="memory" if document.source in ("file", "note") else "sessions",
+        parts=one.parts,
+        at=document.at,
+    )
+
+
+def refused(why: str) -> Found:
+    """The answer to a chat that may not search."""
+    nothing = Diagnostics(backend="builtin", mode="refused", searched=0, behind=0, took_ms=0, note=why)
+    return Found((), "none", "none", None, False, nothing)
+
+
+def why_empty(searched: int, behind: int, made: Answer, least: float) -> str:
+    """Why an answer has no results, for whoever asked."""
+    if made.below and made.confidence < least:
+        return (
+            f"nothing here fits the question: the nearest {made.below} results lie below the least score"
+            f" ({made.confidence:.2f} of {least:.2f})"
+        )
+    if made.below or made.results:
+        return f"{made.below or len(made.results)} results lie below the least score or have no room"
+    if not searched:
+        return "nothing is indexed for this agent yet; run `holdfast memory index`"
+    late = f"; {behind} log entries are not indexed yet" if behind else ""
+    return f"none of {searched} documents matches{late}"

@@ -17,10 +17,10 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Un
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
-from holdfast.memory.confidence import Answer, answer
+from holdfast.memory.confidence import answer
 from holdfast.memory.damage import Health
 from holdfast.memory.dictionary import Dictionary
-from holdfast.memory.documents import Document, Filter, Source
+from holdfast.memory.documents import Filter, Source
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
@@ -31,15 +31,13 @@ from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.indexing import FileIndexer, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
-from holdfast.memory.results import Diagnostics, Found, Hit, Room
+from holdfast.memory.results import SESSIONS, Diagnostics, Found, Room, hits_of, refused, why_empty
 from holdfast.memory.scope import PRIVATE, Chat, may_search, shows_citations
-from holdfast.memory.scoring import Scored, Scoring
-from holdfast.memory.snippets import Snippet, snippet
+from holdfast.memory.scoring import Scoring
 from holdfast.memory.writing import append_note, daily_path
 from holdfast.text import clip
 
 MAX_QUERY: Final = 4_000
-SESSIONS: Final = "sessions/"
 _REMEMBERED: Final[frozenset[Source]] = frozenset(("file", "note", "transcript", "log"))
 _INLINE: Final = 2_000
 PATIENCE: Final = 0.5
@@ -178,7 +176,7 @@ class Memory:
         check_query(ask.query)
         verdict = may_search(ask.chat, config.search.scope)
         if not verdict.allowed:
-            return _refused(f"this chat may not search memory ({verdict.why})")
+            return refused(f"this chat may not search memory ({verdict.why})")
         began = time.monotonic()
         behind = self._follow_a_little()
         view = self.index.view(self._filter(ask, config))
@@ -198,8 +196,8 @@ class Memory:
             confidence=made.confidence if view.count else None,
         )
         found = Found((), provider, model, fallback, cite, told)
-        hits = self._hits(made.results, view, query, Room(limits, found, config.backend == "qmd"))
-        note = "" if hits else _why_empty(view.count, behind, made, least)
+        hits = hits_of(made.results, view, query.terms, Room(limits, found, config.backend == "qmd"))
+        note = "" if hits else why_empty(view.count, behind, made, least)
         left_out = len(made.results) - len(hits) + made.below
         took = round((time.monotonic() - began) * 1000)
         return replace(
@@ -448,17 +446,6 @@ class Memory:
         dense, lexical = config.search.normalised
         return replace(Scoring(), dense=dense, lexical=lexical, per_file=_PLACES_OF_A_FILE)
 
-    def _hits(self, scored: Sequence[Scored], view: View, query: Query, room: Room) -> list[Hit]:
-        import numpy as np
-
-        documents = view.documents(np.array([one.number for one in scored], np.int64))
-        made = [
-            room.fit(_hit(one, document), partial(_cut, document, query.terms), lines=_has_lines(document))
-            for one, document in zip(scored, documents, strict=True)
-            if document is not None
-        ]
-        return [hit for hit in made if hit is not None]
-
     def _text_of(self, agent: str, path: str, reader: Reader) -> str:
         if path.startswith(SESSIONS) and self._store is not None:
             return self._conversation(agent, path.removeprefix(SESSIONS).removesuffix(".md"), reader)
@@ -495,29 +482,6 @@ def _require_files(agent: str, reader: Reader) -> None:
         )
 
 
-def _has_lines(document: Document) -> bool:
-    return document.source == "file"
-
-
-def _cut(document: Document, terms: Sequence[str], most: int) -> Snippet:
-    return snippet(document.text, terms, first_line=document.from_line or 1, most=most)
-
-
-def _hit(one: Scored, document: Document) -> Hit:
-    """A result without its text, for which room has yet to be found."""
-    return Hit(
-        id=document.id,
-        path=document.path or f"{SESSIONS}{document.id}.md",
-        snippet="",
-        start=None,
-        end=None,
-        score=one.score,
-        source="memory" if document.source in ("file", "note") else "sessions",
-        parts=one.parts,
-        at=document.at,
-    )
-
-
 def _said(entry: Entry) -> str:
     return f"**{speaker_of(entry)}** ({iso(entry.created_at)}):\n{entry.content}"
 
@@ -528,22 +492,3 @@ def check_query(query: str) -> None:
         raise InvalidInput("there is no question", hint="Say what to look for.")
     if len(query) > MAX_QUERY:
         raise InvalidInput(f"a question has at most {MAX_QUERY} characters", hint="Ask for the gist of it.")
-
-
-def _refused(why: str) -> Found:
-    nothing = Diagnostics(backend="builtin", mode="refused", searched=0, behind=0, took_ms=0, note=why)
-    return Found((), "none", "none", None, False, nothing)
-
-
-def _why_empty(searched: int, behind: int, made: Answer, least: float) -> str:
-    if made.below and made.confidence < least:
-        return (
-            f"nothing here fits the question: the nearest {made.below} results lie below the least score"
-            f" ({made.confidence:.2f} of {least:.2f})"
-        )
-    if made.below or made.results:
-        return f"{made.below or len(made.results)} results lie below the least score or have no room"
-    if not searched:
-        return "nothing is indexed for this agent yet; run `holdfast memory index`"
-    late = f"; {behind} log entries are not indexed yet" if behind else ""
-    return f"none of {searched} documents matches{late}"
