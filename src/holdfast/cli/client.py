@@ -89,14 +89,15 @@ def sight(home: Home, url: str, *, timeout: float = TIMEOUT_SECONDS) -> Sighting
     return Sighting(url, "ours", version if isinstance(version, str) else None)
 
 
-def find_gateway(home: Home, config: Config | None) -> Sighting:
+def find_gateway(home: Home, config: Config | None, *, patience: float = PATIENT_SECONDS) -> Sighting:
     """The gateway of this home: where it said it listens, else where the config says.
 
-    One whose process is there may be slow to answer while it starts; it has the home open, so we wait for it.
+    One whose process is there may be slow to answer while it starts; it has the home open, so we wait for it,
+    `patience` seconds at most.
     """
     known = _known(home)
     if known is not None:
-        found = sight(home, known.url, timeout=PATIENT_SECONDS if known.alive else TIMEOUT_SECONDS)
+        found = sight(home, known.url, timeout=patience if known.alive else min(patience, TIMEOUT_SECONDS))
         if found.state == "ours":
             return found
     host, port = ("127.0.0.1", 8787) if config is None else (config.gateway.host, config.gateway.port)

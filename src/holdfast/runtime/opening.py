@@ -19,10 +19,12 @@ def open_home(
     store_url: str | None = None,
     clock: Clock | None = None,
     reads_only: bool = False,
+    may_follow: bool = False,
 ) -> Holdfast:
     """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured.
 
-    With `reads_only` its search index is followed, not written: another process has it open.
+    With `reads_only` its search index is followed, not written: another process has it open. With
+    `may_follow` it is so only if another process has it open when it is first used.
     """
     place = Home.locate(home)
     place.prepare()
@@ -39,7 +41,7 @@ def open_home(
         durability=settings.durability,
         listen_url=None if settings.listen_url is None else settings.listen_url.reveal(os.environ),
     )
-    return Holdfast(place, config, store, own, reads_only=reads_only)
+    return Holdfast(place, config, store, own, reads_only=reads_only, may_follow=may_follow)
 
 
 def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001

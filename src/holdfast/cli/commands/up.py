@@ -47,7 +47,9 @@ def up(
     if lenient:
         os.environ[LENIENT] = "1"  # for the processes that it starts as well
     home = app.home
-    with app.open(create=True, store_url=None if store_url is None else store_address(store_url)) as hold:
+    with app.open(
+        create=True, writes_index=True, store_url=None if store_url is None else store_address(store_url)
+    ) as hold:
         _set_up(hold)
         host = host or hold.settings.gateway.host
         port = hold.settings.gateway.port if port is None else port
