@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.agents.models import RECALL, Catalogue, ModelFailure, ModelRef, Usage
-from holdfast.agents.models.catalogue import Served, LOCAL_SECONDS, WINDOW, is_loopback, priced
+from holdfast.agents.models.catalogue import LOCAL_SECONDS, WINDOW, Served, is_loopback, priced
 from holdfast.config.models import ModelsConfig
 
 

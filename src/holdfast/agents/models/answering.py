@@ -15,6 +15,7 @@ from holdfast.agents.models.fit import fitted, with_calls_read
 from holdfast.agents.models.lessons import Lesson, applied, lesson
 from holdfast.agents.models.retrying import Attempt, after, pause_ms
 from holdfast.agents.models.types import (
+    FailureReason,
     Model,
     ModelAbout,
     ModelEvent,
@@ -110,6 +111,7 @@ class Answering:
         self._session_key = session_key
         self._attempts: list[Attempt] = []
         self._said = ""
+        self._broken: FailureReason | None = None
         self._learned: list[Lesson] = []
 
     async def model(self, ref: ModelRef) -> Answered:
@@ -205,7 +207,11 @@ class Answering:
         return found if found is not None and found.secret != credential.secret else None
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
-        """One call. If it fails after something was shown, the surface hears that this does not count."""
+        """One call. Where something was shown of one before it that failed, the surface hears first that this
+        does not count; what was shown of the last one stands."""
+        if self._broken is not None:
+            self._on_event(Restarted(self._broken))
+            self._broken = None
         reply: ModelReply | None = None
         shown = False
         fit = model.about.fit
@@ -219,8 +225,7 @@ class Answering:
                     reply = event
                 shown = True
         except ModelFailure as failed:
-            if shown:
-                self._on_event(Restarted(failed.reason))
+            self._broken = failed.reason if shown else None
             raise
         finally:
             if isinstance(events, AsyncGenerator):

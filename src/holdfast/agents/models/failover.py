@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +24,10 @@ from holdfast.agents.models.types import Model, ModelAbout, ModelFailure, ModelR
 from holdfast.agents.models.wire import Echoes
 from holdfast.clock import Clock
 from holdfast.config import AgentSettings, Config
+from holdfast.errors import HoldfastError
 from holdfast.home import Home
 
+log = logging.getLogger(__name__)
 LOCAL: Final = ("ollama", "lmstudio", "llamacpp")
 _FAR: Final = 1 << 62
 
@@ -139,7 +142,10 @@ class Models:
         """A model with all that can be known of it before it is asked: its server, if it is on this machine,
         has told of itself, and what was learned is at hand."""
         if self._lessons.is_stale:
-            await asyncio.to_thread(self._lessons.refresh)
+            try:
+                await asyncio.to_thread(self._lessons.refresh)
+            except HoldfastError as error:  # they are learned anew at the price of a refusal
+                log.warning("what was learned of models cannot be read: %s", error.message)
         resolved = self.resolve(ref)
         endpoint = resolved.endpoint
         if endpoint.loopback and resolved.api in CHAT:
@@ -154,7 +160,10 @@ class Models:
     async def learn(self, resolved: Resolved, lessons: Sequence[Lesson]) -> None:
         """Remember what the refusals of a model taught."""
         if lessons:
-            await asyncio.to_thread(self._lessons.learn, resolved.about.ref, resolved.server, lessons)
+            try:
+                await asyncio.to_thread(self._lessons.learn, resolved.about.ref, resolved.server, lessons)
+            except HoldfastError as error:  # an answer is there, and must not be lost for that
+                log.warning("what was learned of %s cannot be kept: %s", resolved.about.ref, error.message)
 
     def credentials_for(self, resolved: Resolved, agent_id: str) -> list[Credential | None]:
         """The credentials to try, in order; those that rest are left out while there is another."""
@@ -241,7 +250,7 @@ class Models:
             one.provider: one.base_url
             for one in known
             if one.provider in LOCAL
-            or (one.provider in config.providers and one.loopback and one.api in CHAT)
+            or (one.provider in config.providers and one.loopback and one.api in CHAT and not one.oauth)
         }
 
 

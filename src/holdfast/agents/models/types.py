@@ -136,7 +136,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """What was shown of this answer does not count: it failed midway. Another may follow."""
+    """What was shown of this answer does not count: it failed midway, and another begins now."""
 
     reason: FailureReason
 
