@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, Protocol
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from holdfast.agents.models.catalogue import Resolved
 from holdfast.agents.models.cooldowns import RESTING
 from holdfast.agents.models.credentials import Credential, Credentials
-from holdfast.agents.models.fit import fitted, with_calls_read
+from holdfast.agents.models.fit import fitted, read_back
 from holdfast.agents.models.lessons import Lesson, applied, lesson
 from holdfast.agents.models.retrying import Attempt, after, pause_ms
 from holdfast.agents.models.types import (
@@ -215,9 +215,8 @@ class Answering:
         reply: ModelReply | None = None
         shown = False
         fit = model.about.fit
-        events = model.stream(fitted(request, fit))
-        if fit.tools == "prompt" and request.tools:
-            events = with_calls_read(events)
+        spelled = fit.tools == "prompt" and bool(request.tools)
+        events = read_back(model.stream(fitted(request, fit)), calls=spelled)
         try:
             async for event in events:
                 self._on_event(event)
@@ -228,8 +227,7 @@ class Answering:
             self._broken = failed.reason if shown else None
             raise
         finally:
-            if isinstance(events, AsyncGenerator):
-                await events.aclose()
+            await events.aclose()
         if reply is None:
             raise ModelFailure("the model ended without a reply", "bad_response", ref=model.about.ref)
         return reply

@@ -22,6 +22,7 @@ from holdfast.agents.models.types import (
     ModelReply,
     ModelRequest,
     TextDelta,
+    ThinkingDelta,
 )
 from holdfast.agents.models.wire import BEGINS
 from holdfast.context import (
@@ -38,6 +39,8 @@ from holdfast.ids import uuid7
 PAUSE: Final = "(I have read the result.)"
 OPENS: Final = "<tool_call>"
 _CLOSES: Final = "</tool_call>"
+_THINKS: Final = "<think>"
+_THOUGHT: Final = "</think>"
 _JOINT: Final = "\n\n"
 _BLOCK: Final = re.compile(rf"{OPENS}\s*(.*?)\s*(?:{_CLOSES}|\Z)", re.DOTALL)
 _NAME: Final = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
@@ -212,37 +215,74 @@ def _read(body: str) -> ToolCall | None:
     return ToolCall(id_, found["name"], given)
 
 
-async def with_calls_read(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
-    """A model's events with the calls in its words as calls; a block and its beginning are not shown."""
-    said, told = "", 0
+async def read_back(events: AsyncIterator[ModelEvent], *, calls: bool) -> AsyncGenerator[ModelEvent]:
+    """A model's events with the thoughts that lead its words as thoughts, and with `calls` the calls in them
+    as calls; neither a tag nor its beginning is shown as words."""
+    words = _Words(calls)
     async with aclosing(events) if isinstance(events, AsyncGenerator) else nullcontext(events) as stream:
         async for event in stream:
             if isinstance(event, TextDelta):
-                said += event.text
-                end = _tellable(said)
-                if end > told:
-                    yield TextDelta(said[told:end])
-                    told = end
+                for delta in words.more(event.text):
+                    yield delta
                 continue
             if isinstance(event, ModelReply):
-                event = _with_calls(event)
-                for call in event.calls:
+                event = _apart(event, calls)
+                for call in event.calls if calls else ():
                     yield CallDelta(call.id, call.name)
             yield event
 
 
-def _with_calls(reply: ModelReply) -> ModelReply:
-    words, calls = calls_in(reply.text)
-    if not calls:
+class _Words:
+    """The text of an answer as it comes, and what of it can be shown as what."""
+
+    def __init__(self, calls: bool) -> None:
+        self._calls = calls
+        self._waiting = ""
+        self._thinks: bool | None = None
+
+    def more(self, text: str) -> Iterator[ModelEvent]:
+        self._waiting += text
+        if self._thinks is None:
+            begun = self._waiting.lstrip()
+            if begun.startswith(_THINKS):
+                self._thinks, self._waiting = True, begun.removeprefix(_THINKS)
+            elif not _THINKS.startswith(begun):
+                self._thinks = False
+        if self._thinks:
+            yield from self._thought()
+        if self._thinks is False:
+            end = _before(self._waiting, OPENS) if self._calls else len(self._waiting)
+            if end:
+                yield TextDelta(self._waiting[:end])
+            self._waiting = self._waiting[end:]
+
+    def _thought(self) -> Iterator[ModelEvent]:
+        end = _before(self._waiting, _THOUGHT)
+        if end:
+            yield ThinkingDelta(self._waiting[:end])
+        self._waiting = self._waiting[end:]
+        if self._waiting.startswith(_THOUGHT):
+            self._thinks, self._waiting = False, self._waiting.removeprefix(_THOUGHT).lstrip()
+
+
+def _apart(reply: ModelReply, calls: bool) -> ModelReply:
+    """The whole answer, taken apart."""
+    begun = reply.text.lstrip()
+    if begun.startswith(_THINKS):
+        thought, _, words = begun.removeprefix(_THINKS).partition(_THOUGHT)
+        told = _JOINT.join(filter(None, (reply.thinking, thought.strip())))
+        reply = replace(reply, text=words.lstrip(), thinking=told)
+    words, found = calls_in(reply.text) if calls else (reply.text, ())
+    if not found:
         return reply
     finish: Finish = "length" if reply.finish == "length" else "tool_calls"
-    return replace(reply, text=words, calls=(*reply.calls, *calls), finish=finish)
+    return replace(reply, text=words, calls=(*reply.calls, *found), finish=finish)
 
 
-def _tellable(said: str) -> int:
-    """How much of an answer is no block of a call, whatever follows."""
-    found = said.find(OPENS)
+def _before(said: str, tag: str) -> int:
+    """How much of a text stands before a tag, or before what may become one, whatever follows."""
+    found = said.find(tag)
     if found >= 0:
         return found
-    most = min(len(said), len(OPENS) - 1)
-    return len(said) - next((n for n in range(most, 0, -1) if said.endswith(OPENS[:n])), 0)
+    most = min(len(said), len(tag) - 1)
+    return len(said) - next((n for n in range(most, 0, -1) if said.endswith(tag[:n])), 0)
