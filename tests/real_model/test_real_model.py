@@ -92,7 +92,11 @@ class Server:
                     "model": {"primary": MODEL},
                     "skipBootstrap": True,
                     "skills": [],
-                    "compaction": {"memoryFlush": {"enabled": False}},
+                    "compaction": {
+                        "memoryFlush": {"enabled": False},
+                        "keepRecentTokens": 120,
+                        "recentTurnsPreserve": 1,
+                    },
                 }
             },
             "board": {"contextAugment": False},
@@ -240,9 +244,9 @@ def test_a_window_that_is_smaller_than_it_was_said_to_be_is_learned_and_kept_to(
 def test_a_full_session_is_compacted_by_the_model_itself_and_goes_on(server: Server, tmp_path: Path) -> None:
     async def go() -> None:
         async with place(tmp_path / "home", server.config()) as made:
-            for number in range(6):
+            for number in range(4):
                 made.knows(
-                    UserMessage(text=f"Note {number}: " + "the boat is moored at the pier. " * 12),
+                    UserMessage(text=f"Note {number}: " + "the boat is moored at the pier. " * 6),
                     AssistantMessage(text=f"Kept note {number}."),
                 )
             session = _session(made)

@@ -47,6 +47,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
+    """The account. `sent_as` names what was changed in form alone when it was sent, since the model's server
+    takes no other; the same form makes the same bytes of it again."""
+
     turn_id: str
     call: int
     session_id: str
@@ -62,6 +65,7 @@ class Manifest:
     digest: str
     sections: tuple[Section, ...]
     warnings: tuple[str, ...] = ()
+    sent_as: tuple[str, ...] = ()
     created_at: Millis
 
     @property
@@ -210,6 +214,7 @@ def _stored(body: Mapping[str, Any]) -> Stored:
     found = dict(body["manifest"])
     found["sections"] = tuple(Section(**section) for section in found["sections"])
     found["warnings"] = tuple(found["warnings"])
+    found["sent_as"] = tuple(found.get("sent_as", ()))
     return Stored(
         Manifest(**found), body["tools"], tuple(body["system"]), tuple(body["refs"]), body["carrier"]
     )

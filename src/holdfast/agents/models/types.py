@@ -192,6 +192,17 @@ class ModelFit:
     thinking: bool = True
     stop: tuple[str, ...] = ()
 
+    @property
+    def sent_as(self) -> tuple[str, ...]:
+        """What is changed of a request on its way, in words for the manifest."""
+        tools = {"prompt": "tools described in the prompt", "none": "no tools"}.get(self.tools, "")
+        told = (
+            "roles by turns" if self.alternates else "",
+            "" if self.system else "no system role",
+            tools,
+        )
+        return tuple(filter(None, told))
+
 
 @dataclass(frozen=True, slots=True)
 class ModelAbout:

@@ -128,6 +128,8 @@ def _print_manifest(found: Manifest) -> None:
         f"{found.used:,} of {found.window:,} tokens ({found.used / found.window:.0%}), "
         f"{share:.0%} in the stable prefix"
     )
+    if found.sent_as:
+        click.echo(f"sent as the model takes it: {', '.join(found.sent_as)}")
     largest = max((s.tokens for s in found.sections), default=1)
     rows = [_row(section, largest) for section in found.sections]
     print_table(["section", "tokens", "", "trust", "source"], rows, empty="Nothing was sent.")
