@@ -138,6 +138,8 @@ class Answering:
                     await self._room.learn(resolved, [refusal.lesson])
                 continue
             await self._room.learn(resolved, self._learned)
+            if not resolved.settled:
+                self._room.unsure(resolved)
             return Answered(reply, resolved.about, tuple(self._attempts))
 
     async def _with_any(

@@ -52,7 +52,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a server tells of a model; None where it does not. `identity` changes when it serves another."""
+    """What a server tells of a model; None where it does not. `identity` changes when it serves another; one
+    that is not `settled` tells more once the model is loaded."""
 
     window: int | None = None
     images: bool | None = None
@@ -61,6 +62,7 @@ class Served:
     system: bool | None = None
     alternates: bool | None = None
     identity: str = ""
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Resolved:
     api: Api
     cost: Cost | None = None
     server: str = ""
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +209,11 @@ class Catalogue:
         about = applied(_told(_known(ref, endpoint, served.window), served), lessons)
         entry = next((one for one in endpoint.models if one.id == ref.model), None)
         if entry is None:
-            return Resolved(about, endpoint, endpoint.api, server=server)
+            return Resolved(about, endpoint, endpoint.api, server=server, settled=served.settled)
         told = entry.model_fields_set
         about = applied(_configured(about, entry), [one for one in lessons if one.fact == "window"])
         cost = entry.cost if "cost" in told else None
-        return Resolved(about, endpoint, entry.api or endpoint.api, cost, server)
+        return Resolved(about, endpoint, entry.api or endpoint.api, cost, server, served.settled)
 
 
 def _told(about: ModelAbout, served: Served) -> ModelAbout:

@@ -198,6 +198,7 @@ def ollama(shown: Mapping[str, Any], running: Mapping[str, Any]) -> Served:
         thinks=None if can is None else "thinking" in can,
         tools=None if can is None else "tools" in can,
         identity=_digest(family, shown.get("template"), shown.get("modified_at")) if shown else "",
+        settled=bool(running),
     )
 
 

@@ -154,7 +154,8 @@ class Models:
         return resolved
 
     def unsure(self, resolved: Resolved) -> None:
-        """A server broke off or was not there: it may be another when it is back."""
+        """Ask a server again before its next call: it broke off and may be another when it is back, or it
+        has loaded a model just now and can tell more of it."""
         self.discovery.forget(resolved.endpoint.provider)
 
     async def learn(self, resolved: Resolved, lessons: Sequence[Lesson]) -> None:
