@@ -14,6 +14,7 @@ from model_stage import READ, asked, providers, run, stage
 from builders import examples
 from holdfast.agents.models import (
     INVALID_ARGUMENTS,
+    Lesson,
     ModelAbout,
     ModelFailure,
     ModelFit,
@@ -24,7 +25,7 @@ from holdfast.agents.models import (
     ThinkingDelta,
 )
 from holdfast.agents.models.fit import OPENS, PAUSE, calls_in, fitted
-from holdfast.agents.models.lessons import KEPT_MS, LOOK_AGAIN_MS, applied, lesson
+from holdfast.agents.models.lessons import KEPT_MS, LOOK_AGAIN_MS, Lessons, applied, lesson, server_name
 from holdfast.clock import ManualClock
 from holdfast.context import (
     AssistantMessage,
@@ -379,3 +380,13 @@ def test_thoughts_that_lead_an_answer_are_no_words_of_it(tmp_path: Path, pause: 
         assert (said.text, said.thinking) == ("Hello, <think> is a tag.", pause)
         assert "".join(e.text for e in made.events if isinstance(e, TextDelta)) == said.text
         assert "".join(e.text for e in made.events if isinstance(e, ThinkingDelta)) == pause
+
+
+def test_what_was_learned_is_forgotten_when_the_server_serves_another_model() -> None:
+    ref, known = ModelRef("a", "m"), Lessons(None, ManualClock())
+    known.learn(ref, server_name("http://here/v1", "aaa"), [Lesson("system", value=False)])
+    assert known.of(ref, server_name("http://here/v1", "aaa"))
+    assert known.of(ref, server_name("http://here/v1", ""))
+    assert not known.of(ref, server_name("http://here/v1", "bbb"))
+    assert not known.of(ref, server_name("http://there/v1", "aaa"))
+    assert not known.of(ModelRef("a", "other"), server_name("http://here/v1", "aaa"))
