@@ -50,7 +50,10 @@ MISSING = [
     )
     if not there
 ]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.timeout(600),  # half a minute in all where the machine is idle; others may be at work on it
+]
 
 
 @dataclass

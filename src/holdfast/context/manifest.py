@@ -184,6 +184,7 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "digest": manifest.digest,
         "sections": [asdict(section) for section in manifest.sections],
         "warnings": list(manifest.warnings),
+        "sentAs": list(manifest.sent_as),
         "createdAt": iso(manifest.created_at),
     }
 

@@ -175,3 +175,21 @@ def test_a_server_that_was_not_there_at_the_start_is_met_before_its_first_call_a
         server.add(Say("Again."))
         run(made, lambda: made.answer("llamacpp/m"))
         assert made.built[-1].window == 8192
+
+
+def test_a_server_that_said_nothing_once_is_asked_again_before_the_next_call(tmp_path: Path) -> None:
+    class Shy(Telling):
+        asked = 0
+
+        def listing(self) -> dict[str, Any]:
+            self.asked += 1
+            if self.asked == 1:
+                raise ConnectionError("hung up")
+            return super().listing()
+
+    with Shy({"/props": PROPS}, Say("Hi."), Say("Hello."), Say("Once more.")) as server:
+        made = stage(tmp_path, only(llamacpp=server.url))
+        for _ in range(3):
+            run(made, lambda: made.answer("llamacpp/m"))
+        assert [about.window for about in made.built] == [128_000, 4096, 4096]
+        assert server.asked == 2

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import httpx2
 
 ASK_SECONDS: Final = 0.6
+MEET_SECONDS: Final = 3.0
 OLLAMA_WINDOW: Final = 4_096
 """What Ollama gives a model that it was not told otherwise; more than that it cuts off without a word."""
 _LEAST_WINDOW: Final = 1_024
@@ -78,11 +79,15 @@ class Discovery:
         self._asked.discard(provider)
 
     async def meet(self, provider: str, url: str) -> None:
-        """Have asked one server, once; a short wait at most, and nothing to wait for the next time."""
+        """Have heard one server, once. One that says nothing in a short while is asked again the next time:
+        a machine that is busy is no reason to take its model for another."""
         if provider in self._asked:
             return
+        try:
+            found = await self._told(provider, url, MEET_SECONDS)
+        except TimeoutError:
+            return
         self._asked.add(provider)
-        found = await self._ask(provider, url)
         if found is not None:
             self._found[provider] = found
 
@@ -105,15 +110,19 @@ class Discovery:
         ]
 
     async def _ask(self, provider: str, url: str) -> Found | None:
-        """What a local server lists; None when there is none, or it is something else."""
+        try:
+            return await self._told(provider, url, self._ask_seconds)
+        except TimeoutError:
+            return None
+
+    async def _told(self, provider: str, url: str, seconds: float) -> Found | None:
+        """What a local server lists; None when it is something else, `TimeoutError` when it says nothing."""
         import httpx2
 
         try:
             async with (
-                asyncio.timeout(self._ask_seconds),
-                httpx2.AsyncClient(
-                    trust_env=False, verify=authorities(url), timeout=self._ask_seconds
-                ) as http,
+                asyncio.timeout(seconds),
+                httpx2.AsyncClient(trust_env=False, verify=authorities(url), timeout=seconds) as http,
             ):
                 answer = await http.get(f"{url.rstrip('/')}/models")
                 listed = answer.json()["data"] if answer.status_code == 200 else None
@@ -122,7 +131,9 @@ class Discovery:
                 models = [one for one in listed[:_MOST_MODELS] if isinstance(one, dict) and _chats(one)]
                 known = {str(one["id"]): Served(window=_window(one)) for one in models}
                 told = await self._details(http, provider, url, models)
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, KeyError, TypeError):
+        except httpx2.TransportError as error:
+            raise TimeoutError(f"no answer from {provider}") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
             return None
         served = {name: _over(facts, told.get(name)) for name, facts in known.items()}
         return Found(provider, "server", url, tuple(known), tuple(served.items()))
