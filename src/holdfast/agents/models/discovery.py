@@ -116,25 +116,28 @@ class Discovery:
             return None
 
     async def _told(self, provider: str, url: str, seconds: float) -> Found | None:
-        """What a local server lists; None when it is something else, `TimeoutError` when it says nothing."""
+        """What a local server lists; None when it is something else, `TimeoutError` when it says nothing.
+        One that is too slow with the rest is taken by its list, and asked again after its next answer."""
         import httpx2
 
-        try:
-            async with (
-                asyncio.timeout(seconds),
-                httpx2.AsyncClient(trust_env=False, verify=authorities(url), timeout=seconds) as http,
-            ):
-                answer = await http.get(f"{url.rstrip('/')}/models")
+        async with httpx2.AsyncClient(trust_env=False, verify=authorities(url), timeout=seconds) as http:
+            try:
+                async with asyncio.timeout(seconds):
+                    answer = await http.get(f"{url.rstrip('/')}/models")
                 listed = answer.json()["data"] if answer.status_code == 200 else None
-                if not isinstance(listed, list):
-                    return None
-                models = [one for one in listed[:_MOST_MODELS] if isinstance(one, dict) and _chats(one)]
-                known = {str(one["id"]): Served(window=_window(one)) for one in models}
-                told = await self._details(http, provider, url, models)
-        except httpx2.TransportError as error:
-            raise TimeoutError(f"no answer from {provider}") from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
-            return None
+            except httpx2.TransportError as error:
+                raise TimeoutError(f"no answer from {provider}") from error
+            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
+                return None
+            if not isinstance(listed, list):
+                return None
+            models = [one for one in listed[:_MOST_MODELS] if isinstance(one, dict) and _chats(one)]
+            known = {str(one["id"]): Served(window=_window(one)) for one in models}
+            try:
+                async with asyncio.timeout(seconds):
+                    told = await self._details(http, provider, url, models)
+            except TimeoutError:
+                told = {name: replace(facts, settled=False) for name, facts in known.items()}
         served = {name: _over(facts, told.get(name)) for name, facts in known.items()}
         return Found(provider, "server", url, tuple(known), tuple(served.items()))
 
