@@ -23,9 +23,9 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 import numpy as np
-from small_homes import GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
 from numpy.typing import NDArray
 from recall import DAY, CachedEmbedder, Conversation, embedders, load
+from small_homes import GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
 
 from holdfast.clock import Millis
 from holdfast.config.memory import FLOOR

@@ -26,7 +26,7 @@ from holdfast.clock import Millis
 from holdfast.gateway.openai_chunks import Chunks, Head
 from holdfast.gateway.routes import openai as openai_routes
 from holdfast.gateway.tokens import Scope
-from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Stall, Turn, Used
+from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Stall, Turn, Used, cut_off
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
@@ -43,6 +43,8 @@ def answer(asked: Asked) -> Turn:
         return Fail(400, "I will not", trouble="bad_request")
     if "be silent" in said:
         return Say("NO_REPLY")
+    if "break off" in said:
+        return cut_off("The heron stands")
     if "be brief" in said:
         return Say("Cut", finish="length")
     return Say("The heron stands still.", used=Used(input=900, output=12, cache_read=800))
@@ -270,6 +272,20 @@ def test_a_run_that_fails_is_an_error_and_is_not_asked_again_unasked(
     assert len(model.requests) == before + 1
     with pytest.raises(openai.APIError, match="I will not"):
         list(client.chat.completions.create(model="holdfast", messages=[user("fail")], stream=True))
+
+
+def test_words_are_never_told_twice_an_answer_that_breaks_off_ends_with_an_error(
+    client: OpenAI, gateway: Running
+) -> None:
+    heard: list[ChatCompletionChunk] = []
+    stream = client.chat.completions.create(model="holdfast", messages=[user("break off")], stream=True)
+    with pytest.raises(openai.APIError, match="broke off") as failed:
+        heard.extend(iter(stream))
+    assert content(heard) == "The heron stands"
+    assert failed.value.code == "answer_broke_off"
+    run = heard[0].id.removeprefix("chatcmpl-")
+    with gateway.client(gateway.admin) as api:
+        wait_for(lambda: api.get(f"/api/agent/{run}").json()["status"] in ("cancelled", "failed"))
 
 
 def test_who_hangs_up_stops_the_run(client: OpenAI, gateway: Running) -> None:

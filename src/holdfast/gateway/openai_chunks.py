@@ -81,6 +81,8 @@ class Chunks:
         self._lost = False
         self._gap = False
         self._any = False
+        self.broken = False
+        """Whether words were told that do not count: this protocol cannot take them back, so it must end."""
 
     def begin(self) -> dict[str, Any]:
         return self._chunk({"role": "assistant", "content": ""})
@@ -96,6 +98,7 @@ class Chunks:
         elif event.stream == "lifecycle" and data.get("phase") == "lagged":
             self._lost = True
         elif event.stream == "lifecycle" and data.get("phase") == "restarted":
+            self.broken = bool(self._told)
             self._next_message()
 
     def end(self, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -83,6 +83,7 @@ class Calling:
     async def ask(self, nudge: Message | None = None) -> ModelReply:
         """A whole answer to all that was said so far; an overflow makes room and asks again, a few times."""
         for overflows in range(MOST_OVERFLOWS):
+            self._reporter.begin_answer()
             try:
                 return await self._ask(nudge)
             except HoldfastError as error:
@@ -143,6 +144,7 @@ class Calling:
             tools=built.tools,
             stable=_stable(built, first=self.number == 0),
             thinking=self.plan.thinking,
+            max_tokens=answer_tokens(about, self.plan.window(about), built.manifest.used),
             output_schema=None if form is None else (form.schema or ANY_OBJECT),
             output_name="answer" if form is None else form.name,
             output_strict=None if form is None else form.strict,
@@ -214,6 +216,15 @@ def thinned(messages: Sequence[Message], count: int) -> list[Message]:
             message = replace(message, text=CLEARED, images=())
         shown.append(message)
     return shown
+
+
+def answer_tokens(about: ModelAbout, window: int, used: int) -> int:
+    """How long an answer may be: what the model can, and what a prompt of that size leaves of the window.
+
+    The size is an estimate, so a sixteenth of it is spared; a sixteenth of the window is always asked for.
+    """
+    left = max(window - used - used // 16, window // 16, 1)
+    return min(about.max_tokens, left)
 
 
 def _stable(built: Built, *, first: bool) -> int:

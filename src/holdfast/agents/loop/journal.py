@@ -16,6 +16,7 @@ from holdfast.agents.models.types import ModelReply, Usage
 from holdfast.board.ingest import prepare
 from holdfast.config.board import BoardConfig
 from holdfast.context import (
+    PARTIAL,
     AssistantMessage,
     Message,
     ToolCall,
@@ -143,10 +144,10 @@ class Journal:
         )
         return turns.commit(tx, now, whole, job)
 
-    def partial(self, tx: Tx, said: str) -> None:
-        """Write how far a reply came that was stopped."""
-        draft = EntryDraft(content=said, role="assistant", source={"partial": True})
-        turns.add(tx, self.turn, [self._prepared(tx, draft)], {"finish": "cancelled"})
+    def partial(self, tx: Tx, said: str, why: str) -> None:
+        """Write how far a reply came that was stopped or broke off; whoever reads it is told that it did."""
+        draft = EntryDraft(content=said, role="assistant", source={PARTIAL: why})
+        turns.add(tx, self.turn, [self._prepared(tx, draft)], {"finish": why})
 
     def _add(
         self,

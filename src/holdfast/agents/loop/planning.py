@@ -93,7 +93,7 @@ class Plan:
             session=self.session,
             turn_id=self.turn.id,
             number=self.turn.number,
-            model=ModelFacts(str(about.ref), self.window(about)),
+            model=ModelFacts(str(about.ref), self.window(about), about.fit.sent_as),
             settings=self.settings,
             workspace=self.workspace,
             call=call,

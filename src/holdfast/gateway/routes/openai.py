@@ -214,6 +214,9 @@ async def _stream(here: Gateway, caller: Principal, asked: _Asked, chunks: Chunk
                 ended = event.final
                 for chunk in chunks.of(event):
                     yield _data(chunk)
+                if chunks.broken:
+                    yield _error(_broke_off())
+                    return
                 if event.final:
                     await _put_away(here, asked)
                     for text in _last(chunks, event.data):
@@ -257,6 +260,11 @@ def _failure(status: str, error: str | None) -> HoldfastError:
     if status == "interrupted":
         return RunFailed("the run was cut off", code="run_interrupted", hint="Ask again.")
     return RunFailed(error or "the run failed")
+
+
+def _broke_off() -> RunFailed:
+    """What is tried next is not for this client, who has half of an answer: its run is stopped."""
+    return RunFailed("the answer broke off", code="answer_broke_off", hint="Ask again.")
 
 
 def _left_running(run_id: str) -> RunFailed:
