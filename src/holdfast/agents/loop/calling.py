@@ -126,6 +126,7 @@ class Calling:
             tools=built.tools,
             stable=_stable(built, first=self.number == 0),
             thinking=self.plan.thinking,
+            max_tokens=terms.max_tokens,
             output_schema=None if form is None else (form.schema or ANY_OBJECT),
             output_name="answer" if form is None else form.name,
             output_strict=None if form is None else form.strict,
