@@ -160,7 +160,12 @@ class Runs:
     async def _forget_due(self, job: agenda.Job) -> None:
         """For those whose asker never came back for the end."""
         id_ = str(job.item.payload["sessionId"])
-        await self._write(lambda tx: forget_session(tx, id_) or forget_later(tx, id_))
+
+        def write(tx: Tx) -> None:
+            if not forget_session(tx, id_):
+                forget_later(tx, id_)
+
+        await self._write(write)
 
     async def resume(self, run_id: str) -> RunStatus:
         """Go on with an interrupted turn, because someone asked for it."""

@@ -16,8 +16,8 @@ from holdfast.agents.loop import Accepted, Ask, RunEvent, RunStatus
 from holdfast.agents.loop.ending import FLUSH
 from holdfast.agents.loop.runs import status_of
 from holdfast.board.rules import NON_SEMANTIC, NOT_STORED
-from holdfast.context import Message, draft_of
-from holdfast.context.transcript import message_of, whole_pairs
+from holdfast.context import draft_of
+from holdfast.context.transcript import message_of
 from holdfast.errors import Conflict, HoldfastError, NotFound, Unauthorized
 from holdfast.gateway.asking import accept, named_by, require_address, require_own, serving
 from holdfast.gateway.context import Gateway
@@ -134,9 +134,12 @@ async def _accept_after(
         if request.previous is not None:
             own, before = _go_on(tx, ask, request)
         else:
-            own, before = ask, request.said.history() if named is None else request.said.answers()
+            known = request.said.history() if named is None else request.said.answers()
+            own, before = ask, [draft_of(message) for message in known]
         session = sessions.ensure(tx, str(own.session_key), agent_id=own.agent_id, channel=CHANNEL)
-        written = entries.append_many(tx, [_remembered(m, session, stored=ask.stored) for m in before])
+        written = entries.append_many(
+            tx, [_remembered(draft, session, stored=ask.stored) for draft in before]
+        )
         if own.continues:
             own = replace(own, noted={**own.noted, BROUGHT: [str(one.entry.id) for one in written]})
         return here.hold.runs.accept_in(tx, own)
@@ -147,7 +150,7 @@ async def _accept_after(
     return accepted
 
 
-def _go_on(tx: Tx, ask: Ask, request: Request) -> tuple[Ask, list[Message]]:
+def _go_on(tx: Tx, ask: Ask, request: Request) -> tuple[Ask, list[EntryDraft]]:
     """Where a response's session can be gone on with, there; else in a new one that has what was said so far.
 
     That is so where the conversation went on from there before, and for who asks another agent now.
@@ -158,7 +161,7 @@ def _go_on(tx: Tx, ask: Ask, request: Request) -> tuple[Ask, list[Message]]:
             "the previous response has not ended", code="response_in_progress", hint="Wait for it."
         )
     handed = {str(one["id"]): str(one["name"]) for one in (previous.meta or {}).get("handed") or ()}
-    results = request.said.answers(handed)
+    results = [draft_of(message) for message in request.said.answers(handed)]
     session = sessions.get(tx, previous.session_id)
     if session.agent_id == ask.agent_id and _is_last(tx, previous) and _can_go_on(tx, session):
         if session.status is SessionStatus.ARCHIVED:
@@ -179,13 +182,14 @@ def _can_go_on(tx: Tx, session: Session) -> bool:
     return session.archive_cause == ANSWERED and sessions.active(tx, session.key) is None
 
 
-def _said_until(tx: Tx, turn: Turn) -> list[Message]:
-    """The newest of what was said in a session up to the end of a turn."""
+def _said_until(tx: Tx, turn: Turn) -> list[EntryDraft]:
+    """What was said in a session up to the end of a turn, to be said again elsewhere."""
     own = entries.listing(tx, entries.EntryFilter(turn_id=turn.id), limit=1).entries
     until = own[0].position + 1 if own else None
     found = entries.transcript(tx, turn.session_id, before=until)
-    messages = [message for entry in found if (message := message_of(entry)) is not None]
-    return [replace(message, mark=None) for message in whole_pairs(messages)]
+    names = ("content", "raw", "role", "type", "source", "agent_id")
+    shown = [entry for entry in found if entry.deleted_at is None and message_of(entry) is not None]
+    return [EntryDraft(**{name: getattr(entry, name) for name in names}) for entry in shown]
 
 
 def find_response(tx: Tx, run_id: str) -> Turn:
@@ -203,9 +207,8 @@ def find_response(tx: Tx, run_id: str) -> Turn:
     return turn
 
 
-def _remembered(message: Message, session: Session, *, stored: bool) -> EntryDraft:
+def _remembered(draft: EntryDraft, session: Session, *, stored: bool) -> EntryDraft:
     """A client sends its history with every request: it is shown to the model, and sorted nowhere."""
-    draft = draft_of(message)
     return replace(
         draft,
         audience=session.audience,
