@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from holdfast.config import (
     default_config_text,
     load_config,
     merge_patch,
+    merge_text,
     parse_config,
 )
+from holdfast.config.source import parse_text
 from holdfast.errors import InvalidInput
 
 VALUES = st.recursive(
@@ -289,3 +292,65 @@ def test_a_merge_touches_only_what_the_patch_names(target: Any, patch: Any) -> N
 def test_a_patch_without_nulls_replaces_nothing_in_an_empty_object(patch: Any) -> None:
     if not holds_null(patch):
         assert merge_patch({}, patch) == patch
+
+
+COMMENTED = """\
+/* Mine. */
+{
+  // who listens
+  gateway: { port: 1, host: "::1" }, // here
+  memory: {
+    search: {
+      paths: [
+        { path: "/a", name: "a" }, // the first
+        // the second is old
+        { path: "/b", name: "b" }
+      ],
+    },
+  },
+  /* nothing below */
+}
+// the end
+"""
+REMARKS = ("/* Mine. */", "// who listens", "// here", "// the first", "// the second is old", "// the end")
+
+
+def test_a_patch_keeps_comments_and_what_it_does_not_name_to_the_letter(path: Path) -> None:
+    path.write_text(COMMENTED)
+    paths = [{"path": "/a", "name": "a"}, {"path": "/b", "name": "b"}, {"path": "/c", "name": "c"}]
+    ConfigStore(path).patch({"memory": {"search": {"paths": paths}}, "store": {"poolSize": 3}})
+    expected = COMMENTED.replace(
+        '{ path: "/b", name: "b" }\n', '{ path: "/b", name: "b" },\n        { path: "/c", name: "c" },\n'
+    ).replace("  },\n  /* nothing", "  },\n  store: { poolSize: 3 },\n  /* nothing")
+    assert path.read_text() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "patch", "result"),
+    [
+        ("{ a: 1 } // x", {"a": 2}, "{ a: 2 } // x"),
+        ("{ a: 1 } // x", {"b": 2}, "{ a: 1, b: 2 } // x"),
+        ("{ a: 1, b: 2 } // x", {"a": None}, "{  b: 2 } // x"),
+        ("{ // x\n}", {"a": {"b": [1]}}, "{ // x\n  a: { b: [1] },\n}"),
+        ("{} // x", {"a": 1}, "{\n  a: 1,\n} // x"),
+        ("{\n  a: 1, // x\n}", {"a": None, "b": 2}, "{\n  b: 2, // x\n}"),
+        ("{\n  a: 1 // x\n}", {"b": 2}, "{\n  a: 1, // x\n  b: 2,\n}"),
+        ("{\n  a: 1, // x\n  b: 2,\n}", {"b": None}, "{\n  a: 1, // x\n}"),
+        ("{'it\\'s': 1} // x", {"it's": 3}, "{'it\\'s': 3} // x"),
+        ("{a: 1 // x\n, b: 2}", {"a": None}, "{ // x\n b: 2}"),
+        ('{"a": [1, 2]} // x', {"a": [0, 1, 2], "b c": True}, '{"a": [0, 1, 2], "b c": true} // x'),
+    ],
+)
+def test_a_patch_is_written_where_a_person_would_write_it(
+    text: str, patch: dict[str, Any], result: str
+) -> None:
+    assert merge_text(text, patch) == result
+
+
+@given(OBJECTS, OBJECTS, st.sampled_from(("", "\n")))
+def test_a_patched_text_says_what_the_patched_data_says(data: Any, patch: Any, line: str) -> None:
+    whole = json.dumps(data, indent=2 if line else None, ensure_ascii=False)
+    text = f"// head\n{whole[:-1]}{line}/* tail */{line}}} // end"
+    merged = merge_text(text, patch)
+    assert parse_text(merged) == merge_patch(data, patch)
+    assert all(remark in merged for remark in ("// head", "/* tail */", "// end"))

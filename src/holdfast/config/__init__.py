@@ -6,6 +6,7 @@ from holdfast.config.autonomy import ActiveHours, Continuation, Heartbeat, Subag
 from holdfast.config.board import BoardConfig
 from holdfast.config.channels import ChannelConfig
 from holdfast.config.context import Compaction, ContextPruning, MemoryFlush
+from holdfast.config.editing import merge_text
 from holdfast.config.memory import MemoryConfig
 from holdfast.config.merge import merge_patch
 from holdfast.config.problems import InvalidConfig, Problem
@@ -52,6 +53,7 @@ __all__ = [
     "default_config_text",
     "load_config",
     "merge_patch",
+    "merge_text",
     "parse_config",
     "parse_duration",
     "parse_size",

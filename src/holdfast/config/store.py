@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.clock import Clock, Millis, SystemClock
+from holdfast.config.editing import is_json, merge_text
 from holdfast.config.merge import merge_patch
 from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config
@@ -85,7 +85,7 @@ class ConfigStore:
     def patch(self, merge: dict[str, Any]) -> Config:
         """Merge into the file by RFC 7396, checked first and written whole or not at all.
 
-        Comments and layout of a JSON5 file are lost; its text is kept beside it as `<name>.bak`.
+        Comments and layout of a JSON5 file stay; its text before is kept beside it as `<name>.bak`.
         """
         masked = _masked_path(merge)
         if masked is not None:
@@ -96,9 +96,8 @@ class ConfigStore:
         with self._lock:
             before = read_text(self.path)
             data = {} if before is None else parse_text(before, source=str(self.path))
-            after = merge_patch(data, merge)
-            config = check(after, source=str(self.path))
-            text = json.dumps(after, indent=2, ensure_ascii=False) + "\n"
+            config = check(merge_patch(data, merge), source=str(self.path))
+            text = merge_text(before or "", merge)
             _write(self.path, text, keep=before)
             self._swap(text, config)
             return config
@@ -164,7 +163,7 @@ def _write(path: Path, text: str, *, keep: str | None) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        if keep is not None and not _is_json(keep):
+        if keep is not None and not is_json(keep):
             _replace(target.with_name(f"{target.name}.bak"), keep, 0o600)
         _replace(target, text, mode)
     except OSError as error:
@@ -186,11 +185,3 @@ def _replace(target: Path, text: str, mode: int) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
