@@ -319,10 +319,10 @@ def _private(path: Path, mode: int, *, level: Level = "warn") -> Finding:
 
 
 def _store_url(patient: Patient) -> str:
-    from holdfast.runtime import configured_url
+    from holdfast.cli.stores import url_in_use
 
     assert patient.config is not None
-    return configured_url(patient.home, patient.config)
+    return url_in_use(patient.home, patient.config)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _STEP: Final = "  "
 
 
 def merge_text(text: str, patch: dict[str, Any]) -> str:
-    """JSON5 text of an object with a merge patch (RFC 7396) in it, the comments and the layout of all else kept.
+    """JSON5 text of an object with a merge patch (RFC 7396) in it; comments and the layout of all else stay.
 
     Plain JSON, which has no comments, is written anew.
     """
@@ -222,7 +222,7 @@ class _Changes:
         return f" {inside}{lines}" if inside else lines
 
     def _on_lines(self, node: _Node, last: Sequence[_Node], place: int, separator: str, lines: str) -> _Edit:
-        """After the last one's line, with the comment at its end; in an empty one before the closing brace."""
+        """After the last one's line and the comment at its end; in an empty one before the closing brace."""
         if not last:
             end = node.end - 1
             begin = len(self._text[:end].rstrip())
