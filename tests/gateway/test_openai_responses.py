@@ -231,6 +231,20 @@ def test_two_answers_that_go_on_from_one_do_not_know_of_each_other(
     assert "one way" not in seen
 
 
+def test_what_goes_on_from_a_response_names_no_other_session(client: OpenAI, model: ScriptedOpenAI) -> None:
+    first = client.responses.create(model="holdfast", input="I am Dee.", user="dee")
+    client.responses.create(model="holdfast", input="one", user="dee")
+    client.responses.create(model="holdfast", input="two", user="dee", previous_response_id=first.id)
+    assert str(model.requests[-1].messages).count("I am Dee.") == 1
+    with pytest.raises(openai.BadRequestError, match="X-Session-Key"):
+        client.responses.create(
+            model="holdfast",
+            input="three",
+            previous_response_id=first.id,
+            extra_headers={"X-Session-Key": "agent:main:main"},
+        )
+
+
 def test_a_session_can_be_named_as_with_chat_completions(client: OpenAI, gateway: Running) -> None:
     client.responses.create(model="holdfast", input="hello", user="cy")
     with gateway.client(gateway.admin) as api:
@@ -360,6 +374,7 @@ def test_what_is_not_there_and_what_is_not_the_askers_are_alike(client: OpenAI, 
         {"input": "x", "text": {"format": {"type": "xml"}}},
         {"input": "x", "text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "no"}}}},
         {"input": "x", "background": True},
+        {"input": "x", "previous_response_id": "resp_turn-none"},
         {"input": "x", "conversation": "conv_1"},
         {"input": "x", "max_output_tokens": 0},
     ],

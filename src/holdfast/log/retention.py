@@ -61,7 +61,9 @@ def forget_session(tx: Tx, session_id: str) -> bool:
 
     What was used stays: that there was a turn, when, by which model, how it ended, its tokens and its price.
     """
-    live = sa.select(turns.c.id).where(turns.c.session_id == session_id, turns.c.ended_at.is_(None)).limit(1)
+    due = sa.exists().where(agenda.c.id == turns.c.agenda_id, agenda.c.ended_at.is_(None))
+    open_ = sa.or_(turns.c.ended_at.is_(None), due)
+    live = sa.select(turns.c.id).where(turns.c.session_id == session_id, open_).limit(1)
     key = tx.conn.execute(sa.select(sessions.c.key).where(sessions.c.id == session_id)).scalar()
     if key is None or tx.conn.execute(live).first() is not None:
         return key is None

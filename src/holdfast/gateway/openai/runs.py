@@ -19,6 +19,7 @@ from holdfast.board.rules import NON_SEMANTIC, NOT_STORED
 from holdfast.context import draft_of
 from holdfast.context.transcript import message_of
 from holdfast.errors import Conflict, HoldfastError, NotFound, Unauthorized
+from holdfast.gateway.access import require_key
 from holdfast.gateway.asking import accept, named_by, require_address, require_own, serving
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.openai.errors import error_json
@@ -91,7 +92,10 @@ async def begin(
         raise unsupported(
             "store", f"what is not stored has no {where}", "Send what came before, or store it."
         )
-    named = session_key or (_session_of(agent, request.user) if request.stored else None)
+    if session_key and request.previous:
+        raise unsupported("previous_response_id", "it names a session itself", "Leave out X-Session-Key.")
+    own = request.stored and request.previous is None
+    named = session_key or (_session_of(agent, request.user) if own else None)
     said = request.said
     ask = Ask(
         text=said.text,
@@ -113,7 +117,7 @@ async def begin(
         stored=request.stored,
         noted={**request.noted, **({} if request.stored else {STORED: False})},
     )
-    if named is not None and not said.results and request.previous is None:
+    if named is not None and not said.results:
         accepted = await accept(here, caller, ask)
     else:
         accepted = await _accept_after(here, caller, ask, request, named)
@@ -132,7 +136,7 @@ async def _accept_after(
         if ask.key is not None and turns.by_key(tx, ask.key) is not None:
             return here.hold.runs.accept_in(tx, ask)
         if request.previous is not None:
-            own, before = _go_on(tx, ask, request)
+            own, before = _go_on(tx, caller, ask, request)
         else:
             known = request.said.history() if named is None else request.said.answers()
             own, before = ask, [draft_of(message) for message in known]
@@ -150,7 +154,7 @@ async def _accept_after(
     return accepted
 
 
-def _go_on(tx: Tx, ask: Ask, request: Request) -> tuple[Ask, list[EntryDraft]]:
+def _go_on(tx: Tx, caller: Principal, ask: Ask, request: Request) -> tuple[Ask, list[EntryDraft]]:
     """Where a response's session can be gone on with, there; else in a new one that has what was said so far.
 
     That is so where the conversation went on from there before, and for who asks another agent now.
@@ -164,6 +168,7 @@ def _go_on(tx: Tx, ask: Ask, request: Request) -> tuple[Ask, list[EntryDraft]]:
     results = [draft_of(message) for message in request.said.answers(handed)]
     session = sessions.get(tx, previous.session_id)
     if session.agent_id == ask.agent_id and _is_last(tx, previous) and _can_go_on(tx, session):
+        require_key(tx, caller, session.key)
         if session.status is SessionStatus.ARCHIVED:
             session = sessions.reopen(tx, session)
         return replace(ask, session_key=session.key, continues=True, one_off=is_once(session.key)), results
