@@ -18,7 +18,9 @@ from pydantic import BaseModel
 from serving import Running, make_token
 
 from builders import rows
-from holdfast.clock import ManualClock
+from holdfast.agents.loop import RunEvent
+from holdfast.clock import ManualClock, Millis
+from holdfast.gateway.openai.responses import ResponseEvents, ResponseHead
 from holdfast.gateway.tokens import Scope
 from holdfast.testing import Asked, Call, Calls, Fail, Say, ScriptedOpenAI, Turn, Used
 
@@ -320,6 +322,23 @@ def test_a_deleted_response_is_gone_with_its_words(client: OpenAI, gateway: Runn
         assert "plover" not in api.get("/api/log", params={"limit": 500}).text
 
 
+def test_what_a_client_brought_for_a_response_goes_with_it(client: OpenAI, gateway: Running) -> None:
+    first = client.responses.create(model="holdfast", input="weather", tools=[WEATHER])
+    result: Any = {
+        "type": "function_call_output",
+        "call_id": "call_w",
+        "output": "13 degrees, says the whimbrel",
+    }
+    second = client.responses.create(
+        model="holdfast", input=[result], tools=[WEATHER], previous_response_id=first.id
+    )
+    words = "SELECT content FROM entries WHERE content LIKE '%whimbrel%' AND deleted_at IS NULL"
+    assert len(rows(gateway.hold.store, words)) == 1
+    client.responses.delete(second.id)
+    assert rows(gateway.hold.store, words) == []
+    assert client.responses.retrieve(first.id).output
+
+
 def test_what_is_not_there_and_what_is_not_the_askers_are_alike(client: OpenAI, gateway: Running) -> None:
     made = client.responses.create(model="holdfast/main", input="hello")
     other = make_token(gateway.hold.store, "responses-other", agents=["other"])
@@ -460,3 +479,41 @@ def test_what_cannot_be_embedded_is_refused_plainly(client: OpenAI, gateway: Run
         pytest.raises(openai.PermissionDeniedError),
     ):
         limited.embeddings.create(model="holdfast-embedding", input="x")
+
+
+def _event(seq: int, stream: Any, **data: Any) -> RunEvent:
+    return RunEvent("run", seq, stream, data, Millis(0), passing="delta" in data)
+
+
+@given(
+    texts=st.lists(st.text(min_size=1, max_size=12).map(lambda text: f"x{text}"), min_size=1, max_size=3),
+    cut=st.integers(0, 12),
+    lost=st.booleans(),
+    calls=st.integers(0, 2),
+)
+def test_whatever_is_lost_the_events_add_up_to_what_the_last_one_has(
+    texts: list[str], cut: int, lost: bool, calls: int
+) -> None:
+    """Every message comes whole and once, every item is begun before it ends, and nothing comes after."""
+    events = ResponseEvents(ResponseHead("turn-1", 0, {"model": "m"}))
+    frames = list(events.begin())
+    for number, text in enumerate(texts):
+        frames += events.of(_event(number, "assistant", kind="text", delta=text[:cut]))
+        if lost:
+            frames += events.of(_event(number, "lifecycle", phase="lagged", lost=1))
+        frames += events.of(_event(number, "assistant", kind="message", text=text))
+    handed = [{"id": f"c{n}", "name": "look", "arguments": {"n": n}} for n in range(calls)]
+    frames += events.end({"status": "committed", "text": texts[-1], "handed": handed})
+    told = [json.loads(frame.partition("data: ")[2]) for frame in frames]
+    items: dict[int, str] = {}
+    for one in told:
+        if one["type"] == "response.output_text.delta":
+            items[one["output_index"]] = items.get(one["output_index"], "") + one["delta"]
+    output = told[-1]["response"]["output"]
+    assert [item["content"][0]["text"] for item in output if item["type"] == "message"] == texts
+    assert list(items.values()) == texts
+    begun = [one["item"]["id"] for one in told if one["type"] == "response.output_item.added"]
+    ended = [one["item"]["id"] for one in told if one["type"] == "response.output_item.done"]
+    assert begun == ended == [item["id"] for item in output]
+    assert len(set(begun)) == len(texts) + calls
+    assert told[-1]["type"] == "response.completed"

@@ -101,6 +101,30 @@ def test_a_round_that_brings_results_alone_is_nobodys_words(
     }
 
 
+def test_what_comes_to_mind_when_results_come_in_is_what_was_asked(
+    tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board is asked with the person's words, not with a sentence that nobody said."""
+    board = {"contextAugment": True, "classifier": {"enabled": False}}
+    with agents_serving(tmp_path / "home", sqlite_template, answer, board=board) as (gateway, _):
+        build, asked = gateway.hold.board.continuity.build, []
+
+        def noting(ask: Any) -> Any:
+            asked.append(ask.q)
+            return build(ask)
+
+        monkeypatch.setattr(gateway.hold.board.continuity, "build", noting)
+        with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin) as client:
+            messages: list[Any] = [{"role": "user", "content": "How is the weather in Oslo?"}]
+            first = client.chat.completions.create(model="holdfast", messages=messages, tools=[WEATHER])
+            messages += [
+                first.choices[0].message.model_dump(exclude_none=True),
+                {"role": "tool", "tool_call_id": "call_w", "content": "13 degrees"},
+            ]
+            client.chat.completions.create(model="holdfast", messages=messages, tools=[WEATHER])
+    assert asked == ["How is the weather in Oslo?"] * 2
+
+
 def test_a_streamed_call_comes_whole_and_the_agents_own_calls_are_run_here(
     client: OpenAI, stage: tuple[Running, ScriptedOpenAI]
 ) -> None:
