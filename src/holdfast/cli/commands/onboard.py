@@ -156,10 +156,15 @@ def _try(app: App, model: str) -> Tried:
             reply = str(said["choices"][0]["message"]["content"])
         else:
             with _opened(app) as hold:
+                begun = time.monotonic()
                 reply = asyncio.run(_turn(hold, model))
     except HoldfastError as error:
-        return Tried(False, time.monotonic() - begun, error=error.message, hint=error.hint or "")
-    return Tried(True, round(time.monotonic() - begun, 1), reply.strip())
+        return Tried(False, _since(begun), error=error.message, hint=error.hint or "")
+    return Tried(True, _since(begun), reply.strip())
+
+
+def _since(begun: float) -> float:
+    return round(time.monotonic() - begun, 1)
 
 
 @contextmanager
