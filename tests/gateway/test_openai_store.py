@@ -1,4 +1,4 @@
-"""`store: false`: a call of which nothing is left but what it cost."""
+"""What is left of a call: of one that is not stored, its cost; of one without a session, nothing under way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving import Running, wait_for
 
 from builders import rows
 from holdfast.clock import ManualClock
-from holdfast.log import OWNER, turns
+from holdfast.log import OWNER, agenda, turns
 from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Turn
 
 SECRET = "the heronry lies behind the quillwort"
@@ -164,3 +164,34 @@ def test_one_that_nobody_put_away_is_forgotten_by_the_agenda(
     ask(client, "anything wakes the agenda", "chat", store=False)
     wait_for(lambda: not rows(gateway.hold.store, words))
     assert kept(gateway) == before
+
+
+SENDING = {"continue_work", "continue_delegate", "request_compaction", "sessions_spawn"}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_only_a_session_that_stays_may_elect_turns_and_send_off_children(
+    tmp_path: Path, sqlite_template: Path, named: bool
+) -> None:
+    offered: list[set[str]] = []
+
+    def model(asked: Asked) -> Say:
+        offered.append(set(asked.tools))
+        return Say("I go on. CONTINUE_WORK:60")
+
+    defaults = {"model": "scripted/scripted", "continuation": {"enabled": True}}
+    agents = {"defaults": defaults, "list": [{"id": "main", "default": True}]}
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, model, agents=agents) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+        body: dict[str, Any] = {"model": "main", "messages": [{"role": "user", "content": "go"}]}
+        answer = api.post("/v1/chat/completions", json=body | ({"user": "ann"} if named else {})).json()
+        said = answer["choices"][0]["message"]["content"]
+        assert said == ("I go on." if named else "I go on. CONTINUE_WORK:60")
+        assert (SENDING & offered[0]) == (SENDING if named else set())
+        with gateway.hold.store.read(OWNER) as tx:
+            waiting = [item.kind for item in agenda.listing(tx) if item.kind.startswith("continuation.")]
+            assert bool(waiting) is named
+            (turn,) = turns.get_many(tx, [answer["id"].removeprefix("chatcmpl-")])
+            assert turn.status == "committed"

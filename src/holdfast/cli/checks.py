@@ -120,7 +120,8 @@ def check_store(patient: Patient) -> Iterator[Finding]:
         for problem in problems:
             yield Finding("fail", problem, "Restore a copy, or report it with this line.")
         if not problems:
-            yield Finding("ok", f"the store is whole, at {version}")
+            where = f" ({store.url.render_as_string(hide_password=True)})" if store.postgres else ""
+            yield Finding("ok", f"the store is whole, at {version}{where}")
 
 
 def check_durability(patient: Patient) -> Iterator[Finding]:
