@@ -1,4 +1,4 @@
-"""What is left of a call: of one that is not stored, its cost; of one without a session, nothing under way."""
+"""What is left of a call: of one that is not stored, its cost; of one without a session, nothing afoot."""
 
 from __future__ import annotations
 
