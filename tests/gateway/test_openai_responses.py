@@ -22,7 +22,7 @@ from holdfast.agents.loop import RunEvent
 from holdfast.clock import ManualClock, Millis
 from holdfast.gateway.openai.responses import ResponseEvents, ResponseHead
 from holdfast.gateway.tokens import Scope
-from holdfast.testing import Asked, Call, Calls, Fail, Say, ScriptedOpenAI, Turn, Used
+from holdfast.testing import Asked, Call, Calls, Fail, Say, ScriptedOpenAI, Turn, Used, cut_off
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 WEATHER: Any = {
@@ -56,6 +56,8 @@ def answer(asked: Asked) -> Turn:
             return Fail(400, "I will not", trouble="bad_request")
         case "brief":
             return Say("Cut", finish="length")
+        case "break off":
+            return cut_off("The heron stands")
         case "silent":
             return Say("NO_REPLY")
         case "form":
@@ -308,6 +310,16 @@ def test_ends_that_are_none(client: OpenAI) -> None:
     assert last.type == "response.failed"
     assert last.response.error is not None
     assert "I will not" in last.response.error.message
+
+
+def test_words_are_never_told_twice_an_answer_that_breaks_off_is_a_failed_response(client: OpenAI) -> None:
+    events = list(client.responses.create(model="holdfast", input="break off", stream=True))
+    told = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert told == "The heron stands"
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.error is not None
+    assert last.response.output[0].content[0].text == told  # type: ignore[union-attr]
 
 
 def test_a_deleted_response_is_gone_with_its_words(client: OpenAI, gateway: Running) -> None:

@@ -201,6 +201,8 @@ class Speech:
         self._told = ""
         self._lost = False
         self._any = False
+        self.broken = False
+        """Whether words were told that do not count: neither form can take them back, so it must end."""
 
     def of(self, event: RunEvent) -> Iterator[Piece]:
         data = event.data
@@ -218,6 +220,7 @@ class Speech:
         elif event.stream == "lifecycle" and data.get("phase") == "lagged":
             self._lost = True
         elif event.stream == "lifecycle" and data.get("phase") == "restarted":
+            self.broken = bool(self._told)
             self._next_message()
 
     def rest(self, text: str) -> Iterator[Piece]:
@@ -248,6 +251,10 @@ class Chunks:
         self._with_usage = with_usage
         self._speech = Speech(whole=whole)
 
+    @property
+    def broken(self) -> bool:
+        return self._speech.broken
+
     def begin(self) -> Iterator[dict[str, Any]]:
         yield self._chunk({"role": "assistant", "content": ""})
 
@@ -275,6 +282,10 @@ class ChatFrames:
 
     def __init__(self, chunks: Chunks) -> None:
         self._chunks = chunks
+
+    @property
+    def broken(self) -> bool:
+        return self._chunks.broken
 
     def begin(self) -> Iterator[str]:
         yield from map(_frame, self._chunks.begin())

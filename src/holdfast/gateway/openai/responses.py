@@ -390,6 +390,10 @@ class ResponseEvents:
     def __post_init__(self) -> None:
         self._speech = Speech(whole=self.whole)
 
+    @property
+    def broken(self) -> bool:
+        return self._speech.broken
+
     def begin(self) -> Iterator[str]:
         yield self._frame("response.created", response=self.head.json("in_progress"))
         yield self._frame("response.in_progress", response=self.head.json("in_progress"))

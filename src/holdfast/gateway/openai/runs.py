@@ -61,8 +61,10 @@ class RunFailed(HoldfastError):
 
 
 class Frames(Protocol):
-    """One of the two forms of a stream."""
+    """One of the two forms of a stream; one that is `broken` has told words that do not count."""
 
+    @property
+    def broken(self) -> bool: ...
     def begin(self) -> Iterator[str]: ...
     def of(self, event: RunEvent) -> Iterator[str]: ...
     def end(self, data: Mapping[str, Any]) -> Iterator[str]: ...
@@ -286,6 +288,10 @@ async def stream(here: Gateway, caller: Principal, asked: Asked, frames: Frames)
                 over = event.final
                 for text in frames.of(event):
                     yield text
+                if frames.broken:
+                    for text in frames.failed(_told(_broke_off())):
+                        yield text
+                    return
                 if event.final:
                     await _put_away(here, asked)
                     for text in _last(frames, event.data):
@@ -331,6 +337,11 @@ def _failure(status: str, error: str | None) -> HoldfastError:
     if status == "interrupted":
         return RunFailed("the run was cut off", code="run_interrupted", hint="Ask again.")
     return RunFailed(error or "the run failed")
+
+
+def _broke_off() -> RunFailed:
+    """What is tried next is not for this client, who has half of an answer: its run is stopped."""
+    return RunFailed("the answer broke off", code="answer_broke_off", hint="Ask again.")
 
 
 def _left_running(run_id: str) -> RunFailed:
