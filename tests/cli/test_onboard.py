@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cli_stage import Run
-from talk_builders import KEYS, Scripted, gateway, scripted, write_config
+from talk_builders import KEYS, Pty, Scripted, gateway, scripted, write_config
 
 from builders import rows
 from holdfast.config import load_config
@@ -113,3 +113,20 @@ def test_an_openclaw_home_is_seen_and_taken_over_when_asked(
     assert told(run)["openclaw"] == str(theirs)
     assert told(run, "--yes", "--import", theirs)["exit"] == 0
     assert (home / "workspace" / "SOUL.md").read_text() == "I am theirs."
+
+
+def test_at_a_terminal_each_thing_is_written_only_after_a_yes_to_it(home: Path, scripted: Scripted) -> None:
+    found_here(scripted, home, lambda asked: Say("Good morning, I am here."))
+    screen = Pty("--home", home, "onboard")
+    assert "Good morning" in screen.expect("Write a config with ollama/scripted as the model")
+    screen.type("n\r")
+    screen.expect("nothing was written")
+    screen.expect("(empty: no channel)")
+    screen.type("http://127.0.0.1:9/pier\r")
+    screen.expect("A name for that channel")
+    screen.type("pier\r")
+    screen.expect("/api/channels/pier/inbound")
+    assert screen.end() == 0
+    written = load_config(home / "holdfast.json")
+    assert written.agents.defaults.model.primary is None
+    assert written.channels["pier"].signing_secret is not None
