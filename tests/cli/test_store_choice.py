@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from sqlalchemy.engine import make_url
 
 from holdfast.cli.client import announced
 from holdfast.cli.stores import keep_store, same_store
-from holdfast.config import load_config
+from holdfast.config import SecretUrl, load_config
 from holdfast.errors import Conflict
 from holdfast.home import Home
 from holdfast.log import OWNER, EntryDraft, entries, sqlite_url
@@ -77,29 +78,53 @@ def test_a_store_that_is_left_with_data_is_told_with_the_way_to_take_it_along(
         assert entries.head(tx) == 1
 
 
-def test_a_password_is_kept_apart_and_shown_nowhere(home: Path, run: Run) -> None:
-    """There is nobody at the address, and nothing to be left: only what is written counts here."""
-    place = Home(home)
-    place.prepare()
-    url = "postgresql+psycopg://holdfast:s3cr3t!@localhost:1/log"
-    assert keep_store(place, url) == "postgresql+psycopg://holdfast:***@localhost:1/log"
-    secret = place.credentials / "store_password"
-    assert secret.stat().st_mode & 0o777 == 0o600
-    assert "s3cr3t" not in place.config.read_text()
-    assert configured_url(place, load_config(place.config), {}) == url.replace("!", "%21")
-    for command in (["status"], ["status", "--json"], ["doctor"], ["sessions", "list"]):
-        assert "s3cr3t" not in run(*command).output
+@pytest.mark.parametrize(
+    ("wrong", "code"), [("mysql://x/y", 2), ("  ", 2), ("postgresql+psycopg://a:s3cr3t@127.0.0.1:1/x", 1)]
+)
+def test_what_is_no_address_or_cannot_be_reached_makes_no_home(
+    up: Run, home: Path, wrong: str, code: int
+) -> None:
+    refused = up("--store", wrong)
+    assert refused.exit_code == code
+    assert "s3cr3t" not in refused.output
+    assert not home.exists()
 
 
-def test_an_address_with_a_reference_to_the_environment_is_kept_as_it_is(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+def with_password(url: str, password: str) -> str:
+    """The server of the tests asks for none, and takes any."""
+    return (
+        make_url(url)
+        .set(password="PASSWORD")
+        .render_as_string(hide_password=False)
+        .replace("PASSWORD", password)
+    )
+
+
+def test_a_password_is_kept_apart_and_shown_nowhere_with_postgres(
+    home: Path, run: Run, postgres_url: str
 ) -> None:
     place = Home(home)
-    place.prepare()
+    told = keep_store(place, with_password(postgres_url, "s3cr3t%21"))
+    assert told is not None
+    assert "s3cr3t" not in told
+    assert ":***@" in told
+    secret = place.credentials / "store_password"
+    assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("s3cr3t!\n", 0o600)
+    assert "s3cr3t" not in place.config.read_text()
+    assert make_url(configured_url(place, load_config(place.config), {})).password == "s3cr3t!"
+    for command in (["status"], ["status", "--json"], ["doctor"]):
+        assert "s3cr3t" not in run(*command).output
+    assert json.loads(run("status", "--json").output)["store"]["engine"] == "postgresql"
+
+
+def test_a_reference_to_the_environment_is_kept_as_it_is_with_postgres(
+    home: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    place = Home(home)
     monkeypatch.setenv("LOG_PASSWORD", "s3cr3t")
-    url = "postgresql+psycopg://holdfast:${LOG_PASSWORD}@localhost:1/log"
+    url = with_password(postgres_url, "${LOG_PASSWORD}")
     keep_store(place, url)
-    assert url in place.config.read_text()
+    assert load_config(place.config).store.url == SecretUrl(url)
     assert not (place.credentials / "store_password").exists()
 
 

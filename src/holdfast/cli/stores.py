@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -88,6 +88,7 @@ def keep_store(home: Home, given: str) -> str | None:
     address with `${NAME}` is written as it is. Gives what is told of it, None if it was so already;
     `Conflict` where another store has what this one has not: nothing is left behind unsaid.
     """
+    from holdfast.cli.commands.init import write_config
     from holdfast.config import ConfigStore, SecretUrl
     from holdfast.runtime import configured_url
     from holdfast.runtime.opening import STORE_PASSWORD
@@ -99,14 +100,18 @@ def keep_store(home: Home, given: str) -> str | None:
     if os.environ.get("HOLDFAST_STORE") and not same_store(configured_url(home, config.current), revealed):
         raise InvalidInput("HOLDFAST_STORE names another store", hint="Unset it, or leave out --store.")
     now = configured_url(home, config.current, {**os.environ, "HOLDFAST_STORE": ""})
-    if now == revealed:
+    if _parsed(now) == url:
         return None
+    if url.get_backend_name() != "sqlite":
+        _newest(revealed, None)  # one that cannot be reached is not written down
     if not same_store(now, revealed):
         _require_nothing_left(now, revealed)
+    home.prepare()
+    write_config(home)
     if url.password is not None and wanted == revealed:
         home.keep_secret(STORE_PASSWORD, str(url.password))
         wanted = url._replace(password=None).render_as_string(hide_password=False)
-    config.patch({"store": {"url": wanted}})
+    ConfigStore(home.config).patch({"store": {"url": wanted}})
     return public(revealed)
 
 
@@ -175,7 +180,5 @@ def _newest(url: str, wanted: str | None) -> str | None:
             query = query if wanted is None else sa.select(entries.c.id).where(entries.c.id == wanted)
             found = tx.conn.execute(query).scalar()
             return None if found is None else str(found)
-    except HoldfastError as error:
-        raise InvalidInput(f"{public(url)} cannot be read: {error.message}", hint=error.hint) from error
     finally:
         store.close()

@@ -40,10 +40,10 @@ def up(app: App, host: str | None, port: int | None, store_url: str | None, no_l
     from holdfast.gateway.site import is_built
 
     home = app.home
-    home.prepare()
-    _write_config(home)
     if store_url is not None and (kept := keep_store(home, store_url)):
         click.echo(f"store: {kept} (kept in {home.config.name} for every command of this home)")
+    home.prepare()
+    _write_config(home)
     with app.open(create=True) as hold:
         _set_up(hold)
         host = host or hold.settings.gateway.host
