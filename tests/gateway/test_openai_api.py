@@ -23,8 +23,8 @@ from serving import Running, make_token, wait_for
 from builders import PATIENCE, rows
 from holdfast.agents.loop import RunEvent
 from holdfast.clock import Millis
-from holdfast.gateway.openai_chunks import Chunks, Head
-from holdfast.gateway.routes import openai as openai_routes
+from holdfast.gateway.openai import runs as openai_routes
+from holdfast.gateway.openai.chat import Chunks, Head
 from holdfast.gateway.tokens import Scope
 from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Stall, Turn, Used, cut_off
 
@@ -83,7 +83,8 @@ def content(chunks: list[ChatCompletionChunk]) -> str:
 
 
 def test_agents_are_listed_as_models(client: OpenAI) -> None:
-    assert [m.id for m in client.models.list()] == ["holdfast", "holdfast/main", "holdfast/other"]
+    listed = [m.id for m in client.models.list()]
+    assert listed == ["holdfast", "holdfast/main", "holdfast/other", "holdfast-embedding"]
     assert client.models.retrieve("holdfast/other").owned_by == "holdfast"
     with pytest.raises(openai.NotFoundError) as refused:
         client.models.retrieve("gpt-5")
@@ -355,7 +356,7 @@ def test_tokens_hold_here_as_everywhere(gateway: Running) -> None:
         client.chat.completions.create(model="holdfast", messages=[user("x")])
     limited = make_token(gateway.hold.store, "openai-other", agents=["other"])
     with asking(limited) as client:
-        assert [m.id for m in client.models.list()] == ["holdfast/other"]
+        assert [m.id for m in client.models.list()] == ["holdfast/other", "holdfast-embedding"]
         assert client.chat.completions.create(model="other", messages=[user("x")]).choices
         for name in ("main", "holdfast"):
             with pytest.raises(openai.NotFoundError):

@@ -112,31 +112,54 @@ def address(host: str, port: int) -> str:
 
 
 @contextmanager
-def announced(home: Home, url: str) -> Iterator[None]:
-    """Leave word in the home of where the gateway listens; a word that outlives it does no harm."""
+def announced(home: Home, url: str, store: str | None = None) -> Iterator[None]:
+    """Leave word in the home of where the gateway listens, and on which store; a word that outlives it does
+    no harm.
+
+    `store` is its address as it may be shown. Where only the environment named that store, the word of it
+    stays: the next command is not to begin another one.
+    """
     path = home.path / "gateway.json"
-    path.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+    said: dict[str, Any] = {"url": url, "pid": os.getpid()}
+    path.write_text(json.dumps(said | ({} if store is None else {"store": store})) + "\n")
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        if store is not None and os.environ.get("HOLDFAST_STORE"):
+            path.write_text(json.dumps({"store": store}) + "\n")
+        else:
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """Where something of a gateway is, and whether its process is there."""
+
     url: str
     alive: bool
 
 
+def gateway_store(home: Home) -> _Known | None:
+    """The store that the gateway of this home uses, or used last, by its own word."""
+    said = _said(home)
+    store = said.get("store")
+    return _Known(store, _is_alive(said.get("pid"))) if isinstance(store, str) and "://" in store else None
+
+
 def _known(home: Home) -> _Known | None:
-    try:
-        said = json.loads((home.path / "gateway.json").read_text())
-    except (OSError, ValueError):
-        return None
-    url = said.get("url") if isinstance(said, dict) else None
+    said = _said(home)
+    url = said.get("url")
     if not (isinstance(url, str) and url.startswith("http://")):
         return None
     return _Known(url, _is_alive(said.get("pid")))
+
+
+def _said(home: Home) -> dict[str, Any]:
+    try:
+        said = json.loads((home.path / "gateway.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _is_alive(pid: object) -> bool:

@@ -42,7 +42,15 @@ class App:
 
         if not create and not self.home.path.is_dir():
             raise NotFound(f"there is no home at {self.home.path}", hint="Make one with `holdfast init`.")
+        if store_url is None and not create:
+            store_url = self._store_url()
         return open_home(self.home.path, store_url=store_url, may_follow=not writes_index)
+
+    def _store_url(self) -> str:
+        from holdfast.cli.stores import url_in_use
+        from holdfast.config import load_config
+
+        return url_in_use(self.home, load_config(self.home.config))
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

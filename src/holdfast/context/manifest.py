@@ -47,9 +47,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The account of one call. `refused` says why the context was not sent, if it was not. `sent_as` names what
-    was changed in form alone when it was sent, since the model's server takes no other; the same form makes the
-    same bytes of it again."""
+    """The account of one call. `refused` says why the context was not sent, if it was not. `sent_as` names
+    what was changed in form alone when it was sent, since the model's server takes no other; the same form
+    makes the same bytes of it again."""
 
     turn_id: str
     call: int

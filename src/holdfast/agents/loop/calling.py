@@ -24,6 +24,7 @@ from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, M
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.types import Caller
 from holdfast.context import (
+    BuildRequest,
     Built,
     CarrierMessage,
     Message,
@@ -144,13 +145,20 @@ class Calling:
             tools=built.tools,
             stable=_stable(built, first=self.number == 0),
             thinking=self.plan.thinking,
-            max_tokens=answer_tokens(about, self.plan.window(about), built.manifest.used),
+            max_tokens=self._most_tokens(request, built, about),
             output_schema=None if form is None else (form.schema or ANY_OBJECT),
             output_name="answer" if form is None else form.name,
             output_strict=None if form is None else form.strict,
             must_call=terms.must_call if self._enforced else (),
-            max_tokens=request.budgets.flush_output if terms.occasion is Occasion.FLUSH else None,
         )
+
+    def _most_tokens(self, request: BuildRequest, built: Built, about: ModelAbout) -> int:
+        """How long the answer may be: what the window leaves, or less for who asks for less and for a flush."""
+        terms = self.plan.terms
+        limits = [answer_tokens(about, self.plan.window(about), built.manifest.used)]
+        limits += [terms.max_tokens] if terms.max_tokens is not None else []
+        limits += [request.budgets.flush_output] if terms.occasion is Occasion.FLUSH else []
+        return min(limits)
 
     def _tools(self, caller: Caller) -> Listed:
         """What the model is told of: a client's tools stand before ours of the same name."""

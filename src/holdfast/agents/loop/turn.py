@@ -157,6 +157,7 @@ class _Attempt:
                 hook.begun(tx, *about)
             self._shown = tuple(text for hook in self._parts.hooks for text in hook.shown(tx, *about))
             journal.skips_notes = self.terms.occasion is Occasion.FLUSH
+            journal.stored = self.terms.stored
             journal.listen(tx)
             journal.advanced = self._job.advance
             journal.name = lambda: self._name(journal.session)
@@ -382,9 +383,9 @@ class AfterWork:
 
     async def consider(self, turn: Turn, calling: Calling) -> None:
         """Never fails the turn, which is committed: what goes wrong here is due again after the next one."""
-        if calling.built is None or calling.last is None:
-            return
         session, terms = calling.plan.session, calling.plan.terms
+        if calling.built is None or calling.last is None or not terms.stored:
+            return
         try:
             verdict = await self._parts.context().after_turn(
                 session,
