@@ -362,12 +362,16 @@ def _scored(chosen: Numbers, pool: _Pool, total: Column, parts: Mapping[str, Col
         Scored(
             number,
             score,
-            {name: value for name, value in zip(names, values, strict=True) if value},
+            dict(zip(names, values, strict=True)) if all(values) else _present(names, values),
             None if cosine != cosine else cosine,
             bm25,
         )
         for values, number, score, cosine, bm25 in plain
     ]
+
+
+def _present(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    return {name: value for name, value in zip(names, values, strict=True) if value}
 
 
 def _reranked(
