@@ -153,7 +153,7 @@ class Calling:
         )
 
     def _most_tokens(self, request: BuildRequest, built: Built, about: ModelAbout) -> int:
-        """How long the answer may be: what the window leaves, or less for who asks for less and for a flush."""
+        """How long the answer may be: what the window leaves; less for who asks for less, and for a flush."""
         terms = self.plan.terms
         limits = [answer_tokens(about, self.plan.window(about), built.manifest.used)]
         limits += [terms.max_tokens] if terms.max_tokens is not None else []
