@@ -295,6 +295,7 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
         logs=RECALLED_PATIENT if patient else RECALLED,
         topics=places,
         tasks=places,
+        nearest=not has_signal(cleaned(ask.q)),  # then it is the board's own words that are looked for
     )
 
 
@@ -302,14 +303,12 @@ def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> Se
     """The few that are shown: at most so many of each kind, and none that is far behind the best."""
     more = 2 if patient else 0
     logs = options.context_log_limit * (2 if patient else 1)
-    return SearchFound(
-        _good(found.topics)[: options.context_topic_limit + more],
-        _good(found.tasks)[: options.context_task_limit + more],
-        _good(found.logs)[:logs],
-        _good(found.notes)[:logs],
-        found.mode,
-        found.behind,
-        found.took_ms,
+    return replace(
+        found,
+        topics=_good(found.topics)[: options.context_topic_limit + more],
+        tasks=_good(found.tasks)[: options.context_task_limit + more],
+        logs=_good(found.logs)[:logs],
+        notes=_good(found.notes)[:logs],
     )
 
 

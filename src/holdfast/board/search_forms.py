@@ -56,13 +56,15 @@ def routed_form(routed: Routed) -> dict[str, Any]:
     return {**routed.plain(), "ts": iso(routed.ts), "anchor": clip(routed.anchor, PREVIEW)}
 
 
-def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, list[dict[str, Any]]]:
+def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, Any]:
     """The four lists of a search, each hit with its score and the parts of it."""
     return {
         "topics": [topic_form(one.item) | _scored(one) for one in found.topics],
         "tasks": [task_form(one.item) | _scored(one) for one in found.tasks],
         "logs": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.logs],
         "notes": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.notes],
+        "confidence": round(found.confidence, 4),
+        "fits": found.fits,
     }
 
 
@@ -72,7 +74,8 @@ def found_json(found: SearchFound) -> str:
     of_tasks = [task_form(one.item) | _scored(one) for one in found.tasks]
     text = _Texts()
     logs, notes = (",".join([_entry_json(one, text) for one in ones]) for ones in (found.logs, found.notes))
-    return f'"topics":{_json(of_topics)},"tasks":{_json(of_tasks)},"logs":[{logs}],"notes":[{notes}]'
+    lists = f'"topics":{_json(of_topics)},"tasks":{_json(of_tasks)},"logs":[{logs}],"notes":[{notes}]'
+    return f'{lists},"confidence":{found.confidence:.4f},"fits":{_json(found.fits)}'
 
 
 class _Texts(dict[str | None, str]):

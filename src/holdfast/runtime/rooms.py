@@ -85,4 +85,7 @@ def index_recall(hold: Holdfast) -> IndexRecall:
         dense, lexical = hold.settings.memory.search.normalised
         return Scoring(dense=dense, lexical=lexical)
 
-    return IndexRecall(lambda: hold.memory, lambda: hold.settings.board, scoring, hold.clock)
+    def floor() -> float:
+        return hold.settings.memory.search.limits.floor
+
+    return IndexRecall(lambda: hold.memory, lambda: hold.settings.board, scoring, floor, hold.clock)
