@@ -473,3 +473,12 @@ def test_a_reader_who_lost_deltas_still_gets_every_word_once(text: str, cuts: li
     told = [c for event in seen for c in chunks.of(event)]
     told += list(chunks.end({"status": "committed", "text": text}))
     assert "".join(c["choices"][0]["delta"].get("content", "") for c in told) == text
+
+
+@pytest.mark.parametrize(("kind", "broken"), [("text", True), ("thinking", False)])
+def test_only_words_that_were_told_cannot_be_taken_back(kind: str, broken: bool) -> None:
+    chunks = Chunks(Head("r", "m", Millis(0)), with_usage=False)
+    told = [*chunks.of(_event(1, "assistant", kind=kind, delta="The heron"))]
+    told += chunks.of(_event(2, "lifecycle", phase="restarted"))
+    assert chunks.broken is broken
+    assert len(told) == broken

@@ -263,14 +263,14 @@ ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/...
 
 
 def test_a_refused_request_is_mended_asked_again_and_remembered_across_restarts(
-    tmp_path: Path, sqlite_store: Store, clock: ManualClock
+    tmp_path: Path, store: Store, clock: ManualClock
 ) -> None:
     script = [refused(ALTERNATE), refused("System role not supported"), Say("Hi."), Say("Again.")]
     with ScriptedOpenAI([*script, refused(ALTERNATE), Say("Anew.")]) as server:
         given = {"models": {"providers": providers(server)}}
 
         def opened() -> Any:
-            return stage(tmp_path, given, clock=clock, lessons=StoredLessons(sqlite_store))
+            return stage(tmp_path, given, clock=clock, lessons=StoredLessons(store))
 
         first = opened()
         done = run(first, lambda: first.answer("a/m"))
