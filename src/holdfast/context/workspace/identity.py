@@ -39,8 +39,15 @@ def identity_of(text: str) -> AgentIdentity:
 
 def configured_identity(agent: AgentEntry) -> AgentIdentity:
     """What the config says of an agent; `identity.name` before `name`."""
-    own = {f.name: getattr(agent.identity, f.name) or None for f in fields(AgentIdentity)}
-    return AgentIdentity(**{**own, "name": own["name"] or agent.name or None})
+    own = agent.identity
+    return AgentIdentity(
+        name=own.name or agent.name or None,
+        emoji=own.emoji or None,
+        creature=own.creature or None,
+        vibe=own.vibe or None,
+        theme=own.theme or None,
+        avatar=own.avatar or None,
+    )
 
 
 def merged(first: AgentIdentity, other: AgentIdentity) -> AgentIdentity:
