@@ -2,7 +2,8 @@
 
 By the types that mypy finds, not by names: `mode` of one section is not that of another. What is read is
 written down by `tools/settings_read.py` as mypy goes over the code; `make test` has run it before this does.
-What each setting changes is tried by `tools/settings_effects.py`, which takes it away and sees a test fail.
+What a setting changes is tried by `tools/settings_effects.py`, which takes it away and sees a test fail; for
+which that was seen stands in `settings_shown.txt`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SHOWN_OTHERWISE = {
     "SkillEntry.config": "tests/agents/test_skills.py::test_a_skill_may_ask_for_a_setting_of_its_own",
     "Binding.comment": "tests/cli/test_home_commands.py::test_bindings_are_listed_with_their_comments",
 }
-# An agent's identity and its further files: read by what the branch `windows` brings.
+# An agent's identity and its further files, which the branch `windows` has read; take this out with it.
 AWAITED = re.compile(r"Identity\.|HookEntry\.paths$")
 
 
