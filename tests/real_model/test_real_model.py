@@ -204,6 +204,26 @@ def test_a_first_turn_and_one_after_tool_calls_are_answered_in_the_length_that_w
     asyncio.run(go())
 
 
+@every("no_system", "gemma3", "mistral")
+def test_a_fresh_home_as_it_is_set_up_says_hello_to_a_model_of_2k_4k_and_8k(
+    server: Server, tmp_path: Path
+) -> None:
+    """Nothing is set but where the model is: tools, skills and files are those that everyone begins with."""
+    home = tmp_path / "home"
+    command = [sys.executable, "-m", "holdfast", "init", "--home", str(home)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    whole = server.config()
+    asked_for = {"models": whole["models"], "agents": {"defaults": {"model": {"primary": MODEL}}}}
+
+    async def go() -> None:
+        async with place(home, asked_for) as made:
+            assert await made.told("Hello")
+            assert (await _replayed(made)).identical
+            assert len(_turns(made)) == 1, "no flush, no second try"
+
+    asyncio.run(go())
+
+
 @every("gemma3", "no_system")
 def test_a_template_that_refuses_is_learned_from_and_not_asked_that_way_again(
     server: Server, tmp_path: Path
