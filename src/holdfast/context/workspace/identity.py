@@ -55,7 +55,7 @@ def merged(first: AgentIdentity, other: AgentIdentity) -> AgentIdentity:
 
 
 def _parts(text: str) -> tuple[Mapping[str, Any], str]:
-    """The frontmatter, if there is any that can be read, and the rest; `holdfast doctor` tells of a bad one."""
+    """The frontmatter, if any can be read, and the rest; `holdfast doctor` tells of a bad one."""
     try:
         read = read_frontmatter(text)
     except BadFrontmatter:
