@@ -119,7 +119,10 @@ def announced(home: Home, url: str, store: str | None = None) -> Iterator[None]:
     `store` is its address as it may be shown. Where only the environment named that store, the word of it
     stays: the next command is not to begin another one.
     """
+    from holdfast.home import make_private
+
     path = home.path / "gateway.json"
+    make_private(path)  # the store may be told by a name that others need not know
     said: dict[str, Any] = {"url": url, "pid": os.getpid()}
     path.write_text(json.dumps(said | ({} if store is None else {"store": store})) + "\n")
     try:
