@@ -18,7 +18,7 @@ from holdfast.agents.policy import Policy, policy_of
 from holdfast.agents.skills import Skill
 from holdfast.agents.tools.types import Caller
 from holdfast.board.context import ContextAsk
-from holdfast.board.context_sight import Sight
+from holdfast.board.visibility import Sight
 from holdfast.config import AgentEntry, AgentSettings, Config, MemoryConfig
 from holdfast.config.agents import Thinking
 from holdfast.context import (
