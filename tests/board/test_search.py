@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from holdfast.board import spaces, tasks, topics
 from holdfast.board.context_cache import ShortCache, Stamp
-from holdfast.board.context_sight import Sight
 from holdfast.board.gate import Gate
 from holdfast.board.noise import (
     is_classifier_payload,
@@ -28,6 +27,7 @@ from holdfast.board.search import Found, SearchAsk, SearchFound, cleaned
 from holdfast.board.search_forms import found_forms, found_json
 from holdfast.board.search_ranking import by_place, name_part, rank_places
 from holdfast.board.shown import Shown
+from holdfast.board.visibility import Sight
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy
 from holdfast.log import OWNER, EntryDraft, EntryType, entries

@@ -21,7 +21,6 @@ from holdfast.board.audit import Audit
 from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import Gathered, Location, data, sections
-from holdfast.board.context_sight import Sight
 from holdfast.board.noise import is_low_signal
 from holdfast.board.search import (
     Found,
@@ -38,7 +37,7 @@ from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said, Thread, timeline
 from holdfast.board.topics import Topic
-from holdfast.board.visibility import View
+from holdfast.board.visibility import Sight, View
 from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError

@@ -15,7 +15,6 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
 from holdfast.board.context_cache import ShortCache, Stamp, stamp
-from holdfast.board.context_sight import Sight
 from holdfast.board.gate import Gate
 from holdfast.board.noise import is_low_signal
 from holdfast.board.reads import Query
@@ -26,7 +25,7 @@ from holdfast.board.semantic import semantic_text
 from holdfast.board.shown import SHORT, Shown
 from holdfast.board.tasks import Task
 from holdfast.board.topics import Topic
-from holdfast.board.visibility import View, seen_entries
+from holdfast.board.visibility import Sight, View, seen_entries
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of

@@ -24,8 +24,8 @@ from holdfast.agents.subagents import Subagents, chain_refusal
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
 from holdfast.agents.tools.types import Caller
-from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
+from holdfast.board.visibility import Sight
 from holdfast.channels import Channels
 from holdfast.config import Config
 from holdfast.context import CompactResult, Trust

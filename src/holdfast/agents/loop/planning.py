@@ -19,7 +19,7 @@ from holdfast.agents.skills import Skill, skill_list
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.types import Caller
 from holdfast.board.context import ContextAsk
-from holdfast.board.context_sight import Sight
+from holdfast.board.visibility import Sight
 from holdfast.config import AgentEntry, AgentSettings, Config, MemoryConfig
 from holdfast.config.agents import Thinking
 from holdfast.context import (
