@@ -300,6 +300,10 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
 
 def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> SearchFound:
     """The few that are shown: at most so many of each kind, and none that is far behind the best."""
+    if not found.fits:
+        named = [one for one in found.topics if "name" in one.parts]
+        tasks_named = [one for one in found.tasks if "name" in one.parts]
+        found = replace(found, topics=named, tasks=tasks_named)
     more = 2 if patient else 0
     logs = options.context_log_limit * (2 if patient else 1)
     return replace(

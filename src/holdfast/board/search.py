@@ -68,7 +68,7 @@ class Found(NamedTuple, Generic[T]):
 class SearchFound:
     """Best first in each list; `mode` says how was searched, `behind` what was not indexed yet.
 
-    Where nothing `fits` there are only topics and tasks that the question names.
+    Where nothing that was said `fits` there are only topics and tasks that the question has words of.
     """
 
     topics: Sequence[Found[Topic]] = ()
@@ -176,8 +176,8 @@ class Search:
         for task in seen_tasks:
             of_tasks[task.id].add("name", name_part(question, task.title))
         if not fits:
-            seen_topics = [topic for topic in seen_topics if "name" in of_topics[topic.id].parts]
-            seen_tasks = [task for task in seen_tasks if "name" in of_tasks[task.id].parts]
+            seen_topics = [topic for topic in seen_topics if _is_named(of_topics[topic.id].parts)]
+            seen_tasks = [task for task in seen_tasks if _is_named(of_tasks[task.id].parts)]
         return SearchFound(
             _ranked(seen_topics, of_topics)[: ask.topics],
             _ranked(seen_tasks, of_tasks)[: ask.tasks],
@@ -260,6 +260,11 @@ def session_of(key: str | None, routed: Sequence[routing.Routed]) -> Session:
     topic_ids = {one.topic_id for one in routed[-4:]} | ({board[0]} if board else set())
     task_ids = {one.task_id for one in routed[-4:]} | ({board[1]} if board else set())
     return Session(key, frozenset(topic_ids), frozenset(id_ for id_ in task_ids if id_ is not None))
+
+
+def _is_named(parts: Mapping[str, float]) -> bool:
+    """Whether a question has words of a topic or task itself."""
+    return parts.get("name", 0.0) > 0 or parts.get("lexical", 0.0) > 0
 
 
 def _asked_for(found: list[Shown], ask: SearchAsk) -> list[Shown]:

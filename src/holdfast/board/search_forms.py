@@ -56,16 +56,19 @@ def routed_form(routed: Routed) -> dict[str, Any]:
     return {**routed.plain(), "ts": iso(routed.ts), "anchor": clip(routed.anchor, PREVIEW)}
 
 
-def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, Any]:
+def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, list[dict[str, Any]]]:
     """The four lists of a search, each hit with its score and the parts of it."""
     return {
         "topics": [topic_form(one.item) | _scored(one) for one in found.topics],
         "tasks": [task_form(one.item) | _scored(one) for one in found.tasks],
         "logs": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.logs],
         "notes": [entry_form(one.item, one.text, most=most) | _scored(one) for one in found.notes],
-        "confidence": round(found.confidence, 4),
-        "fits": found.fits,
     }
+
+
+def fit_form(found: SearchFound) -> dict[str, Any]:
+    """How likely it is that something here answers the question, and whether that is enough."""
+    return {"confidence": round(found.confidence, 4), "fits": found.fits}
 
 
 def found_json(found: SearchFound) -> str:
