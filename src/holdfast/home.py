@@ -99,6 +99,28 @@ class Home:
         except OSError as error:
             raise Unavailable(f"{path} cannot be read: {error.strerror}", code="home_unusable") from error
 
+    def keep_secret(self, name: str, text: str) -> None:
+        """Keep a secret that somebody gave, in place of the one that was there."""
+        self.prepare()
+        path = self.credentials / name
+        draft = path.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            draft.touch(mode=0o600)
+            draft.write_text(text + "\n")
+            draft.replace(path)
+        except OSError as error:
+            raise Unavailable(f"{path} cannot be written: {error.strerror}", code="home_unusable") from error
+
+    def kept_secret(self, name: str) -> str | None:
+        """A secret that was given; None if none was."""
+        path = self.credentials / name
+        try:
+            return path.read_text().rstrip("\n")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Unavailable(f"{path} cannot be read: {error.strerror}", code="home_unusable") from error
+
     def _make_secret(self, path: Path) -> str:
         """Two processes that start at once agree on one: the file appears whole or not at all."""
         self.prepare()

@@ -24,15 +24,17 @@ from holdfast.board.tables import topics as topic_table
 from holdfast.clock import Clock
 from holdfast.config.board import BoardConfig
 from holdfast.log import Change, Entry, EntryType, Reader, Tx
+from holdfast.memory.confidence import LOOKED_AT, confidence, signals_of
 from holdfast.memory.documents import Document, Filter, Source
 from holdfast.memory.echoes import without_echoes
 from holdfast.memory.embedding import ENOUGH
 from holdfast.memory.following import plain_text
 from holdfast.memory.question import Query, understand
-from holdfast.memory.scoring import Scored, Scoring, rank
+from holdfast.memory.scoring import Scored, Scoring, choose, rank, weigh
 
 if TYPE_CHECKING:
     from holdfast.memory import MemoryService
+    from holdfast.memory.embedders.base import Embedder
     from holdfast.memory.engine.protocol import Top, View
     from holdfast.memory.scoring import Candidates
 
@@ -123,11 +125,13 @@ class IndexRecall:
         memory: Callable[[], MemoryService],
         options: Callable[[], BoardConfig],
         scoring: Callable[[], Scoring],
+        floor: Callable[[], float],
         clock: Clock,
     ) -> None:
         self._memory = memory
         self._options = options
         self._scoring = scoring
+        self._floor = floor
         self._clock = clock
         self._lock = threading.Lock()
         self._followed = (-1, 0)
@@ -154,12 +158,14 @@ class IndexRecall:
         query = self._prepared(wanted.question, said if said.count else placed, quick)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES)
-        logs = _ranked(query, said, scoring, wanted.logs)
+        logs, sure = _ranked(query, said, scoring, wanted.logs, None if quick else self._memory().chain.base)
         near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
         mode = "hybrid" if query.vector is not None else "text"
-        return Recollection(_recalled(said, logs), _recalled(placed, places), mode, behind, embed_ms)
+        fits = quick or sure >= self._floor()
+        found, near_places = _recalled(said, logs), _recalled(placed, places)
+        return Recollection(found, near_places, mode, behind, embed_ms, sure, fits)
 
     def topics(
         self, texts: Sequence[str], *, reader: Reader, spaces: frozenset[str] | None, limit: int
@@ -254,12 +260,22 @@ def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
     ]
 
 
-def _ranked(query: Query, view: View, scoring: Scoring, limit: int) -> list[Scored]:
+def _ranked(
+    query: Query, view: View, scoring: Scoring, limit: int, base: Embedder | None
+) -> tuple[list[Scored], float]:
+    """The best, and, judged with the static embedder `base`, how likely it is that they answer at all."""
     if limit < 1:
-        return []
+        return [], 0.0
     by_words = view.lexical(query.terms, max(limit, scoring.candidates))
     asked = cast("Candidates", _Asked(view, by_words))
-    return rank(query, asked, _weighed(scoring, by_words), limit=limit)
+    options = _weighed(scoring, by_words)
+    weighed = weigh(query, asked, options, limit)
+    best = weighed.best(LOOKED_AT)
+    sure = 0.0
+    if best and base is not None:
+        serves = "static" if query.fingerprint == base.id.fingerprint else "better"
+        sure = confidence(signals_of(query, asked, weighed, best, base), serves)
+    return choose(query, weighed, options, limit), sure
 
 
 def _weighed(scoring: Scoring, by_words: Top) -> Scoring:

@@ -114,6 +114,8 @@ class Known:
         match name:
             case "runId":
                 return self.ids("turns")
+            case "responseId":
+                return [f"resp_{id_}" for id_ in self.ids("turns")]
             case "key":
                 return self.sessions
             case "number":

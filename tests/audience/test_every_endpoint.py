@@ -227,7 +227,16 @@ def test_an_agent_that_is_asked_over_the_api_says_nothing_that_the_asker_may_not
     with world.client(holder) as client:
         for agent in ("main", "beta"):
             body = {"model": f"holdfast/{agent}", "messages": [{"role": "user", "content": "the sauna?"}]}
-            asked = [client.post("/v1/chat/completions", json=body)]
+            asked = [
+                client.post("/v1/chat/completions", json=body | {"store": store}) for store in (True, False)
+            ]
+            for run in Known(world).ids("turns"):
+                sent = {
+                    "model": f"holdfast/{agent}",
+                    "input": "the sauna?",
+                    "previous_response_id": f"resp_{run}",
+                }
+                asked.append(client.post("/v1/responses", json=sent))
             for key in (None, MAIN, f"agent:{agent}:main", "agent:main:pier:group:g1"):
                 sent = {"message": "What of the sauna?", "agentId": agent}
                 accepted = client.post("/api/agent", json=sent | ({"sessionKey": key} if key else {}))

@@ -30,12 +30,12 @@ from holdfast.board import (
 from holdfast.board.attachments import Upload
 from holdfast.board.classifier import Classifier
 from holdfast.board.context import Context, ContextAsk
-from holdfast.board.context_sight import Sight
 from holdfast.board.digests import Digester
 from holdfast.board.digests import enqueue as ask_for_digests
 from holdfast.board.graph import MapAsk
 from holdfast.board.search import SearchAsk, SearchFound
 from holdfast.board.topics import Topic
+from holdfast.board.visibility import Sight
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Forbidden, NotFound

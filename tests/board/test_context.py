@@ -11,8 +11,8 @@ import pytest
 from holdfast.board import routing, topics
 from holdfast.board.context import ContextAsk, has_signal, wants_recall
 from holdfast.board.context_room import Board
-from holdfast.board.context_sight import Sight
 from holdfast.board.recall import Recalled, Recollection, Wanted
+from holdfast.board.visibility import Sight
 from holdfast.config.board import BoardConfig
 from holdfast.log import FOR_OWNER, OWNER, EntryDraft, Store, entries
 

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.board import topics
 from holdfast.board.context_room import Board
-from holdfast.board.context_sight import Sight
 from holdfast.board.graph import MapAsk
 from holdfast.board.graph_entities import MOST_PER_TEXT, entities
+from holdfast.board.visibility import Sight
 from holdfast.config.board import BoardConfig
 from holdfast.log import OWNER, EntryDraft, EntryType, Store, entries
 

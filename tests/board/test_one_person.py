@@ -11,10 +11,10 @@ import pytest
 from holdfast.board import EVERYTHING, ingest, pending, spaces, tasks, topics
 from holdfast.board.classifier import Classifier
 from holdfast.board.context import ContextAsk
-from holdfast.board.context_sight import Sight
 from holdfast.board.graph import MapAsk
 from holdfast.board.placing import Batch
 from holdfast.board.search import SearchAsk
+from holdfast.board.visibility import Sight
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
 from holdfast.log import OWNER, SYSTEM, EntryDraft, EntryFilter, Reader, agenda, entries

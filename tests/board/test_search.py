@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.board import spaces, tasks, topics
+from holdfast.board.context import ContextAsk
 from holdfast.board.context_cache import ShortCache, Stamp
-from holdfast.board.context_sight import Sight
 from holdfast.board.gate import Gate
 from holdfast.board.noise import (
     is_classifier_payload,
@@ -25,9 +25,10 @@ from holdfast.board.noise import (
     key_of,
 )
 from holdfast.board.search import Found, SearchAsk, SearchFound, cleaned
-from holdfast.board.search_forms import found_forms, found_json
+from holdfast.board.search_forms import fit_form, found_forms, found_json
 from holdfast.board.search_ranking import by_place, name_part, rank_places
 from holdfast.board.shown import Shown
+from holdfast.board.visibility import Sight
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy
 from holdfast.log import OWNER, EntryDraft, EntryType, entries
@@ -48,6 +49,26 @@ def say(hold: Holdfast, text: str, **fields: object) -> str:
 
 def find(hold: Holdfast, q: str, **sight: object) -> SearchFound:
     return hold.board.search.run(SearchAsk(q=q, sight=Sight(reader=OWNER, **sight)))  # type: ignore[arg-type]
+
+
+def test_where_nothing_that_was_said_fits_there_is_silence_and_it_says_so(hold: Holdfast) -> None:
+    with hold.store.write(OWNER) as tx:
+        roof = topics.upsert(tx, "Roof repair").topic
+    for text in (
+        "The gutter above the kitchen drips.",
+        "Slate tiles cost 1,150 euros.",
+        "Anna paints on Monday.",
+    ):
+        say(hold, text, topic_id=roof.id)
+    found = find(hold, "xqzzt flurbo")
+    assert not found
+    assert not found.fits
+    found = find(hold, "what do the slate tiles cost?")
+    assert found.fits
+    assert found.logs[0].text == "Slate tiles cost 1,150 euros."
+    block = hold.board.continuity.build(ContextAsk(q="xqzzt flurbo", sight=Sight(reader=OWNER)))
+    assert block.data["semantic"]["fits"] is False
+    assert "Semantic recall" not in block.block
 
 
 def test_topics_and_tasks_are_found_by_their_words_and_by_what_was_said_in_them(hold: Holdfast) -> None:
@@ -184,7 +205,8 @@ def test_the_answer_that_is_written_out_reads_as_the_forms(
     logs: list[Found[Shown]], notes: list[Found[Shown]]
 ) -> None:
     found = SearchFound(logs=logs, notes=notes)
-    assert json.loads(f"{{{found_json(found)}}}") == json.loads(json.dumps(found_forms(found)))
+    forms = found_forms(found) | fit_form(found)
+    assert json.loads(f"{{{found_json(found)}}}") == json.loads(json.dumps(forms))
 
 
 _openings = st.sampled_from(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from board_world import PEOPLE, SESSIONS, World, asks, build, people, plans
 from holdfast.board.context import ContextAsk
-from holdfast.board.context_sight import Sight
 from holdfast.board.graph import MapAsk
 from holdfast.board.search import SearchAsk
+from holdfast.board.visibility import Sight
 from holdfast.runtime import Holdfast, open_home
 
 MANY = 800

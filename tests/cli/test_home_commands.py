@@ -176,6 +176,7 @@ def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) ->
         seen = json.loads(run("status", "--json").stdout)["gateway"]
         assert (seen["running"], seen["url"]) == (True, url)
         assert (home / "workspace/AGENTS.md").is_file()
+        assert (home / "gateway.json").stat().st_mode & 0o077 == 0
         other = run("up", "--port", "0")
         assert (other.exit_code, url in other.stderr) == (1, True)
         assert json.loads(run("status", "--json").stdout)["gateway"]["url"] == url

@@ -88,6 +88,19 @@ def test_status_tells_files_and_embedders(run: Run, indexed: Path) -> None:
     assert "100%" in text
 
 
+def test_adding_and_removing_a_collection_keeps_the_comments_of_the_config(
+    run: Run, notes: Path, home: Path, tmp_path: Path
+) -> None:
+    before = (home / "holdfast.json").read_text()
+    assert "/* Models." in before
+    (tmp_path / "wiki").mkdir()
+    assert run("memory", "collection", "add", tmp_path / "wiki", "--name", "wiki").exit_code == 0
+    added = (home / "holdfast.json").read_text()
+    assert all(line in added for line in before.splitlines())
+    assert run("memory", "collection", "remove", "wiki").exit_code == 0
+    assert all(line in (home / "holdfast.json").read_text() for line in before.splitlines())
+
+
 def test_a_collection_is_added_searched_and_removed(run: Run, indexed: Path, tmp_path: Path) -> None:
     wiki = tmp_path / "wiki"
     wiki.mkdir()
@@ -167,6 +180,54 @@ class TestThroughAGateway:
         assert "it is absolute" in result.stderr
 
 
+@pytest.fixture
+def held(indexed: Path, home: Path) -> Iterator[Any]:
+    """Another process of this home has the index open, as one that indexes does."""
+    from holdfast.runtime import open_home
+
+    with open_home(home) as hold:
+        assert hold.memory.index.count == 2
+        yield hold
+
+
+def test_a_search_reads_an_index_that_another_command_has_open(run: Run, held: Any) -> None:
+    found = body(run("memory", "search", "boathouse", "--json"))
+    assert [hit["path"] for hit in found["results"]] == ["memory/2026-01-01.md"]
+    assert run("memory", "get", "MEMORY.md", "--lines", "1").stdout == "# Access\n"
+    assert "2 documents of agent main" in run("memory", "status").stdout
+
+
+def test_a_search_finds_what_the_other_has_indexed_meanwhile(run: Run, held: Any, indexed: Path) -> None:
+    (indexed / "memory/new.md").write_text("The lighthouse keeper is called Osvaldo.\n")
+    held.memory.update("main")
+    found = body(run("memory", "search", "lighthouse keeper", "--json"))
+    assert found["results"][0]["path"] == "memory/new.md"
+    assert held.memory.status("main")["documents"] == 3
+
+
+def test_indexing_while_another_has_the_index_open_is_refused(run: Run, held: Any) -> None:
+    result = run("memory", "index", "--no-embed")
+    assert result.exit_code == 2
+    assert "another process has the search index" in result.stderr
+
+
+def test_a_gateway_that_does_not_answer_is_not_waited_for(
+    run: Run, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    from holdfast.cli.client import announced
+    from holdfast.cli.commands import memory as commands
+
+    monkeypatch.setattr(commands, "_SIGHT_SECONDS", 0.2)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        announced(held.home, f"http://127.0.0.1:{silent.getsockname()[1]}"),
+    ):
+        found = body(run("memory", "search", "boathouse", "--json"))
+    assert [hit["path"] for hit in found["results"]] == ["memory/2026-01-01.md"]
+
+
 def test_the_doctor_tries_memory_out_and_tells_how_old_it_is(run: Run, indexed: Path) -> None:
     told = {
         row["message"]: row["level"]
@@ -185,3 +246,42 @@ def test_the_doctor_misses_a_qmd_that_is_configured(run: Run, notes: Path, home:
     (missing,) = [row for row in rows if "/no/qmd" in row["message"]]
     assert missing["level"] == "warn"
     assert "@tobilu/qmd" in missing["mend"]
+
+
+class TestBatch:
+    """`memory index --batch`: the price is shown, and nothing is sent without a yes."""
+
+    @pytest.fixture
+    def batches(self, notes: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        import sys
+
+        sys.path.insert(0, str(Path(__file__).parents[1] / "memory"))
+        from test_batch import BatchServer
+
+        from holdfast.memory.embedders import batch
+
+        monkeypatch.setattr(batch, "WORTHWHILE", 2)
+        made = BatchServer()
+        openai = {"baseUrl": made.url, "apiKey": "secret", "model": "m", "dimensions": 3}
+        chain = {"providers": ["openai"], "openai": openai}
+        (home / "holdfast.json").write_text(json.dumps({"memory": {"search": {"embedding": chain}}}))
+        yield made
+        made.http.shutdown()
+        made.http.server_close()
+
+    def test_without_a_yes_nothing_is_sent_as_a_batch(self, run: Run, batches: Any) -> None:
+        result = run("memory", "index", "--batch", input="n\n")
+        assert "2 texts, about" in result.stderr
+        assert "at a price that is not known here, within 24 hours" in result.stderr
+        assert (batches.batches, batches.direct) == ({}, [])
+
+    def test_a_batch_is_taken_in_by_the_next_call(self, run: Run, batches: Any) -> None:
+        assert "2 texts were sent" in run("memory", "index", "--batch", "--yes").stderr
+        batches.finish()
+        assert body(run("memory", "index", "--json"))["embedded"] == 2
+        assert batches.direct == []
+
+    def test_it_needs_openai(self, run: Run, notes: Path, home: Path) -> None:
+        (home / "holdfast.json").write_text("{memory: {search: {embedding: {providers: []}}}}")
+        result = run("memory", "index", "--batch", "--yes")
+        assert (result.exit_code, "needs OpenAI" in result.stderr) == (2, True)

@@ -8,7 +8,6 @@ What each setting changes is tried by `tools/settings_effects.py`, which takes i
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -33,8 +32,6 @@ SHOWN_OTHERWISE = {
     "SkillEntry.config": "tests/agents/test_skills.py::test_a_skill_may_ask_for_a_setting_of_its_own",
     "Binding.comment": "tests/cli/test_home_commands.py::test_bindings_are_listed_with_their_comments",
 }
-# An agent's identity and its further files: read by what the branch `windows` brings.
-AWAITED = re.compile(r"Identity\.|HookEntry\.paths$")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +80,7 @@ def test_every_setting_is_read_where_its_type_is_known(reads: dict[str, set[str]
         for name, (owner, key) in leaves().items()
         if not any(reads.get(f"{model.__name__}.{key}") for model in _family(owner))
     ]
-    assert [name for name in unread if name not in SHOWN_OTHERWISE and not AWAITED.match(name)] == []
+    assert [name for name in unread if name not in SHOWN_OTHERWISE] == []
 
 
 def _family(owner: type) -> Iterator[type]:

@@ -23,10 +23,10 @@ from serving import Running, make_token, wait_for
 from builders import PATIENCE, rows
 from holdfast.agents.loop import RunEvent
 from holdfast.clock import Millis
-from holdfast.gateway.openai_chunks import Chunks, Head
-from holdfast.gateway.routes import openai as openai_routes
+from holdfast.gateway.openai import runs as openai_routes
+from holdfast.gateway.openai.chat import Chunks, Head
 from holdfast.gateway.tokens import Scope
-from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Stall, Turn, Used
+from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Stall, Turn, Used, cut_off
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
@@ -43,6 +43,8 @@ def answer(asked: Asked) -> Turn:
         return Fail(400, "I will not", trouble="bad_request")
     if "be silent" in said:
         return Say("NO_REPLY")
+    if "break off" in said:
+        return cut_off("The heron stands")
     if "be brief" in said:
         return Say("Cut", finish="length")
     return Say("The heron stands still.", used=Used(input=900, output=12, cache_read=800))
@@ -81,7 +83,8 @@ def content(chunks: list[ChatCompletionChunk]) -> str:
 
 
 def test_agents_are_listed_as_models(client: OpenAI) -> None:
-    assert [m.id for m in client.models.list()] == ["holdfast", "holdfast/main", "holdfast/other"]
+    listed = [m.id for m in client.models.list()]
+    assert listed == ["holdfast", "holdfast/main", "holdfast/other", "holdfast-embedding"]
     assert client.models.retrieve("holdfast/other").owned_by == "holdfast"
     with pytest.raises(openai.NotFoundError) as refused:
         client.models.retrieve("gpt-5")
@@ -272,6 +275,20 @@ def test_a_run_that_fails_is_an_error_and_is_not_asked_again_unasked(
         list(client.chat.completions.create(model="holdfast", messages=[user("fail")], stream=True))
 
 
+def test_words_are_never_told_twice_an_answer_that_breaks_off_ends_with_an_error(
+    client: OpenAI, gateway: Running
+) -> None:
+    heard: list[ChatCompletionChunk] = []
+    stream = client.chat.completions.create(model="holdfast", messages=[user("break off")], stream=True)
+    with pytest.raises(openai.APIError, match="broke off") as failed:
+        heard.extend(iter(stream))
+    assert content(heard) == "The heron stands"
+    assert failed.value.code == "answer_broke_off"
+    run = heard[0].id.removeprefix("chatcmpl-")
+    with gateway.client(gateway.admin) as api:
+        wait_for(lambda: api.get(f"/api/agent/{run}").json()["status"] in ("cancelled", "failed"))
+
+
 def test_who_hangs_up_stops_the_run(client: OpenAI, gateway: Running) -> None:
     with client.chat.completions.with_streaming_response.create(
         model="holdfast", messages=[user("wait for ever")], stream=True
@@ -339,7 +356,7 @@ def test_tokens_hold_here_as_everywhere(gateway: Running) -> None:
         client.chat.completions.create(model="holdfast", messages=[user("x")])
     limited = make_token(gateway.hold.store, "openai-other", agents=["other"])
     with asking(limited) as client:
-        assert [m.id for m in client.models.list()] == ["holdfast/other"]
+        assert [m.id for m in client.models.list()] == ["holdfast/other", "holdfast-embedding"]
         assert client.chat.completions.create(model="other", messages=[user("x")]).choices
         for name in ("main", "holdfast"):
             with pytest.raises(openai.NotFoundError):
@@ -456,3 +473,12 @@ def test_a_reader_who_lost_deltas_still_gets_every_word_once(text: str, cuts: li
     told = [c for event in seen for c in chunks.of(event)]
     told += list(chunks.end({"status": "committed", "text": text}))
     assert "".join(c["choices"][0]["delta"].get("content", "") for c in told) == text
+
+
+@pytest.mark.parametrize(("kind", "broken"), [("text", True), ("thinking", False)])
+def test_only_words_that_were_told_cannot_be_taken_back(kind: str, broken: bool) -> None:
+    chunks = Chunks(Head("r", "m", Millis(0)), with_usage=False)
+    told = [*chunks.of(_event(1, "assistant", kind=kind, delta="The heron"))]
+    told += chunks.of(_event(2, "lifecycle", phase="restarted"))
+    assert chunks.broken is broken
+    assert len(told) == broken

@@ -13,6 +13,7 @@ from agent_stage import agents_serving
 from openai import OpenAI
 from serving import Running
 
+from builders import rows
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
 
 WEATHER: Any = {
@@ -72,6 +73,56 @@ def test_a_call_is_handed_to_the_client_and_its_result_continues_the_answer(
     seen = stage[1].requests[-1].messages
     place = next(i for i, m in enumerate(seen) if m.get("tool_calls"))
     assert (seen[place + 1]["role"], seen[place + 1]["content"]) == ("tool", "13 degrees")
+
+
+def test_a_round_that_brings_results_alone_is_nobodys_words(
+    client: OpenAI, stage: tuple[Running, ScriptedOpenAI]
+) -> None:
+    """Who runs a tool says nothing: the log has the results and no sentence that a person never wrote."""
+    call = {"id": "call_w", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    asked = {"role": "user", "content": "How cold is it at the glacier?"}
+    for named in ({}, {"user": "glacier"}):
+        messages: list[Any] = [asked]
+        if named:
+            client.chat.completions.create(model="holdfast", messages=messages, tools=[WEATHER], **named)
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_w", "content": "13 degrees"},
+        ]
+        done = client.chat.completions.create(model="holdfast", messages=messages, tools=[WEATHER], **named)
+        assert done.choices[0].message.content == "It is 13 degrees in Oslo."
+        seen = stage[1].requests[-1].messages
+        assert "results" in str(seen[-1]["content"]), "the model is told why it is asked again"
+    said = rows(stage[0].hold.store, "SELECT content FROM entries WHERE role = 'user'")
+    assert {text for (text,) in said} <= {
+        "How cold is it at the glacier?",
+        "How is the weather in Oslo?",
+        "both",
+    }
+
+
+def test_what_comes_to_mind_when_results_come_in_is_what_was_asked(
+    tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board is asked with the person's words, not with a sentence that nobody said."""
+    board = {"contextAugment": True, "classifier": {"enabled": False}}
+    with agents_serving(tmp_path / "home", sqlite_template, answer, board=board) as (gateway, _):
+        build, asked = gateway.hold.board.continuity.build, []
+
+        def noting(ask: Any) -> Any:
+            asked.append(ask.q)
+            return build(ask)
+
+        monkeypatch.setattr(gateway.hold.board.continuity, "build", noting)
+        with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin) as client:
+            messages: list[Any] = [{"role": "user", "content": "How is the weather in Oslo?"}]
+            first = client.chat.completions.create(model="holdfast", messages=messages, tools=[WEATHER])
+            messages += [
+                first.choices[0].message.model_dump(exclude_none=True),
+                {"role": "tool", "tool_call_id": "call_w", "content": "13 degrees"},
+            ]
+            client.chat.completions.create(model="holdfast", messages=messages, tools=[WEATHER])
+    assert asked == ["How is the weather in Oslo?"] * 2
 
 
 def test_a_streamed_call_comes_whole_and_the_agents_own_calls_are_run_here(

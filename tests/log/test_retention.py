@@ -20,6 +20,7 @@ from holdfast.log import (
     turns,
 )
 from holdfast.log.agenda import Finish
+from holdfast.log.retention import forget_session
 
 NOTHING = Retention(None, None, None, None, None, None, None)
 
@@ -181,3 +182,32 @@ def test_leases_that_ran_out_long_ago_go(store: Store, clock: ManualClock) -> No
     with store.write(OWNER) as tx:
         leases.acquire(tx, "new", owner="a", for_ms=1)
     assert prune(store, NOTHING)["leases"] == 1
+
+
+def test_of_a_session_that_was_not_to_be_stored_only_what_it_cost_is_left(
+    store: Store, clock: ManualClock
+) -> None:
+    import holdfast.runtime.rooms
+    import holdfast.services  # noqa: F401 - so that every room's tables are known
+
+    made = session(store, KEY)
+    kept = append(store, "a plover of another session")
+    append(store, "brought plover", session_key=KEY, session_id=made.id)
+    turn = accept(store, "said plover", key="t-1")
+    with store.write(OWNER) as tx:
+        assert not forget_session(tx, turn.session_id), "it has not ended"
+        turns.start(tx, turn)
+        done = turns.commit(tx, "t-1", outcome("answered plover", usage={"inputTokens": 7}))
+        turns.note(tx, done.turn, {"handed": ["plover"]})
+        tx.conn.exec_driver_sql("UPDATE agenda SET status = 'done', ended_at = 1, error = 'plover'")
+    with store.write(OWNER) as tx:
+        assert forget_session(tx, turn.session_id)
+        assert forget_session(tx, turn.session_id), "once more changes nothing"
+        assert forget_session(tx, "session-none"), "there is nothing of it"
+    for table in ("entries", "turns", "agenda"):
+        left = str(rows(store, f"SELECT * FROM {table}")).replace(kept.content, "")
+        assert "plover" not in left, table
+    with store.read(OWNER) as tx:
+        left_turn = turns.get(tx, turn.id)
+        assert (left_turn.status, dict(left_turn.usage or {})) == ("committed", {"inputTokens": 7})
+        assert check(store) == []

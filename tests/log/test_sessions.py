@@ -226,3 +226,22 @@ def test_who_may_read_what_was_said_under_a_key_is_told_whatever_its_spelling(st
         assert surfaces.audiences_under(tx, "agent:Main:main") == every
         assert surfaces.audiences_under(tx, "agent:main:main") == every - {for_space("a")}
         assert surfaces.audiences_under(tx, "nobody spoke here") == frozenset()
+
+
+def test_an_archived_session_can_be_gone_on_with_until_something_took_its_place(store: Store) -> None:
+    made = session(store)
+    with store.write(OWNER) as tx:
+        archived = sessions.archive(tx, made, cause="answered")
+        again = sessions.reopen(tx, archived)
+    assert (again.id, again.status, again.archived_at, again.archive_cause) == (
+        made.id,
+        SessionStatus.ACTIVE,
+        None,
+        None,
+    )
+    assert session(store).id == made.id
+    with store.write(OWNER) as tx:
+        sessions.archive(tx, sessions.get(tx, made.id), cause="answered")
+        sessions.ensure(tx, KEY)
+        with pytest.raises(Conflict):
+            sessions.reopen(tx, sessions.get(tx, made.id))

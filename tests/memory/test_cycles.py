@@ -127,9 +127,10 @@ async def test_the_files_of_an_agent_that_left_the_config_leave_the_index(
     assert "MEMORY.md" in desk.paths("heron", agent="other")
 
 
-async def test_an_agent_that_left_the_config_has_no_further_rounds(round_: Round) -> None:
+async def test_an_agent_that_left_the_config_has_no_further_rounds(round_: Round, clock: ManualClock) -> None:
     round_.cycles.schedule_boot()
     round_.agents.clear()
+    clock.advance(minutes=60)
     await round_.drain()
     assert round_.waiting(UPDATE) == round_.waiting(EMBED) == []
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 from conftest_memory import Desk
 
+from holdfast.clock import iso
 from holdfast.errors import InvalidInput
 from holdfast.log import OWNER, Store
 from holdfast.memory import Chat
@@ -130,11 +132,56 @@ def test_results_are_clamped_in_number_and_size(desk: Desk) -> None:
         desk.write(f"memory/{number}.md", f"lighthouse {number} " + "and the sea around it " * 60)
     desk.memory.update("main")
     found = desk.ask("lighthouse")
-    assert len(found.hits) == 6
-    assert all(len(hit.snippet) <= 700 for hit in found.hits)
+    assert len(found.hits) == 5
+    assert all(len(hit["snippet"]) <= 700 for hit in found.json()["results"])
+    assert all("Source: memory/" in hit["snippet"] for hit in found.json()["results"])
     more = desk.ask("lighthouse", max_results=50)
-    assert sum(len(hit.snippet) for hit in more.hits) <= 4000
+    assert len(json.dumps(more.json(), ensure_ascii=False)) <= 4000
     assert more.diagnostics.left_out > 0
+
+
+def test_nothing_is_told_where_nothing_fits_and_the_answer_says_so(desk: Desk) -> None:
+    desk.write("MEMORY.md", "# Access\n\nThe staging deploy needs the VPN.\n")
+    desk.write(
+        "memory/2026-01-01.md", "Ines has the key to the boathouse.\n\nThe boiler was serviced in March.\n"
+    )
+    desk.memory.update("main")
+    for question in (
+        "xqzzt flurbo",
+        "Translate 'good morning' to Japanese",
+        "Wie hoch ist der Kilimandscharo?",
+    ):
+        found = desk.ask(question)
+        assert found.hits == []
+        assert "nothing here fits the question" in found.diagnostics.note
+        assert found.diagnostics.confidence is not None
+        assert found.diagnostics.confidence < 0.2
+    assert desk.ask("xqzzt flurbo", min_score=0).hits != []
+    found = desk.ask("who has a key to the boathouse?")
+    assert found.hits[0].path == "memory/2026-01-01.md"
+    assert found.hits[0].score == pytest.approx(found.diagnostics.confidence)
+    assert found.hits[0].score > 0.9
+
+
+def test_one_long_file_has_two_places_while_others_fit(desk: Desk) -> None:
+    section = "## Lighthouse {}\n\n" + "The lighthouse keeper wrote about the lamp and the fog. " * 90
+    desk.write("memory/long.md", "\n\n".join(section.format(number) for number in range(8)))
+    for number in range(6):
+        desk.write(f"memory/{number}.md", f"Note {number}: the lighthouse lamp was cleaned by the keeper.")
+    desk.memory.update("main")
+    paths = [hit.path for hit in desk.ask("lighthouse keeper lamp", max_results=6).hits]
+    assert paths.count("memory/long.md") <= 2
+    assert len(paths) >= 5
+
+
+def test_one_file_fills_the_places_that_nothing_else_fits(desk: Desk) -> None:
+    section = "## Lighthouse {}\n\n" + "The lighthouse keeper wrote about the lamp and the fog. " * 90
+    desk.write("memory/long.md", "\n\n".join(section.format(number) for number in range(4)))
+    desk.write("memory/other.md", "Bread and butter.")
+    desk.memory.update("main")
+    paths = [hit.path for hit in desk.ask("lighthouse keeper lamp", max_results=4).hits]
+    assert set(paths) == {"memory/long.md"}
+    assert len(paths) > 2
 
 
 def test_an_empty_answer_says_why(desk: Desk) -> None:
@@ -232,3 +279,9 @@ def test_the_index_may_be_deleted_and_is_made_again(
     second = new_desk(sqlite_store, index="two")
     second.memory.update("main")
     assert second.paths("walrus") == first.paths("walrus") == ["MEMORY.md"]
+
+
+def test_status_tells_when_it_was_updated_as_every_time_is_told(desk: Desk) -> None:
+    assert desk.memory.status("main")["updatedAt"] is None
+    desk.memory.update("main")
+    assert desk.memory.status("main")["updatedAt"] == iso(desk.clock.now())

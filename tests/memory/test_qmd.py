@@ -241,14 +241,14 @@ def test_the_scope_of_qmd_holds_when_the_built_in_index_stands_in(new_bench: Cal
 
 
 def test_results_are_clamped_as_ours_are(new_bench: Callable[..., Bench]) -> None:
-    bench = new_bench(limits={"maxResults": 4, "maxSnippetChars": 100, "maxInjectedChars": 250})
+    bench = new_bench(limits={"maxResults": 4, "maxSnippetChars": 100, "maxInjectedChars": 900})
     for number in range(9):
         bench.write(f"memory/{number}.md", f"lighthouse {number}\n" + "and the sea around it\n" * 60)
     bench.memory.update("main")
     found = bench.ask("lighthouse")
     assert 0 < len(found.hits) <= 4
-    assert all(len(hit.snippet) <= 100 for hit in found.hits)
-    assert sum(len(hit.snippet) for hit in found.hits) <= 250
+    assert all(len(hit.shown) <= 100 for hit in found.hits)
+    assert len(json.dumps(found.json(), ensure_ascii=False)) <= 900
     assert all(hit.score >= 0.5 for hit in bench.ask("lighthouse", min_score=0.5).hits)
 
 

@@ -108,8 +108,36 @@ def test_many_texts_are_sent_in_batches(provider: Callable[..., Provider]) -> No
 def test_a_rate_limit_is_waited_for_as_long_as_it_says(provider: Callable[..., Provider]) -> None:
     waits: list[float] = []
     one = provider(fails(429, Retry_After="7"), fails(503), vectors())
-    assert embedder(one, waits).embed_query("q").shape == (3,)
+    assert embedder(one, waits).embed_documents(["d"]).shape == (1, 3)
     assert waits == [7.0, 1.0]
+
+
+def test_a_question_that_meets_a_rate_limit_hears_of_it_at_once(provider: Callable[..., Provider]) -> None:
+    one = provider(fails(429, Retry_After="7"))
+    made = EmbedderChain([first := embedder(one)], Fixed()).question("q", {first.id.fingerprint: 1.0})
+    assert made.embedder.id.provider == "static"
+    assert "it answered 429" in (made.fallback or "")
+    assert len(one.requests) == 1
+
+
+def test_one_that_failed_is_left_alone_for_a_while_and_the_reason_stays(
+    provider: Callable[..., Provider],
+) -> None:
+    one = provider(fails(429), vectors())
+    seconds = [0.0]
+    chain = EmbedderChain([first := embedder(one)], Fixed(), now=lambda: seconds[0])
+    covered = {first.id.fingerprint: 1.0}
+    chain.question("q", covered)
+    assert "it answered 429" in (chain.question("q", covered).fallback or "")
+    assert len(one.requests) == 1
+    seconds[0] = 31.0
+    assert chain.question("q", covered).embedder is first
+
+
+def test_a_long_text_is_cut_to_what_every_model_takes(provider: Callable[..., Provider]) -> None:
+    one = provider(vectors())
+    embedder(one).embed_documents(["x" * 100_000])
+    assert [len(text) for text in one.requests[0][2]["input"]] == [8_000]
 
 
 def test_a_provider_that_stays_down_is_given_up_after_a_bounded_number_of_tries(
@@ -118,7 +146,7 @@ def test_a_provider_that_stays_down_is_given_up_after_a_bounded_number_of_tries(
     waits: list[float] = []
     one = provider(fails(500))
     with pytest.raises(EmbeddingFailed, match="500"):
-        embedder(one, waits).embed_query("q")
+        embedder(one, waits).embed_documents(["d"])
     assert (len(one.requests), len(waits)) == (4, 3)
 
 

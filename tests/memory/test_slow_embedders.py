@@ -85,14 +85,15 @@ def test_one_that_was_too_slow_is_not_waited_for_at_every_question(
     assert len(slow.requests) == asked
 
 
-def test_the_next_in_the_chain_has_a_share_of_the_time(
-    new_memory: Callable[..., Memory], provider: Start, gate: threading.Event
+def test_the_next_that_covers_the_scope_too_has_a_share_of_the_time(
+    provider: Start, static: StaticEmbedder, gate: threading.Event
 ) -> None:
     slow, quick = provider(silent_for_questions(gate)), provider(vectors())
-    memory = new_memory(Endpoint(slow.url, "slow", None, "k"), Endpoint(quick.url, "quick", None, "k"))
-    found = memory.find("what has tusks?")
-    assert (found.provider, found.model) == ("openai", "quick")
-    assert "openai/slow" in (found.fallback or "")
+    both = [RemoteEmbedder(Endpoint(one.url, one.url, None, "k"), OPENAI) for one in (slow, quick)]
+    chain = EmbedderChain([*both], static)
+    made = chain.question("what has tusks?", {one.id.fingerprint: 1.0 for one in both}, 0.4)
+    assert made.embedder is both[1]
+    assert "no answer within" in (made.fallback or "")
 
 
 def test_status_and_search_never_ask_a_provider_who_it_is(

@@ -12,22 +12,19 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from holdfast.board import heuristic, lineage, noise, pending, tasks
+from holdfast.board import lineage, noise, pending, tasks
 from holdfast.board.audit import Audit
-from holdfast.board.candidates import Candidates, Place, Recent, Texts, Weighable
+from holdfast.board.candidates import Candidates, Recent, Texts
 from holdfast.board.exchanges import Exchange, Window, in_scopes, split
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
 from holdfast.board.judge import Judge, judged, question
-from holdfast.board.naming import topic_name
 from holdfast.board.placing import MAX_TASKS, Batch, Outcome, place, reject
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
-from holdfast.board.tags import DEFAULT_SPACE
-from holdfast.board.tasks import Task
-from holdfast.board.visibility import EVERYTHING, View
-from holdfast.board.words import subject_terms, subject_words
+from holdfast.board.visibility import EVERYTHING
+from holdfast.board.weighing import Open, Weighed, by_continuity, by_session, by_words, opened, reasons, weigh
 from holdfast.config.board import BoardConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import (
@@ -48,7 +45,6 @@ T = TypeVar("T")
 
 LIMIT: Final = 2
 AWAIT_MS: Final = 15_000
-MINUTE_MS: Final = 60_000
 AWAIT_LIMIT_MS: Final = 3_600_000
 CLASSIFIER_ERROR: Final = "classifier_error"
 GAP_SECONDS: Final = 1.0
@@ -60,28 +56,6 @@ AHEAD: Final = 4
 LEAST: Final = 8
 PIECE_SECONDS: Final = 0.05
 """How long exchanges are sorted in one transaction; whoever else writes waits that long at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """An exchange that neither a lock nor continuity settles, with all that is needed to weigh it."""
-
-    exchange: Exchange
-    text: str
-    place: Place
-    ahead: Place
-    view: View
-    hearers: Reader
-    space_id: str | None
-    current: str | None
-    routed: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    candidates: Sequence[Weighable]
-    tasks: Sequence[Task]
-    verdict: heuristic.Verdict
 
 
 Retrieved = dict[tuple[str, Reader, frozenset[str] | None], Sequence[str]]
@@ -197,7 +171,7 @@ class Classifier:
             if near is None:
                 piece.wanted = found
                 return piece
-            outcome = by_words(found, self._weighed(batch, found, near))
+            outcome = by_words(found, weigh(batch, found, near))
             _decide(batch, found, outcome, job)
             piece.sorted.append((found.exchange, outcome))
             if time.monotonic() >= until and len(piece.sorted) >= self._least:
@@ -269,7 +243,7 @@ class Classifier:
             task_id=answer.taskId,
             space_id=found.space_id,
             summary=answer.summary,
-            reasons=_reasons(weighed.verdict, found.text) | {"text": f"the model chose {answer.choice}"},
+            reasons=reasons(weighed.verdict, found.text) | {"text": f"the model chose {answer.choice}"},
         )
 
     def _first(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> Open | None:
@@ -289,13 +263,13 @@ class Classifier:
             self._read_window(batch, key, window)
         while window.groups:
             exchange = window.groups.pop(0)
-            opened = self._settled(batch, exchange, window, attempt)
-            if opened is None:
+            found = self._settled(batch, exchange, window, attempt)
+            if found is None:
                 window.seen |= {entry.id for entry in exchange.entries}
                 window.fresh = False
-            elif not (noise.is_low_signal(opened.text) and window.goes_on_with(exchange)):
+            elif not (noise.is_low_signal(found.text) and window.goes_on_with(exchange)):
                 window.fresh = False
-                return opened
+                return found
             elif window.may_be_cut:
                 window.groups = []
             else:
@@ -334,10 +308,10 @@ class Classifier:
             _await_link(batch, exchange)
             return None
         last = window.groups[-1].entries[-1] if window.groups else exchange.entries[-1]
-        opened = _opened(batch, exchange, scope, (last.created_at, last.position))
-        outcome = by_continuity(opened) or _by_session(opened, batch.options)
+        found = opened(batch, exchange, scope, (last.created_at, last.position))
+        outcome = by_continuity(found) or by_session(found, batch.options)
         if outcome is None:
-            return opened
+            return found
         place(batch, exchange, outcome, attempt=attempt)
         return None
 
@@ -346,29 +320,12 @@ class Classifier:
         (retrieved,) = self._asked(found, [found.text])
         with self._store.read(SYSTEM) as tx:
             batch = Batch(tx, self._options(), Recent(self._recent.texts))
-            weighed = self._weighed(batch, found, retrieved)
+            weighed = weigh(batch, found, retrieved)
             if found.current is None:
                 return weighed
             with tx.reading_as(found.hearers):
                 near = tasks.listing(tx, EVERYTHING, topic_id=found.current, limit=MAX_TASKS).tasks
         return replace(weighed, tasks=near)
-
-    def _weighed(self, batch: Batch, found: Open, retrieved: Sequence[str]) -> Weighed:
-        tx, key = batch.tx, found.exchange.session_key
-        pause = 0
-        if key is not None:
-            pause = batch.history(key, found.hearers).pause(tx, found.place, found.ahead)
-        routed = found.routed if found.current is None else (*found.routed, found.current)
-        with tx.reading_as(found.hearers):
-            candidates = batch.recent.gather(tx, found.text, found.view, routed=routed, retrieved=retrieved)
-        verdict = heuristic.decide(
-            subject_terms(found.text),
-            [one.profile for one in candidates],
-            current=found.current,
-            cue=_cue(found.exchange.asked),
-            pause_minutes=pause / MINUTE_MS,
-        )
-        return Weighed(candidates, (), verdict)
 
     def _finish(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> None:
         """End the item, and put the session back on the agenda if something still waits there."""
@@ -428,93 +385,6 @@ def _sought(found: Open, text: str) -> tuple[str, Reader, frozenset[str] | None]
     return text, found.hearers, found.view.spaces
 
 
-def by_continuity(found: Open) -> Outcome | None:
-    """An answer goes with its question; words that say nothing go on with what was talked about."""
-    if found.current is None:
-        return None
-    if found.exchange.reply:
-        reasons = {"text": "an answer goes with its question"}
-        return Outcome(method="reply", topic_id=found.current, confidence=0.95, reasons=reasons)
-    if noise.is_low_signal(found.text) and not noise.announces_new_thread(found.exchange.asked):
-        reasons = {"text": "says nothing new, so it goes on with the thread"}
-        return Outcome(method="continuity", topic_id=found.current, confidence=0.9, reasons=reasons)
-    return None
-
-
-def by_words(found: Open, weighed: Weighed) -> Outcome | None:
-    """What the words say; None when they say nothing and no thread is there to go on with."""
-    best = weighed.verdict.best
-    name = None if best.id else topic_name([text for text in found.exchange.texts if text])
-    if best.id is None and name is None:
-        if found.current is None:
-            return None
-        best = replace(best, id=found.current, move="stay")
-    return Outcome(
-        method="heuristic",
-        topic_id=best.id,
-        name=name if best.id is None else None,
-        space_id=found.space_id,
-        confidence=round(weighed.verdict.confidence, 4),
-        reasons=_reasons(weighed.verdict, found.text),
-        beside=[one.profile for one in weighed.candidates],
-    )
-
-
-def _by_session(found: Open, options: BoardConfig) -> Outcome | None:
-    key = found.exchange.entries[0].session_key
-    if not options.auto_topic_by_session or key is None:
-        return None
-    reasons = {"text": "each session has a topic of its own (autoTopicBySession)"}
-    return Outcome(method="session", name=f"Session {key}"[:200], space_id=found.space_id, reasons=reasons)
-
-
-def _opened(batch: Batch, exchange: Exchange, scope: Scope, ahead: Place) -> Open:
-    """What may be weighed: topics within sight that the hearers of the exchange may see. What was given a
-    space stays in it, and goes under no topic of another."""
-    first, given, hearers = exchange.entries[0], exchange.given_space, batch.hearers(exchange)
-    key, here = first.session_key, (first.created_at, first.position)
-    source = given or scope.space_id or batch.source_space(key)
-    within = batch.baseline(source or DEFAULT_SPACE) if given is None else frozenset((given,))
-    view = View(within, source)
-    routed: tuple[str, ...] = ()
-    current: str | None = None
-    if key is not None:
-        with batch.tx.reading_as(hearers):
-            remembered = batch.routed(key, view)
-            routed = tuple([item.topic_id for item in remembered])
-            if remembered and remembered[-1].ts <= first.created_at:
-                current = remembered[-1].topic_id
-            else:  # it remembers what came later
-                current = batch.history(key, SYSTEM).current(batch.tx, here, ahead)
-            topic = None if current is None else batch.topic(current)
-        if topic is None or not view.sees(topic.space_ids):
-            current = None
-    return Open(exchange, exchange.text, here, ahead, view, hearers, source, current, routed)
-
-
-def _cue(text: str) -> heuristic.Cue:
-    if noise.announces_new_thread(text):
-        return "change"
-    if noise.announces_return(text):
-        return "back"
-    if noise.goes_on(text):
-        return "follow-up"
-    return "request" if noise.is_fresh_request(text) else "none"
-
-
 def _is_subagent(entry: Entry) -> bool:
     key = noise.key_of(entry.session_key)
     return key is not None and key.is_subagent
-
-
-def _reasons(verdict: heuristic.Verdict, text: str) -> dict[str, Any]:
-    best = verdict.best
-    written = subject_words(text) if best.evidence else {}
-    said = {"stay": "goes on with the thread", "return": "goes back to a topic", "new": "begins a topic"}
-    return {
-        "text": said[best.move],
-        "score": round(best.score, 3),
-        "margin": None if verdict.margin > 1e6 else round(verdict.margin, 3),
-        "evidence": [written.get(term, term) for term in best.evidence],
-        "others": [{"topicId": way.id, "score": round(way.score, 3)} for way in verdict.others],
-    }

@@ -21,7 +21,6 @@ from holdfast.board.audit import Audit
 from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import Gathered, Location, data, sections
-from holdfast.board.context_sight import Sight
 from holdfast.board.noise import is_low_signal
 from holdfast.board.search import (
     Found,
@@ -38,7 +37,7 @@ from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said, Thread, timeline
 from holdfast.board.topics import Topic
-from holdfast.board.visibility import View
+from holdfast.board.visibility import Sight, View
 from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
@@ -295,21 +294,24 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
         logs=RECALLED_PATIENT if patient else RECALLED,
         topics=places,
         tasks=places,
+        nearest=not has_signal(cleaned(ask.q)),  # then it is the board's own words that are looked for
     )
 
 
 def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> SearchFound:
     """The few that are shown: at most so many of each kind, and none that is far behind the best."""
+    if not found.fits:
+        named = [one for one in found.topics if "name" in one.parts]
+        tasks_named = [one for one in found.tasks if "name" in one.parts]
+        found = replace(found, topics=named, tasks=tasks_named)
     more = 2 if patient else 0
     logs = options.context_log_limit * (2 if patient else 1)
-    return SearchFound(
-        _good(found.topics)[: options.context_topic_limit + more],
-        _good(found.tasks)[: options.context_task_limit + more],
-        _good(found.logs)[:logs],
-        _good(found.notes)[:logs],
-        found.mode,
-        found.behind,
-        found.took_ms,
+    return replace(
+        found,
+        topics=_good(found.topics)[: options.context_topic_limit + more],
+        tasks=_good(found.tasks)[: options.context_task_limit + more],
+        logs=_good(found.logs)[:logs],
+        notes=_good(found.notes)[:logs],
     )
 
 

@@ -11,7 +11,7 @@ from holdfast.board.block import MOST_READ, Block, Line, Section
 from holdfast.board.quoting import quoted
 from holdfast.board.routing import Routed
 from holdfast.board.search import Found, SearchFound
-from holdfast.board.search_forms import found_forms, routed_form, said_form, task_form, topic_form
+from holdfast.board.search_forms import fit_form, found_forms, routed_form, said_form, task_form, topic_form
 from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
@@ -94,7 +94,9 @@ def data(gathered: Gathered, block: Block) -> dict[str, Any]:
         },
         "routingMemory": [routed_form(one) for one in gathered.routed],
         "timeline": [said_form(one) for one in gathered.said],
-        "semantic": None if gathered.recalled is None else found_forms(gathered.recalled),
+        "semantic": None
+        if gathered.recalled is None
+        else found_forms(gathered.recalled) | fit_form(gathered.recalled),
         "leftOut": dict(block.counts),
         "weighed": [
             {"section": one.title, "text": one.line.whole[:200], "reason": one.reason}

@@ -16,11 +16,10 @@ from typing import Any, Final
 
 from holdfast.board import log_view, topics
 from holdfast.board.context_cache import ShortCache, stamp
-from holdfast.board.context_sight import Sight
 from holdfast.board.graph_entities import entities
 from holdfast.board.semantic import semantic_text
 from holdfast.board.topics import Topic
-from holdfast.board.visibility import View
+from holdfast.board.visibility import Sight, View
 from holdfast.config.board import BoardConfig
 from holdfast.log import Classification, Entry, Store, Tx
 

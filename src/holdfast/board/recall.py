@@ -46,13 +46,19 @@ class Recalled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recollection:
-    """What was found, best first within logs and within places; `behind` counts what is not indexed yet."""
+    """What was found, best first within logs and within places; `behind` counts what is not indexed yet.
+
+    `confidence` is how likely something that was said answers the question; whether it `fits` is that held
+    against the floor.
+    """
 
     logs: Sequence[Recalled] = ()
     places: Sequence[Recalled] = ()
     mode: str = "none"
     behind: int = 0
     embed_ms: float = 0.0
+    confidence: float = 1.0
+    fits: bool = True
 
 
 class Recall(Protocol):

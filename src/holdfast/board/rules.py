@@ -28,6 +28,7 @@ UNANCHORED_TOOL_ACTIVITY: Final = "filtered_unanchored_tool_activity"
 NON_SEMANTIC: Final = "filtered_non_semantic"
 MEMORY_ACTION: Final = "filtered_memory_action"
 COMMAND: Final = "filtered_command"
+NOT_STORED: Final = "filtered_not_stored"
 INJECTION_NOISE: Final = "context_injection_noise"
 PAYLOAD_NOISE: Final = "classifier_payload_noise"
 CONVERSATION_NOISE: Final = "conversation_noise"
@@ -43,6 +44,7 @@ NOT_SEMANTIC: Final = frozenset(
         NON_SEMANTIC,
         MEMORY_ACTION,
         COMMAND,
+        NOT_STORED,
         INJECTION_NOISE,
         PAYLOAD_NOISE,
         UNLINKED_SUBAGENT,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
 from holdfast.board.context_cache import ShortCache, Stamp, stamp
-from holdfast.board.context_sight import Sight
 from holdfast.board.gate import Gate
 from holdfast.board.noise import is_low_signal
 from holdfast.board.reads import Query
@@ -26,7 +25,7 @@ from holdfast.board.semantic import semantic_text
 from holdfast.board.shown import SHORT, Shown
 from holdfast.board.tasks import Task
 from holdfast.board.topics import Topic
-from holdfast.board.visibility import View, seen_entries
+from holdfast.board.visibility import Sight, View, seen_entries
 from holdfast.config.board import BoardConfig
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
@@ -44,7 +43,7 @@ P = TypeVar("P", Topic, Task)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAsk:
-    """One search: what for, from where, and how much at most."""
+    """One search: what for, from where, and how much at most; `nearest` gives the nearest if nothing fits."""
 
     q: str
     sight: Sight
@@ -53,6 +52,7 @@ class SearchAsk:
     topics: int = 24
     tasks: int = 24
     logs: int = 360
+    nearest: bool = False
 
 
 class Found(NamedTuple, Generic[T]):
@@ -66,7 +66,10 @@ class Found(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SearchFound:
-    """Best first in each list; `mode` says how was searched, `behind` what was not indexed yet."""
+    """Best first in each list; `mode` says how was searched, `behind` what was not indexed yet.
+
+    Where nothing that was said `fits` there are only topics and tasks that the question has words of.
+    """
 
     topics: Sequence[Found[Topic]] = ()
     tasks: Sequence[Found[Task]] = ()
@@ -76,6 +79,8 @@ class SearchFound:
     behind: int = 0
     took_ms: int = 0
     embed_ms: float = field(default=0.0, compare=False)
+    confidence: float = 1.0
+    fits: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.tasks or self.logs or self.notes)
@@ -118,16 +123,7 @@ class Search:
             question = self._question(tx, ask, view)
         found = self.find(ask, question, view, session, now)
         took = round((time.monotonic() - began) * 1000)
-        answer = SearchFound(
-            found.topics,
-            found.tasks,
-            found.logs,
-            found.notes,
-            found.mode,
-            found.behind,
-            took,
-            found.embed_ms,
-        )
+        answer = replace(found, took_ms=took)
         if not answer.behind:
             self._cache.put(ask, now, answer, weight=1 + len(answer.logs) + len(answer.notes))
         self._note(ask, answer)
@@ -160,7 +156,8 @@ class Search:
         recalled: Recollection,
         question: str,
     ) -> SearchFound:
-        scores = rank_entries(recalled.logs, session)
+        fits = recalled.fits or ask.nearest
+        scores = rank_entries(recalled.logs if fits else (), session)
         said = self._entries(tx, ask, view, scores)
         of_topics = rank_places(
             [one for one in recalled.places if one.kind == "topic"],
@@ -178,6 +175,9 @@ class Search:
             of_topics[topic.id].add("name", name_part(question, topic.name))
         for task in seen_tasks:
             of_tasks[task.id].add("name", name_part(question, task.title))
+        if not fits:
+            seen_topics = [topic for topic in seen_topics if _is_named(of_topics[topic.id].parts)]
+            seen_tasks = [task for task in seen_tasks if _is_named(of_tasks[task.id].parts)]
         return SearchFound(
             _ranked(seen_topics, of_topics)[: ask.topics],
             _ranked(seen_tasks, of_tasks)[: ask.tasks],
@@ -186,6 +186,8 @@ class Search:
             recalled.mode,
             recalled.behind,
             embed_ms=recalled.embed_ms,
+            confidence=recalled.confidence,
+            fits=fits,
         )
 
     def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[int, Score]) -> list[Found[Shown]]:
@@ -258,6 +260,11 @@ def session_of(key: str | None, routed: Sequence[routing.Routed]) -> Session:
     topic_ids = {one.topic_id for one in routed[-4:]} | ({board[0]} if board else set())
     task_ids = {one.task_id for one in routed[-4:]} | ({board[1]} if board else set())
     return Session(key, frozenset(topic_ids), frozenset(id_ for id_ in task_ids if id_ is not None))
+
+
+def _is_named(parts: Mapping[str, float]) -> bool:
+    """Whether a question has words of a topic or task itself."""
+    return parts.get("name", 0.0) > 0 or parts.get("lexical", 0.0) > 0
 
 
 def _asked_for(found: list[Shown], ask: SearchAsk) -> list[Shown]:

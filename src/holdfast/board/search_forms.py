@@ -66,13 +66,19 @@ def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, list[di
     }
 
 
+def fit_form(found: SearchFound) -> dict[str, Any]:
+    """How likely it is that something here answers the question, and whether that is enough."""
+    return {"confidence": round(found.confidence, 4), "fits": found.fits}
+
+
 def found_json(found: SearchFound) -> str:
     """What `found_forms` gives, as the inside of a JSON object; hundreds of entries are written at once."""
     of_topics = [topic_form(one.item) | _scored(one) for one in found.topics]
     of_tasks = [task_form(one.item) | _scored(one) for one in found.tasks]
     text = _Texts()
     logs, notes = (",".join([_entry_json(one, text) for one in ones]) for ones in (found.logs, found.notes))
-    return f'"topics":{_json(of_topics)},"tasks":{_json(of_tasks)},"logs":[{logs}],"notes":[{notes}]'
+    lists = f'"topics":{_json(of_topics)},"tasks":{_json(of_tasks)},"logs":[{logs}],"notes":[{notes}]'
+    return f'{lists},"confidence":{found.confidence:.4f},"fits":{_json(found.fits)}'
 
 
 class _Texts(dict[str | None, str]):
@@ -86,12 +92,14 @@ class _Texts(dict[str | None, str]):
 def _entry_json(found: Found[Shown], text: _Texts) -> str:
     """An entry of `found_forms`; a number with four places reads as the rounded one."""
     entry, score, parts, said = found
+    (_, id_, kind, _, status, at, _, session, agent, label, summary, space, topic, task, *_) = entry
+    said = said if len(said) <= PREVIEW else clip(said, PREVIEW)
     return (
-        f'{{"id":{_quoted(entry.id)},"type":"{entry.type}","content":{_quoted(clip(said, PREVIEW))},'
-        f'"summary":{text[entry.summary]},"topicId":{text[entry.topic_id]},"taskId":{text[entry.task_id]},'
-        f'"spaceId":{text[entry.space_id]},"sessionKey":{text[entry.session_key]},'
-        f'"agentId":{text[entry.agent_id]},"agentLabel":{text[entry.agent_label]},'
-        f'"classificationStatus":"{entry.status}","createdAt":"{iso(entry.created_at)}","score":{score:.4f},'
+        f'{{"id":{_quoted(id_)},"type":"{kind}","content":{_quoted(said)},'
+        f'"summary":{text[summary]},"topicId":{text[topic]},"taskId":{text[task]},'
+        f'"spaceId":{text[space]},"sessionKey":{text[session]},'
+        f'"agentId":{text[agent]},"agentLabel":{text[label]},'
+        f'"classificationStatus":"{status}","createdAt":"{iso(at)}","score":{score:.4f},'
         f'"parts":{{{_pattern(tuple(parts)) % tuple(parts.values())}}}}}'
     )
 

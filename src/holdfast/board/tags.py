@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from holdfast.errors import InvalidInput
@@ -65,6 +66,12 @@ def spaces_of_tags(tags: Iterable[str]) -> list[Label]:
 
 def membership(owner: str, tags: Iterable[str]) -> frozenset[str]:
     """Every space that a topic lies in: its owner and those that its tags name."""
+    return _membership(owner, tuple(tags))
+
+
+@lru_cache(maxsize=4_096)
+def _membership(owner: str, tags: tuple[str, ...]) -> frozenset[str]:
+    """Kept: it is asked of each topic again and again, and the same for most."""
     return frozenset((owner, *(label.space_id for label in spaces_of_tags(tags))))
 
 

@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from holdfast.board import log_view, tasks, topics
 from holdfast.board.context import ContextAsk, Mode
 from holdfast.board.context_room import Board
-from holdfast.board.context_sight import Sight
 from holdfast.board.ingest import prepare
 from holdfast.board.search import SearchAsk
 from holdfast.board.search_forms import entry_form, found_forms, task_form, topic_form
-from holdfast.board.visibility import View, narrowed
+from holdfast.board.visibility import Sight, View, narrowed
 from holdfast.board.work import Priority, TaskStatus
 from holdfast.clock import parse_iso
 from holdfast.effects import DeclaredTool, Effect

@@ -18,7 +18,7 @@ from holdfast.board.reads import Query, plain
 from holdfast.board.tables import task_spaces, tasks, topic_spaces, topics
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
-from holdfast.log import Tx, sessions
+from holdfast.log import Reader, Tx, sessions
 
 MAX_ALLOWED: Final = 500
 RECENT_ENTRIES: Final = 24
@@ -87,6 +87,29 @@ def resolve(
         raise spaces.unknown(space_id)
     source = source_space(tx, space_id, session_key)
     return View(allowed(tx, source, allowed_ids, principal_spaces), source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Who reads, from where a request says it looks, and the limits of its caller; None is no limit.
+
+    Hashable, so that answers can be kept by it.
+    """
+
+    reader: Reader
+    space_id: str | None = None
+    session_key: str | None = None
+    allowed_ids: frozenset[str] | None = None
+    principal_spaces: frozenset[str] | None = None
+
+    def view(self, tx: Tx) -> View:
+        return resolve(
+            tx,
+            space_id=self.space_id,
+            session_key=self.session_key,
+            allowed_ids=self.allowed_ids,
+            principal_spaces=self.principal_spaces,
+        )
 
 
 def source_space(tx: Tx, space_id: str | None, session_key: str | None) -> str | None:

@@ -131,7 +131,8 @@ def check_store(patient: Patient) -> Iterator[Finding]:
         for problem in problems:
             yield Finding("fail", problem, "Restore a copy, or report it with this line.")
         if not problems:
-            yield Finding("ok", f"the store is whole, at {version}")
+            where = f" ({store.url.render_as_string(hide_password=True)})" if store.postgres else ""
+            yield Finding("ok", f"the store is whole, at {version}{where}")
 
 
 def check_durability(patient: Patient) -> Iterator[Finding]:
@@ -334,10 +335,10 @@ def _private(path: Path, mode: int, *, level: Level = "warn") -> Finding:
 
 
 def _store_url(patient: Patient) -> str:
-    from holdfast.runtime import configured_url
+    from holdfast.cli.stores import url_in_use
 
     assert patient.config is not None
-    return configured_url(patient.home, patient.config)
+    return url_in_use(patient.home, patient.config)
 
 
 @contextmanager

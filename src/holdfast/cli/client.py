@@ -89,14 +89,15 @@ def sight(home: Home, url: str, *, timeout: float = TIMEOUT_SECONDS) -> Sighting
     return Sighting(url, "ours", version if isinstance(version, str) else None)
 
 
-def find_gateway(home: Home, config: Config | None) -> Sighting:
+def find_gateway(home: Home, config: Config | None, *, patience: float = PATIENT_SECONDS) -> Sighting:
     """The gateway of this home: where it said it listens, else where the config says.
 
-    One whose process is there may be slow to answer while it starts; it has the home open, so we wait for it.
+    One whose process is there may be slow to answer while it starts; it has the home open, so we wait for it,
+    `patience` seconds at most.
     """
     known = _known(home)
     if known is not None:
-        found = sight(home, known.url, timeout=PATIENT_SECONDS if known.alive else TIMEOUT_SECONDS)
+        found = sight(home, known.url, timeout=patience if known.alive else min(patience, TIMEOUT_SECONDS))
         if found.state == "ours":
             return found
     host, port = ("127.0.0.1", 8787) if config is None else (config.gateway.host, config.gateway.port)
@@ -111,31 +112,57 @@ def address(host: str, port: int) -> str:
 
 
 @contextmanager
-def announced(home: Home, url: str) -> Iterator[None]:
-    """Leave word in the home of where the gateway listens; a word that outlives it does no harm."""
+def announced(home: Home, url: str, store: str | None = None) -> Iterator[None]:
+    """Leave word in the home of where the gateway listens, and on which store; a word that outlives it does
+    no harm.
+
+    `store` is its address as it may be shown. Where only the environment named that store, the word of it
+    stays: the next command is not to begin another one.
+    """
+    from holdfast.home import make_private
+
     path = home.path / "gateway.json"
-    path.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+    make_private(path)  # the store may be told by a name that others need not know
+    said: dict[str, Any] = {"url": url, "pid": os.getpid()}
+    path.write_text(json.dumps(said | ({} if store is None else {"store": store})) + "\n")
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        if store is not None and os.environ.get("HOLDFAST_STORE"):
+            path.write_text(json.dumps({"store": store}) + "\n")
+        else:
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """Where something of a gateway is, and whether its process is there."""
+
     url: str
     alive: bool
 
 
+def gateway_store(home: Home) -> _Known | None:
+    """The store that the gateway of this home uses, or used last, by its own word."""
+    said = _said(home)
+    store = said.get("store")
+    return _Known(store, _is_alive(said.get("pid"))) if isinstance(store, str) and "://" in store else None
+
+
 def _known(home: Home) -> _Known | None:
-    try:
-        said = json.loads((home.path / "gateway.json").read_text())
-    except (OSError, ValueError):
-        return None
-    url = said.get("url") if isinstance(said, dict) else None
+    said = _said(home)
+    url = said.get("url")
     if not (isinstance(url, str) and url.startswith("http://")):
         return None
     return _Known(url, _is_alive(said.get("pid")))
+
+
+def _said(home: Home) -> dict[str, Any]:
+    try:
+        said = json.loads((home.path / "gateway.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _is_alive(pid: object) -> bool:

@@ -30,14 +30,27 @@ class App:
 
         return Home.locate(self.given)
 
-    def open(self, *, create: bool = False, store_url: str | None = None) -> Holdfast:
-        """Open the home; one that is not there is an error unless the command is there to make it."""
+    def open(
+        self, *, create: bool = False, store_url: str | None = None, writes_index: bool = False
+    ) -> Holdfast:
+        """Open the home; one that is not there is an error unless the command is there to make it.
+
+        A search index that another process has open is read as that leaves it, unless `writes_index`.
+        """
         from holdfast.errors import NotFound
         from holdfast.runtime import open_home
 
         if not create and not self.home.path.is_dir():
             raise NotFound(f"there is no home at {self.home.path}", hint="Make one with `holdfast init`.")
-        return open_home(self.home.path, store_url=store_url)
+        if store_url is None and not create:
+            store_url = self._store_url()
+        return open_home(self.home.path, store_url=store_url, may_follow=not writes_index)
+
+    def _store_url(self) -> str:
+        from holdfast.cli.stores import url_in_use
+        from holdfast.config import load_config
+
+        return url_in_use(self.home, load_config(self.home.config))
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

@@ -13,6 +13,7 @@ _AT: Final = "holdfast.cli.commands"
 COMMANDS: Final = {
     "up": (f"{_AT}.up:up", "Set everything up and serve."),
     "init": (f"{_AT}.init:init", "Write a commented config and a workspace."),
+    "onboard": (f"{_AT}.onboard:onboard", "Find a model, try it, write the config after a yes."),
     "doctor": (f"{_AT}.doctor:doctor", "Say what is wrong and how to mend it."),
     "status": (f"{_AT}.status:status", "What is running and what is there."),
     "agent": (f"{_AT}.agent:agent", "One turn: say something, get the reply."),
@@ -54,6 +55,6 @@ COMMANDS: Final = {
 def cli(ctx: click.Context) -> None:
     """Holdfast: a context runtime for persistent AI agents.
 
-    Begin with `holdfast up`.
+    Begin with `holdfast onboard`, or with `holdfast up`.
     """
     ctx.ensure_object(App)

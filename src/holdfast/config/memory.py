@@ -23,6 +23,7 @@ from holdfast.config.values import (
 )
 
 QMD_WEIGHTS = {"vectorWeight": 0.7, "textWeight": 0.3}
+FLOOR = 0.4
 
 
 class Limits(Section):
@@ -32,7 +33,16 @@ class Limits(Section):
     max_snippet_chars: Positive = key(700, "Characters per snippet.", le=100_000)
     max_injected_chars: Positive = key(4000, "Characters of all snippets together.", le=1_000_000)
     timeout_ms: Ms = key(4000, "Time for one query.", ge=1)
-    min_score: Ratio = key(0.0, "Results below this score are left out.")
+    min_score: Ratio | None = key(
+        None,
+        "Results below this score are left out; unset: 0.4 for the built-in index, whose score is how likely"
+        " memory has an answer, and 0 for what `qmd` scores.",
+    )
+
+    @property
+    def floor(self) -> float:
+        """The least score of a result of the built-in index."""
+        return FLOOR if self.min_score is None else self.min_score
 
 
 class ScopeMatch(Section):
@@ -152,7 +162,7 @@ def _provider(model: str, dimensions: int) -> EmbeddingProvider:
 
 
 class Embedding(Section):
-    """Where embeddings come from; the next in the chain is tried when one fails."""
+    """Where embeddings come from: the first of the chain, and the next only when it fails."""
 
     providers: tuple[Literal["openai", "gemini", "local"], ...] = key(
         ("openai", "gemini", "local"), "The chain; one without a key is passed over."
@@ -168,6 +178,15 @@ class Embedding(Section):
         1_000_000, "Embeddings that gateways on one PostgreSQL keep for each other; 0: none."
     )
     timeout_ms: Ms = key(60000, "Limit for one request.", ge=1)
+    failover_after: DurationMinutes = key(
+        "10m",
+        "How long one must have failed before the next embeds documents; bare numbers are minutes. One that"
+        " refuses, for instance the key, is not waited for.",
+        validate_default=True,
+    )
+    local_beside: Flag = key(
+        False, "Whether the local model embeds everything too, to serve at once when the others fail."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -223,6 +242,11 @@ class MemorySearch(Weights):
     scope: Scope = part("Which chats may search.")
     include_default_memory: Flag = key(True, "Whether MEMORY.md, memory.md and memory/ are searched.")
     paths: tuple[CollectionPath, ...] = key((), "Further collections.")
+    dictionaries: tuple[str, ...] = key(
+        ("/usr/share/trans/de-en",),
+        "German and English word lists in the form of the program Ding (Debian: trans-de-en), by which a"
+        " question in one language finds notes in the other; one that is not there is passed over.",
+    )
 
     @model_validator(mode="before")
     @classmethod

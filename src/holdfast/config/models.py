@@ -30,6 +30,21 @@ class Cost(Section):
     cache_write: Num = key(0.0, "Input written to the cache.", ge=0)
 
 
+class Compat(Section):
+    """What its server takes; unset: as it says of itself, or as was learned when it refused a request."""
+
+    alternate_roles: Flag | None = key(None, "Whether user and assistant must take turns.")
+    system_role: Flag | None = key(None, "Whether there is a system role; else its text goes to the user's.")
+    tools: Literal["native", "prompt", "none"] | None = key(
+        None, "How it is told of tools: by the protocol, in words, or not at all."
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens", "none"] | None = key(
+        None, "The field for the length of an answer."
+    )
+    thinking: Flag | None = key(None, "Whether it is told how much to think.")
+    stop: Names = key((), "Words at which an answer ends.")
+
+
 class ModelEntry(Section):
     """One model of a provider."""
 
@@ -39,6 +54,7 @@ class ModelEntry(Section):
     input: tuple[Literal["text", "image", "audio", "video"], ...] = key(("text",), "What it reads.")
     context_window: Positive = key(128000, "Tokens of its window.")
     max_tokens: Positive = key(8192, "Tokens of one reply.")
+    compat: Compat = part("What its server takes.")
     cost: Cost = part("Prices.")
 
 

@@ -67,7 +67,7 @@ from holdfast.context.room import AfterTurn, ContextRoom
 from holdfast.context.shown_data import ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
-from holdfast.context.transcript import draft_of, message_of
+from holdfast.context.transcript import PARTIAL, draft_of, message_of
 from holdfast.context.workspace import (
     OPENABLE,
     AgentIdentity,
@@ -85,6 +85,7 @@ __all__ = [
     "HEARTBEAT_OK",
     "NO_REPLY",
     "OPENABLE",
+    "PARTIAL",
     "SILENT_WORDS",
     "AfterTurn",
     "AfterTurnParams",

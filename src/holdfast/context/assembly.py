@@ -394,5 +394,6 @@ def _manifest(
         digest=context_digest(messages, prepared.tools),
         sections=sections,
         warnings=prepared.stable.warnings,
+        sent_as=request.model.sent_as,
         created_at=prepared.now,
     )

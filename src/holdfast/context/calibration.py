@@ -1,17 +1,19 @@
-"""What a model's reported usage teaches about our estimates: one factor per model, kept in the store."""
+"""What models teach, kept in the store: from the usage that one reports a factor for our estimates, from the
+requests that it refused what its server takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.context.blobs import insert_new
 from holdfast.context.tables import calibrations as table
+from holdfast.context.tables import lessons as lesson_table
 from holdfast.context.tokens import Estimator
 from holdfast.log import Tx
-from holdfast.log.statements import Statement, Update
+from holdfast.log.statements import Insert, Statement, Update
 
 LOWEST: Final = 0.5
 HIGHEST: Final = 2.0
@@ -89,3 +91,32 @@ def listing(tx: Tx, *, limit: int = 100) -> dict[str, Calibration]:
     """By model, the most used first."""
     query = sa.select(table).order_by(table.c.samples.desc()).limit(limit)
     return {r.model: Calibration(r.factor, r.error, r.samples, r.rejected) for r in tx.conn.execute(query)}
+
+
+MOST_LESSONS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LessonRow:
+    """One fact of a model at a server, with the words that it was learned from, and when."""
+
+    model: str
+    fact: Any
+    server: str
+    value: Any
+    why: str
+    at: int
+
+
+def lessons(tx: Tx) -> list[LessonRow]:
+    """All that was learned, the newest first."""
+    query = sa.select(lesson_table).order_by(lesson_table.c.at.desc()).limit(MOST_LESSONS)
+    return [LessonRow(r.model, r.fact, r.server, r.value, r.why, r.at) for r in tx.conn.execute(query)]
+
+
+def teach(tx: Tx, row: LessonRow) -> None:
+    """Keep a lesson in place of an older one of the same fact."""
+    _TEACH.one(tx, asdict(row))
+
+
+_TEACH = Insert(lesson_table, replace=["model", "fact"])

@@ -101,6 +101,7 @@ class DebugOutputs:
             messages = [wire(m) for m in built.messages]
             tools = [{"name": t.name, "parameters": t.parameters} for t in built.tools]
             body = {"model": account.model, "messages": messages, "tools": tools}
+            body |= {"sentAs": list(account.sent_as)} if account.sent_as else {}
             self._append(self._logs / "payload.jsonl", {"event": "request", **head, **body})
         if self.switches.cache_trace:
             self._append(self._logs / "cache-trace.jsonl", {**head, **self._traced(built)})

@@ -47,7 +47,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The account of one call. `refused` says why the context was not sent, if it was not."""
+    """The account of one call. `refused` says why the context was not sent, if it was not. `sent_as` names
+    what was changed in form alone when it was sent, since the model's server takes no other; the same form
+    makes the same bytes of it again."""
 
     turn_id: str
     call: int
@@ -65,6 +67,7 @@ class Manifest:
     sections: tuple[Section, ...]
     warnings: tuple[str, ...] = ()
     refused: str | None = None
+    sent_as: tuple[str, ...] = ()
     created_at: Millis
 
     @property
@@ -184,6 +187,7 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "sections": [asdict(section) for section in manifest.sections],
         "warnings": list(manifest.warnings),
         "refused": manifest.refused,
+        "sentAs": list(manifest.sent_as),
         "createdAt": iso(manifest.created_at),
     }
 
@@ -214,6 +218,7 @@ def _stored(body: Mapping[str, Any]) -> Stored:
     found = dict(body["manifest"])
     found["sections"] = tuple(Section(**section) for section in found["sections"])
     found["warnings"] = tuple(found["warnings"])
+    found["sent_as"] = tuple(found.get("sent_as", ()))
     return Stored(
         Manifest(**found), body["tools"], tuple(body["system"]), tuple(body["refs"]), body["carrier"]
     )

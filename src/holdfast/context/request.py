@@ -45,8 +45,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
+    """The model that a context is for; `sent_as` is for the account alone."""
+
     name: str
     window: int
+    sent_as: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,3 +64,14 @@ calibrations = sa.Table(
     sa.Column("rejected", sa.Integer, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
 )
+
+lessons = sa.Table(
+    "model_lessons",
+    metadata,
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("fact", sa.Text, primary_key=True),
+    sa.Column("server", sa.Text, nullable=False),
+    sa.Column("value", Json, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+)

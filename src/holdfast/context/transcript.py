@@ -34,6 +34,9 @@ from holdfast.log.entries import LEFT_OUT
 
 _ROLES: Final = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool": "tool"}
 _OWN: Final = {"user": Trust.USER, "assistant": Trust.MODEL, "tool": Trust.TOOL}
+PARTIAL: Final = "partial"
+"""In an entry's source: why its words are not the whole answer."""
+CUT_OFF: Final = "\n\n[Your answer was cut off here.]"
 _SPOKEN: Final = (EntryType.CONVERSATION, EntryType.ACTION)
 
 
@@ -47,6 +50,8 @@ def message_of(entry: Entry, form: str = forms.WHOLE) -> Message | None:
     trust = _trust(source, _OWN[role])
     label = f"{source.get('channel') or 'log'}/{entry.id}" if trust < Trust.TOOL else f"entry/{entry.id}"
     text = safe(forms.apply(form, entry.content), trust, label)
+    if role == "assistant" and isinstance(source.get(PARTIAL), str):
+        text += CUT_OFF
     message = _built(role, body, source, text, trust, label)
     return None if message is None else marked(message, entry, form)
 

@@ -20,7 +20,8 @@ from holdfast.gateway.context import Gateway
 from holdfast.gateway.cors import Cors
 from holdfast.gateway.guard import Draining, Guard, HookPath, Limits
 from holdfast.gateway.metrics import Measured
-from holdfast.gateway.openai_errors import OpenAIErrors
+from holdfast.gateway.openai import routes as openai
+from holdfast.gateway.openai.errors import OpenAIErrors
 from holdfast.gateway.routes import (
     agent,
     allowlist,
@@ -40,8 +41,6 @@ from holdfast.gateway.routes import (
     heartbeat,
     hooks,
     memory,
-    models,
-    openai,
     search,
     sessions,
     share,
@@ -66,7 +65,7 @@ log = logging.getLogger(__name__)
 _ROUTERS: Final = (
     *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
-    *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai, models)),
+    *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share)),
     channels.inbound_router,
 )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from fastapi import Depends, Query
 
 from holdfast.board import View, parse_allowed, resolve
-from holdfast.board.context_sight import Sight
-from holdfast.board.visibility import spaces_of_entries
+from holdfast.board.visibility import Sight, spaces_of_entries
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.views import Views
 from holdfast.log import FOR_OWNER, Change, Tx, entries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -11,7 +12,21 @@ from holdfast.log import changes as feed
 from holdfast.log import notes
 from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
-from holdfast.log.tables import agenda, changes, entries, entry_revisions, leases, outbox, sessions, turns
+from holdfast.log.tables import (
+    agenda,
+    changes,
+    entries,
+    entry_revisions,
+    leases,
+    metadata,
+    outbox,
+    sessions,
+    turns,
+)
+
+_BLANK: Final = {"content": "", "raw": None, "summary": None, "source": None}
+_FORGOTTEN: Final = "it failed; why was not stored"
+_KEPT_OF_FORGOTTEN: Final = frozenset(("entries", "turns", "sessions", "chains"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,36 @@ def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int
             if count == 0:
                 break
     return removed
+
+
+def forget_session(tx: Tx, session_id: str) -> bool:
+    """Erase all words of a session that was not to be stored; False while a turn of it has not ended.
+
+    What was used stays: that there was a turn, when, by which model, how it ended, its tokens and its price.
+    """
+    due = sa.exists().where(agenda.c.id == turns.c.agenda_id, agenda.c.ended_at.is_(None))
+    open_ = sa.or_(turns.c.ended_at.is_(None), due)
+    live = sa.select(turns.c.id).where(turns.c.session_id == session_id, open_).limit(1)
+    key = tx.conn.execute(sa.select(sessions.c.key).where(sessions.c.id == session_id)).scalar()
+    if key is None or tx.conn.execute(live).first() is not None:
+        return key is None
+    own = sa.select(entries.c.id).where(entries.c.session_id == session_id, entries.c.deleted_at.is_(None))
+    feed.emit_for(tx, "log.deleted", own, {})
+    tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(own)))
+    gone = {**_BLANK, "deleted_at": tx.now, "updated_at": tx.now}
+    tx.conn.execute(sa.update(entries).where(entries.c.session_id == session_id).values(**gone))
+    for row in tx.conn.execute(sa.select(turns).where(turns.c.session_id == session_id)).mappings().all():
+        left: dict[str, Any] = {name: (row["meta"] or {}).get(name) for name in ("finish", "calls", "stored")}
+        values = {"meta": left, "input_id": None, "reply_id": None, "error": row["error"] and _FORGOTTEN}
+        tx.conn.execute(sa.update(turns).where(turns.c.id == row["id"]).values(**values))
+        failed = agenda.c.id == row["agenda_id"], agenda.c.error.is_not(None)
+        tx.conn.execute(sa.update(agenda).where(*failed).values(error=_FORGOTTEN))
+    for table in metadata.tables.values():
+        if table.name not in _KEPT_OF_FORGOTTEN and "session_id" in table.c:
+            tx.conn.execute(sa.delete(table).where(table.c.session_id == session_id))
+        elif table.name not in _KEPT_OF_FORGOTTEN and "session_key" in table.c:
+            tx.conn.execute(sa.delete(table).where(table.c.session_key == key))
+    return True
 
 
 def _agenda(tx: Tx, policy: Retention) -> int:
@@ -94,8 +139,7 @@ def _deleted(tx: Tx, policy: Retention) -> int:
     ids = list(tx.conn.execute(sa.select(entries.c.id).where(over).limit(policy.batch)).scalars())
     if ids:
         tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(ids)))
-        blank = {"content": "", "raw": None, "summary": None, "source": None}
-        tx.conn.execute(sa.update(entries).where(entries.c.id.in_(ids)).values(**blank))
+        tx.conn.execute(sa.update(entries).where(entries.c.id.in_(ids)).values(**_BLANK))
     return len(ids)
 
 

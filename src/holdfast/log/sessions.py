@@ -231,6 +231,14 @@ def archive(tx: Tx, session: Session, *, cause: str) -> Session:
     return _apply(tx, session, _archived(tx, cause))
 
 
+def reopen(tx: Tx, session: Session) -> Session:
+    """Go on with an archived session, if nothing has taken its place."""
+    if session.successor_id is not None or _ACTIVE.first(tx, key=session.key) is not None:
+        raise Conflict(f"session {session.key[:80]!r} has a successor", code="session_succeeded")
+    back = {"status": SessionStatus.ACTIVE.value, "archived_at": None, "archive_cause": None}
+    return _apply(tx, session, back | {"updated_at": tx.now})
+
+
 def adopt(tx: Tx, session: Session) -> Session:
     """Store a session that was made elsewhere, as it is; the one that was there wins."""
     values = {name: getattr(session, name) for name in _NAMES}

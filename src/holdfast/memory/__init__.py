@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.memory.backend import MemoryService, rules_of
 from holdfast.memory.catalogue import Catalogue
+from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.embedding_cache import embedding_cache
 from holdfast.memory.engine import Engine, Index, open_index
@@ -55,6 +56,7 @@ def open_memory(
     engine: Engine = "auto",
     reads_only: bool = False,
     shared_cache_entries: int = 0,
+    dictionaries: Sequence[str] = (),
     **options: Any,
 ) -> Memory:
     """Memory over the index in `folder`, made if it is not there; the other options are those of `Memory`."""
@@ -63,7 +65,15 @@ def open_memory(
         catalogue = Catalogue(folder / "catalogue.db")
         follower = None if follow is None else follow(index, catalogue)
         cache = embedding_cache(catalogue, options.get("store"), shared_cache_entries)
-        return Memory(index, catalogue, follower=follower, embeddings=cache, **options)
+        return Memory(
+            index,
+            catalogue,
+            follower=follower,
+            embeddings=cache,
+            reads_only=reads_only,
+            dictionary=Dictionary(folder / "words.db", dictionaries),
+            **options,
+        )
     except BaseException:
         index.close()
         raise

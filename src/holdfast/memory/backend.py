@@ -10,6 +10,7 @@ from holdfast.log import Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
 from holdfast.memory.damage import Health
+from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
@@ -65,6 +66,11 @@ class MemoryService(Protocol):
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
     ) -> int: ...
+
+    def awaits_embedding(self) -> bool: ...
+
+    @property
+    def batches(self) -> BatchIndexing: ...
 
     def collections(self, agent: str) -> Sequence[Collection]: ...
 

@@ -1,7 +1,8 @@
 """When the index is brought up to date: at start, at intervals, when files change, and as the log grows.
 
 File updates and the catching up of better embedders are items on the agenda: there they are seen, retried,
-and never run twice at once. The log is followed as it is written, a moment behind.
+and never run twice at once. The log is followed as it is written, a moment behind. What an update or the log
+brought is embedded as soon as that is done; the cycle of embedding is for what failed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _MEND_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
+_BATCH_MS: Final = 300_000
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -65,6 +67,7 @@ class MemoryCycles:
         self._look_again_ms = look_again_ms
         self.pulse = Pulse("memory")
         self._asked: set[str] = set()
+        self._embed_due = 0
 
     def register(self, runner: agenda.Runner) -> None:
         runner.register(UPDATE, agenda.Kind(self._update, limit=1, on_interrupt=self._not_the_last))
@@ -77,7 +80,7 @@ class MemoryCycles:
                 cycle = self._config(agent).search.update
                 wait = 0 if cycle.on_boot else int(cycle.interval)
                 _enqueue(tx, UPDATE, agent, tx.now + wait)
-                _enqueue(tx, EMBED, agent, tx.now + wait)
+                _enqueue(tx, EMBED, agent, tx.now + wait + int(cycle.embed_interval))
 
     async def follow_log(self) -> None:
         """Take new entries into the index as they are written, several at a time; a rush goes first.
@@ -110,7 +113,20 @@ class MemoryCycles:
         behind = memory.follow(_FOLLOWED_AT_ONCE)
         more = memory.mend(_MEND_SECONDS)
         self._read_files_again(memory)
-        return more or behind > 0 or memory.health.healing
+        more = more or behind > 0 or memory.health.healing
+        if not more:
+            self._embed_soon(memory)
+        return more
+
+    def _embed_soon(self, memory: MemoryService) -> None:
+        """What was said is embedded a moment later, many entries together; one round serves all agents."""
+        agent, now = next(iter(self._agents()), None), self._store.clock.now()
+        if agent is None or now < self._embed_due or not memory.chain.preferred:
+            return
+        if memory.awaits_embedding():
+            self._embed_due = now + self._config(agent).search.update.debounce_ms
+            with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
+                _enqueue(tx, EMBED, agent, self._embed_due)
 
     def _read_files_again(self, memory: MemoryService) -> None:
         """Where damage made the index forget files, they are read again now, not after the interval."""
@@ -187,16 +203,29 @@ class MemoryCycles:
             done = await self._threads(lambda: self._memory().update(agent, progress=told.progress))
             for problem in done.problems:
                 log.warning("memory of agent %s: %s", agent, problem)
-            await self._again(job, int(self._config(agent).search.update.interval), done)
+            embed_now = await self._threads(self._memory().awaits_embedding)
+            await self._again(job, int(self._config(agent).search.update.interval), done, embed_now=embed_now)
 
     async def _embed(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
         if agent in self._agents():
             told = Teller(self._store, agent)
-            await self._threads(lambda: self._memory().refine(agent, progress=told.progress))
-            await self._again(job, int(self._config(agent).search.update.embed_interval))
+            made = await self._threads(lambda: self._memory().refine(agent, progress=told.progress))
+            await self._again(job, await self._threads(self._embed_wait, agent, made))
 
-    async def _again(self, job: agenda.Job, wait_ms: int, done: Update | None = None) -> None:
+    def _embed_wait(self, agent: str, made: int) -> int:
+        """How long until the next round: soon where an embedder failed, at once where more has come."""
+        memory, usual = self._memory(), int(self._config(agent).search.update.embed_interval)
+        if memory.batches.pending():
+            return min(usual, _BATCH_MS)
+        again = memory.chain.retry_seconds
+        if again is not None:
+            return min(usual, round(again * 1000))
+        return 0 if made and memory.awaits_embedding() else usual
+
+    async def _again(
+        self, job: agenda.Job, wait_ms: int, done: Update | None = None, *, embed_now: bool = False
+    ) -> None:
         """End this round and put the next on the agenda, in one transaction."""
 
         def write() -> None:
@@ -205,6 +234,8 @@ class MemoryCycles:
             with self._store.write(SYSTEM, ordered=told is not None, durable=False) as tx:
                 job.settle(tx)
                 _enqueue(tx, job.item.kind, agent, tx.now + wait_ms)
+                if embed_now:
+                    _enqueue(tx, EMBED, agent, tx.now)
                 if told is not None:
                     changes.emit(tx, UPDATED, agent, {"agentId": agent, **told})
 

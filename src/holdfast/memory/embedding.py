@@ -1,7 +1,8 @@
 """Which embedders there are, in the configured order; the static one is always the last resort.
 
-Every document gets a static vector at once. A better embedder refines in the background, in a vector space
-of its own, and serves searches once it has covered nearly all there is. When it fails, the next one serves.
+Every document gets a static vector at once. One better embedder refines in the background, in a vector space
+of its own, and serves searches once it has covered nearly all there is: the first of the chain, and the next
+only when those before it have failed for long. No text goes to a second vendor while the first answers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,13 +21,15 @@ from holdfast.config.memory import Embedding, EmbeddingProvider
 from holdfast.errors import HoldfastError
 from holdfast.memory.embedders.base import Embedder, Vectors
 from holdfast.memory.embedders.hub import HubModel, Manifest, Progress, check_address
-from holdfast.memory.hurry import Hurry
+from holdfast.memory.hurry import Hurry, TooSlow
 
 log = logging.getLogger(__name__)
 
 ENOUGH: Final = 0.9
 PATIENCE: Final = 2.0
 _MOST_KEPT: Final = 256
+_FIRST_PAUSE: Final = 30.0
+_LONGEST_PAUSE: Final = 600.0
 _KEYS: Final = {"openai": ("OPENAI_API_KEY",), "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
 
 
@@ -39,26 +42,110 @@ class Embedded:
     fallback: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An embedder that does not answer: since when, until when it is left alone, and whether for good."""
+
+    since: float
+    until: float
+    failures: int
+    why: str
+    refused: bool = False
+
+
+def after_failure(before: Trouble | None, now: float, why: str, *, refused: bool) -> Trouble:
+    """The trouble after one more failure: a pause of half a minute, doubled each time up to ten minutes."""
+    count = 1 if before is None else before.failures + 1
+    pause = min(_FIRST_PAUSE * 2 ** min(count - 1, 30), _LONGEST_PAUSE)
+    return Trouble(now if before is None else before.since, now + pause, count, why, refused)
+
+
+def who_may_embed(
+    order: Sequence[str], troubles: Mapping[str, Trouble], now: float, failover: float
+) -> str | None:
+    """Who is asked to embed documents now; None: they wait.
+
+    The first that is not being left alone, unless one before it has failed for less than `failover` seconds:
+    a short trouble is waited out, so that a second vendor is neither paid nor told anything. One that refused
+    (a wrong key, an unknown model) is not waited for.
+    """
+    for name in order:
+        trouble = troubles.get(name)
+        if trouble is None or trouble.until <= now:
+            return name
+        if not trouble.refused and now - trouble.since < failover:
+            return None
+    return None
+
+
 class EmbedderChain:
     """Embedders by preference. `base` is the static one, which cannot fail for want of a network."""
 
     def __init__(
-        self, preferred: list[Embedder], base: Embedder, awaited: Sequence[tuple[int, HubModel]] = ()
+        self,
+        preferred: list[Embedder],
+        base: Embedder,
+        awaited: Sequence[tuple[int, HubModel]] = (),
+        *,
+        failover_seconds: float = 600.0,
+        local_beside: bool = False,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`awaited` are models that are not here yet, each with how many preferred ones come before it."""
         self.preferred = preferred
         self.base = base
+        self._failover = failover_seconds
+        self._local_beside = local_beside
+        self._now = now
+        self._troubles: dict[str, Trouble] = {}
         self._hurry = Hurry()
         self._awaited = list(awaited)
         self._fetching = threading.Lock()
         self._keeping = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
 
+    def for_documents(self) -> Embedder | None:
+        """The one that embeds documents now; None when there is none, or trouble is waited out."""
+        names = {one.id.fingerprint: one for one in self.preferred}
+        chosen = who_may_embed(list(names), self._troubles, self._now(), self._failover)
+        return None if chosen is None else names[chosen]
+
+    @property
+    def beside(self) -> list[Embedder]:
+        """Those that embed documents too, whoever else does: the local ones, where that was asked for."""
+        return [one for one in self.preferred if self._local_beside and one.id.provider == "local"]
+
+    def worked(self, embedder: Embedder) -> None:
+        self._troubles.pop(embedder.id.fingerprint, None)
+
+    def failed(self, embedder: Embedder, error: HoldfastError) -> None:
+        name, refused = embedder.id.fingerprint, bool(getattr(error, "refused", False))
+        before = self._troubles.get(name)
+        self._troubles[name] = after_failure(before, self._now(), error.message, refused=refused)
+        log.warning("embedder %s/%s: %s", embedder.id.provider, embedder.id.model, error.message)
+
+    def trouble(self, embedder: Embedder) -> Trouble | None:
+        return self._troubles.get(embedder.id.fingerprint)
+
+    @property
+    def retry_seconds(self) -> float | None:
+        """How long until the next that is in trouble is asked again; None when none is."""
+        known = [self.trouble(one) for one in self.preferred]
+        waits = [one.until - self._now() for one in known if one is not None]
+        return max(1.0, min(waits)) if waits else None
+
     def fetch(self, progress: Progress | None = None) -> None:
-        """Bring the models that are awaited; one that cannot be had now is tried again the next time."""
+        """Bring the awaited models that are wanted; one that cannot be had now is tried again the next time.
+
+        One that stands behind others is wanted when they are in trouble, or when it runs beside them.
+        """
         with self._fetching:
             awaited, self._awaited = self._awaited, []
             for place, model in awaited:
+                before = self.preferred[:place]
+                if before and not self._local_beside and not all(map(self.trouble, before)):
+                    self._awaited.append((place, model))
+                    continue
                 try:
                     made = _from_hub(model, model.fetch(progress))
                 except HoldfastError as error:
@@ -67,27 +154,52 @@ class EmbedderChain:
                     continue
                 self.preferred = [*self.preferred[:place], made, *self.preferred[place:]]
 
-    def question(self, text: str, covered: Mapping[str, float], seconds: float = PATIENCE) -> Embedded:
+    def question(
+        self,
+        text: str,
+        covered: Mapping[str, float],
+        seconds: float = PATIENCE,
+        *,
+        plain: str | None = None,
+    ) -> Embedded:
         """Embed a question with the first that works, and whose vectors cover the scope, within the time.
 
-        Those that may serve share the time; one that was too slow is not asked again for a while.
+        Those that may serve share the time; one that was too slow or failed is left alone for a while. Where
+        the first vendor answers and is only behind, the static one serves, and no other vendor is asked.
+        Models that run here know one language, and are given `plain`.
         """
+        here = plain or text
         reasons: list[str] = []
         deadline = time.monotonic() + seconds
-        able = [e for e in self.preferred if covered.get(e.id.fingerprint, 0.0) >= ENOUGH]
-        for embedder in self.preferred:
+        able = self._able(covered, reasons)
+        for place, embedder in enumerate(able):
+            left = (deadline - time.monotonic()) / (len(able) - place)
             name = f"{embedder.id.provider}/{embedder.id.model}"
-            if embedder not in able:
-                share = covered.get(embedder.id.fingerprint, 0.0)
-                reasons.append(f"{name} has embedded {share:.0%} of what is searched")
-                continue
-            left = (deadline - time.monotonic()) / (len(able) - able.index(embedder))
             try:
-                vector = self._asked(embedder, text, name, left)
+                words = here if embedder.id.provider == "local" else text
+                vector = self._asked(embedder, words, name, left)
                 return Embedded(vector, embedder, "; ".join(reasons) or None)
             except HoldfastError as error:
                 reasons.append(f"{name}: {error.message}")
-        return Embedded(self.base.embed_query(text), self.base, "; ".join(reasons) or None)
+        return Embedded(self.base.embed_query(here), self.base, "; ".join(reasons) or None)
+
+    def _able(self, covered: Mapping[str, float], reasons: list[str]) -> list[Embedder]:
+        """Those that may embed a question now; why the others may not is added to `reasons`."""
+        able: list[Embedder] = []
+        vendor_answers = False
+        for embedder in self.preferred:
+            name = f"{embedder.id.provider}/{embedder.id.model}"
+            share = covered.get(embedder.id.fingerprint, 0.0)
+            trouble = self.trouble(embedder)
+            local = embedder.id.provider == "local"
+            if trouble is not None and trouble.until > self._now():
+                reasons.append(f"{name}: {trouble.why}")
+            elif share >= ENOUGH and (local or not vendor_answers):
+                able.append(embedder)
+            elif share < ENOUGH and (self.for_documents() is embedder or share or embedder in self.beside):
+                reasons.append(f"{name} has embedded {share:.0%} of what is searched")
+                vendor_answers |= not local and trouble is None
+        return able
 
     def _asked(self, embedder: Embedder, text: str, name: str, seconds: float) -> Vectors:
         """The question's vector; who asks the same again, or elsewhere, does not pay for it again."""
@@ -96,7 +208,14 @@ class EmbedderChain:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        vector = self._hurry.within(name, seconds, partial(embedder.embed_query, text))
+        try:
+            vector = self._hurry.within(name, seconds, partial(embedder.embed_query, text))
+        except TooSlow:
+            raise
+        except HoldfastError as error:
+            self.failed(embedder, error)
+            raise
+        self.worked(embedder)
         with self._keeping:
             self._kept[key] = vector
             while len(self._kept) > _MOST_KEPT:
@@ -125,7 +244,13 @@ def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = 
             awaited.append((len(preferred), found))
         elif found is not None:
             preferred.append(found)
-    return EmbedderChain(preferred, _static(), awaited)
+    return EmbedderChain(
+        preferred,
+        _static(),
+        awaited,
+        failover_seconds=config.failover_after / 1000,
+        local_beside=config.local_beside,
+    )
 
 
 def _models(env: Mapping[str, str]) -> Path:

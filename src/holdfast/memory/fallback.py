@@ -15,13 +15,15 @@ from holdfast.log import OWNER, Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
 from holdfast.memory.damage import Health
+from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
 from holdfast.memory.qmd import QmdFailed, QmdMemory
-from holdfast.memory.results import Found
+from holdfast.memory.results import MOST_OF_A_REASON, Found
 from holdfast.memory.scope import PRIVATE, Chat, may_search
 from holdfast.memory.service import Ask, Memory
+from holdfast.text import clip
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +115,8 @@ class FallbackMemory:
                 self._breaker.failed(ask.agent, why)
                 log.warning("qmd of agent %s: %s; the built-in index serves", ask.agent, why)
         found = self.builtin.search(ask)
-        return replace(found, fallback="; ".join(filter(None, (f"qmd: {why}", found.fallback))))
+        told = clip(f"qmd: {why}", MOST_OF_A_REASON)
+        return replace(found, fallback="; ".join(filter(None, (told, found.fallback))))
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
         """`search` for a program of the owner's: one question, asked in private."""
@@ -162,6 +165,13 @@ class FallbackMemory:
             except (HoldfastError, OSError) as error:
                 log.warning("qmd of agent %s made no vectors: %s", agent, error)
         return self.builtin.refine(agent, limit=limit, progress=progress)
+
+    @property
+    def batches(self) -> BatchIndexing:
+        return self.builtin.batches
+
+    def awaits_embedding(self) -> bool:
+        return self.builtin.awaits_embedding()
 
     def collections(self, agent: str) -> Sequence[Collection]:
         return self.builtin.collections(agent)

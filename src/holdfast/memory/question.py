@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -35,6 +35,21 @@ class Query:
     wants_time: bool = False
     vector: NDArray[Any] | None = None
     fingerprint: str = ""
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What terms that the scope does not have mean in another language; those stand in `terms` as well."""
+    translated: str = ""
+
+    @property
+    def plain_text(self) -> str:
+        """What a model that knows one language is given."""
+        return self.translated or self.dense_text
+
+    @property
+    def words(self) -> list[tuple[str, ...]]:
+        """The question's words, each with what else it may be called."""
+        meant = {term for terms in self.also.values() for term in terms}
+        own = [term for term in self.terms if term in self.also or term not in meant]
+        return [(term, *self.also.get(term, ())) for term in own]
 
     def with_vector(self, vector: NDArray[np.float32], fingerprint: str) -> Query:
         return replace(self, vector=vector, fingerprint=fingerprint)

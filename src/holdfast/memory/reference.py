@@ -55,6 +55,9 @@ class InMemoryEngine:
             return np.full(len(numbers), np.nan, np.float32)
         return np.asarray(known[numbers] @ vector, np.float32)
 
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        return [len(self._postings[term][0]) if term in self._postings else 0 for term in terms]
+
     def neighbours(self, numbers: Numbers) -> Numbers:
         return self._beside[numbers]
 
@@ -70,6 +73,7 @@ class InMemoryEngine:
             at=np.array([document.at for document in chosen], np.int64),
             curated=np.array([document.curated for document in chosen], np.bool_),
             source=[document.source for document in chosen],
+            thread=[document.thread for document in chosen],
         )
 
     def documents(self, numbers: Numbers) -> list[Document | None]:

@@ -9,7 +9,7 @@ score that can be shown; the parts of a result add up to its score, which lies b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from holdfast.errors import InvalidInput
 from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
 from holdfast.memory.passage import Column, Links, around, from_question, spread
 from holdfast.memory.question import Query
-from holdfast.memory.quotas import within_quotas
+from holdfast.memory.quotas import Shares
 from holdfast.memory.text import ASKS, NAMES_TIME
 
 _FEW = 20
@@ -32,11 +32,16 @@ _MOST_GRACE = 30 * DAY_MS
 class Candidates(Protocol):
     """What ranking asks of an engine's view of one scope; numbers are valid within it only."""
 
+    @property
+    def count(self) -> int: ...
+
     def lexical(self, terms: Sequence[str], limit: int) -> Top: ...
 
     def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top: ...
 
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
+
+    def frequencies(self, terms: Sequence[str]) -> list[int]: ...
 
     def dense_scores(self, fingerprint: str, vector: NDArray[Any], numbers: Numbers) -> Scores:
         """Cosines, NaN for a document that has no vector yet."""
@@ -80,6 +85,8 @@ class Scoring:
     quotas: Mapping[str, float] = field(default_factory=lambda: {"transcript": 0.7, "log": 0.7})
     quota_floor: float = 0.5
     rerank: int = 0
+    per_file: int = 0
+    """Places that one file has at most while others wait; 0: any number."""
 
     def __post_init__(self) -> None:
         numbers = (self.dense, self.lexical, self.speaker, self.time, self.period, self.statement)
@@ -121,6 +128,18 @@ class _Pool:
     speaks: Column
 
 
+_NOTHING = _Pool(
+    numbers=np.zeros(0, np.int64),
+    metadata=Metadata(np.zeros(0, np.int64), np.zeros(0, np.bool_), [], []),
+    links=Links(np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int64)),
+    cosine=np.zeros(0),
+    bm25=np.zeros(0),
+    asks=np.zeros(0, np.bool_),
+    names_time=np.zeros(0, np.bool_),
+    speaks=np.zeros(0),
+)
+
+
 def rank(
     query: Query,
     view: Candidates,
@@ -130,18 +149,61 @@ def rank(
     reranker: Reranker | None = None,
 ) -> list[Scored]:
     """The best of the scope for this question, best first, newer before older where equal."""
+    return choose(query, weigh(query, view, options, limit), options, limit, reranker)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Everything that may answer a question, with its parts, and the places of the pool, best first."""
+
+    pool: _Pool
+    parts: Mapping[str, Column]
+    total: Column
+    order: Numbers
+    least: float = -np.inf
+
+    @property
+    def cosines(self) -> Column:
+        return self.pool.cosine
+
+    def best(self, count: int) -> list[Scored]:
+        """The first few, whatever their source."""
+        return _scored(self.order[:count], self.pool, self.total, self.parts)
+
+    def above(self, least: float) -> Weighed:
+        """Without what has a lower score."""
+        least -= 1e-12
+        return replace(self, order=self.order[self.total[self.order] >= least], least=least)
+
+
+def weigh(query: Query, view: Candidates, options: Scoring, limit: int) -> Weighed:
+    """Gather what may answer and add up its parts."""
     numbers, beside = _gather(query, view, options, max(options.candidates, limit))
-    if not len(numbers) or limit < 1:
-        return []
+    if not len(numbers):
+        return Weighed(_NOTHING, {}, np.zeros(0), numbers)
     pool = _describe(query, view, options, numbers, beside)
     parts = _parts(query, options, pool)
     total: Column = np.sum(list(parts.values()), axis=0)
     relevant = parts["dense"] + parts["lexical"] + parts["beside"] + parts["answer"] > 0
-    order = _order(np.round(total, 9), pool.metadata.at, relevant, None if options.quotas else limit)
-    sources = pool.metadata.source
-    chosen = within_quotas(order, total, sources, options.quotas, options.quota_floor, limit)
-    _give_the_rare_word_a_place(chosen, pool.bm25)
-    return _reranked(query, _scored(np.array(chosen, np.int64), pool, total, parts), options, reranker)
+    enough = None if options.quotas or options.per_file else limit
+    order = _order(np.round(total, 9), pool.metadata.at, relevant, enough)
+    return Weighed(pool, parts, total, order)
+
+
+def choose(
+    query: Query, weighed: Weighed, options: Scoring, limit: int, reranker: Reranker | None = None
+) -> list[Scored]:
+    """The results that are given: each source and each file held to its share."""
+    if not len(weighed.order) or limit < 1:
+        return []
+    pool, total = weighed.pool, weighed.total
+    about = pool.metadata
+    shares = Shares(options.quotas, options.quota_floor, options.per_file)
+    chosen = shares.places(weighed.order, total, about.source, about.thread, limit)
+    _give_the_rare_word_a_place(chosen, pool.bm25, total >= weighed.least)
+    return _reranked(
+        query, _scored(np.array(chosen, np.int64), pool, total, weighed.parts), options, reranker
+    )
 
 
 def _order(scores: Column, at: NDArray[np.int64], relevant: NDArray[np.bool_], most: int | None) -> Numbers:
@@ -153,10 +215,10 @@ def _order(scores: Column, at: NDArray[np.int64], relevant: NDArray[np.bool_], m
     return places[np.lexsort((places, -at[places], -scores[places]))]
 
 
-def _give_the_rare_word_a_place(chosen: list[int], bm25: Column) -> None:
+def _give_the_rare_word_a_place(chosen: list[int], bm25: Column, fits: NDArray[np.bool_]) -> None:
     """The last place goes to what alone has the telling word, where much that is alike has crowded it out."""
     best = int(np.argmax(bm25))
-    if len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max() and best not in chosen:
+    if fits[best] and len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max() and best not in chosen:
         chosen[-1] = best
 
 
@@ -300,12 +362,16 @@ def _scored(chosen: Numbers, pool: _Pool, total: Column, parts: Mapping[str, Col
         Scored(
             number,
             score,
-            {name: value for name, value in zip(names, values, strict=True) if value},
+            dict(zip(names, values, strict=True)) if all(values) else _present(names, values),
             None if cosine != cosine else cosine,
             bm25,
         )
         for values, number, score, cosine, bm25 in plain
     ]
+
+
+def _present(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    return {name: value for name, value in zip(names, values, strict=True) if value}
 
 
 def _reranked(

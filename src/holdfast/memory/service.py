@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from holdfast.clock import DAY_MS, Clock, SystemClock
+from holdfast.clock import DAY_MS, Clock, SystemClock, iso
 from holdfast.config.memory import MemoryConfig
-from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection, configured_collections, locate
+from holdfast.memory.confidence import answer
 from holdfast.memory.damage import Health
-from holdfast.memory.documents import Document, Filter, Source
+from holdfast.memory.dictionary import Dictionary
+from holdfast.memory.documents import Filter, Source
 from holdfast.memory.embedders.base import Embedder
+from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index, View
@@ -27,24 +31,25 @@ from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.indexing import FileIndexer, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
-from holdfast.memory.results import Diagnostics, Found, Hit
+from holdfast.memory.results import SESSIONS, Diagnostics, Found, Room, hits_of, refused, why_empty
 from holdfast.memory.scope import PRIVATE, Chat, may_search, shows_citations
-from holdfast.memory.scoring import Scored, Scoring, rank
-from holdfast.memory.snippets import snippet
+from holdfast.memory.scoring import Scoring
 from holdfast.memory.writing import append_note, daily_path
 from holdfast.text import clip
 
 MAX_QUERY: Final = 4_000
-SESSIONS: Final = "sessions/"
 _REMEMBERED: Final[frozenset[Source]] = frozenset(("file", "note", "transcript", "log"))
 _INLINE: Final = 2_000
 PATIENCE: Final = 0.5
 _AROUND: Final = 10
 _EMBED_SHARE: Final = 0.75
 _DAMAGED: Final = "index_damaged"
+_PLACES_OF_A_FILE: Final = 2
 _MENDED_AT_ONCE: Final = 5_000
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +96,17 @@ class Memory:
         readable: Callable[[str], Sequence[Collection]] = _nothing_more,
         stop: Stop = lambda: False,
         embeddings: EmbeddingCache | None = None,
+        reads_only: bool = False,
+        dictionary: Dictionary | None = None,
     ) -> None:
-        """`stop` is asked between the pieces of long work, which then ends with what is done."""
+        """`stop` is asked between the pieces of long work, which then ends with what is done.
+
+        With `reads_only` another process writes index and catalogue, and takes in what is written here.
+        """
+        self._reads_only = reads_only
         self.index = index
         self.catalogue = catalogue
+        self.dictionary = dictionary or Dictionary(Path("/nowhere"), ())
         self._embeddings: EmbeddingCache = embeddings or catalogue
         self.chain = chain
         self._workspace = workspace
@@ -129,6 +141,8 @@ class Memory:
 
     def _hold_against_sources(self) -> None:
         """An index that is another than before, or has lost something, is filled again from files and log."""
+        if self._reads_only:
+            return
         catalogue, index = self.catalogue, self.index
         identity = index.identity
         known = catalogue.fact("index") == identity and int(catalogue.fact(WRITES) or 0) <= index.writes
@@ -162,29 +176,33 @@ class Memory:
         check_query(ask.query)
         verdict = may_search(ask.chat, config.search.scope)
         if not verdict.allowed:
-            return _refused(f"this chat may not search memory ({verdict.why})")
+            return refused(f"this chat may not search memory ({verdict.why})")
         began = time.monotonic()
         behind = self._follow_a_little()
         view = self.index.view(self._filter(ask, config))
         limits = config.search.limits
         query, provider, model, fallback = self._prepare(ask.query, view, limits.timeout_ms)
         wanted = min(ask.max_results or limits.max_results, 100)
-        scored = rank(query, view, self._scoring(config), limit=wanted)
-        least = limits.min_score if ask.min_score is None else ask.min_score
-        good = [one for one in scored if one.score >= least]
-        hits, left_out = self._hits(good, view, query, config)
-        diagnostics = Diagnostics(
+        least = limits.floor if ask.min_score is None else ask.min_score
+        cite = shows_citations(config.citations, ask.chat)
+        made = answer(query, view, self.chain.base, self._scoring(config), limit=wanted, least=least)
+        told = Diagnostics(
             backend="builtin",
             mode="hybrid" if query.vector is not None else "text",
             searched=view.count,
             behind=behind,
-            took_ms=round((time.monotonic() - began) * 1000),
-            note="" if hits else _why_empty(view.count, behind, len(scored)),
-            left_out=left_out,
+            took_ms=0,
             healing=self.health.told,
+            confidence=made.confidence if view.count else None,
         )
-        cite = shows_citations(config.citations, ask.chat)
-        return Found(hits, provider, model, fallback, cite, diagnostics)
+        found = Found((), provider, model, fallback, cite, told)
+        hits = hits_of(made.results, view, query.terms, Room(limits, found, config.backend == "qmd"))
+        note = "" if hits else why_empty(view.count, behind, made, least)
+        left_out = len(made.results) - len(hits) + made.below
+        took = round((time.monotonic() - began) * 1000)
+        return replace(
+            found, hits=hits, diagnostics=replace(told, note=note, left_out=left_out, took_ms=took)
+        )
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
         """`search` for a program of the owner's: one question, asked in private."""
@@ -224,11 +242,13 @@ class Memory:
         }
 
     def write(self, agent: str, text: str, reader: Reader, *, path: str | None = None) -> dict[str, Any]:
-        """Append a note to today's log, or to the memory file that is named, and index it at once."""
+        """Append a note to today's log, or to the memory file that is named, and index it at once; where
+        another process has the index, that one does so."""
         _require_files(agent, reader)
         target = path or daily_path(self._clock.now(), self._zone)
         line = append_note(self._workspace(agent), target, text)
-        self.update(agent)
+        if not self._reads_only:
+            self.update(agent)
         return {"path": target, "line": line}
 
     def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:
@@ -248,6 +268,7 @@ class Memory:
             cache_entries=search.embedding.cache_entries,
             stop=self._stop,
         )
+        self.dictionary.refresh()
         done = indexer.update(agent, self.collections(agent), progress=progress, force=force)
         if not done.stopped:
             self.catalogue.put_fact(f"updated:{agent}", str(self._clock.now()))
@@ -276,12 +297,51 @@ class Memory:
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
     ) -> int:
-        """Let the better embedders catch up, newest documents first; an awaited model is fetched before.
+        """Let the better embedder catch up, newest documents first; an awaited model is fetched before.
 
-        `agent` is for backends that keep agents apart; this index has all of them in one.
+        `agent` is for backends that keep agents apart; this index has all of them in one. That an embedder
+        failed is remembered by the chain, which then says who is next, and when.
         """
         unless_stopped(lambda: self.chain.fetch(progress), self._stop)
-        return sum(self.whole(partial(self._refine, one, limit, progress)) for one in self.chain.preferred)
+        if self.batches.pending() and self._collected():
+            return 0
+        made, done = 0, set[str]()
+        while (one := self.chain.for_documents()) is not None and one.id.fingerprint not in done:
+            made += self._refined(one, limit, progress)
+            done.add(one.id.fingerprint)
+        beside = [one for one in self.chain.beside if one.id.fingerprint not in done]
+        return made + sum(self._refined(one, limit, progress) for one in beside)
+
+    @property
+    def batches(self) -> BatchIndexing:
+        """The texts that are handed to OpenAI as a batch, if somebody asked for that."""
+        return BatchIndexing(self.index, self.catalogue, self._embeddings, self.chain, self._clock)
+
+    def _collected(self) -> bool:
+        """Look at the batch under way; while it is, nothing is sent beside it."""
+        try:
+            return self.batches.collect().waiting
+        except Unavailable as error:
+            log.warning("the batch of embeddings: %s", error.message)
+            return True
+
+    def awaits_embedding(self) -> bool:
+        """Whether a document has no vector yet of the embedder whose turn it is."""
+        if self.batches.pending():
+            return False
+        wanted = [self.chain.for_documents(), *self.chain.beside]
+        return any(one and self.index.without_vector(one.id.fingerprint, 1) for one in wanted)
+
+    def _refined(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
+        try:
+            made = self.whole(partial(self._refine, embedder, limit, progress))
+        except Unavailable as error:
+            if error.code == _DAMAGED:
+                raise
+            self.chain.failed(embedder, error)
+            return 0
+        self.chain.worked(embedder)
+        return made
 
     def _refine(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
         return refine(
@@ -303,19 +363,26 @@ class Memory:
     def _status(self, agent: str) -> dict[str, Any]:
         files = {c.name: self.catalogue.files(agent, c.name) for c in self.collections(agent)}
         mine = self.index.view(Filter(agents=frozenset((agent,)), sources=_REMEMBERED))
+        updated = self.catalogue.fact(f"updated:{agent}")
         return {
             "backend": "builtin",
             "agent": agent,
             "documents": mine.count,
             "documentsInAll": self.index.count,
             "position": self.index.position,
-            "updatedAt": self.catalogue.fact(f"updated:{agent}"),
+            "updatedAt": None if updated is None else iso(int(updated)),
             "collections": [
                 {"name": name, "files": len(known), "chunks": sum(f.chunk_count for f in known.values())}
                 for name, known in files.items()
             ],
             "embedders": [
-                {"provider": e.id.provider, "model": e.id.model, "dims": e.id.dims, "covered": share}
+                {
+                    "provider": e.id.provider,
+                    "model": e.id.model,
+                    "dims": e.id.dims,
+                    "covered": share,
+                    "trouble": None if (trouble := self.chain.trouble(e)) is None else trouble.why,
+                }
                 for e, share in self._coverage(mine, [*self.chain.preferred, self.chain.base])
             ],
             "health": self.health.json(),
@@ -365,7 +432,9 @@ class Memory:
         if not view.count:
             return query, "none", "none", None
         covered = {e.id.fingerprint: share for e, share in self._coverage(view, self.chain.preferred)}
-        made = self.chain.question(query.dense_text, covered, timeout_ms * _EMBED_SHARE / 1000)
+        query = self.dictionary.understood(query, view)
+        seconds = timeout_ms * _EMBED_SHARE / 1000
+        made = self.chain.question(query.dense_text, covered, seconds, plain=query.plain_text)
         who = made.embedder.id
         return query.with_vector(made.vector, who.fingerprint), who.provider, who.model, made.fallback
 
@@ -375,24 +444,7 @@ class Memory:
 
     def _scoring(self, config: MemoryConfig) -> Scoring:
         dense, lexical = config.search.normalised
-        return replace(Scoring(), dense=dense, lexical=lexical)
-
-    def _hits(
-        self, scored: Sequence[Scored], view: View, query: Query, config: MemoryConfig
-    ) -> tuple[list[Hit], int]:
-        import numpy as np
-
-        limits = config.search.limits
-        documents = view.documents(np.array([one.number for one in scored], np.int64))
-        hits: list[Hit] = []
-        room = limits.max_injected_chars
-        for one, document in zip(scored, documents, strict=True):
-            if document is None or room <= 0:
-                continue
-            most = min(limits.max_snippet_chars, room)
-            hits.append(_hit(one, document, query.terms, most))
-            room -= len(hits[-1].snippet)
-        return hits, len(scored) - len(hits)
+        return replace(Scoring(), dense=dense, lexical=lexical, per_file=_PLACES_OF_A_FILE)
 
     def _text_of(self, agent: str, path: str, reader: Reader) -> str:
         if path.startswith(SESSIONS) and self._store is not None:
@@ -430,25 +482,7 @@ def _require_files(agent: str, reader: Reader) -> None:
         )
 
 
-def _hit(one: Scored, document: Document, terms: Sequence[str], most: int) -> Hit:
-    from_file = document.source == "file"
-    piece = snippet(document.text, terms, first_line=document.from_line or 1, most=most)
-    return Hit(
-        id=document.id,
-        path=document.path or f"{SESSIONS}{document.id}.md",
-        snippet=piece.text,
-        start=piece.start if from_file else None,
-        end=piece.end if from_file else None,
-        score=one.score,
-        source="memory" if document.source in ("file", "note") else "sessions",
-        parts=one.parts,
-        at=document.at,
-    )
-
-
 def _said(entry: Entry) -> str:
-    from holdfast.clock import iso
-
     return f"**{speaker_of(entry)}** ({iso(entry.created_at)}):\n{entry.content}"
 
 
@@ -458,17 +492,3 @@ def check_query(query: str) -> None:
         raise InvalidInput("there is no question", hint="Say what to look for.")
     if len(query) > MAX_QUERY:
         raise InvalidInput(f"a question has at most {MAX_QUERY} characters", hint="Ask for the gist of it.")
-
-
-def _refused(why: str) -> Found:
-    nothing = Diagnostics(backend="builtin", mode="refused", searched=0, behind=0, took_ms=0, note=why)
-    return Found((), "none", "none", None, False, nothing)
-
-
-def _why_empty(searched: int, behind: int, scored: int) -> str:
-    if scored:
-        return f"{scored} results lie below the least score"
-    if not searched:
-        return "nothing is indexed for this agent yet; run `holdfast memory index`"
-    late = f"; {behind} log entries are not indexed yet" if behind else ""
-    return f"none of {searched} documents matches{late}"

@@ -84,6 +84,11 @@ def query_terms(text: str) -> QueryTerms:
     return QueryTerms(tuple(content), tuple(every), language)
 
 
+def terms_in(text: str, language: Language) -> tuple[str, ...]:
+    """The terms of a text that is known to be in this language, each once; none for function words."""
+    return tuple(dict.fromkeys(term for run in _runs(text) for term in _READERS[language](run)))
+
+
 def language_of(text: str) -> Language:
     """German where German function words outnumber English ones, else English."""
     return _language(_words(fold(text)))

@@ -21,7 +21,9 @@ class SearchInput(BaseModel):
     model_config = ConfigDict(extra="forbid")
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY, description="What to look for.")]
     maxResults: Annotated[int | None, Field(ge=1, le=100, description="Results at most.")] = None  # noqa: N815
-    minScore: Annotated[float | None, Field(ge=0, le=1, description="Least score.")] = None  # noqa: N815
+    minScore: Annotated[  # noqa: N815
+        float | None, Field(ge=0, le=1, description="Least probability; 0: whatever is nearest.")
+    ] = None
 
 
 class GetInput(BaseModel):

@@ -17,15 +17,15 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.calling import SummaryCosts
 from holdfast.agents.loop.hooks import ApprovalHook, ProcessHook
 from holdfast.agents.loop.planning import caller_of
-from holdfast.agents.models import Hit, Models, ModelSummariser
+from holdfast.agents.models import Hit, Models, ModelSummariser, StoredLessons
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.subagents import Parts as SubagentParts
 from holdfast.agents.subagents import Subagents, chain_refusal
 from holdfast.agents.tools import Commands, builtin_toolbox
 from holdfast.agents.tools import Parts as ToolParts
 from holdfast.agents.tools.types import Caller
-from holdfast.board.context_sight import Sight
 from holdfast.board.search import SearchAsk
+from holdfast.board.visibility import Sight
 from holdfast.channels import Channels
 from holdfast.config import Config
 from holdfast.context import CompactResult, Trust
@@ -55,7 +55,9 @@ class Agency:
             return hold.settings
 
         self._config = config
-        self.models = Models(hold.home, config, hold.clock, search=self._recall)
+        self.models = Models(
+            hold.home, config, hold.clock, search=self._recall, lessons=StoredLessons(hold.store)
+        )
         self.skills = SkillRoom(hold.home, config, hold.workspace)
         self.processes = Commands()
         self.tools = builtin_toolbox(self._tool_parts())

@@ -32,10 +32,18 @@ class Holdfast:
     """
 
     def __init__(
-        self, home: Home, config: ConfigStore, store: Store, clock: Clock, *, reads_only: bool = False
+        self,
+        home: Home,
+        config: ConfigStore,
+        store: Store,
+        clock: Clock,
+        *,
+        reads_only: bool = False,
+        may_follow: bool = False,
     ) -> None:
         self.home = home
         self.reads_only = reads_only
+        self.may_follow = may_follow
         self.config = config
         self.store = store
         self.clock = clock

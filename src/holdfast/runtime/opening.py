@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config, ConfigStore
@@ -19,10 +20,12 @@ def open_home(
     store_url: str | None = None,
     clock: Clock | None = None,
     reads_only: bool = False,
+    may_follow: bool = False,
 ) -> Holdfast:
     """Open a home, made if it is not there. The store is `store_url`, `$HOLDFAST_STORE`, or as configured.
 
-    With `reads_only` its search index is followed, not written: another process has it open.
+    With `reads_only` its search index is followed, not written: another process has it open. With
+    `may_follow` it is so only if another process has it open when it is first used.
     """
     place = Home.locate(home)
     place.prepare()
@@ -39,7 +42,7 @@ def open_home(
         durability=settings.durability,
         listen_url=None if settings.listen_url is None else settings.listen_url.reveal(os.environ),
     )
-    return Holdfast(place, config, store, own, reads_only=reads_only)
+    return Holdfast(place, config, store, own, reads_only=reads_only, may_follow=may_follow)
 
 
 def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001
@@ -49,10 +52,30 @@ def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | No
     return open_home(home_or_url, clock=clock)
 
 
+STORE_PASSWORD: Final = "store_password"
+
+
 def configured_url(home: Home, config: Config, env: Mapping[str, str] = os.environ) -> str:
+    """`$HOLDFAST_STORE`, else as configured, with the password that is kept apart from the config."""
     if env.get("HOLDFAST_STORE"):
         given = env["HOLDFAST_STORE"]
         return given if "://" in given else sqlite_url(Path(given).expanduser().absolute())
     if config.store.url is not None:
-        return config.store.url.reveal(env)
+        return _with_password(home, config.store.url.reveal(env))
     return sqlite_url(home.database)
+
+
+def _with_password(home: Home, text: str) -> str:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    kept = home.kept_secret(STORE_PASSWORD)
+    if kept is None or not text.startswith("postgresql"):
+        return text
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        return text
+    if url.password is not None or url.username is None:
+        return text
+    return url.set(password=kept).render_as_string(hide_password=False)

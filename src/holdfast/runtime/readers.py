@@ -211,8 +211,8 @@ def _end_with(gateway: int) -> None:
 
 def _warmed() -> None:
     """Load what the first question would wait for: index and embedder."""
-    from holdfast.board.context_sight import Sight
     from holdfast.board.search import SearchAsk
+    from holdfast.board.visibility import Sight
 
     assert _here is not None
     search(_here, SearchAsk(q="warm up", sight=Sight(reader=OWNER), logs=1))

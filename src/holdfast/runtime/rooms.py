@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast.board.context_room import Board
+from holdfast.errors import Conflict
 from holdfast.memory import MemoryService
 
 if TYPE_CHECKING:
@@ -14,7 +15,20 @@ if TYPE_CHECKING:
 
 
 def open_memory_room(hold: Holdfast) -> MemoryService:
-    """The built-in index, with `qmd` before it for the agents that are configured so."""
+    """The built-in index, with `qmd` before it for the agents that are configured so.
+
+    One that another process writes is followed, where whoever opened the home only wants to read it.
+    """
+    try:
+        return _memory_room(hold)
+    except Conflict as error:
+        if error.code != "index_in_use" or not hold.may_follow:
+            raise
+        hold.reads_only = True
+        return _memory_room(hold)
+
+
+def _memory_room(hold: Holdfast) -> MemoryService:
     from holdfast.board import spaces_of_entries
     from holdfast.memory import LogFollower, LogWatcher, open_memory
     from holdfast.memory.embedding import chain_from
@@ -34,6 +48,7 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
         hold.home.index,
         engine=hold.settings.memory.search.engine,
         shared_cache_entries=hold.settings.memory.search.embedding.shared_cache_entries,
+        dictionaries=hold.settings.memory.search.dictionaries,
         chain=chain,
         workspace=hold.workspace,
         config=hold.settings_for_memory,
@@ -70,4 +85,7 @@ def index_recall(hold: Holdfast) -> IndexRecall:
         dense, lexical = hold.settings.memory.search.normalised
         return Scoring(dense=dense, lexical=lexical)
 
-    return IndexRecall(lambda: hold.memory, lambda: hold.settings.board, scoring, hold.clock)
+    def floor() -> float:
+        return hold.settings.memory.search.limits.floor
+
+    return IndexRecall(lambda: hold.memory, lambda: hold.settings.board, scoring, floor, hold.clock)

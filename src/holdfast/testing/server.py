@@ -124,6 +124,10 @@ class ScriptedServer:
     def listing(self) -> dict[str, Any]:
         return {"object": "list", "data": [{"id": m, "object": "model", "created": 0} for m in self._models]}
 
+    def other(self, path: str) -> dict[str, Any] | None:
+        """What is answered at a path that asks no model, such as what a server says of itself."""
+        return None
+
     def failure(self, turn: Fail) -> tuple[int, dict[str, Any]]:
         """The status and body of an error in this protocol."""
         raise NotImplementedError
@@ -176,7 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        if self.path.split("?")[0].rstrip("/").endswith("/models"):
+        path = self.path.split("?")[0].rstrip("/")
+        if (told := self.server.scripted.other(path)) is not None:
+            self._json(200, told)
+        elif path.endswith("/models"):
             self._json(200, self.server.scripted.listing())
         else:
             self._json(404, {"error": {"message": f"no such path: {self.path}"}})
@@ -185,6 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
         scripted = self.server.scripted
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         path = self.path.split("?")[0]
+        if (told := scripted.other(path)) is not None:
+            self._json(200, told)
+            return
         if not scripted.answers(path):
             self._json(404, {"error": {"message": f"no such path: {self.path}"}})
             return

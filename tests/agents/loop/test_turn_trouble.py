@@ -11,6 +11,8 @@ from loop_stage import ask, staged
 
 from builders import soon, until
 from holdfast.agents.loop.asks import Deliver
+from holdfast.agents.loop.calling import answer_tokens
+from holdfast.agents.models import ModelAbout, ModelRef
 from holdfast.agents.tools import registry
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Store, Threads, agenda, outbox
@@ -119,6 +121,57 @@ def test_a_failing_model_is_replaced_and_the_turn_says_what_was_tried(
             assert stage.spoken()[-1] == ("assistant", "From the other.")
 
     asyncio.run(main())
+
+
+def test_words_of_an_answer_that_broke_off_are_kept_and_shown_as_cut_off(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    script = [cut_off("The heron"), cut_off("The heron stands"), Say("As I said.")]
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, script) as stage:
+            accepted = await stage.runs.accept(ask("hello"))
+            status = await soon(stage.runs.wait(accepted.run_id))
+            assert status.status == "failed"
+            events = await stage.events(accepted.run_id)
+            phases = [e.data["phase"] for e in events if e.stream == "lifecycle"]
+            assert phases == ["start", "restarted", "error"]
+            assert events[-1].data["partial"] == "The heron stands"
+            [kept] = [e for e in stage.log() if e.role == "assistant"]
+            assert (kept.content, kept.source) == ("The heron stands", {"partial": "broke off"})
+            await stage.say("and?")
+            said = [m["content"] for m in stage.server.requests[-1].messages if m["role"] == "assistant"]
+            assert said == ["The heron stands\n\n[Your answer was cut off here.]"]
+            assert stage.context.replay(stage.session()).identical
+
+    asyncio.run(main())
+
+
+def test_words_that_came_before_a_model_was_gone_for_good_are_kept_too(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    script = [cut_off("The heron"), unauthorised()]
+
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, script) as stage:
+            assert (await stage.say("hello")).status == "failed"
+            assert ("assistant", "The heron") in stage.spoken()
+
+    asyncio.run(main())
+
+
+def test_an_answer_may_be_as_long_as_the_model_can_and_the_window_leaves(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("Yes.")]) as stage:
+            await stage.say("short")
+            assert stage.server.requests[-1].body["max_tokens"] == 8_192
+
+    asyncio.run(main())
+    about = ModelAbout(ModelRef("a", "m"), 4_096, 4_096)
+    assert answer_tokens(about, 4_096, 1_600) == 2_396
+    assert answer_tokens(about, 4_096, 4_090) == 256
 
 
 def test_a_turn_that_no_model_answers_fails_with_the_reason(

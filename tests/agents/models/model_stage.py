@@ -12,6 +12,7 @@ from holdfast.agents.models import ModelAbout, ModelEvent, ModelRef, ModelReply,
 from holdfast.agents.models.catalogue import Catalogue
 from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential
+from holdfast.agents.models.lessons import LessonKeeper
 from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.recall_model import Search
 from holdfast.agents.models.wire import Echoes
@@ -111,6 +112,7 @@ def stage(
     env: Mapping[str, str] | None = None,
     clock: ManualClock | None = None,
     search: Search | None = None,
+    lessons: LessonKeeper | None = None,
 ) -> Stage:
     home, clock = Home(folder), clock or ManualClock()
     home.prepare()
@@ -121,7 +123,7 @@ def stage(
         clock.advance(seconds=seconds)
 
     pace: dict[str, Any] = {"sleep": sleep, "spread": lambda: 0.5}
-    models = Models(home, lambda: config(given), clock, env or {}, **pace, search=search)
+    models = Models(home, lambda: config(given), clock, env or {}, **pace, search=search, lessons=lessons)
     return Stage(models, clock, home, slept)
 
 

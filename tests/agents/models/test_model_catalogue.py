@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.agents.models import RECALL, Catalogue, ModelFailure, ModelRef, Usage
-from holdfast.agents.models.catalogue import LOCAL_SECONDS, WINDOW, is_loopback, priced
+from holdfast.agents.models.catalogue import LOCAL_SECONDS, WINDOW, Served, is_loopback, priced
 from holdfast.config.models import ModelsConfig
 
 
@@ -63,7 +63,7 @@ def test_replacing_leaves_only_what_the_config_names_and_the_recall_model() -> N
 
 def test_a_servers_own_word_on_its_window_counts_unless_the_config_says_otherwise() -> None:
     ref = ModelRef("ollama", "x")
-    learned = {ref: 32_768}
+    learned = {ref: Served(window=32_768)}
     assert Catalogue(ModelsConfig(), learned).resolve(ref).about.window == 32_768
     given = ModelsConfig.model_validate(
         {"providers": {"ollama": {"models": [{"id": "x", "contextWindow": 4096}]}}}

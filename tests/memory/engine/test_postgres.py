@@ -103,6 +103,7 @@ def test_both_engines_find_the_same_with_the_same_scores(index: PostgresIndex, t
         assert ours.count == theirs.count
         assert ours.with_vector(FINGERPRINT) == theirs.with_vector(FINGERPRINT)
         assert set(ours.speakers()) == set(theirs.speakers())
+        assert ours.frequencies([*query.terms, "nowhere"]) == theirs.frequencies([*query.terms, "nowhere"])
         assert scores(ours, query) == pytest.approx(scores(theirs, query), abs=1e-3)
         assert ranked(ours, query) == pytest.approx(ranked(theirs, query), abs=1e-3)
 

@@ -18,6 +18,7 @@ from holdfast.agents.loop.hooks import TurnHook
 from holdfast.agents.loop.journal import DROPPED, DroppedMessages
 from holdfast.agents.loop.stopping import SessionEnded, end_session
 from holdfast.board.ingest import prepare
+from holdfast.board.rules import NOT_STORED
 from holdfast.board.sharing import heard_under_key
 from holdfast.clock import Millis, iso
 from holdfast.config import Config
@@ -46,6 +47,8 @@ from holdfast.log.turns import Waiting
 
 _BY_HAND: Final = ("new", "reset")
 LONGEST_WAIT: Final = 10
+FORGET: Final = "session.forget"
+FORGET_AFTER_MS: Final = 10 * 60_000
 
 
 def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnHook] = ()) -> Accepted:
@@ -55,16 +58,24 @@ def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
     if known is not None:
         return known
     entered, left = come_in(tx, ask, to, config, hooks)
-    draft = prepare(tx, _draft(ask, entered, to), config.board)
-    known = None if draft.idempotency_key is None else _repeated(tx, key, draft.idempotency_key)
+    draft = None if ask.wordless else prepare(tx, _draft(ask, entered, to), config.board)
+    known = None if draft is None else _repeated(tx, key, draft.idempotency_key or _said(key))
     if known is not None:
         return known
-    named = replace(draft, idempotency_key=draft.idempotency_key or _said(key))
-    mode = queue_mode(ask, config, to.channel) if ask.external else (ask.mode or "queue")
+    named = None if draft is None else replace(draft, idempotency_key=draft.idempotency_key or _said(key))
+    mode = queue_mode(ask, config, to.channel) if ask.external and draft else (ask.mode or "queue")
     terms = terms_of(ask, to, entered.session.audience)
     message = _Incoming(ask, entered, named, key, terms, mode, config.messages.queue)
     accepted = _placed(tx, message, hooks, config.default_agent_id)
+    if not ask.stored:
+        forget_later(tx, accepted.session_id)
     return _told(tx, accepted, left, terms) if ask.external else accepted
+
+
+def forget_later(tx: Tx, session_id: str) -> None:
+    """See to it that nothing is left of what is not stored, whatever becomes of who asked and of us."""
+    due = tx.now + FORGET_AFTER_MS
+    agenda.enqueue(tx, FORGET, {"sessionId": session_id}, lane=f"{FORGET}:{session_id}", due_at=due)
 
 
 def _told(tx: Tx, accepted: Accepted, left: SessionEnded, terms: Terms) -> Accepted:
@@ -93,6 +104,8 @@ def come_in(
     session = entered_session(tx, ask, to, config)
     if not ask.external:
         return Entered(session, ask.text), SessionEnded()
+    if ask.continues:
+        return Entered(sessions.touch(tx, session, external=True), ask.text), SessionEnded()
     zone = config.agent(to.agent_id).user_timezone
     named = str(local_zone()) if zone == "local" else zone
     heard = ask.owner and ask.commands
@@ -123,7 +136,8 @@ def terms_of(ask: Ask, to: Address, heard: Audience) -> Terms:
     deliver = ask.deliver
     if owner_sent and deliver is not None and deliver.heard is None:
         deliver = replace(deliver, heard=heard)
-    return replace(Terms.of(ask, to), owner_sent=owner_sent, deliver=deliver)
+    prompt = ask.text if ask.wordless else None
+    return replace(Terms.of(ask, to), owner_sent=owner_sent, deliver=deliver, prompt=prompt)
 
 
 def running_turn(tx: Tx, session: Session) -> tuple[agenda.Item, Turn] | None:
@@ -140,11 +154,11 @@ def running_turn(tx: Tx, session: Session) -> tuple[agenda.Item, Turn] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
-    """A message on its way to a turn, with all that decides where it goes."""
+    """A message on its way to a turn, with all that decides where it goes; what nobody said joins none."""
 
     ask: Ask
     entered: Entered
-    draft: EntryDraft
+    draft: EntryDraft | None
     key: str
     terms: Terms
     mode: Mode
@@ -153,7 +167,7 @@ class _Incoming:
 
 def _placed(tx: Tx, message: _Incoming, hooks: Sequence[TurnHook], default_agent: str) -> Accepted:
     session, queue, mode = message.entered.session, message.queue, message.mode
-    running = running_turn(tx, session) if mode in ("steer", "interrupt") else None
+    running = running_turn(tx, session) if mode in ("steer", "interrupt") and message.draft else None
     if running is not None and not _may_touch(running[1], message.terms):
         running, mode = None, "queue"
     stop: tuple[str, ...] = ()
@@ -168,7 +182,8 @@ def _placed(tx: Tx, message: _Incoming, hooks: Sequence[TurnHook], default_agent
     full = is_full(waiting, queue)
     if full and (queue.drop == "new" or message.ask.mode == "queue"):
         raise no_room(queue)
-    target = _waiting_turn(waiting, message) if mode in ("steer", "collect") else None
+    joins = mode in ("steer", "collect") and message.draft is not None
+    target = _waiting_turn(waiting, message) if joins else None
     accepted = _waited(tx, message, waiting, target)
     ended = relieve(tx, session.key, queue, hooks, default_agent) if full else []
     return replace(accepted, stops=stop, made_room=bool(ended))
@@ -199,7 +214,7 @@ def _own_turn(
         trigger=message.ask.trigger,
         due_at=due_at,
         most_waiting=most_waiting,
-        meta={ASK: message.terms.json()},
+        meta={ASK: message.terms.json(), **message.ask.noted},
         fresh=message.ask.key is None,
         chain_id=message.ask.chain_id,
     )
@@ -225,6 +240,7 @@ def _waiting_turn(waiting: Sequence[Waiting], message: _Incoming) -> Waiting | N
 
 
 def _joined(tx: Tx, turn: Turn, message: _Incoming) -> Accepted:
+    assert message.draft is not None
     own = replace(message.draft, session_key=turn.session_key, session_id=turn.session_id)
     entry = turns.join(tx, turn, own)
     return replace(_accepted(turn, entry, reset=message.entered.reset), joined=True, accepted_at=tx.now)
@@ -271,6 +287,8 @@ def _draft(ask: Ask, entered: Entered, to: Address) -> EntryDraft:
         agent_label=ask.sender_label,
         source=source,
     )
+    if not ask.stored:
+        return replace(draft, status=Classification.CLASSIFIED, code=NOT_STORED)
     return _of_the_runtime(draft) if ask.chain_id is not None and ask.trust is Trust.OPERATOR else draft
 
 

@@ -81,6 +81,9 @@ class Options:
     be called; `form` is what the reply has to be. `owner_sent` says that the owner chose by hand where the
     reply goes; `limited_to` are the agents whose words the asker may read at most. `one_off` says that the
     session ends with the turn: nobody would see what went on there later, so nothing can be sent off.
+    `instructions` hold for this turn alone, with the trust of whoever asks; `max_tokens` bounds each answer
+    of the model. What is not `stored` is kept while the turn runs and no longer: it is sorted and recalled
+    nowhere, and the agent has only tools that change nothing.
     """
 
     model: str | None = None
@@ -96,6 +99,9 @@ class Options:
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
     one_off: bool = False
+    instructions: str | None = None
+    max_tokens: int | None = None
+    stored: bool = True
 
     @property
     def client_tools(self) -> frozenset[str]:
@@ -112,7 +118,9 @@ class Ask(Options):
     `heard` is who hears the surface that it comes from, where that is known better than from the session's
     key. `by_token` says that it was asked with a token of the home's: whoever holds that may speak in the
     owner's sessions. `chain_id` is the chain that it follows from; unset: it comes from outside, and begins
-    one.
+    one. One that is `wordless` was said by nobody, such as the results of calls coming in: `text` stands in
+    for words, is shown to the model and not kept. One that `continues` goes on from a turn that its sender
+    named, however long ago that was. `noted` is kept with the turn for whoever asked.
     """
 
     text: str
@@ -131,6 +139,9 @@ class Ask(Options):
     heard: Audience | None = None
     by_token: bool = False
     chain_id: str | None = None
+    wordless: bool = False
+    continues: bool = False
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:

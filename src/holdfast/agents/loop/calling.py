@@ -24,6 +24,7 @@ from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, M
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.types import Caller
 from holdfast.context import (
+    BuildRequest,
     Built,
     CarrierMessage,
     Message,
@@ -83,6 +84,7 @@ class Calling:
     async def ask(self, nudge: Message | None = None) -> ModelReply:
         """A whole answer to all that was said so far; an overflow makes room and asks again, a few times."""
         for overflows in range(MOST_OVERFLOWS):
+            self._reporter.begin_answer()
             try:
                 return await self._ask(nudge)
             except HoldfastError as error:
@@ -143,12 +145,20 @@ class Calling:
             tools=built.tools,
             stable=_stable(built, first=self.number == 0),
             thinking=self.plan.thinking,
+            max_tokens=self._most_tokens(request, built, about),
             output_schema=None if form is None else (form.schema or ANY_OBJECT),
             output_name="answer" if form is None else form.name,
             output_strict=None if form is None else form.strict,
             must_call=terms.must_call if self._enforced else (),
-            max_tokens=request.budgets.flush_output if terms.occasion is Occasion.FLUSH else None,
         )
+
+    def _most_tokens(self, request: BuildRequest, built: Built, about: ModelAbout) -> int:
+        """How long the answer may be: what the window leaves; less for who asks for less, and for a flush."""
+        terms = self.plan.terms
+        limits = [answer_tokens(about, self.plan.window(about), built.manifest.used)]
+        limits += [terms.max_tokens] if terms.max_tokens is not None else []
+        limits += [request.budgets.flush_output] if terms.occasion is Occasion.FLUSH else []
+        return min(limits)
 
     def _tools(self, caller: Caller) -> Listed:
         """What the model is told of: a client's tools stand before ours of the same name."""
@@ -214,6 +224,15 @@ def thinned(messages: Sequence[Message], count: int) -> list[Message]:
             message = replace(message, text=CLEARED, images=())
         shown.append(message)
     return shown
+
+
+def answer_tokens(about: ModelAbout, window: int, used: int) -> int:
+    """How long an answer may be: what the model can, and what a prompt of that size leaves of the window.
+
+    The size is an estimate, so a sixteenth of it is spared; a sixteenth of the window is always asked for.
+    """
+    left = max(window - used - used // 16, window // 16, 1)
+    return min(about.max_tokens, left)
 
 
 def _stable(built: Built, *, first: bool) -> int:

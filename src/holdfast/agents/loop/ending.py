@@ -73,14 +73,20 @@ def commit(
     return done
 
 
-def fail(tx: Tx, journal: Journal, terms: Terms, error: HoldfastError, job: agenda.Job) -> Turn | None:
-    """End a turn that brings no reply: visible in the log, told to whoever waits; None if it has ended."""
+def fail(
+    tx: Tx, journal: Journal, terms: Terms, error: HoldfastError, job: agenda.Job, said: str = ""
+) -> Turn | None:
+    """End a turn that brings no reply: visible in the log with what was `said` of one, told to whoever
+    waits; None if it has ended."""
     turn = journal.turn
     now = turns.get(tx, turn.id)
     if now.status is not TurnStatus.RUNNING or now.attempt != turn.attempt:
         return None
     assert job.item.owner is not None
     job.settle(tx, agenda.Fail(job.item.owner, error.message, final=True))
+    if said:
+        journal.partial(tx, said, "broke off")
+        now = turns.get(tx, turn.id)
     text = f"Turn {turn.number} failed: {error.message}"
     note(tx, now, text, {"event": "turn.failed", "code": error.code, "hint": error.hint})
     ended = turns.end(tx, now, TurnStatus.FAILED, error.message, usage=_used(journal, now))
@@ -232,6 +238,7 @@ def _attempt(tried: Attempt) -> dict[str, Any]:
     more = {
         "reason": tried.reason,
         "message": tried.message[:500] or None,
+        "partial": tried.partial[:2_000] or None,
         "waitedMs": tried.waited_ms or None,
     }
     return {name: value for name, value in (told | more).items() if value is not None}

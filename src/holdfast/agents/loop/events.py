@@ -234,6 +234,12 @@ class Reporter:
             case ModelReply():
                 return
 
+    def begin_answer(self, reason: str = "bad_request") -> None:
+        """Another answer begins: what was told of one that came to nothing does not count."""
+        if self._words:
+            self._words = self.saying = ""
+            self._say("lifecycle", {"phase": "restarted", "reason": reason})
+
     def message(self, reply: ModelReply, kept: str | None = None) -> None:
         """A whole answer: what the deltas came to, after what was held back of it.
 

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from holdfast.agents.models.types import ModelReply, Usage
 from holdfast.board.ingest import prepare
+from holdfast.board.rules import NOT_STORED
 from holdfast.config.board import BoardConfig
 from holdfast.context import (
+    PARTIAL,
     AssistantMessage,
     Message,
     ToolCall,
@@ -66,7 +68,8 @@ class Journal:
     """The written side of one attempt. `messages` are the turn's own so far, as the log has them.
 
     One that `skips_notes` leaves them for the next turn: what is written in silence is not to act on them.
-    `spent` is what all attempts together have used; it is kept with every write, so that costs add up.
+    `spent` is what all attempts together have used; it is kept with every write, so that costs add up. What
+    is not `stored` is marked so that nobody sorts or recalls it.
     """
 
     turn: Turn
@@ -79,6 +82,7 @@ class Journal:
     handed: tuple[ToolCall, ...] = ()
     spent: Usage = field(default_factory=Usage)
     skips_notes: bool = False
+    stored: bool = True
     advanced: Callable[[Tx], None] = lambda tx: None
     """Called with every write of what the attempt has done."""
     name: Callable[[], str | None] = lambda: None
@@ -143,10 +147,10 @@ class Journal:
         )
         return turns.commit(tx, now, whole, job)
 
-    def partial(self, tx: Tx, said: str) -> None:
-        """Write how far a reply came that was stopped."""
-        draft = EntryDraft(content=said, role="assistant", source={"partial": True})
-        turns.add(tx, self.turn, [self._prepared(tx, draft)], {"finish": "cancelled"})
+    def partial(self, tx: Tx, said: str, why: str) -> None:
+        """Write how far a reply came that was stopped or broke off; whoever reads it is told that it did."""
+        draft = EntryDraft(content=said, role="assistant", source={PARTIAL: why})
+        turns.add(tx, self.turn, [self._prepared(tx, draft)], {"finish": why})
 
     def _add(
         self,
@@ -203,7 +207,10 @@ class Journal:
 
     def _prepared(self, tx: Tx, draft: EntryDraft) -> EntryDraft:
         """By the board's rules, which put what is to be sorted on the agenda."""
-        return prepare(tx, self._own(draft), self.board())
+        own = self._own(draft)
+        if not self.stored:
+            own = replace(own, status=Classification.CLASSIFIED, code=NOT_STORED)
+        return prepare(tx, own, self.board())
 
     def _own(self, draft: EntryDraft) -> EntryDraft:
         """An entry of this turn, with a key of its own."""

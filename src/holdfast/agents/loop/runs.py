@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast.agents.commands import Commands, standard_commands
-from holdfast.agents.loop.accepting import take_in
+from holdfast.agents.loop.accepting import FORGET, forget_later, take_in
 from holdfast.agents.loop.asks import Accepted, Address, Ask, address
 from holdfast.agents.loop.events import Hub, RunEvent
 from holdfast.agents.loop.parts import Parts
@@ -50,6 +50,7 @@ from holdfast.log import (
     turns,
 )
 from holdfast.log.agenda import Runner
+from holdfast.log.retention import forget_session
 
 GRACE_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 10.0
@@ -83,6 +84,7 @@ class Runs:
         runner.register(turns.KIND, self.kind())
         runner.register(turns.SUBAGENT, self.loop.subagent_kind())
         runner.register(AFTER_TURN, self.loop.after_kind())
+        runner.register(FORGET, agenda.Kind(self._forget_due, relative=True))
         self._runner = runner
 
     async def accept(self, ask: Ask) -> Accepted:
@@ -150,6 +152,20 @@ class Runs:
         if item_id is not None:
             await self._stop_item(item_id, reason)
         return await self.wait(run_id, SOON_SECONDS)
+
+    async def forget(self, session_id: str) -> bool:
+        """Erase the words of a session that was not to be stored; False if a turn of it has not ended."""
+        return await self._write(lambda tx: forget_session(tx, session_id))
+
+    async def _forget_due(self, job: agenda.Job) -> None:
+        """For those whose asker never came back for the end."""
+        id_ = str(job.item.payload["sessionId"])
+
+        def write(tx: Tx) -> None:
+            if not forget_session(tx, id_):
+                forget_later(tx, id_)
+
+        await self._write(write)
 
     async def resume(self, run_id: str) -> RunStatus:
         """Go on with an interrupted turn, because someone asked for it."""

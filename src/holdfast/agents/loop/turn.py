@@ -18,7 +18,7 @@ from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan, Planner
 from holdfast.agents.loop.rounds import Rounds
-from holdfast.agents.models.types import ModelReply
+from holdfast.agents.models.types import ModelFailure, ModelReply
 from holdfast.context import (
     AfterTurn,
     Message,
@@ -117,6 +117,8 @@ class _Attempt:
         reporter = Reporter(self._hub, turn_id, journal.session.id, parts.debug, self._tellable)
         turn = journal.turn
         reporter.lifecycle("start", sessionKey=turn.session_key, turn=turn.number, attempt=turn.attempt)
+        if turn.attempt > 1:  # whoever heard words of an attempt before this hears them anew
+            reporter.lifecycle("restarted", reason="interrupted")
         reporter.step("turn.start", turn=turn.number, attempt=turn.attempt, trigger=turn.trigger)
         try:
             settled = await self._planner.plan(turn, journal.session, self.terms, self._shown)
@@ -155,6 +157,7 @@ class _Attempt:
                 hook.begun(tx, *about)
             self._shown = tuple(text for hook in self._parts.hooks for text in hook.shown(tx, *about))
             journal.skips_notes = self.terms.occasion is Occasion.FLUSH
+            journal.stored = self.terms.stored
             journal.listen(tx)
             journal.advanced = self._job.advance
             journal.name = lambda: self._name(journal.session)
@@ -248,8 +251,10 @@ class _Attempt:
             hook.committed(tx, end)
 
     async def _failed(self, journal: Journal, reporter: Reporter, error: HoldfastError) -> None:
+        said = self._kept_words(reporter, error)
+
         def write(tx: Tx) -> Turn | None:
-            ended = ending.fail(tx, journal, self.terms, error, self._job)
+            ended = ending.fail(tx, journal, self.terms, error, self._job, said)
             if ended is not None:
                 self._tell_failed(tx, journal, ended)
             return ended
@@ -258,8 +263,14 @@ class _Attempt:
             return  # it was committed or cancelled just before; that end is the one to be told
         log.warning("turn %s failed: %s", journal.turn.id, error.message)
         reporter.step("turn.end", status="failed", error=error.message, code=error.code)
-        reporter.lifecycle("error", status="failed", error=error.message, code=error.code, hint=error.hint)
+        told = {"error": error.message, "code": error.code, "hint": error.hint}
+        reporter.lifecycle("error", status="failed", **told, **({"partial": said} if said else {}))
         await self._parts.threads(reporter.write_steps)
+
+    def _kept_words(self, reporter: Reporter, error: HoldfastError) -> str:
+        """What was said of an answer that failed: as far as it was shown, else the last that came at all."""
+        said = error.partial if isinstance(error, ModelFailure) else ""
+        return (reporter.saying or said[: self._tellable(said)]).strip()
 
     async def _stopped(self, journal: Journal, reporter: Reporter) -> None:
         """Cut off from outside: by someone who asked for it, or because this process ends."""
@@ -278,7 +289,7 @@ class _Attempt:
 
         def write(tx: Tx) -> None:
             if said.strip():
-                journal.partial(tx, said)
+                journal.partial(tx, said, "cancelled")
             self._tell_failed(tx, journal, ending.stop(tx, journal, self._job))
 
         try:
@@ -372,9 +383,9 @@ class AfterWork:
 
     async def consider(self, turn: Turn, calling: Calling) -> None:
         """Never fails the turn, which is committed: what goes wrong here is due again after the next one."""
-        if calling.built is None or calling.last is None:
-            return
         session, terms = calling.plan.session, calling.plan.terms
+        if calling.built is None or calling.last is None or not terms.stored:
+            return
         try:
             verdict = await self._parts.context().after_turn(
                 session,

@@ -11,6 +11,7 @@ from holdfast.agents.models.credentials import Credential, Credentials
 from holdfast.agents.models.discovery import Found, Row
 from holdfast.agents.models.failover import Models
 from holdfast.agents.models.helpers import ModelJudge, ModelScribe, ModelSummariser
+from holdfast.agents.models.lessons import Lesson, StoredLessons
 from holdfast.agents.models.recall_model import Hit, RecallModel, Search
 from holdfast.agents.models.retrying import Attempt
 from holdfast.agents.models.types import (
@@ -22,6 +23,7 @@ from holdfast.agents.models.types import (
     ModelAbout,
     ModelEvent,
     ModelFailure,
+    ModelFit,
     ModelRef,
     ModelReply,
     ModelRequest,
@@ -45,10 +47,12 @@ __all__ = [
     "Finish",
     "Found",
     "Hit",
+    "Lesson",
     "Model",
     "ModelAbout",
     "ModelEvent",
     "ModelFailure",
+    "ModelFit",
     "ModelJudge",
     "ModelRef",
     "ModelReply",
@@ -61,6 +65,7 @@ __all__ = [
     "Restarted",
     "Row",
     "Search",
+    "StoredLessons",
     "TextDelta",
     "ThinkingDelta",
     "Usage",

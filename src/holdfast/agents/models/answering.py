@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, Protocol
 
 from holdfast.agents.models.catalogue import Resolved
 from holdfast.agents.models.cooldowns import RESTING
 from holdfast.agents.models.credentials import Credential, Credentials
+from holdfast.agents.models.fit import fitted, read_back
+from holdfast.agents.models.lessons import Lesson, applied, lesson
 from holdfast.agents.models.retrying import Attempt, after, pause_ms
 from holdfast.agents.models.types import (
+    FailureReason,
     Model,
     ModelAbout,
     ModelEvent,
@@ -30,6 +33,7 @@ Build = Callable[[ModelAbout], Awaitable[ModelRequest]]
 Sleep = Callable[[float], Awaitable[None]]
 OnEvent = Callable[[ModelEvent], None]
 MOST_ATTEMPTS: Final = 24
+_UNSURE: Final = frozenset(("network", "cut_off", "overloaded", "not_found"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ class Room(Protocol):
 
     credentials: Credentials
 
-    def resolve(self, ref: ModelRef) -> Resolved: ...
+    async def met(self, ref: ModelRef) -> Resolved: ...
+    def unsure(self, resolved: Resolved) -> None: ...
+    async def learn(self, resolved: Resolved, lessons: Sequence[Lesson]) -> None: ...
     def credentials_for(self, resolved: Resolved, agent_id: str) -> list[Credential | None]: ...
     def credential_failed(self, credential: Credential, failed: ModelFailure) -> None: ...
     async def renewed(
@@ -70,6 +76,14 @@ class Exhausted(Exception):
     def __init__(self, failure: ModelFailure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+class _Taught(Exception):
+    """A refusal told what the model's server takes."""
+
+    def __init__(self, taught: Lesson) -> None:
+        super().__init__(taught.fact)
+        self.lesson = taught
 
 
 def _counted(attempts: Sequence[Attempt]) -> Iterator[str]:
@@ -96,25 +110,49 @@ class Answering:
         self._on_event = on_event
         self._session_key = session_key
         self._attempts: list[Attempt] = []
+        self._said = ""
+        self._broken: FailureReason | None = None
+        self._learned: list[Lesson] = []
 
     async def model(self, ref: ModelRef) -> Answered:
-        """Ask one model with each of its credentials; `Exhausted` when none brought an answer."""
-        try:
-            resolved = self._room.resolve(ref)
-            credentials = self._room.credentials_for(resolved, self._agent_id)
-        except ModelFailure as failed:
-            self._note(ref, None, failed, self._pace.clock.now(), 0)
-            raise Exhausted(failed) from failed
-        request = await self._build(resolved.about)
+        """Ask one model; `Exhausted` when it brought no answer.
+
+        A request that its server refused for a known cause is built anew with what the refusal taught, and
+        asked again, once for each such fact. What was learned is remembered once it has helped; a window at
+        once, since the server said it in so many words.
+        """
+        self._learned.clear()
+        while True:
+            try:
+                resolved = await self._room.met(ref)
+                credentials = self._room.credentials_for(resolved, self._agent_id)
+            except ModelFailure as failed:
+                self._note(ref, None, failed, self._pace.clock.now(), 0)
+                raise Exhausted(failed) from failed
+            resolved = replace(resolved, about=applied(resolved.about, self._learned))
+            try:
+                reply = await self._with_any(resolved, await self._build(resolved.about), credentials)
+            except _Taught as refusal:
+                self._learned.append(refusal.lesson)
+                if refusal.lesson.fact == "window":
+                    await self._room.learn(resolved, [refusal.lesson])
+                continue
+            await self._room.learn(resolved, self._learned)
+            if not resolved.settled:
+                self._room.unsure(resolved)
+            return Answered(reply, resolved.about, tuple(self._attempts))
+
+    async def _with_any(
+        self, resolved: Resolved, request: ModelRequest, credentials: Sequence[Credential | None]
+    ) -> ModelReply:
+        """Ask with each credential until one brings an answer."""
         for place, credential in enumerate(credentials):
             others = len(credentials) - place - 1
             try:
-                reply = await self._patiently(resolved, request, credential, others)
+                return await self._patiently(resolved, request, credential, others)
             except Exhausted as gone:
                 if not others or gone.failure.reason not in RESTING:
                     raise
-            else:
-                return Answered(reply, resolved.about, tuple(self._attempts))
         raise AssertionError("there is always one credential, if only none")
 
     async def _patiently(
@@ -132,6 +170,10 @@ class Answering:
             except ModelFailure as failed:
                 tries += 1
                 self._note(model.about.ref, credential, failed, started, waited)
+                if failed.reason in _UNSURE:
+                    self._room.unsure(resolved)
+                if (taught := self._taught(failed, resolved.about)) is not None:
+                    raise _Taught(taught) from failed
                 again = await self._renewed(resolved, credential, failed) if not fresh else None
                 if again is not None:
                     credential, fresh = again, True
@@ -151,6 +193,12 @@ class Answering:
                 self._room.credentials.succeeded(credential)
             return reply
 
+    def _taught(self, failed: ModelFailure, about: ModelAbout) -> Lesson | None:
+        """What a refusal teaches; each fact once, so that asking again has an end."""
+        found = lesson(failed, about)
+        known = {one.fact for one in self._learned}
+        return None if found is None or found.fact in known else found
+
     async def _renewed(
         self, resolved: Resolved, credential: Credential | None, failed: ModelFailure | None = None
     ) -> Credential | None:
@@ -161,10 +209,16 @@ class Answering:
         return found if found is not None and found.secret != credential.secret else None
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
-        """One call. If it fails after something was shown, the surface hears that this does not count."""
+        """One call. Where something was shown of one before it that failed, the surface hears first that this
+        does not count; what was shown of the last one stands."""
+        if self._broken is not None:
+            self._on_event(Restarted(self._broken))
+            self._broken = None
         reply: ModelReply | None = None
         shown = False
-        events = model.stream(request)
+        fit = model.about.fit
+        spelled = fit.tools == "prompt" and bool(request.tools)
+        events = read_back(model.stream(fitted(request, fit)), calls=spelled)
         try:
             async for event in events:
                 self._on_event(event)
@@ -172,12 +226,10 @@ class Answering:
                     reply = event
                 shown = True
         except ModelFailure as failed:
-            if shown:
-                self._on_event(Restarted(failed.reason))
+            self._broken = failed.reason if shown else None
             raise
         finally:
-            if isinstance(events, AsyncGenerator):
-                await events.aclose()
+            await events.aclose()
         if reply is None:
             raise ModelFailure("the model ended without a reply", "bad_response", ref=model.about.ref)
         return reply
@@ -195,12 +247,14 @@ class Answering:
             credential=credential.id if credential is not None else None,
             reason=failed.reason if failed is not None else None,
             message=failed.message if failed is not None else "",
+            partial=failed.partial if failed is not None else "",
             at=started,
             took_ms=self._pace.clock.now() - started,
             waited_ms=waited,
         )
         self._attempts.append(attempt)
         if failed is not None:
+            self._said = failed.partial or self._said
             log.warning("%s: %s", attempt, attempt.message, extra={"data": {"model": str(ref)}})
         elif len(self._attempts) > 1:
             log.info("%s, attempt %d", attempt, len(self._attempts))
@@ -215,6 +269,7 @@ class Answering:
             last.reason,
             hint=last.hint,
             retry_after_ms=last.retry_after_ms,
-            partial=last.partial,
+            partial=last.partial or self._said,
             ref=last.ref,
+            detail=last.detail,
         )

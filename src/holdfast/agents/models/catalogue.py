@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from holdfast.agents.models.types import ModelAbout, ModelFailure, ModelRef, Usage
+from holdfast.agents.models.lessons import Lesson, applied, server_name
+from holdfast.agents.models.types import ModelAbout, ModelFailure, ModelFit, ModelRef, Usage
 from holdfast.config import Secret
-from holdfast.config.models import Api, Cost, ModelEntry, ModelsConfig, OAuth, Provider
+from holdfast.config.models import Api, Compat, Cost, ModelEntry, ModelsConfig, OAuth, Provider
 
 WINDOW: Final = 128_000
 MAX_TOKENS: Final = 8_192
@@ -49,14 +50,32 @@ class Endpoint:
         return is_loopback(self.base_url)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a server tells of a model; None where it does not. `identity` changes when it serves another; one
+    that is not `settled` tells more once the model is loaded."""
+
+    window: int | None = None
+    images: bool | None = None
+    thinks: bool | None = None
+    tools: bool | None = None
+    system: bool | None = None
+    alternates: bool | None = None
+    identity: str = ""
+    settled: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A model with the endpoint that serves it; `cost` is what the config says of its price."""
+    """A model with the endpoint that serves it; `cost` is what the config says of its price, `server` names
+    what was learned of it."""
 
     about: ModelAbout
     endpoint: Endpoint
     api: Api
     cost: Cost | None = None
+    server: str = ""
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +88,7 @@ class _Family:
     images: bool = False
     thinks: bool = False
     window: int = WINDOW
+    alternates: bool = False
 
 
 def _cloud(
@@ -137,17 +157,26 @@ _FAMILIES: Final = (
     _Family(r"claude-3", 4_096, images=True),
     _Family(r"gemini-(2\.5|[3-9])", 65_536, images=True, thinks=True, window=1_048_576),
     _Family(r"gemini", 8_192, images=True),
-    _Family(r"gemma-?[34]|llava|pixtral|.*[-_.]vl\b|.*vision", images=True),
+    _Family(r"gemma-?3", images=True, alternates=True),
+    _Family(r"gemma-?4|llava|pixtral|.*[-_.]vl\b|.*vision", images=True),
+    _Family(r"gemma|mixtral|mistral-7b|(code)?llama-?2", alternates=True),
     _Family(r"deepseek-r|qwen-?3|magistral|qwq", 16_384, thinks=True),
     _Family(r""),
 )
 
 
 class Catalogue:
-    """The providers as the config leaves them. `learned` are windows that servers told of themselves."""
+    """The providers as the config leaves them. `served` is what servers told of their models, `learned` what
+    their refusals taught."""
 
-    def __init__(self, config: ModelsConfig, learned: Mapping[ModelRef, int] | None = None) -> None:
-        self._learned = learned or {}
+    def __init__(
+        self,
+        config: ModelsConfig,
+        served: Mapping[ModelRef, Served] | None = None,
+        learned: Callable[[ModelRef, str], Sequence[Lesson]] = lambda ref, server: (),
+    ) -> None:
+        self._served = served or {}
+        self._learned = learned
         built_in = BUILT_IN if config.mode == "merge" else {}
         self._endpoints = {
             **built_in,
@@ -168,23 +197,63 @@ class Catalogue:
             ) from None
 
     def resolve(self, ref: ModelRef) -> Resolved:
-        """All that is known of a model; `ModelFailure` (not_configured) for a provider that is not there."""
+        """All that is known of a model: what its name tells, over that what its server says of itself, what
+        was learned from it, and what the config says. A window that was learned holds the config's too.
+        `ModelFailure` (not_configured) for a provider that is not there."""
         if ref == RECALL:
             return _RECALL
         endpoint = self.endpoint(ref.provider)
+        served = self._served.get(ref, Served())
+        server = server_name(endpoint.base_url, served.identity)
+        lessons = self._learned(ref, server)
+        about = applied(_told(_known(ref, endpoint, served.window), served), lessons)
         entry = next((one for one in endpoint.models if one.id == ref.model), None)
-        about = _known(ref, endpoint, self._learned.get(ref))
         if entry is None:
-            return Resolved(about, endpoint, endpoint.api)
+            return Resolved(about, endpoint, endpoint.api, server=server, settled=served.settled)
         told = entry.model_fields_set
-        about = replace(
-            about,
-            window=entry.context_window if "context_window" in told else about.window,
-            max_tokens=entry.max_tokens if "max_tokens" in told else about.max_tokens,
-            images="image" in entry.input if "input" in told else about.images,
-            thinks=entry.reasoning if "reasoning" in told else about.thinks,
-        )
-        return Resolved(about, endpoint, entry.api or endpoint.api, entry.cost if "cost" in told else None)
+        about = applied(_configured(about, entry), [one for one in lessons if one.fact == "window"])
+        cost = entry.cost if "cost" in told else None
+        return Resolved(about, endpoint, entry.api or endpoint.api, cost, server, served.settled)
+
+
+def _told(about: ModelAbout, served: Served) -> ModelAbout:
+    """With what a server says of itself. One that takes no tools has them described to its model."""
+    fit = about.fit
+    return replace(
+        about,
+        images=about.images if served.images is None else served.images,
+        thinks=about.thinks if served.thinks is None else served.thinks,
+        fit=replace(
+            fit,
+            alternates=fit.alternates if served.alternates is None else served.alternates,
+            system=fit.system if served.system is None else served.system,
+            tools=fit.tools if served.tools is None else ("native" if served.tools else "prompt"),
+        ),
+    )
+
+
+def _configured(about: ModelAbout, entry: ModelEntry) -> ModelAbout:
+    told = entry.model_fields_set
+    return replace(
+        about,
+        window=entry.context_window if "context_window" in told else about.window,
+        max_tokens=entry.max_tokens if "max_tokens" in told else about.max_tokens,
+        images="image" in entry.input if "input" in told else about.images,
+        thinks=entry.reasoning if "reasoning" in told else about.thinks,
+        fit=_compatible(about.fit, entry.compat),
+    )
+
+
+def _compatible(fit: ModelFit, compat: Compat) -> ModelFit:
+    given: dict[str, Any] = {
+        "alternates": compat.alternate_roles,
+        "system": compat.system_role,
+        "tools": compat.tools,
+        "limit": compat.max_tokens_field,
+        "thinking": compat.thinking,
+        "stop": compat.stop or None,
+    }
+    return replace(fit, **{name: value for name, value in given.items() if value is not None})
 
 
 _RECALL: Final = Resolved(
@@ -234,7 +303,8 @@ def _known(ref: ModelRef, endpoint: Endpoint, learned: int | None) -> ModelAbout
     name = ref.model.rpartition("/")[2].lower()
     family = next(one for one in _FAMILIES if re.match(one.pattern, name))
     window = learned or _listed_window(ref.model, endpoint.prices) or family.window
-    return ModelAbout(ref, window, min(family.max_tokens, window), family.images, family.thinks)
+    fit = ModelFit(alternates=family.alternates)
+    return ModelAbout(ref, window, min(family.max_tokens, window), family.images, family.thinks, fit)
 
 
 def _listed_window(model: str, provider: str | None) -> int | None:

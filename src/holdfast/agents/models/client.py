@@ -161,9 +161,12 @@ class Client:
 
     def _settings(self, request: ModelRequest, talk: Talk | None) -> ModelSettings:
         settings: dict[str, Any] = {} if talk is None else {"extra_body": {TALK: talk}}
-        if request.max_tokens is not None:
+        fit = self.about.fit
+        if request.max_tokens is not None and fit.limit != "none":
             settings["max_tokens"] = min(request.max_tokens, self.about.max_tokens)
-        if request.thinking is not None:
+        if fit.stop:
+            settings["stop_sequences"] = list(fit.stop)
+        if request.thinking is not None and fit.thinking:
             settings["thinking"] = False if request.thinking == "off" else request.thinking
         if request.must_call:
             settings["tool_choice"] = list(request.must_call)

@@ -116,6 +116,8 @@ def _openai(resolved: Resolved, credential: Credential | None, pool: Pool, env: 
         profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
         if about.thinks:
             profile["supports_thinking"] = True
+    if about.fit.limit in ("max_tokens", "max_completion_tokens"):
+        profile["openai_chat_supports_max_completion_tokens"] = about.fit.limit == "max_completion_tokens"
     if resolved.api == "openai-responses":
         return OpenAIResponsesModel(about.ref.model, provider=theirs, profile=profile)
     return OpenAIChatModel(about.ref.model, provider=theirs, profile=profile)

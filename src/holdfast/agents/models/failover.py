@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,9 @@ from holdfast.agents.models.answering import Answered, Answering, Build, Exhaust
 from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolved
 from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential, Credentials
-from holdfast.agents.models.dialects import load
+from holdfast.agents.models.dialects import CHAT, load
 from holdfast.agents.models.discovery import Discovery, Found, Row
+from holdfast.agents.models.lessons import Lesson, LessonKeeper, Lessons, Remembered
 from holdfast.agents.models.logins import EARLY_MS
 from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.recall_model import RecallModel, Search
@@ -22,8 +24,10 @@ from holdfast.agents.models.types import Model, ModelAbout, ModelFailure, ModelR
 from holdfast.agents.models.wire import Echoes
 from holdfast.clock import Clock
 from holdfast.config import AgentSettings, Config
+from holdfast.errors import HoldfastError
 from holdfast.home import Home
 
+log = logging.getLogger(__name__)
 LOCAL: Final = ("ollama", "lmstudio", "llamacpp")
 _FAR: Final = 1 << 62
 
@@ -41,6 +45,7 @@ class Models:
         sleep: Sleep = asyncio.sleep,
         spread: Callable[[], float] = random.random,
         search: Search | None = None,
+        lessons: LessonKeeper | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -53,6 +58,7 @@ class Models:
             home, clock, env, lambda agent: config().agent_dir(agent, home.agent_dir(agent))
         )
         self.discovery = Discovery(self._local_servers)
+        self._lessons = Lessons(lessons, clock)
 
     async def discover(self, *, refresh: bool = False) -> Sequence[Found]:
         """What can be used without any setting. Servers on this machine are asked once for the process."""
@@ -62,7 +68,13 @@ class Models:
     async def report(self, *, refresh: bool = False) -> list[Row]:
         """Lines for `holdfast doctor`: every place that was looked at, and what was there."""
         servers = await self.discovery.report(refresh=refresh)
-        return [*self._key_rows(), *servers]
+        learned = [Row(one.ref.provider, found=True, text=str(one)) for one in await self.learned()]
+        return [*self._key_rows(), *servers, *learned]
+
+    async def learned(self) -> list[Remembered]:
+        """What refusals taught of models, with when and why."""
+        await asyncio.to_thread(self._lessons.refresh)
+        return self._lessons.all()
 
     def about(self, ref: ModelRef) -> ModelAbout:
         """What is known of a model; `ModelFailure` (not_configured) for a provider that is not there."""
@@ -128,6 +140,34 @@ class Models:
     def resolve(self, ref: ModelRef) -> Resolved:
         return self._catalogue().resolve(ref)
 
+    async def met(self, ref: ModelRef) -> Resolved:
+        """A model with all that can be known of it before it is asked: its server, if it is on this machine,
+        has told of itself, and what was learned is at hand."""
+        if self._lessons.is_stale:
+            try:
+                await asyncio.to_thread(self._lessons.refresh)
+            except HoldfastError as error:  # they are learned anew at the price of a refusal
+                log.warning("what was learned of models cannot be read: %s", error.message)
+        resolved = self.resolve(ref)
+        endpoint = resolved.endpoint
+        if endpoint.loopback and resolved.api in CHAT:
+            await self.discovery.meet(endpoint.provider, endpoint.base_url)
+            resolved = self.resolve(ref)
+        return resolved
+
+    def unsure(self, resolved: Resolved) -> None:
+        """Ask a server again before its next call: it broke off and may be another when it is back, or it
+        has loaded a model just now and can tell more of it."""
+        self.discovery.forget(resolved.endpoint.provider)
+
+    async def learn(self, resolved: Resolved, lessons: Sequence[Lesson]) -> None:
+        """Remember what the refusals of a model taught."""
+        if lessons:
+            try:
+                await asyncio.to_thread(self._lessons.learn, resolved.about.ref, resolved.server, lessons)
+            except HoldfastError as error:  # an answer is there, and must not be lost for that
+                log.warning("what was learned of %s cannot be kept: %s", resolved.about.ref, error.message)
+
     def credentials_for(self, resolved: Resolved, agent_id: str) -> list[Credential | None]:
         """The credentials to try, in order; those that rest are left out while there is another."""
         endpoint = resolved.endpoint
@@ -166,7 +206,7 @@ class Models:
         self.credentials.failed(credential, failed.reason, self._config().auth, failed.retry_after_ms)
 
     def _catalogue(self) -> Catalogue:
-        return Catalogue(self._config().models, self.discovery.windows)
+        return Catalogue(self._config().models, self.discovery.served, self._lessons.of)
 
     def _usable(self, endpoint: Endpoint, agent_id: str | None = None) -> list[Credential]:
         config = self._config()
@@ -206,8 +246,15 @@ class Models:
         ]
 
     def _local_servers(self) -> Mapping[str, str]:
-        known = Catalogue(self._config().models).endpoints()
-        return {one.provider: one.base_url for one in known if one.provider in LOCAL}
+        """The usual ones, and whatever else the config has on this machine."""
+        config = self._config().models
+        known = Catalogue(config).endpoints()
+        return {
+            one.provider: one.base_url
+            for one in known
+            if one.provider in LOCAL
+            or (one.provider in config.providers and one.loopback and one.api in CHAT and not one.oauth)
+        }
 
 
 def _key_text(endpoint: Endpoint, found: Found | None) -> str:

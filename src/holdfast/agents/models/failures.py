@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
 
 _TOLD: Final = 400
+_KEPT: Final = 4_000
 _OVERFLOW: Final = re.compile(
     r"context[_ ](?:length|window|size|limit)|context the overflows|(?:prompt|input) is too long"
     r"|input token count|number of (?:input )?tokens|too many tokens|request_too_large"
@@ -46,6 +47,7 @@ def failure(
         retry_after_ms=retry_after_ms,
         partial=partial,
         ref=ref,
+        detail=clip(text, _KEPT),
     )
 
 

@@ -197,7 +197,7 @@ async def _asked(
         return ModelRequest(
             messages=messages,
             thinking="off",
-            max_tokens=min(max_tokens, about.max_tokens),
+            max_tokens=min(max_tokens, about.max_tokens, about.window // 2),
             output_schema=schema,
         )
 

@@ -25,12 +25,16 @@ _OF_THE_CREDENTIAL: Final[frozenset[FailureReason]] = frozenset(("auth", "billin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One call that was made or could not be: with which credential (its name), how it went, and why."""
+    """One call that was made or could not be: with which credential (its name), how it went, and why.
+
+    `partial` are the words that came before it broke.
+    """
 
     ref: ModelRef
     credential: str | None
     reason: FailureReason | None
     message: str = ""
+    partial: str = ""
     at: int = 0
     took_ms: int = 0
     waited_ms: int = 0

@@ -136,7 +136,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """What was shown of this answer does not count: it failed midway. Another may follow."""
+    """What was shown of this answer does not count: it failed midway, and another begins now."""
 
     reason: FailureReason
 
@@ -145,7 +145,10 @@ ModelEvent: TypeAlias = TextDelta | ThinkingDelta | CallDelta | Restarted | Mode
 
 
 class ModelFailure(HoldfastError):
-    """A call that brought no whole answer, and why, in words that decide what to try next."""
+    """A call that brought no whole answer, and why, in words that decide what to try next.
+
+    `partial` are the words that came before it broke; `detail` is all that the server said of its reason.
+    """
 
     status: ClassVar[int] = 502
     code = "model_failed"
@@ -159,12 +162,46 @@ class ModelFailure(HoldfastError):
         retry_after_ms: int | None = None,
         partial: str = "",
         ref: ModelRef | None = None,
+        detail: str = "",
     ) -> None:
         super().__init__(message, hint=hint, code=f"model_{reason}")
         self.reason = reason
+        self.detail = detail
         self.retry_after_ms = retry_after_ms
         self.partial = partial
         self.ref = ref
+
+
+ToolMode = Literal["native", "prompt", "none"]
+LimitField = Literal["max_tokens", "max_completion_tokens", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFit:
+    """What a model's server takes; `fit.py` makes a request fit for it.
+
+    With `alternates`, words of a user and of the model must take turns; without `system` there is no such
+    role. `tools` in the `prompt` are described in words, and calls are read out of the answer. `limit` is
+    the field in which the length of an answer is bounded; None: as the protocol has it.
+    """
+
+    alternates: bool = False
+    system: bool = True
+    tools: ToolMode = "native"
+    limit: LimitField | None = None
+    thinking: bool = True
+    stop: tuple[str, ...] = ()
+
+    @property
+    def sent_as(self) -> tuple[str, ...]:
+        """What is changed of a request on its way, in words for the manifest."""
+        tools = {"prompt": "tools described in the prompt", "none": "no tools"}.get(self.tools, "")
+        told = (
+            "roles by turns" if self.alternates else "",
+            "" if self.system else "no system role",
+            tools,
+        )
+        return tuple(filter(None, told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +213,7 @@ class ModelAbout:
     max_tokens: int
     images: bool = False
     thinks: bool = False
+    fit: ModelFit = field(default_factory=ModelFit)
 
 
 class Model(Protocol):

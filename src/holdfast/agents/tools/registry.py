@@ -313,7 +313,7 @@ class Toolbox:
         limit = cap_of(caller)
         if len(text) <= limit:
             return text
-        paged = "file_read" in self._offered_names(caller, None)
+        paged = caller.stored and "file_read" in self._offered_names(caller, None)
         kept = await self._threads(self._keep, caller, text, output.trust) if paged else None
 
         def note(cut: Cut) -> str:

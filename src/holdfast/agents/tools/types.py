@@ -25,7 +25,8 @@ class Caller:
     """In whose name a tool runs: the turn, its session and agent, and the rules that hold for them now.
 
     `images` says whether the model can look at pictures, `owner_sent` that the owner began the turn,
-    `one_off` that the session ends with it, so that nothing can be sent off that comes back.
+    `one_off` that the session ends with it, so that nothing can be sent off that comes back. Of a turn that
+    is not `stored` nothing may be left, so that it has no tools that change anything.
     """
 
     config: Config
@@ -43,6 +44,7 @@ class Caller:
     owner_sent: bool = False
     limited_to: tuple[str, ...] | None = None
     one_off: bool = False
+    stored: bool = True
     sender: str | None = None
     channel: str | None = None
     subagent: bool = False
@@ -101,7 +103,8 @@ class Tool(Generic[Input]):
 
     def is_there(self, caller: Caller) -> bool:
         """Whether the tool makes sense for the caller now, and is theirs to use."""
-        return self.offered(caller) and (caller.alone or self.for_others(caller))
+        lasting = self.effect is not Effect.NONE and not caller.stored
+        return not lasting and self.offered(caller) and (caller.alone or self.for_others(caller))
 
     @property
     def spec(self) -> ToolSpec:

@@ -130,6 +130,8 @@ def _print_manifest(found: Manifest) -> None:
     )
     if found.refused is not None:
         click.echo(f"not sent: {cell(found.refused)}")
+    if found.sent_as:
+        click.echo(f"sent as the model takes it: {', '.join(found.sent_as)}")
     largest = max((s.tokens for s in found.sections), default=1)
     rows = [_row(section, largest) for section in found.sections]
     print_table(["section", "tokens", "", "trust", "source"], rows, empty="Nothing was sent.")

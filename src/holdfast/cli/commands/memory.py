@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from holdfast.log import Reader
     from holdfast.runtime import Holdfast
 
+_SIGHT_SECONDS = 2.0
+_ANSWER_SECONDS = 6.0
+_STARTING_SECONDS = 60.0
+
 agent_option = click.option("--agent", "agent_id", metavar="ID", help="The agent; else the default one.")
 
 
@@ -29,9 +33,13 @@ def memory() -> None:
 @agent_option
 @click.option("--force", is_flag=True, help="Read every file again.")
 @click.option("--embed/--no-embed", default=True, help="Also let the better embedder catch up.")
+@click.option("--batch", is_flag=True, help="Have OpenAI embed many texts within a day, for half the price.")
+@click.option("--yes", is_flag=True, help="Take the price of --batch without being asked.")
 @json_option
 @pass_app
-def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: bool) -> None:
+def index(
+    app: App, agent_id: str | None, force: bool, embed: bool, batch: bool, yes: bool, as_json: bool
+) -> None:
     """Bring files and log into the index: what changed since the last time, and nothing else."""
     with _local(app) as hold, _progress() as progress:
         agent = _agent(hold, agent_id)
@@ -41,7 +49,9 @@ def index(app: App, agent_id: str | None, force: bool, embed: bool, as_json: boo
         behind = hold.memory.follow()
         while behind or hold.memory.health.healing:
             behind = hold.memory.follow()
+        embed = embed and (not batch or _batch_begun(hold, yes))
         embedded = hold.memory.refine(progress=progress) if embed else 0
+        done.problems += _troubles(hold)
     told = {
         "files": done.seen,
         "indexed": done.indexed,
@@ -216,6 +226,45 @@ def _paths(hold: Holdfast) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True) for one in hold.settings.memory.search.paths]
 
 
+def _batch_begun(hold: Holdfast, yes: bool) -> bool:
+    """Send what waits as a batch, if it is worth it and the price is taken; False where it is not taken."""
+    from holdfast.errors import InvalidInput
+    from holdfast.memory.embedders.batch import WORTHWHILE
+
+    if hold.memory.batches.pending():
+        click.echo("A batch is under way; what is done of it is taken in now.", err=True)
+        return True
+    offer = hold.memory.batches.offer()
+    if offer is None:
+        raise InvalidInput(
+            "--batch needs OpenAI as the first embedder",
+            hint="Set memory.search.embedding.providers and a key; see docs/memory.md.",
+        )
+    if offer.texts < WORTHWHILE:
+        click.echo(f"Only {offer.texts} texts wait: they are embedded at once.", err=True)
+        return True
+    price = "at a price that is not known here" if offer.dollars is None else f"about ${offer.dollars:.2f}"
+    click.echo(
+        f"{offer.texts} texts, about {offer.tokens:,} tokens, go to {offer.model}: {price}, within 24 hours.",
+        err=True,
+    )
+    if not yes and not click.confirm("Send them?", err=True):
+        return False
+    sent = hold.memory.batches.begin()
+    click.echo(
+        f"{sent} texts were sent. A running gateway takes in what is done, and so does"
+        " `holdfast memory index`; until then the static embedder serves.",
+        err=True,
+    )
+    return True
+
+
+def _troubles(hold: Holdfast) -> list[str]:
+    """Which embedders failed, and why; what they did not embed is embedded another time."""
+    known = [(one.id, hold.memory.chain.trouble(one)) for one in hold.memory.chain.preferred]
+    return [f"{id_.provider}/{id_.model}: {why.why}" for id_, why in known if why is not None]
+
+
 def _reader(hold: Holdfast, session_key: str | None) -> Reader:
     """Who reads: the owner, or all who hear the session that is asked for."""
     from holdfast.log import OWNER, surfaces
@@ -230,19 +279,28 @@ def _agent(hold: Holdfast, agent_id: str | None) -> str:
     return hold.settings.agent(agent_id or hold.settings.default_agent_id).id
 
 
-def _gateway(app: App) -> Client | None:
-    """A running gateway has the index open; then it is asked, else this process opens it."""
+def _gateway(app: App, patience: float) -> Client | None:
+    """A running gateway has the index open; it is asked, if it is seen that soon."""
     from holdfast.cli.client import Client, find_gateway
 
-    found = find_gateway(app.home, None)
-    return Client(found.url, app.home.admin_token(), timeout=30) if found.state == "ours" else None
+    found = find_gateway(app.home, None, patience=patience)
+    return (
+        Client(found.url, app.home.admin_token(), timeout=_ANSWER_SECONDS) if found.state == "ours" else None
+    )
 
 
 def _either(app: App, path: str, query: Mapping[str, Any], here: Callable[[Holdfast], Any]) -> Any:
-    client = _gateway(app)
+    """What the gateway answers; if none runs or it is busy, what its index says when it is read from here."""
+    from holdfast.errors import Unavailable
+
+    client = _gateway(app, _SIGHT_SECONDS)
+    given = {name: value for name, value in query.items() if value is not None}
     if client is not None:
-        given = {name: value for name, value in query.items() if value is not None}
-        return client.get(f"{path}?{urlencode(given)}")
+        try:
+            return client.get(f"{path}?{urlencode(given)}")
+        except Unavailable as error:
+            if error.code != "no_gateway":
+                raise
     with app.open() as hold:
         return here(hold)
 
@@ -251,12 +309,12 @@ def _either(app: App, path: str, query: Mapping[str, Any], here: Callable[[Holdf
 def _local(app: App) -> Iterator[Holdfast]:
     from holdfast.errors import Conflict
 
-    if _gateway(app) is not None:
+    if _gateway(app, _STARTING_SECONDS) is not None:
         raise Conflict(
             "the running gateway keeps the index up to date by itself",
             hint="Stop it first to index by hand.",
         )
-    with app.open() as hold:
+    with app.open(writes_index=True) as hold:
         yield hold
 
 

@@ -113,6 +113,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "approvalsWaiting": waiting,
         "chains": {"live": alive, "listed": listed, "asOf": iso(hold.clock.now())},
         "tokenEstimates": _estimates(hold),
+        "modelLessons": _lessons(hold),
         "contextEngine": hold.settings.plugins.engine,
         "memoryBackend": hold.settings.memory.backend,
         "cutFiles": [words for agent in hold.settings.agent_list for words in _cut_files(hold, agent.id)],
@@ -132,6 +133,16 @@ def _estimates(hold: Holdfast) -> dict[str, Any]:
     with hold.store.read(OWNER) as tx:
         found = calibration.listing(tx, limit=10)
     return {name: {"error": round(one.error, 4), "samples": one.samples} for name, one in found.items()}
+
+
+def _lessons(hold: Holdfast) -> list[str]:
+    """What models' servers taught by refusing a request, with when and why."""
+    import asyncio
+
+    from holdfast.agents.models import Models, StoredLessons
+
+    models = Models(hold.home, lambda: hold.settings, hold.clock, lessons=StoredLessons(hold.store))
+    return [str(one) for one in asyncio.run(models.learned())]
 
 
 def _model(hold: Holdfast) -> str:
@@ -183,6 +194,7 @@ def _print(body: dict[str, Any]) -> None:
             "chains": chains_line(body["chains"]),
             "approvals": f"{body['approvalsWaiting']} waiting",
             "estimates": _off(body["tokenEstimates"]),
+            "learned": "; ".join(body["modelLessons"]) or "nothing from refusals",
             "engine": body["contextEngine"],
             "memory": body["memoryBackend"],
             "tokens": body["tokens"],

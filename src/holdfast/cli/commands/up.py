@@ -10,6 +10,7 @@ import click
 from holdfast.cli.groups import App, Command, pass_app
 
 if TYPE_CHECKING:
+    from holdfast.home import Home
     from holdfast.runtime import Holdfast
 
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     "--port", type=click.IntRange(0, 65535), help="Port; else as configured (8787). 0: any free one."
 )
 @click.option(
-    "--store", "store_url", metavar="URL", help="The store, by its path or address; else as configured."
+    "--store",
+    "store_url",
+    metavar="URL",
+    help="The store, by its path or address, from now on: it is written into the config.",
 )
 @click.option("--no-link", is_flag=True, help="Print no login link, for logs that others may read.")
 @click.option(
@@ -38,7 +42,7 @@ def up(
       holdfast up --port 8787
     """
     from holdfast.cli.client import address, announced
-    from holdfast.cli.stores import store_address
+    from holdfast.cli.stores import keep_store
     from holdfast.config.source import LENIENT
     from holdfast.gateway.codes import login_link
     from holdfast.gateway.server import listen, serve
@@ -47,7 +51,11 @@ def up(
     if lenient:
         os.environ[LENIENT] = "1"  # for the processes that it starts as well
     home = app.home
-    with app.open(create=True, store_url=None if store_url is None else store_address(store_url)) as hold:
+    if store_url is not None and (kept := keep_store(home, store_url)):
+        click.echo(f"store: {kept} (kept in {home.config.name} for every command of this home)")
+    home.prepare()
+    _write_config(home)
+    with app.open(create=True, writes_index=True) as hold:
         _set_up(hold)
         host = host or hold.settings.gateway.host
         port = hold.settings.gateway.port if port is None else port
@@ -65,17 +73,21 @@ def up(
             )
         if not is_built():
             click.echo("  The pages are not built: run `make pages` in the sources, while this goes on.")
-        with announced(home, url):
+        with announced(home, url, hold.store.url.render_as_string(hide_password=True)):
             serve(hold, sock)
+
+
+def _write_config(home: Home) -> None:
+    from holdfast.cli.commands.init import write_config
+
+    for path in write_config(home):
+        click.echo(f"wrote {path}")
 
 
 def _set_up(hold: Holdfast) -> None:
     """Everything that a first start makes; on a later one there is nothing to do."""
-    from holdfast.cli.commands.init import write_config
     from holdfast.cli.workspaces import prepare_workspaces
 
-    for path in write_config(hold.home):
-        click.echo(f"wrote {path}")
     for path in prepare_workspaces(hold.home, hold.settings, new_only=True):
         click.echo(f"wrote {path}")
     hold.home.admin_token()

@@ -29,6 +29,12 @@ class SearchOut(Answer):
     tasks: list[dict[str, Any]]
     logs: list[dict[str, Any]]
     notes: list[dict[str, Any]]
+    confidence: float = Field(
+        default=1.0, description="How likely it is that something that was said answers this."
+    )
+    fits: bool = Field(
+        default=True, description="False: nothing does, and only what is named by the question is given."
+    )
     took: int = Field(description="Milliseconds; those of the first time for an answer given again.")
 
 

@@ -16,13 +16,23 @@ from holdfast.memory.embedders.base import EmbedderId, Vectors, normalised
 OPENAI_URL: Final = "https://api.openai.com/v1"
 GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 _TRANSIENT: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+_REFUSED: Final = frozenset({401, 403, 404})
 _LONGEST_WAIT: Final = 30.0
+_MOST_CHARS: Final = 8_000
+"""Below the input limit of every model in every script; what a text is about stands in its head."""
 
 
 class EmbeddingFailed(Unavailable):
-    """The provider did not give what was asked for; the message says what it gave."""
+    """The provider did not give what was asked for; the message says what it gave.
+
+    `refused`: asking again will not help (the key, the model, the address).
+    """
 
     code = "embedding_failed"
+
+    def __init__(self, message: str, *, hint: str = "", refused: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.refused = refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +74,56 @@ class RemoteEmbedder:
         provider, model, asked = self._wire.provider, self._endpoint.model, self._endpoint.dims
         return EmbedderId(provider, model, self._dims or 0, f"{provider}:{model}:{asked or 'own'}")
 
+    @property
+    def is_openai_itself(self) -> bool:
+        """Whether it is OpenAI that is asked, and not something that speaks like it."""
+        return self._endpoint.url.rstrip("/") == OPENAI_URL
+
+    def batch_line(self, key: str, text: str) -> dict[str, Any]:
+        """One request of a batch file."""
+        _, _, body = self._wire.request(self._endpoint, [text[:_MOST_CHARS]], False)
+        return {"custom_id": key, "method": "POST", "url": "/v1/embeddings", "body": body}
+
+    def send_batch(self, lines: bytes) -> str:
+        """Hand over a file of requests; returns the id of the batch."""
+        upload = {"file": ("texts.jsonl", lines, "application/jsonl")}
+        file = self._called("POST", "/files", data={"purpose": "batch"}, files=upload)
+        wanted = {"input_file_id": file["id"], "endpoint": "/v1/embeddings", "completion_window": "24h"}
+        return str(self._called("POST", "/batches", json=wanted)["id"])
+
+    def look_at_batch(self, id_: str) -> dict[str, Any]:
+        return self._called("GET", f"/batches/{id_}")
+
+    def read_file(self, id_: str) -> str:
+        return self._response("GET", f"/files/{id_}/content").text  # type: ignore[no-any-return]
+
+    def _called(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        return _Answer(self._response(method, path, **request).json())
+
+    def _response(self, method: str, path: str, **request: Any) -> Any:
+        import httpx
+
+        _, headers, _ = self._wire.request(self._endpoint, [], False)
+        url = self._endpoint.url.rstrip("/") + path
+        try:
+            response = self._connected().request(method, url, headers=headers, **request)
+        except httpx.HTTPError as error:
+            raise EmbeddingFailed(f"{url} cannot be reached ({type(error).__name__})") from error
+        if response.status_code != 200:
+            raise EmbeddingFailed(f"{url} answered {response.status_code}")
+        return response
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         return self._embed(texts, query=False)
 
     def embed_query(self, text: str) -> Vectors:
+        """Asked once: somebody waits, and hears why it failed rather than that time was up."""
         row: Vectors = self._embed([text], query=True)[0]
         return row
 
     def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
         size, client = self._endpoint.batch, self._connected()
+        texts = [text[:_MOST_CHARS] for text in texts]
         parts = [
             self._batch(client, texts[start : start + size], query) for start in range(0, len(texts), size)
         ]
@@ -93,12 +144,12 @@ class RemoteEmbedder:
         """One request, repeated while the provider says that it may work later."""
         path, headers, body = self._wire.request(self._endpoint, texts, query)
         url = self._endpoint.url.rstrip("/") + path
-        failure = "no attempt was made"
-        for attempt in range(self._endpoint.attempts):
+        failure, attempts = "no attempt was made", 1 if query else self._endpoint.attempts
+        for attempt in range(attempts):
             outcome = _send(client, url, headers, body)
             if isinstance(outcome, _Retry):
                 failure = outcome.why
-                if attempt + 1 < self._endpoint.attempts:
+                if attempt + 1 < attempts:
                     self._sleep(outcome.wait if outcome.wait is not None else min(0.5 * 2**attempt, 8.0))
                 continue
             return self._checked(self._wire.vectors(outcome), len(texts))
@@ -182,7 +233,10 @@ def _send(client: Any, url: str, headers: Mapping[str, str], body: Mapping[str, 
     if response.status_code in _TRANSIENT:
         return _Retry(f"it answered {response.status_code}", _retry_after(response.headers))
     if response.status_code != 200:
-        raise EmbeddingFailed(f"the embedding provider answered {response.status_code}")
+        raise EmbeddingFailed(
+            f"the embedding provider answered {response.status_code}",
+            refused=response.status_code in _REFUSED,
+        )
     try:
         return _Answer(response.json())
     except ValueError:

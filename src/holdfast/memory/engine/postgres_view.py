@@ -79,16 +79,23 @@ class PostgresView:
         found = dict(self._all(query, {**wanted, "nums": rows.listed(numbers.tolist())}))
         return np.array([found.get(number, 0.0) for number in numbers.tolist()], np.float32)
 
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        keys = rows.signed_keys(terms)
+        having = self._having(keys)
+        return [having.get(key, 0) for key in keys]
+
+    def _having(self, keys: Sequence[int]) -> dict[int, int]:
+        """How many documents of the scope's groups have each of these terms."""
+        if not keys or not self._groups:
+            return {}
+        counted = """select term, sum(documents)::bigint from counts
+            where term = any(%s::bigint[]) and grp = any(%s::int[]) group by term"""
+        return dict(self._all(counted, (rows.listed(keys), rows.listed(self._groups))))
+
     def _weighed(self, terms: Sequence[str]) -> dict[str, Any] | None:
         """The terms that stand in the scope at all, with what each tells in it."""
         keys = rows.signed_keys(dict.fromkeys(terms))
-        counted = """select term, sum(documents)::bigint from counts
-            where term = any(%s::bigint[]) and grp = any(%s::int[]) group by term"""
-        having = (
-            dict(self._all(counted, (rows.listed(keys), rows.listed(self._groups))))
-            if keys and self._groups
-            else {}
-        )
+        having = self._having(keys)
         known = [key for key in keys if having.get(key)]
         if not known:
             return None
@@ -167,12 +174,12 @@ class PostgresView:
         return [found[number] for number in numbers.tolist()]
 
     def metadata(self, numbers: Numbers) -> Metadata:
-        query = """select d.num, d.at, d.curated, g.source
+        query = """select d.num, d.at, d.curated, g.source, d.thread
             from docs d join groups g on g.code = d.grp where d.num = any(%s::bigint[])"""
         found = {number: columns for number, *columns in self._all(query, (rows.listed(numbers.tolist()),))}
         columns = [found[number] for number in numbers.tolist()]
-        at, curated, source = zip(*columns, strict=True) if columns else ((), (), ())
-        return Metadata(np.array(at, np.int64), np.array(curated, np.bool_), list(source))
+        at, curated, source, thread = zip(*columns, strict=True) if columns else ((), (), (), ())
+        return Metadata(np.array(at, np.int64), np.array(curated, np.bool_), list(source), thread)
 
     def whereabouts(self, numbers: Numbers) -> Whereabouts:
         query = """select d.num, g.source, d.topic, d.task, d.session, d.ordinal

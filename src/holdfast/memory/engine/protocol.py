@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -39,6 +39,8 @@ class Metadata:
     at: NDArray[np.int64]
     curated: NDArray[np.bool_]
     source: list[str]
+    thread: Sequence[Hashable]
+    """What each belongs to (a conversation, a file), by a mark that means something within the view only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,10 @@ class View(Protocol):
     def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top: ...
 
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
+
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        """How many documents of the scope have each term, as BM25 counts them."""
+        ...
 
     def dense_scores(self, fingerprint: str, vector: NDArray[Any], numbers: Numbers) -> Scores:
         """Cosines; NaN where a document has no vector of this fingerprint."""

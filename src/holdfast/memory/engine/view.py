@@ -82,6 +82,14 @@ class EmbeddedView:
                 out[at] += np.where(rows[place] == own, gains(place), np.float32(0))
         return out
 
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        keys = term_keys(terms)
+        counts = [0] * len(terms)
+        for piece in self._pieces:
+            for place, (first, last) in enumerate(piece.segment.postings.spans(keys)):
+                counts[place] += len(_postings(piece, first, last)[0]) if first < last else 0
+        return counts
+
     def _gains(self, terms: tuple[str, ...]) -> Iterator[tuple[Piece, NDArray[np.int32], Gains]]:
         """Term by term and piece by piece: the living rows, and what the term adds to each."""
         population = sum(piece.population for piece in self._pieces)
@@ -243,6 +251,7 @@ class EmbeddedView:
             at=self._gathered(numbers, "at"),
             curated=self._gathered(numbers, "curated").astype(np.bool_),
             source=self._groups.sources(self._gathered(numbers, "group")),
+            thread=(self._gathered(numbers, "place") >> 32).tolist(),
         )
 
     def whereabouts(self, numbers: Numbers) -> Whereabouts:

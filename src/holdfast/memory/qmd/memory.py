@@ -7,11 +7,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.clock import Clock
-from holdfast.config.memory import Limits, MemoryConfig
+from holdfast.clock import Clock, iso
+from holdfast.config.memory import MemoryConfig
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import Store
 from holdfast.memory.collections import Collection, locate
@@ -20,9 +22,10 @@ from holdfast.memory.qmd.program import QmdFailed, QmdProgram
 from holdfast.memory.qmd.questions import query_document
 from holdfast.memory.qmd.transcripts import SESSIONS, SessionExports
 from holdfast.memory.reading import read_within
-from holdfast.memory.results import Diagnostics, Found, Hit
+from holdfast.memory.results import Diagnostics, Found, Hit, Room
 from holdfast.memory.scope import shows_citations
 from holdfast.memory.service import Ask, check_query
+from holdfast.memory.snippets import Snippet
 from holdfast.memory.text import query_terms
 from holdfast.text import clip
 
@@ -65,21 +68,22 @@ class QmdMemory:
         rows = (
             self._query(ask.agent, asked, wanted, names, limits.timeout_ms / 1000) if asked and names else []
         )
-        least = limits.min_score if ask.min_score is None else ask.min_score
+        least = (limits.min_score or 0.0) if ask.min_score is None else ask.min_score
         good = [row for row in rows if row.score >= least]
-        hits = self._hits(ask, good[:wanted], limits)
-        diagnostics = Diagnostics(
+        cite = shows_citations(config.citations, ask.chat)
+        told = Diagnostics(
             backend="qmd",
             mode="hybrid" if notes.get("embeddedAt") else "text",
             searched=int(notes.get("files", 0)),
             behind=0,
-            took_ms=round((time.monotonic() - began) * 1000),
-            note="" if hits else _why_empty(rows, names),
-            left_out=len(good) - len(hits),
+            took_ms=0,
         )
-        return Found(
-            hits, "qmd", config.qmd.command, None, shows_citations(config.citations, ask.chat), diagnostics
-        )
+        found = Found((), "qmd", config.qmd.command, None, cite, told)
+        hits = self._hits(ask, good[:wanted], Room(limits, found))
+        note = "" if hits else _why_empty(rows, names)
+        took = round((time.monotonic() - began) * 1000)
+        told = replace(told, note=note, left_out=len(good) - len(hits), took_ms=took)
+        return replace(found, hits=hits, diagnostics=told)
 
     def update(self, agent: str) -> int:
         """Export conversations, register what is configured, and let `qmd` read what changed; the files."""
@@ -111,7 +115,7 @@ class QmdMemory:
             "command": self._config(agent).qmd.command,
             "files": notes.get("files", 0),
             "collections": sorted(notes.get("collections", {})),
-            "updatedAt": notes.get("updatedAt"),
+            "updatedAt": iso(notes["updatedAt"]) if notes.get("updatedAt") else None,
             "embeddedAt": notes.get("embeddedAt"),
         }
 
@@ -141,17 +145,17 @@ class QmdMemory:
         args = ("query", asked, "--json", *judged, "-n", str(wanted), *chosen)
         return hits_from(self._program(agent).run(*args, timeout=wait))
 
-    def _hits(self, ask: Ask, rows: Sequence[QmdHit], limits: Limits) -> list[Hit]:
+    def _hits(self, ask: Ask, rows: Sequence[QmdHit], room: Room) -> list[Hit]:
         collections = {c.name: c for c in self._searched(ask)}
         terms = query_terms(ask.query).terms
         hits: list[Hit] = []
-        room = limits.max_injected_chars
         for row in rows:
             collection = collections.get(row.collection)
-            if collection is None or room <= 0 or not _still_there(collection, row.path):
+            if collection is None or not _still_there(collection, row.path):
                 continue
-            hits.append(_hit(row, collection, terms, min(limits.max_snippet_chars, room)))
-            room -= len(hits[-1].snippet)
+            placed = row.piece(terms, 1) is not None
+            made = room.fit(_hit(row, collection), partial(_cut, row, terms), lines=placed)
+            hits += [] if made is None else [made]
         return hits
 
     def _register(
@@ -199,14 +203,19 @@ class QmdMemory:
         os.replace(draft, path)
 
 
-def _hit(row: QmdHit, collection: Collection, terms: Sequence[str], most: int) -> Hit:
-    piece = row.piece(terms, most)
+def _cut(row: QmdHit, terms: Sequence[str], most: int) -> Snippet:
+    """The lines to show; where `qmd` did not tell which they are, what it showed itself."""
+    return row.piece(terms, most) or Snippet(clip(row.snippet.strip(), most), 0, 0)
+
+
+def _hit(row: QmdHit, collection: Collection) -> Hit:
+    """A result without its text, for which room has yet to be found."""
     return Hit(
         id=row.docid,
         path=collection.address(row.path),
-        snippet=clip(row.snippet.strip(), most) if piece is None else piece.text,
-        start=None if piece is None else piece.start,
-        end=None if piece is None else piece.end,
+        snippet="",
+        start=None,
+        end=None,
         score=row.score,
         source="memory" if collection.curated else "sessions",
         parts={"qmd": row.score},

@@ -1,0 +1,169 @@
+"""How likely it is that memory has an answer to a question at all, from 0 to 1.
+
+Ranking says which entry is best; it cannot say that none is any good, for it compares entries only.
+Here the best few are held against what is known beforehand: how rare the words of the question are and how
+many of them an entry has, how near it is by meaning, and how far it stands out from what the same question
+reaches elsewhere in the scope. An entry's score is this confidence, less what it is behind the best one.
+
+The weights were fitted by `python bench/confidence.py --data locomo.json` (logistic regression; three of five
+conversations and three of five small homes in English and German, asked their own questions and others'),
+and checked on the rest; docs/recall.md has the figures. Fit them anew after a change of terms, of the static
+model or of the ranking's parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.memory.embedders.base import Embedder
+from holdfast.memory.engine.postings import idf
+from holdfast.memory.question import Query
+from holdfast.memory.scoring import Candidates, Scored, Scoring, Weighed, choose, weigh
+
+LOOKED_AT: Final = 10
+_LEVEL: Final = 100
+_POPULATION: Final = 100
+"""Added to the size of the scope: a word that stands in one of a handful of notes is not therefore common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What the best few results say about the question, each in a range that is the same for any scope."""
+
+    words: float
+    """The greatest share of the question's words that one result has, the rare ones counting for more."""
+    words_near: float
+    """The same with the turns before and after it, for an answer's words stand in the question before."""
+    likeness: float
+    """The greatest cosine by the static model, which is the same in every home."""
+    agreement: float
+    """The greatest product of the two in one result: words and meaning point at the same place."""
+    standing_out: float
+    """How far the nearest, by the embedder that serves, is above the hundredth (of few: the middle one)."""
+    unknown: float
+    """The share of the question's words that stand nowhere in the scope."""
+    size: float
+    """The logarithm of the number of documents: among many, something is always near by chance."""
+
+
+WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
+    "static": (-0.43, 2.50, 2.78, 6.24, 1.28, 1.27, -1.48, -5.60),
+    "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93),
+}
+"""The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
+for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
+
+
+def confidence(signals: Signals, serves: str) -> float:
+    """The probability that something here answers the question."""
+    bias, *weights = WEIGHTS["static" if serves == "static" else "better"]
+    logit = bias + sum(weight * value for weight, value in zip(weights, astuple(signals), strict=True))
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Results whose scores can be held against a floor; `below` were found and are not worth showing."""
+
+    results: list[Scored]
+    confidence: float
+    below: int
+
+
+def answer(
+    query: Query,
+    view: Candidates,
+    base: Embedder,
+    options: Scoring,
+    *,
+    limit: int,
+    least: float = 0.0,
+) -> Answer:
+    """The best of the scope in the order of `rank`, with calibrated scores, none below `least`.
+
+    `base` is the static embedder, of which every document has a vector.
+    """
+    weighed = weigh(query, view, options, limit)
+    best = weighed.best(LOOKED_AT)
+    if not best or limit < 1:
+        return Answer([], 0.0, 0)
+    serves = "static" if query.fingerprint == base.id.fingerprint else "better"
+    sure = confidence(signals_of(query, view, weighed, best, base), serves)
+    scale = sure / best[0].score if best[0].score > 0 else 0.0
+    kept = weighed.above(least / scale if scale else math.inf)
+    chosen = choose(query, kept, options, limit)
+    below = min(limit, len(weighed.order)) - len(chosen)
+    return Answer([_scaled(one, scale) for one in chosen], sure, max(0, below))
+
+
+def signals_of(
+    query: Query, view: Candidates, weighed: Weighed, best: Sequence[Scored], base: Embedder
+) -> Signals:
+    """The signals of a question, read off its best results and the turns beside them."""
+    numbers = np.array([one.number for one in best], np.int64)
+    beside = view.neighbours(numbers)
+    around = np.unique(np.concatenate([numbers, beside[beside >= 0]]))
+    rarity, holds, known = _words(query.words, view, around)
+    own = holds[:, np.searchsorted(around, numbers)]
+    near = own | _lent(holds, around, beside[:, 0]) | _lent(holds, around, beside[:, 1])
+    share: NDArray[Any] = rarity @ own
+    alike = np.maximum(np.nan_to_num(_likeness(query, view, numbers, base)), 0.0)
+    return Signals(
+        words=min(1.0, float(share.max())),
+        words_near=min(1.0, float((rarity @ near).max())),
+        likeness=float(alike.max()),
+        agreement=float((share * alike).max()),
+        standing_out=_standing_out(weighed.cosines, view.count, [one.cosine for one in best]),
+        unknown=max(0.0, float(1 - rarity @ known)) if len(rarity) else 1.0,
+        size=math.log1p(view.count) / 10,
+    )
+
+
+def _words(
+    words: Sequence[Sequence[str]], view: Candidates, numbers: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Each word's share of the question by its rarity, which documents hold it, and whether any does."""
+    if not words:
+        return np.zeros(0), np.zeros((0, len(numbers)), np.bool_), np.zeros(0, np.bool_)
+    having = [max(view.frequencies(word)) for word in words]
+    rarity = np.array([idf(view.count + _POPULATION, min(count, view.count)) for count in having])
+    holds = np.array([view.lexical_scores(word, numbers) > 0 for word in words], np.bool_)
+    return rarity / rarity.sum(), holds, np.array(having) > 0
+
+
+def _lent(
+    holds: NDArray[np.bool_], around: NDArray[np.int64], beside: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """The words of the turn on one side, none where there is none."""
+    there = beside >= 0
+    places = np.searchsorted(around, np.where(there, beside, around[0]))
+    return holds[:, places] & there
+
+
+def _likeness(
+    query: Query, view: Candidates, numbers: NDArray[np.int64], base: Embedder
+) -> NDArray[np.float64]:
+    own = query.vector if query.fingerprint == base.id.fingerprint else None
+    vector = base.embed_query(query.plain_text) if own is None else own
+    return view.dense_scores(base.id.fingerprint, vector, numbers).astype(np.float64)
+
+
+def _standing_out(cosines: NDArray[np.float64], count: int, best: Sequence[float | None]) -> float:
+    """How much of the way from the scope's level to sameness the nearest result has come."""
+    known = np.sort(cosines[~np.isnan(cosines)])[::-1]
+    if not len(known):
+        return 0.0
+    level = float(known[min(len(known), _LEVEL, count // 2 + 1) - 1])
+    nearest = max((one for one in best if one is not None), default=level)
+    return max(0.0, (nearest - level) / max(1 - level, 0.05))
+
+
+def _scaled(one: Scored, scale: float) -> Scored:
+    parts = {name: value * scale for name, value in one.parts.items()}
+    return one._replace(score=min(1.0, one.score * scale), parts=parts)
