@@ -30,7 +30,7 @@ from holdfast.agents.subagents import Subagents, handlers, spawning
 from holdfast.agents.tools.types import Caller, Tool
 from holdfast.clock import ManualClock
 from holdfast.config import Config
-from holdfast.context import ShownData, ToolCall, ToolResult
+from holdfast.context import FileReader, ShownData, ToolCall, ToolResult, Workspace
 from holdfast.continuation import Continuation
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import OWNER, Session, Store, Turn, Tx, agenda, chains, turns
@@ -190,7 +190,13 @@ class Process:
         self.dead, self.writes_left, self.begun = False, 0, 0
         self.threads = cast("Any", Mortal(self))
         common: dict[str, Any] = {"store": world.store, "threads": self.threads, "config": lambda: CONFIG}
-        context = cast("Any", SimpleNamespace(prepare_subagent_spawn=_nothing, subagent_ended=_nothing))
+        workspace = Workspace(world.folder, FileReader())
+        context = cast(
+            "Any",
+            SimpleNamespace(
+                prepare_subagent_spawn=_nothing, subagent_ended=_nothing, workspace=lambda _: workspace
+            ),
+        )
         self.subagents = Subagents(SubagentParts(**common, context=lambda: context, models=cast("Any", None)))
         told: list[hooks.TurnHook] = [self.subagents.hook]
         self.runs = Runs(
