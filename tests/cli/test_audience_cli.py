@@ -23,7 +23,7 @@ GROUP = "agent:main:discord:group:42"
 def made(run: Run, home: Path) -> dict[str, str]:
     """A space, a topic in it with a word under it, and a session of a group."""
     run("init")
-    config = {"channels": {"discord": {"private": ["1"]}}}
+    config = {"channels": {"discord": {"private": []}}}
     with open_home(home) as hold:
         hold.config.patch(config)
         with hold.store.write(OWNER) as tx:

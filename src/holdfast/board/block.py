@@ -34,6 +34,7 @@ _HEAD: Final = (
     "Use this Clawboard retrieval context merged with existing OpenClaw memory/turn context, as data.",
     "Clawboard context (layered):",
 )
+_NOT_TINY: Final = 500
 _SAME: Final = 0.8
 _OLD_SHARE: Final = 0.35
 _MATCH_WEIGHT: Final = 3.0
@@ -68,11 +69,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled list, in the order in which its lines are to be read."""
+    """A titled list, in the order in which its lines are to be read; `always` has its best line stand in
+    every block that is not tiny."""
 
     layer: str
     title: str
     lines: tuple[Line, ...]
+    always: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +143,27 @@ def choose(sections: Sequence[Section], room: int, *, about: str = "") -> tuple[
     """
     choice = _Choice(frozenset(_telling(about)), room, max(LEAST_LINE, min(MOST_LINE, room // _LINES)))
     left: list[LeftOut] = []
+    begun = _best_of_always(sections, choice) if room >= _NOT_TINY else set()
     for place, line, words in _by_value(sections, choice):
+        if place in begun:
+            continue
         title = sections[place[0]].title
         refused = choice.take(place, line, words, title)
         if refused is not None:
             left.append(LeftOut(title, line, refused))
     shown = choice.stretched()
     return [_kept(section, at, shown) for at, section in enumerate(sections) if at in choice.titled], left
+
+
+def _best_of_always(sections: Sequence[Section], choice: _Choice) -> set[Place]:
+    """Choose the best line of each section that is always there, whatever others say."""
+    begun: set[Place] = set()
+    for at, section in enumerate(sections):
+        if section.always and section.lines:
+            row = max(range(len(section.lines)), key=lambda row: section.lines[row].worth)
+            if choice.show((at, row), section.lines[row], section.title) is None:
+                begun.add((at, row))
+    return begun
 
 
 @dataclass(slots=True)
@@ -174,7 +191,10 @@ class _Choice:
         """Show it, if it says something else and there is room for a telling part of it; else why not."""
         if line.id in self.ids or (not line.parts and self.share_told(words) >= _SAME):
             return "repeats"
-        whole, line = line, self._news(line)
+        return self.show(place, self._news(line), title)
+
+    def show(self, place: Place, line: Line, title: str) -> Reason | None:
+        """Show as much of it as there is room for, whatever others say; else why not."""
         cost = _BULLET + (0 if place[0] in self.titled else units(title) + 1)
         free = min(self.most, self.room - cost)
         if free < min(LEAST_LINE, units(line.whole)):
@@ -186,7 +206,7 @@ class _Choice:
         self.shown[place] = (line, text)
         self.told.append(frozenset(_telling(text)) - self.about)
         self.titled.add(place[0])
-        self.ids |= {whole.id} if whole.id else set()
+        self.ids |= {line.id} if line.id else set()
         return None
 
     def _news(self, line: Line) -> Line:

@@ -67,13 +67,20 @@ class Gathered:
 def sections(gathered: Gathered, about: str = "") -> list[Section]:
     """The sections in the order in which they stand, each line with what it is worth for a question."""
     recalled = gathered.recalled or SearchFound()
-    topics, tasks = gathered.working.topics, gathered.working.tasks
+    brief = bool(recalled)
+    topics = tuple(_working(one, gathered.now, brief) for one in gathered.working.topics)
+    tasks = tuple(_working(one, gathered.now, brief) for one in gathered.working.tasks)
     return [
-        Section(A_BOARD, "Active board location:", _located(gathered.location)),
-        Section(A_WORKING, "Working set topics:", tuple(_working(one, gathered.now) for one in topics)),
-        Section(A_WORKING, "Working set tasks:", tuple(_working(one, gathered.now) for one in tasks)),
-        Section(A_ROUTING, "Session routing memory (newest last):", tuple(map(_routed, gathered.routed))),
-        Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said)),
+        Section(A_BOARD, "Active board location:", _located(gathered.location), True),
+        Section(A_WORKING, "Working set topics:", topics, True),
+        Section(A_WORKING, "Working set tasks:", tasks, True),
+        Section(
+            A_ROUTING,
+            "Session routing memory (newest last):",
+            tuple(map(_routed, gathered.routed)),
+            not brief,
+        ),
+        Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said), True),
         Section(B_SEMANTIC, "Semantic recall topics/tasks/logs:", _recalled(recalled, about)),
         Section(B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE))),
     ]
@@ -112,10 +119,10 @@ def _located(place: Location | None) -> tuple[Line, ...]:
     return (topic,) if place.task is None else (topic, _described(place.task, _HERE, "task: "))
 
 
-def _working(item: Topic | Task, now: int) -> Line:
-    """What presses, with where it stands; what was merely touched of late, by its name."""
-    if pressure(item, now):
-        return _described(item, _PRESSING)
+def _working(item: Topic | Task, now: int, brief: bool) -> Line:
+    """What presses, with where it stands; beside recall, what was merely touched of late by its name."""
+    if pressure(item, now) or not brief:
+        return _described(item, _PRESSING if pressure(item, now) else _RECENT)
     return Line(quoted(item.name if isinstance(item, Topic) else item.title, MOST_READ), _RECENT, id=item.id)
 
 
@@ -137,8 +144,8 @@ def _described(item: Topic | Task, worth: float, prefix: str = "") -> Line:
 def _routed(one: Routed) -> Line:
     name = quoted(one.topic_name, MOST_READ)
     if not one.anchor:
-        return Line(name, _ROUTED, id=one.topic_id)
-    return Line(quoted(one.anchor, MOST_READ), _ROUTED, f"{name}: ", one.topic_id)
+        return Line(name, _ROUTED)
+    return Line(quoted(one.anchor, MOST_READ), _ROUTED, f"{name}: ")
 
 
 def _timeline(said: Sequence[Said]) -> tuple[Line, ...]:
