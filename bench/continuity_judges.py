@@ -44,12 +44,14 @@ def body(block: str) -> Body:
 
 
 def recalled(block: str, unasked: str) -> list[str]:
-    """Lines that a question brought: those under recall's titles, and those that stand nowhere without it."""
-    always = set(map(_said, body(unasked).lines))
+    """Lines that a question brought: those under recall's titles, and those with words that no line has else.
+    A line that stands there anyway may be cut at another place."""
+    always = [set(_said(line).split()) for line in body(unasked).lines]
     return [
         line
         for title, line in body(block).titled
-        if title.startswith(("Semantic recall", "Curated notes")) or _said(line) not in always
+        if title.startswith(("Semantic recall", "Curated notes"))
+        or not any(set(_said(line).split()) <= words for words in always)
     ]
 
 
