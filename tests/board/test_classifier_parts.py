@@ -67,6 +67,11 @@ def test_what_only_looks_like_markup_or_an_end_is_quoted_to_the_letter(text: str
     assert sentences(text) == [text]
 
 
+def test_a_word_that_may_be_an_abbreviation_ends_a_sentence_where_another_begins() -> None:
+    assert sentences("I said no. We leave at 5.") == ["I said no.", "We leave at 5."]
+    assert sentences("Take platform No. 5, on 3 Jan. at noon.") == ["Take platform No. 5, on 3 Jan. at noon."]
+
+
 def test_markup_is_taken_off_as_it_would_be_read_out() -> None:
     text = "# Plan\n\n**Bold** _slanted_ `code_x` [a link](https://a.example) ~~gone~~\n\n```\nrm -rf\n```\n"
     assert sentences(text) == ["Plan", "Bold slanted code_x a link gone"]

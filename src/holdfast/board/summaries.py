@@ -18,9 +18,13 @@ _MARKED: Final = re.compile(
 _URL = re.compile(r"https?://\S{1,500}")
 _END = re.compile(r"(?<=[.!?…])[\"'”’)]{0,2}\s+|\n+")
 _ABBREVIATED: Final = re.compile(
-    r"""(?:^|[\s(\"'“])(?:dr|mr|mrs|ms|prof|st|no|nr|inc|ltd|co|vs|approx|ca|fig|vol|dept|est|tel|abs|bzw|z\.\s?b
-      |d\.\s?h|u\.\s?a|e\.g|i\.e|cf|incl|inkl|zzgl|mind|max|min|str|hr|fr|jan|feb|mar|apr|jun|jul|aug|sept?|oct
-      |nov|dec|dez|okt|[a-z])\.\Z""",
+    r"""(?:^|[\s(\"'“])(?:dr|mr|mrs|ms|prof|vs|approx|ca|bzw|z\.\s?b|d\.\s?h|e\.g|i\.e|cf|incl|inkl|zzgl|hr|fr)\.\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# These end sentences too ("I said no."): what follows tells.
+_MAYBE_ABBREVIATED: Final = re.compile(
+    r"""(?:^|[\s(\"'“])(?:st|no|nr|inc|ltd|co|fig|vol|dept|est|tel|abs|u\.\s?a|mind|max|min|str|jan|feb|mar|apr|jun
+      |jul|aug|sept?|oct|nov|dec|dez|okt|[a-z])\.\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 _ORDINAL: Final = re.compile(r"(?:^|\s)(?:[12]?\d|3[01])\.\Z")
@@ -101,6 +105,8 @@ def _goes_on(before: str, following: str) -> bool:
     tail = before[-12:]
     if _ABBREVIATED.search(tail) or (_DATE.search(tail) and following.islower()):
         return True
+    if _MAYBE_ABBREVIATED.search(tail):
+        return following.islower() or following.isdigit()
     return bool(_ORDINAL.search(tail)) and following.isalnum()
 
 

@@ -18,7 +18,7 @@ from holdfast.board.context import ContextAsk, Mode
 from holdfast.board.context_room import Board
 from holdfast.board.ingest import prepare
 from holdfast.board.search import SearchAsk
-from holdfast.board.search_forms import entry_form, found_forms, task_form, topic_form
+from holdfast.board.search_forms import entry_form, fit_form, found_forms, task_form, topic_form
 from holdfast.board.visibility import Sight, View, narrowed
 from holdfast.board.work import Priority, TaskStatus
 from holdfast.clock import parse_iso
@@ -202,7 +202,7 @@ def _search(board: Board, given: SearchInput, caller: Caller) -> dict[str, Any]:
     forms = found_forms(found, most=SNIPPET)
     for hit in (hit for hits in forms.values() for hit in hits):
         del hit["parts"]
-    return {"ok": True, "mode": found.mode, **forms}
+    return {"ok": True, "mode": found.mode, **forms, **fit_form(found)}
 
 
 def _context(board: Board, given: ContextInput, caller: Caller) -> dict[str, Any]:

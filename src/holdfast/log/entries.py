@@ -351,12 +351,6 @@ def waiting(tx: Tx, session_key: str | None, *, limit: int) -> list[Entry]:
     return _narrowed(tx, _WAITING, session=session_key, most=limit)
 
 
-def preceding(tx: Tx, entry: Entry, *, limit: int) -> list[Entry]:
-    """What was said in an entry's session before it, oldest first, without `raw`."""
-    place = {"session": entry.session_key, "at": entry.created_at, "position": entry.position}
-    return _narrowed(tx, _PRECEDING, **place, most=limit)[::-1]
-
-
 def around(tx: Tx, entry: Entry, *, before: int, after: int) -> list[Entry]:
     """An entry with what came just before and after it in the same session, in log order."""
     alike = (
@@ -598,7 +592,6 @@ _FILTERS: Final = {
 _COLUMNS = tuple(table.c)
 _COLUMN_NAMES = tuple(table.c.keys())
 _LIGHT = tuple(c for c in table.c if c.name != "raw")
-_LIGHT_NAMES = tuple(c.name for c in _LIGHT)
 _SELECT = sa.select(*_COLUMNS)
 _SELECT_ONE = Statement(_SELECT.where(table.c.id == sa.bindparam("id")))
 _SELECT_IDS = Statement(_SELECT.where(among(table.c.id, "ids")).order_by(table.c.position))
@@ -639,7 +632,6 @@ def _said_before(*columns: sa.Column[Any]) -> sa.Select[Any]:
     )
 
 
-_PRECEDING = _Narrowed(_said_before(*_LIGHT), names=_LIGHT_NAMES)
 _REFS_BEFORE = _Narrowed(_said_before(*_REF_COLUMNS))
 _NEWEST_OF_TOPIC = """FROM entries WHERE topic_id = wanted.value AND deleted_at IS NULL
     ORDER BY created_at DESC, position DESC LIMIT :most"""
