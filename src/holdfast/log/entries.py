@@ -546,9 +546,9 @@ def _leading(where: EntryFilter) -> str:
 class _Narrowed:
     """A prepared listing, and the same for readers who may not read all: compiled when first asked for."""
 
-    def __init__(self, select: sa.Select[Any], names: Sequence[str] | None = None) -> None:
+    def __init__(self, select: sa.Select[Any]) -> None:
         self._select = select
-        self.names = names or tuple(table.c.keys())
+        self.names = tuple(table.c.keys())
         self._forms: dict[tuple[bool, bool], Statement] = {}
 
     def rows(self, tx: Tx, **given: Any) -> list[Row]:
