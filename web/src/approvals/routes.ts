@@ -8,6 +8,8 @@ export const approvalRoutes: readonly Route[] = [
     path: "/approvals",
     title: "Approvals",
     nav: "Approvals",
+    icon: "shield",
+    key: "a",
     badge: PendingBadge,
     page: lazy(() => import("./pending-page")),
   },

@@ -1,5 +1,5 @@
 /** How topics and tasks are arranged. Decisions only. */
-import { TASK_STATUSES, TOPIC_STATUSES } from "./statuses";
+import { COLUMNS, TASK_STATUSES, TOPIC_STATUSES } from "./statuses";
 import type { Task, TaskStatus, Topic, TopicStatus } from "./types";
 
 export interface Wanted {
@@ -31,14 +31,15 @@ export function isWanted(topic: Topic, wanted: Wanted): boolean {
   return words.every((word) => all.includes(word));
 }
 
-/** Topics by status, pinned ones first, else in the order that the user gave them; no empty groups. */
-export function topicGroups(topics: readonly Topic[]): Group<TopicStatus, Topic>[] {
+/** Topics by status, pinned ones first, else in the order that the user gave them; empty groups only as columns. */
+export function topicGroups(topics: readonly Topic[], asColumns = false): Group<TopicStatus, Topic>[] {
   const sorted = topics.toSorted(
     (a, b) => Number(b.pinned) - Number(a.pinned) || a.sortIndex - b.sortIndex || (a.id < b.id ? -1 : 1),
   );
-  return TOPIC_STATUSES.map((status) => ({ status, rows: sorted.filter((topic) => topic.status === status) })).filter(
-    (group) => group.rows.length > 0,
-  );
+  const order = asColumns ? [...COLUMNS, ...TOPIC_STATUSES.filter((status) => !COLUMNS.includes(status))] : TOPIC_STATUSES;
+  return order
+    .map((status) => ({ status, rows: sorted.filter((topic) => topic.status === status) }))
+    .filter((group) => group.rows.length > 0 || (asColumns && COLUMNS.includes(group.status)));
 }
 
 const WEIGHT = { high: 0, medium: 1, low: 2 };

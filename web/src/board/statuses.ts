@@ -11,6 +11,9 @@ export const TOPIC_STATUSES: readonly TopicStatus[] = [
   "archived",
 ];
 
+/** The columns of the board, in the way that work goes. */
+export const COLUMNS: readonly TopicStatus[] = ["todo", "active", "doing", "blocked", "done"];
+
 export const TASK_STATUSES: readonly TaskStatus[] = ["todo", "doing", "blocked", "done"];
 
 export const PRIORITIES: readonly Priority[] = ["high", "medium", "low"];

@@ -11,6 +11,18 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
+/** The shape of what is to come, where a page has many rows. */
+export function Skeleton({ rows, what }: { rows: number; what: string }) {
+  return (
+    <div className="skeleton" role="status">
+      <span className="spoken">Loading {what}…</span>
+      {Array.from({ length: rows }, (_, index) => (
+        <span key={index} className="bone" aria-hidden="true" />
+      ))}
+    </div>
+  );
+}
+
 /** What went wrong, and a way to try it once more where there is one. */
 export function Trouble({ problem, again, children }: { problem: Problem; again?: () => void; children?: ReactNode }) {
   return (

@@ -8,6 +8,8 @@ import {
   useSyncExternalStore,
 } from "react";
 
+import type { IconName } from "../parts/icon";
+
 export type Params = Record<string, string>;
 
 export interface PageProps {
@@ -23,6 +25,11 @@ export interface Route {
   page: LazyExoticComponent<ComponentType<PageProps>> | ComponentType<PageProps>;
   /** The name in the navigation; without one the page is reached from others. */
   nav?: string;
+  icon?: IconName;
+  /** It fills the window, and scrolls within itself. */
+  full?: boolean;
+  /** Letters that lead there, after a `g`. */
+  key?: string;
   /** What stands beside that name, such as a count. */
   badge?: ComponentType;
 }

@@ -14,10 +14,10 @@ export class Boundary extends Component<{ children: ReactNode }, { failed: boole
       <section role="alert">
         <h1>This page failed</h1>
         <p>
-          The browser&rsquo;s console says why. If Holdfast was updated meanwhile, loading the page anew mends it.
+          The browser&rsquo;s console says why. If Holdfast was updated meanwhile, reloading the page mends it.
         </p>
         <button type="button" onClick={() => location.reload()}>
-          Load anew
+          Reload
         </button>
       </section>
     );

@@ -4,6 +4,8 @@ import { useSyncExternalStore } from "react";
 import { get, LOGIN, post, whenLoggedOut } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
 import type { Who } from "../api/types";
+import { forgetDrafts } from "../conversation/draft";
+import { forgetOutbox } from "../conversation/outbox";
 import { live } from "../live/live";
 
 export type LoginState =
@@ -50,6 +52,8 @@ export async function logIn(token: string): Promise<void> {
 export async function logOut(): Promise<void> {
   await post("/api/logout");
   live.sayGoodbye();
+  forgetDrafts();
+  forgetOutbox();
   out();
 }
 

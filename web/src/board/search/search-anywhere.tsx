@@ -26,7 +26,7 @@ export function SearchAnywhere() {
 
   return (
     <>
-      <button type="button" className="search-open" aria-keyshortcuts="/" onClick={() => setOpen(true)}>
+      <button type="button" className="search-open" aria-label="Search" aria-keyshortcuts="/" onClick={() => setOpen(true)}>
         <Icon name="search" /> <span>Search</span> <kbd aria-hidden="true">/</kbd>
       </button>
       {open && (

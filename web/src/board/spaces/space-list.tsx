@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 
 import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
+import { DRAGGED_TOPIC } from "../topics/topic-row";
 import type { Space } from "../types";
 
 interface SpaceListProps {
@@ -14,10 +15,12 @@ interface SpaceListProps {
   /** There are more topics than were counted. */
   more: boolean;
   chosen: string | null;
+  /** A topic was dropped on a space. */
+  onDropTopic: (topicId: string, space: Space) => void;
   children?: ReactNode;
 }
 
-export function SpaceList({ spaces, counts, total, more, chosen, children }: SpaceListProps) {
+export function SpaceList({ spaces, counts, total, more, chosen, onDropTopic, children }: SpaceListProps) {
   const sorted = spaces.toSorted((a, b) => a.name.localeCompare(b.name));
   return (
     <nav className="spaces" aria-label="Spaces">
@@ -31,7 +34,16 @@ export function SpaceList({ spaces, counts, total, more, chosen, children }: Spa
           </Link>
         </li>
         {sorted.map((space) => (
-          <li key={space.id}>
+          <li
+            key={space.id}
+            onDragOver={(event) => {
+              if (event.dataTransfer.types.includes(DRAGGED_TOPIC)) event.preventDefault();
+            }}
+            onDrop={(event) => {
+              event.preventDefault();
+              onDropTopic(event.dataTransfer.getData(DRAGGED_TOPIC), space);
+            }}
+          >
             <Link
               to={`/board?space=${encodeURIComponent(space.id)}`}
               aria-current={chosen === space.id ? "true" : undefined}

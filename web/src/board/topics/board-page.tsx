@@ -1,7 +1,7 @@
 /** The board: spaces beside it, the topics of the chosen one by how they stand. */
 import "./board.css";
 
-import { memo, useDeferredValue, useMemo } from "react";
+import { memo, useDeferredValue, useMemo, useState } from "react";
 
 import { post } from "../../api/client";
 import { useMoment } from "../../parts/day";
@@ -20,10 +20,10 @@ import {
 } from "../places";
 import { SpaceEdges } from "../spaces/space-edges";
 import { SpaceList } from "../spaces/space-list";
-import { QUIET_STATUSES, wordFor } from "../statuses";
+import { COLUMNS, QUIET_STATUSES, wordFor } from "../statuses";
 import { MAX_SPACE, MAX_TITLE, type Topic, type TopicStatus } from "../types";
 import { BoardFilter } from "./board-filter";
-import { TopicRow } from "./topic-row";
+import { DRAGGED_TOPIC, moveTopic, statusChange, TopicRow } from "./topic-row";
 
 export default function BoardPage({ query }: PageProps) {
   const now = useMoment();
@@ -36,10 +36,11 @@ export default function BoardPage({ query }: PageProps) {
   const sought = useDeferredValue(text);
   const priority = query.get("priority") ?? "";
   const tag = query.get("tag") ?? "";
+  const asColumns = query.get("view") !== "list";
   const topics = useMemo(() => held.rows.map((topic) => asOf(topic, now)), [held.rows, now]);
   const groups = useMemo(
-    () => topicGroups(topics.filter((topic) => isWanted(topic, { text: sought, spaceId, priority, tag }))),
-    [topics, sought, spaceId, priority, tag],
+    () => topicGroups(topics.filter((topic) => isWanted(topic, { text: sought, spaceId, priority, tag })), asColumns),
+    [topics, sought, spaceId, priority, tag, asColumns],
   );
   const chosen = spaces.rows.find((space) => space.id === spaceId);
   const problem = held.problem ?? spaces.problem;
@@ -60,6 +61,7 @@ export default function BoardPage({ query }: PageProps) {
         total={topics.filter((topic) => topic.status !== "archived").length}
         more={held.more}
         chosen={spaceId}
+        onDropTopic={(id, space) => void moveTopic(topics, id, { spaceId: space.id }, `to ${space.name}`)}
       >
         {chosen !== undefined && <SpaceEdges key={chosen.id} space={chosen} />}
         {may && (
@@ -85,19 +87,37 @@ export default function BoardPage({ query }: PageProps) {
             />
           )}
         </div>
-        <BoardFilter text={text} priority={priority} tag={tag} onChange={filter} />
+        <div className="board-tools">
+          <BoardFilter text={text} priority={priority} tag={tag} onChange={filter} />
+          <div className="segmented" role="group" aria-label="How topics are shown">
+            <button type="button" aria-pressed={!asColumns} onClick={() => filter("view", "list")}>
+              List
+            </button>
+            <button type="button" aria-pressed={asColumns} onClick={() => filter("view", "")}>
+              Columns
+            </button>
+          </div>
+        </div>
         {problem !== undefined && <Trouble problem={problem} again={collection.reload} />}
         {!held.loaded && problem === undefined && <Loading what="the board" />}
         {held.loaded && groups.length === 0 && (
           <Nothing>
             {topics.length === 0
               ? "No topics yet. They are made here, or by themselves from what is logged."
-              : "No topic is as the filter says."}
+              : "No topic matches the filter."}
           </Nothing>
         )}
-        {groups.map((group) => (
-          <TopicGroup key={group.status} group={group} searched={sought !== ""} oneSpace={spaceId !== null} />
-        ))}
+        <div className={asColumns ? "columns" : undefined}>
+          {groups.map((group) => (
+            <TopicGroup
+              key={group.status}
+              group={group}
+              searched={sought !== ""}
+              oneSpace={spaceId !== null}
+              isColumn={asColumns && COLUMNS.includes(group.status)}
+            />
+          ))}
+        </div>
         {held.more && <p className="note">There are more topics than a page holds; a space or the search finds them.</p>}
       </div>
     </div>
@@ -109,9 +129,12 @@ interface TopicGroupProps {
   /** What was looked for is shown wherever it lies. */
   searched: boolean;
   oneSpace: boolean;
+  isColumn: boolean;
 }
 
-const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace }: TopicGroupProps) {
+const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace, isColumn }: TopicGroupProps) {
+  const [over, setOver] = useState(false);
+  const all = useTopics().rows;
   const { refused } = useTopics();
   const { held } = useTasks(null);
   const tasks = useMemo(() => Map.groupBy(held.rows, (task) => task.topicId), [held.rows]);
@@ -130,10 +153,22 @@ const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace }: Topic
 
   return (
     <details
-      className="group"
+      className={over ? "group over" : "group"}
       key={String(searched)}
-      open={searched || !QUIET_STATUSES.has(group.status)}
+      open={searched || isColumn || !QUIET_STATUSES.has(group.status)}
       data-status={group.status}
+      onDragOver={(event) => {
+        if (!event.dataTransfer.types.includes(DRAGGED_TOPIC)) return;
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setOver(false);
+        const id = event.dataTransfer.getData(DRAGGED_TOPIC);
+        void moveTopic(all, id, statusChange(group.status), `to ${wordFor(group.status)}`);
+      }}
     >
       <summary>
         <h2>{wordFor(group.status)}</h2> <span className="count">{group.rows.length}</span>

@@ -9,15 +9,16 @@ import { Choice } from "../../parts/choice";
 import { useMoment } from "../../parts/day";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
-import { Loading, Trouble } from "../../parts/states";
+import { ConversationView } from "../../conversation/conversation";
+import { Loading, Nothing, Trouble } from "../../parts/states";
+import { useTitle } from "../../parts/title";
 import { Told } from "../../parts/verbatim";
 import { go, Link, type PageProps } from "../../router/router";
 import { asOf } from "../group";
-import { useMayWrite } from "../may";
+import { useMayAsk, useMayWrite, useSeesRuns } from "../may";
 import { topics, useNames, useTasks, useTopics } from "../places";
 import { TOPIC_STATUSES, wordFor } from "../statuses";
 import { TaskList } from "../tasks/task-list";
-import { Thread } from "../thread/thread";
 import type { Topic } from "../types";
 import { TopicFacts } from "./topic-facts";
 import { TopicForm } from "./topic-form";
@@ -48,6 +49,7 @@ export default function TopicPage({ params, query }: PageProps) {
 
 function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | null }) {
   const topic = asOf(told, useMoment());
+  useTitle(topic.name);
   const { tasks, held } = useTasks(topic.id);
   const task = held.rows.find((one) => one.id === taskId);
   return (
@@ -78,9 +80,34 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
             <Link to={`/board/topics/${encodeURIComponent(topic.id)}`}>Whole topic</Link>
           </p>
         )}
-        <Thread key={taskId ?? ""} topicId={topic.id} taskId={taskId} tasks={held.rows} />
+        <TopicThread key={taskId ?? ""} topic={topic} taskId={taskId} />
       </div>
     </div>
+  );
+}
+
+/** What was said about a topic anywhere; what is written here goes to the topic's own session. */
+function TopicThread({ topic, taskId }: { topic: Topic; taskId: string | null }) {
+  const mayWrite = useMayWrite();
+  const mayAsk = useMayAsk();
+  const unlimited = useSeesRuns();
+  const sessionKey = taskId === null ? `clawboard:topic:${topic.id}` : `clawboard:task:${topic.id}:${taskId}`;
+  return (
+    <ConversationView
+      place={{ topicId: topic.id, ...(taskId === null ? {} : { taskId }) }}
+      sessionKey={sessionKey}
+      agentId={null}
+      {...(mayWrite ? { note: { topicId: topic.id, taskId } } : {})}
+      mayAsk={mayAsk}
+      inspect={
+        unlimited
+          ? (turn) => `/chat?session=${encodeURIComponent(turn.sessionKey)}&turn=${turn.number}&view=context`
+          : null
+      }
+      finding={false}
+      onFound={() => undefined}
+      empty={<Nothing>Nothing was said here yet. Ask the agent, or keep a note.</Nothing>}
+    />
   );
 }
 

@@ -1,15 +1,16 @@
 /** One topic on the board: what it is, how it stands, and what can be done about it in place. */
-import { useState } from "react";
+import { type KeyboardEvent, useState } from "react";
 
 import { Choice } from "../../parts/choice";
 import { focusSoon } from "../../parts/focus";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
+import { toast } from "../../parts/toast";
 import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { useMayWrite } from "../may";
 import { topics } from "../places";
-import { TOPIC_STATUSES, wordFor } from "../statuses";
+import { COLUMNS, TOPIC_STATUSES, wordFor } from "../statuses";
 import type { Problem } from "../../api/problem";
 import type { Task, Topic, TopicStatus } from "../types";
 import { TopicFacts } from "./topic-facts";
@@ -31,8 +32,29 @@ const CHOICES = TOPIC_STATUSES.map((status) => [status, wordFor(status)] as cons
 export function TopicRow({ topic, tasks, spaceName, refused, onUp, onDown }: TopicRowProps) {
   const [open, setOpen] = useState(false);
   const may = useMayWrite();
+
+  /** With Alt, the arrow keys move it: to the next column, or among its neighbours. */
+  function pressed(event: KeyboardEvent): void {
+    if (!event.altKey || !may) return;
+    const side = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    const at = COLUMNS.indexOf(topic.status);
+    const status = side === 0 || at === -1 ? undefined : COLUMNS[at + side];
+    if (status !== undefined) void moveTopic([topic], topic.id, statusChange(status), `to ${wordFor(status)}`);
+    else if (event.key === "ArrowUp") onUp?.();
+    else if (event.key === "ArrowDown") onDown?.();
+    else return;
+    event.preventDefault();
+    focusSoon(`[data-topic="${CSS.escape(topic.id)}"] h3 a`);
+  }
+
   return (
-    <li className="topic" data-topic={topic.id}>
+    <li
+      className="topic"
+      data-topic={topic.id}
+      draggable={may && !open}
+      onDragStart={(event) => event.dataTransfer.setData(DRAGGED_TOPIC, topic.id)}
+      onKeyDown={pressed}
+    >
       <div className="topic-line">
         <span className="dot" style={topic.color === null ? undefined : { background: topic.color }} />
         <div className="topic-what">
@@ -95,6 +117,23 @@ export function TopicRow({ topic, tasks, spaceName, refused, onUp, onDown }: Top
       {open && <TopicForm topic={topic} close={() => setOpen(false)} onUp={onUp} onDown={onDown} />}
     </li>
   );
+}
+
+export const DRAGGED_TOPIC = "text/x-holdfast-topic";
+
+/** Move a topic, and offer the way back. */
+export async function moveTopic(
+  known: readonly Topic[],
+  id: string,
+  change: Partial<Topic>,
+  where: string,
+): Promise<void> {
+  const topic = known.find((one) => one.id === id);
+  if (topic === undefined || Object.entries(change).every(([name, value]) => topic[name as keyof Topic] === value)) return;
+  const before = Object.fromEntries(Object.keys(change).map((name) => [name, topic[name as keyof Topic]]));
+  if (await topics.edit(id, change)) {
+    toast(`${topic.name} moved ${where}.`, { undo: () => void topics.edit(id, before) });
+  }
 }
 
 /** Any status but that of a snooze ends one: it is shown so before the gateway says so. */

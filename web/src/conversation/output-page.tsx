@@ -19,7 +19,7 @@ export default function OutputPage({ params, query }: PageProps) {
     <>
       <div className="head">
         <h1>Output</h1>
-        <Link to={`/tools?session=${encodeURIComponent(session)}`}>All tool runs of the session</Link>
+        <Link to={`/chat?session=${encodeURIComponent(session)}`}>Back to the conversation</Link>
       </div>
       {part.problem !== undefined && <Trouble problem={part.problem} />}
       {part.loading && part.problem === undefined && <Loading what="the output" />}

@@ -1,0 +1,86 @@
+/** Work that goes on by itself: each chain with what it may still use, its tree, and the way to stop it or all of it. */
+import "../inspector/inspector.css";
+
+import { api } from "../api/client";
+import { asProblem } from "../api/problem";
+import type { ChainOut } from "../api/schema";
+import { ChainView } from "../inspector/follow-ups";
+import { useApi } from "../live/query";
+import { useAgentNames } from "../parts/agents";
+import { Confirm } from "../parts/confirm";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Ago } from "../parts/time";
+import { toast } from "../parts/toast";
+import { Told } from "../parts/verbatim";
+import { Link, type PageProps } from "../router/router";
+import { useLoggedIn } from "../shell/login-state";
+
+export default function ChainsPage({ query }: PageProps) {
+  const onlyLive = query.get("show") === "live";
+  const chains = useApi("/api/chains", { query: { live: onlyLive, limit: 100 } }, { live: ["chain.", "turn."] });
+  const { scope, spaces, agents } = useLoggedIn();
+  const living = chains.data?.some((chain) => chain.state === "live") ?? false;
+  return (
+    <>
+      <div className="head">
+        <h1>Chains</h1>
+        {living && scope !== "read" && spaces === null && agents === null && (
+          <Confirm label="Stop everything" question="Every chain of this home stops." onConfirm={() => void stopAll()} />
+        )}
+      </div>
+      <nav className="tabs" aria-label="Which chains">
+        <Link to="/chains" aria-current={onlyLive ? undefined : "page"}>
+          All
+        </Link>
+        <Link to="/chains?show=live" aria-current={onlyLive ? "page" : undefined}>
+          Going on
+        </Link>
+      </nav>
+      {chains.error !== null && <Trouble problem={chains.error} again={() => void chains.refetch()} />}
+      {chains.data === undefined && chains.error === null && <Skeleton rows={6} what="chains" />}
+      {chains.data?.length === 0 && (
+        <Nothing>
+          {onlyLive ? "Nothing goes on by itself now." : "Nothing went on by itself yet."} What an agent elects, delegates or schedules after an
+          answer appears here.
+        </Nothing>
+      )}
+      <ul className="cards">
+        {chains.data?.map((chain) => (
+          <li key={chain.id}>
+            <Chain chain={chain} />
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Chain({ chain }: { chain: ChainOut }) {
+  const nameOf = useAgentNames();
+  return (
+    <details className="card chain-card">
+      <summary>
+        <span className={`tag ${chain.state === "live" ? "good" : chain.state === "stopped" ? "bad" : ""}`}>{chain.state}</span>{" "}
+        <strong>
+          <Told text={chain.origin.text ?? chain.origin.sessionKey} />
+        </strong>{" "}
+        <span className="quiet">
+          {nameOf(chain.origin.agentId)} · {chain.steps} of {chain.maxSteps} steps · {chain.tokens.toLocaleString()} tokens ·{" "}
+          <Ago at={chain.updatedAt} />
+        </span>
+      </summary>
+      <p>
+        <Link to={`/chat?session=${encodeURIComponent(chain.origin.sessionKey)}`}>Open the conversation</Link>
+      </p>
+      <ChainView id={chain.id} />
+    </details>
+  );
+}
+
+async function stopAll(): Promise<void> {
+  try {
+    toast((await api.post("/api/chains/stop", { all: true })).text);
+  } catch (error) {
+    toast(asProblem(error).message, { bad: true });
+  }
+}

@@ -1,0 +1,119 @@
+/** All conversations beside the one that is open, and beside that what its turns were made of. */
+import "./chat.css";
+
+import { lazy, Suspense, useEffect, useState } from "react";
+
+import type { Turn } from "../api/types";
+import { ConversationView } from "../conversation/conversation";
+import { newId } from "../conversation/outbox";
+import { useApi } from "../live/query";
+import { Icon } from "../parts/icon";
+import { Skeleton } from "../parts/states";
+import { useTitle } from "../parts/title";
+import { Told } from "../parts/verbatim";
+import { go, Link, type PageProps } from "../router/router";
+import { useLoggedIn } from "../shell/login-state";
+import { ChatList, markRead, nameOf } from "./chat-list";
+
+const Inspector = lazy(() => import("../inspector/inspector"));
+
+export default function ChatPage({ query }: PageProps) {
+  const { data: agents = [] } = useApi("/api/agents", {}, { live: ["config."] });
+  const { data: chats } = useApi("/api/chats", { query: { limit: 100 } }, { live: ["session.", "turn."] });
+  const asked = query.get("session");
+  const fallback = agents.find((agent) => agent.default)?.id ?? agents[0]?.id ?? "main";
+  const key = asked ?? (chats === undefined ? null : (chats[0]?.sessionKey ?? `agent:${fallback}:main`));
+  const turn = query.get("turn");
+  const fresh = query.get("new") !== null && agents.length > 0;
+  useEffect(() => {
+    if (fresh) go(place(freshKey(fallback), {}), { replace: true });
+  }, [fresh, fallback]);
+  // On a phone one of the three fills the screen.
+  const showing = turn !== null ? "inspector" : asked !== null ? "conversation" : "list";
+  return (
+    <div className={`chat showing-${showing}`}>
+      <h1 className="spoken">Chat</h1>
+      <ChatList chats={chats} agents={agents} chosen={key} />
+      {key === null ? <Skeleton rows={6} what="chats" /> : <Open key={key} sessionKey={key} />}
+      {turn !== null && key !== null && (
+        <Suspense fallback={<Skeleton rows={6} what="the turn" />}>
+          <Inspector
+            sessionKey={key}
+            number={Number(turn)}
+            view={query.get("view") ?? "context"}
+            to={(change) => place(key, change)}
+            onClose={() => go(place(key, {}))}
+          />
+        </Suspense>
+      )}
+    </div>
+  );
+}
+
+/** The address of a session, and of a turn of it with what is looked at. */
+function place(key: string, more: Record<string, string>): string {
+  return `/chat?${new URLSearchParams({ session: key, ...more }).toString()}`;
+}
+
+/** The key of a conversation that nobody began yet: the owner's own, with that agent. */
+export function freshKey(agentId: string): string {
+  return `agent:${agentId}:web:dm:${newId().slice(0, 12)}`;
+}
+
+function Open({ sessionKey }: { sessionKey: string }) {
+  const [finding, setFinding] = useState(false);
+  const { data: chats = [] } = useApi("/api/chats", { query: { limit: 100 } }, { live: ["session.", "turn."] });
+  const { data: agents = [] } = useApi("/api/agents");
+  const who = useLoggedIn();
+  const chat = chats.find((one) => one.sessionKey === sessionKey);
+  const agentId = chat?.agentId ?? /^agent:([^:]+):/.exec(sessionKey)?.[1] ?? null;
+  const agent = agents.find((one) => one.id === agentId);
+  const name = chat === undefined ? "New chat" : nameOf(chat);
+  const unlimited = who.spaces === null && who.agents === null;
+  useTitle(name);
+  if (chat !== undefined) markRead(chat);
+  return (
+    <div className="chat-main">
+      <header className="chat-head">
+        <Link className="quiet-button only-phone" to="/chat" aria-label="All chats">
+          <Icon name="back" /> Chats
+        </Link>
+        <div className="chat-title">
+          <h2>
+            <Told text={name} />
+          </h2>
+          <p className="quiet">
+            {agent?.emoji} <Told text={agent?.name ?? agentId ?? "no agent"} />
+            {chat?.channel != null && <> · {chat.channel}</>}
+            {agent?.models[0] !== undefined && <span className="wide"> · {agent.models[0]}</span>}
+          </p>
+        </div>
+        <button type="button" className="quiet-button" aria-expanded={finding} onClick={() => setFinding(!finding)}>
+          <Icon name="search" /> <span className="wide">Find</span>
+          <span className="spoken">in this chat</span>
+        </button>
+      </header>
+      <ConversationView
+        place={{ sessionKey }}
+        sessionKey={sessionKey}
+        agentId={null}
+        mayAsk={who.scope !== "read" && who.spaces === null}
+        inspect={unlimited ? (turn: Turn) => place(turn.sessionKey, { turn: String(turn.number), view: "context" }) : null}
+        finding={finding}
+        onFound={() => setFinding(false)}
+        empty={
+          <div className="hello">
+            <p className="hello-mark">{agent?.emoji ?? <Icon name="chat" size={32} />}</p>
+            <p className="hello-words">
+              Talk with <strong>{agent?.name ?? agentId}</strong>
+            </p>
+            <p className="quiet">
+              What you say here is remembered, and found again in other chats. Drop files here, type <kbd>/</kbd> for
+              commands.
+            </p>
+          </div>
+        }
+      />
+    </div>
+  );
+}

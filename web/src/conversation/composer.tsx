@@ -1,0 +1,251 @@
+/** Where a person writes: to the agent, or a note that stays with the place. */
+import { type ClipboardEvent, type DragEvent, type KeyboardEvent, useEffect, useId, useRef, useState } from "react";
+
+import { api } from "../api/client";
+import { asProblem } from "../api/problem";
+import { useApi } from "../live/query";
+import { Icon } from "../parts/icon";
+import { toast } from "../parts/toast";
+import { type Attached, attached, withTexts } from "./attachments";
+import { CommandList, useCommands } from "./commands";
+import { useDraft } from "./draft";
+import { send } from "./outbox";
+
+interface ComposerProps {
+  sessionKey: string;
+  /** Whom it goes to, for a session that is not there yet. */
+  agentId: string | null;
+  /** Where a note is kept; without one nothing is. */
+  note?: { topicId: string; taskId: string | null } | undefined;
+  mayAsk: boolean;
+  running: boolean;
+  onStop: () => void;
+  /** Words that are to stand in the field, such as those of a message to be sent otherwise. */
+  seed?: { text: string; count: number } | undefined;
+}
+
+const NOTHING: Attached = { pictures: [], texts: [], refused: [] };
+
+export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, seed }: ComposerProps) {
+  const { text, write } = useDraft(sessionKey, mayAsk);
+  const [files, setFiles] = useState<Attached>(NOTHING);
+  const [over, setOver] = useState(false);
+  const [mode, setMode] = useState<"steer" | "queue" | "interrupt">("steer");
+  const [model, setModel] = useChosenModel(sessionKey);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  const commands = useCommands(mayAsk);
+  const list = useId();
+  const empty = text.trim() === "" && files.pictures.length === 0 && files.texts.length === 0;
+
+  useEffect(() => {
+    if (seed === undefined || seed.count === 0) return;
+    write(seed.text);
+    field.current?.focus();
+    // Only a new seed is one.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [seed?.count]);
+
+  function ask(): void {
+    if (empty || !mayAsk) return;
+    void send({
+      sessionKey,
+      text: withTexts(text, files.texts),
+      images: files.pictures,
+      agentId,
+      model: model === "" ? null : model,
+      mode: running ? mode : null,
+    });
+    write("");
+    setFiles(NOTHING);
+  }
+
+  async function keep(): Promise<void> {
+    if (note === undefined || text.trim() === "") return;
+    const place = { topicId: note.topicId, ...(note.taskId === null ? {} : { taskId: note.taskId }) };
+    try {
+      await api.post("/api/log", {
+        type: "note",
+        content: text,
+        agentId: "user",
+        classificationStatus: "classified",
+        ...place,
+      });
+      write("");
+      toast("Note kept.");
+    } catch (error) {
+      toast(asProblem(error).message, { bad: true });
+    }
+  }
+
+  async function take(given: FileList | null): Promise<void> {
+    if (given === null || given.length === 0) return;
+    const found = await attached([...given]);
+    setFiles((old) => ({
+      pictures: [...old.pictures, ...found.pictures],
+      texts: [...old.texts, ...found.texts],
+      refused: [],
+    }));
+    for (const why of found.refused) toast(why, { bad: true });
+  }
+
+  function pressed(event: KeyboardEvent): void {
+    if (commands.pressed(event, text, write)) return;
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    if (mayAsk) ask();
+    else void keep();
+  }
+
+  function pasted(event: ClipboardEvent): void {
+    if (event.clipboardData.files.length === 0 || !mayAsk) return;
+    event.preventDefault();
+    void take(event.clipboardData.files);
+  }
+
+  function dropped(event: DragEvent): void {
+    event.preventDefault();
+    setOver(false);
+    void take(event.dataTransfer.files);
+  }
+
+  const shown = commands.shown(text);
+  return (
+    <form
+      className={over ? "composer over" : "composer"}
+      aria-label="Write"
+      onSubmit={(event) => event.preventDefault()}
+      onDragOver={(event) => {
+        if (!mayAsk || !event.dataTransfer.types.includes("Files")) return;
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={dropped}
+    >
+      {shown.length > 0 && <CommandList id={list} shown={shown} at={commands.at} onChoose={(name) => write(`/${name} `)} />}
+      <Files files={files} onChange={setFiles} />
+      <textarea
+        ref={field}
+        rows={1}
+        dir="auto"
+        aria-label={mayAsk ? "Message" : "Note"}
+        placeholder={mayAsk ? "Write a message, or / for commands" : "Write a note"}
+        role={shown.length > 0 ? "combobox" : undefined}
+        aria-expanded={shown.length > 0 ? true : undefined}
+        aria-controls={shown.length > 0 ? list : undefined}
+        aria-activedescendant={shown.length > 0 ? `${list}-${commands.at}` : undefined}
+        value={text}
+        onChange={(event) => write(event.target.value)}
+        onKeyDown={pressed}
+        onPaste={pasted}
+      />
+      <div className="composer-row">
+        {mayAsk && (
+          <>
+            <button type="button" className="quiet-button" onClick={() => picker.current?.click()}>
+              <Icon name="clip" /> <span className="wide">Attach</span>
+              <span className="spoken">files</span>
+            </button>
+            <input
+              ref={picker}
+              type="file"
+              multiple
+              hidden
+              aria-label="Files to attach"
+              onChange={(event) => {
+                void take(event.target.files);
+                event.target.value = "";
+              }}
+            />
+            <ModelChoice chosen={model} onChange={setModel} />
+          </>
+        )}
+        <span className="grow" />
+        {note !== undefined && (
+          <button type="button" className="quiet-button" disabled={text.trim() === ""} onClick={() => void keep()}>
+            <Icon name="note" /> Keep as note
+          </button>
+        )}
+        {running && mayAsk && (
+          <>
+            <select aria-label="When it is heard" value={mode} onChange={(event) => setMode(event.target.value as typeof mode)}>
+              <option value="steer">Now, into this turn</option>
+              <option value="queue">After this turn</option>
+              <option value="interrupt">Instead of this turn</option>
+            </select>
+            <button type="button" className="stop-button" onClick={onStop}>
+              <Icon name="stop" filled /> Stop
+            </button>
+          </>
+        )}
+        {mayAsk && (
+          <button type="button" className="send-button" disabled={empty} onClick={ask}>
+            <Icon name="up" /> Send
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+function Files({ files, onChange }: { files: Attached; onChange: (files: Attached) => void }) {
+  const all = [...files.pictures.map((file) => file.name), ...files.texts.map((file) => file.name)];
+  if (all.length === 0) return null;
+  function without(index: number): void {
+    const pictures = files.pictures.filter((_, at) => at !== index);
+    const texts = files.texts.filter((_, at) => at + files.pictures.length !== index);
+    onChange({ pictures, texts, refused: [] });
+  }
+  return (
+    <ul className="chips" aria-label="Goes along">
+      {all.map((name, index) => (
+        <li key={`${index} ${name}`} className="chip">
+          {files.pictures[index] !== undefined && (
+            <img src={`data:${files.pictures[index].mimeType};base64,${files.pictures[index].data}`} alt="" />
+          )}
+          <span>{name}</span>
+          <button type="button" className="quiet-button" aria-label={`Leave out ${name}`} onClick={() => without(index)}>
+            <Icon name="close" />
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function ModelChoice({ chosen, onChange }: { chosen: string; onChange: (model: string) => void }) {
+  const { data } = useApi("/api/models");
+  if (data === undefined || data.models.length < 2) return null;
+  return (
+    <select className="plain-select" aria-label="Model" value={chosen} onChange={(event) => onChange(event.target.value)}>
+      <option value="">{short(data.default)} (default)</option>
+      {data.models
+        .filter((model) => model.id !== data.default)
+        .map((model) => (
+          <option key={model.id} value={model.id}>
+            {short(model.id)}
+          </option>
+        ))}
+    </select>
+  );
+}
+
+function short(id: string): string {
+  return id.split("/").slice(1).join("/") || id;
+}
+
+/** The model that a person chose for a session in this browser. */
+function useChosenModel(sessionKey: string): [string, (model: string) => void] {
+  const name = `holdfast.model.${sessionKey}`;
+  const [model, setModel] = useState(() => localStorage.getItem(name) ?? "");
+  return [
+    model,
+    (next) => {
+      if (next === "") localStorage.removeItem(name);
+      else localStorage.setItem(name, next);
+      setModel(next);
+    },
+  ];
+}
+

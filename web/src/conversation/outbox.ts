@@ -1,0 +1,154 @@
+/**
+ * What was written and has not reached the gateway: kept in this browser, shown in its conversation, and sent when
+ * the gateway is back. Each has a key of its own, so that one that arrived after all is not said twice.
+ */
+import { useSyncExternalStore } from "react";
+
+import { api } from "../api/client";
+import { asProblem, type Problem } from "../api/problem";
+import { live } from "../live/live";
+
+export interface Picture {
+  mimeType: string;
+  data: string;
+  name: string;
+}
+
+export interface Parcel {
+  id: string;
+  sessionKey: string;
+  text: string;
+  images: readonly Picture[];
+  agentId: string | null;
+  model: string | null;
+  mode: "queue" | "steer" | "interrupt" | null;
+  at: string;
+  state: "sending" | "waiting" | "refused";
+  problem: string | null;
+}
+
+const KEY = "holdfast.outbox";
+const watchers = new Set<() => void>();
+let parcels: readonly Parcel[] = read();
+
+export function useOutbox(sessionKey: string): readonly Parcel[] {
+  const all = useSyncExternalStore(watch, () => parcels);
+  return all.filter((parcel) => parcel.sessionKey === sessionKey);
+}
+
+/** How many wait in all, for the banner. */
+export function useWaiting(): number {
+  return useSyncExternalStore(watch, () => parcels).filter((parcel) => parcel.state !== "refused").length;
+}
+
+export type Draft = Pick<Parcel, "sessionKey" | "text" | "images" | "agentId" | "model" | "mode">;
+
+/** Send it now, or as soon as it can be. */
+export async function send(draft: Draft): Promise<void> {
+  const parcel: Parcel = { ...draft, id: newId(), at: new Date().toISOString(), state: "sending", problem: null };
+  set([...parcels, parcel]);
+  await attempt(parcel);
+}
+
+export function takeBack(id: string): void {
+  set(parcels.filter((parcel) => parcel.id !== id));
+}
+
+/** Nothing of one person's is left for the next who logs in here. */
+export function forgetOutbox(): void {
+  set([]);
+}
+
+export async function again(id: string): Promise<void> {
+  const parcel = parcels.find((one) => one.id === id);
+  if (parcel !== undefined) await attempt(parcel);
+}
+
+/** An id that no other has; `randomUUID` is only there over HTTPS and on this machine. */
+export function newId(): string {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+async function attempt(parcel: Parcel): Promise<void> {
+  change(parcel.id, { state: "sending", problem: null });
+  try {
+    await api.post(
+      "/api/agent",
+      {
+        message: parcel.text,
+        sessionKey: parcel.sessionKey,
+        images: parcel.images.map(({ mimeType, data }) => ({ mimeType, data })),
+        ...(parcel.agentId === null ? {} : { agentId: parcel.agentId }),
+        ...(parcel.model === null ? {} : { model: parcel.model }),
+        ...(parcel.mode === null ? {} : { mode: parcel.mode }),
+      },
+      { headers: { "X-Idempotency-Key": parcel.id } },
+    );
+    set(parcels.filter((one) => one.id !== parcel.id));
+  } catch (error) {
+    const problem = asProblem(error);
+    change(parcel.id, isPassing(problem) ? { state: "waiting" } : { state: "refused", problem: words(problem) });
+  }
+}
+
+/** Whether it is worth to send it again by itself. */
+function isPassing(problem: Problem): boolean {
+  return problem.status === 0 || problem.status === 503 || problem.status === 429;
+}
+
+function words(problem: Problem): string {
+  return problem.hint === "" ? problem.message : `${problem.message}. ${problem.hint}`;
+}
+
+function change(id: string, some: Partial<Parcel>): void {
+  set(parcels.map((parcel) => (parcel.id === id ? { ...parcel, ...some } : parcel)));
+}
+
+function set(next: readonly Parcel[]): void {
+  parcels = next;
+  try {
+    localStorage.setItem(KEY, JSON.stringify(parcels));
+  } catch {
+    // It is too large to be kept beyond this page, or nothing may be: it is sent from here all the same.
+  }
+  for (const watcher of [...watchers]) watcher();
+}
+
+function read(): readonly Parcel[] {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]") as Parcel[];
+    return kept.map((parcel) => (parcel.state === "sending" ? { ...parcel, state: "waiting" } : parcel));
+  } catch {
+    return [];
+  }
+}
+
+function watch(watcher: () => void): () => void {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
+/** The oldest first, one after another: what was said first stays first. */
+let flushing = false;
+async function flush(): Promise<void> {
+  if (flushing) return;
+  flushing = true;
+  try {
+    for (const parcel of parcels.filter((one) => one.state === "waiting")) {
+      if (live.current().status !== "open") return;
+      await attempt(parcel);
+    }
+  } finally {
+    flushing = false;
+  }
+}
+
+live.watch(() => {
+  if (live.current().status === "open") void flush();
+});
+
+addEventListener("storage", (event) => {
+  if (event.key !== KEY) return;
+  parcels = read();
+  for (const watcher of [...watchers]) watcher();
+});

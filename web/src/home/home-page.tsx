@@ -1,0 +1,237 @@
+/** What needs a person, what happened since, what it costs; and for a new home, the way to the first answer. */
+import "./home.css";
+
+import { useEffect, useState } from "react";
+
+import { type Turn } from "../api/types";
+import { usePending } from "../approvals/pending";
+import { nameOf } from "../chat/chat-list";
+import { useAgentNames } from "../parts/agents";
+import { useApi } from "../live/query";
+import { Icon } from "../parts/icon";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Ago, Left, useNow } from "../parts/time";
+import { Exact, Told } from "../parts/verbatim";
+import { Link } from "../router/router";
+import { useLoggedIn } from "../shell/login-state";
+import { FirstRun } from "./first-run";
+
+const VISITED = "holdfast.visited";
+const DAY_MS = 24 * 3600 * 1000;
+
+export default function HomePage() {
+  const who = useLoggedIn();
+  const unlimited = who.spaces === null && who.agents === null;
+  const chats = useApi("/api/chats", { query: { limit: 50 } }, { live: ["session.", "turn."] });
+  const isNew = chats.data?.every((chat) => chat.turnCount === 0) ?? false;
+  return (
+    <div className="home">
+      <div className="head">
+        <h1>{isNew ? "Welcome to Holdfast" : "Home"}</h1>
+        {!isNew && who.scope !== "read" && who.spaces === null && (
+          <Link className="button primary" to="/chat?new=1">
+            <Icon name="plus" /> New chat
+          </Link>
+        )}
+      </div>
+      {chats.error !== null && <Trouble problem={chats.error} again={() => void chats.refetch()} />}
+      {chats.data === undefined && chats.error === null && <Skeleton rows={6} what="home" />}
+      {unlimited && chats.data !== undefined && <FirstRun isNew={isNew} chats={chats.data} />}
+      {chats.data !== undefined && !isNew && (
+        <div className="home-columns">
+          <div className="home-main">
+            <NeedsYou />
+            <Since chats={chats.data} />
+          </div>
+          <div className="home-side">
+            {unlimited && <Today />}
+            {unlimited && <Due />}
+          </div>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function NeedsYou() {
+  const pending = usePending();
+  const nameOfAgent = useAgentNames();
+  const { data: failed = [] } = useApi("/api/turns", { query: { status: "failed", limit: 20 } }, { live: ["turn."] });
+  const waiting = pending.rows.filter((row) => row.status === "pending");
+  const now = useNow();
+  const recent = failed.filter((turn) => now - Date.parse(turn.acceptedAt) < DAY_MS).slice(0, 5);
+  return (
+    <section aria-labelledby="needs">
+      <h2 id="needs">Needs you</h2>
+      {waiting.length === 0 && recent.length === 0 && (
+        <Nothing>Nothing waits for you. Approvals and failures appear here.</Nothing>
+      )}
+      <ul className="rows">
+        {waiting.map((approval) => (
+          <li key={approval.id}>
+            <Link to={approval.sessionKey === null ? "/approvals" : `/chat?session=${encodeURIComponent(approval.sessionKey)}`}>
+              <span className="row-sign warn">
+                <Icon name="shield" />
+              </span>
+              <span className="row-words">
+                <strong>
+                  {nameOfAgent(approval.agentId)} asks to run {approval.tool}
+                </strong>
+                <code>
+                  <Exact text={approval.command.split("\n", 1)[0]?.slice(0, 120) ?? ""} />
+                </code>
+              </span>
+              <span className="quiet">
+                <Left until={approval.expiresAt} />
+              </span>
+            </Link>
+          </li>
+        ))}
+        {recent.map((turn) => (
+          <Failed key={turn.turnId} turn={turn} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Failed({ turn }: { turn: Turn }) {
+  const nameOfAgent = useAgentNames();
+  return (
+    <li>
+      <Link to={`/chat?session=${encodeURIComponent(turn.sessionKey)}`}>
+        <span className="row-sign bad">
+          <Icon name="warn" />
+        </span>
+        <span className="row-words">
+          <strong>{nameOfAgent(turn.agentId)} gave no answer</strong>
+          <span className="quiet">
+            <Told text={turn.error ?? "No reason was told."} />
+          </span>
+        </span>
+        <span className="quiet">
+          <Ago at={turn.endedAt ?? turn.acceptedAt} />
+        </span>
+      </Link>
+    </li>
+  );
+}
+
+interface Chatted {
+  sessionId: string;
+  sessionKey: string;
+  title: string | null;
+  preview: string | null;
+  updatedAt: string;
+  running: boolean;
+}
+
+function Since({ chats }: { chats: readonly Chatted[] }) {
+  const [since] = useState(() => localStorage.getItem(VISITED) ?? "");
+  useEffect(() => {
+    const leave = (): void => localStorage.setItem(VISITED, new Date().toISOString());
+    addEventListener("pagehide", leave);
+    return () => {
+      removeEventListener("pagehide", leave);
+      leave();
+    };
+  }, []);
+  const fresh = chats.filter((chat) => chat.updatedAt > since);
+  const shown = (fresh.length > 0 ? fresh : chats).slice(0, 8);
+  return (
+    <section aria-labelledby="since">
+      <h2 id="since">{fresh.length > 0 && since !== "" ? "Since you were here" : "Recent chats"}</h2>
+      <ul className="rows">
+        {shown.map((chat) => (
+          <li key={chat.sessionId}>
+            <Link to={`/chat?session=${encodeURIComponent(chat.sessionKey)}`}>
+              <span className="row-sign">{chat.running ? <span className="pulse" /> : <Icon name="chat" />}</span>
+              <span className="row-words">
+                <strong>
+                  <Told text={nameOf(chat)} />
+                </strong>
+                <span className="quiet">
+                  <Told text={chat.preview === chat.title ? "No answer yet" : (chat.preview ?? "Nothing was said yet")} />
+                </span>
+              </span>
+              <span className="quiet">
+                <Ago at={chat.updatedAt} />
+              </span>
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Today() {
+  const { data } = useApi("/api/usage", { query: { days: 1 } }, { live: ["turn."] });
+  const rows = data?.rows ?? [];
+  const add = (of: (row: (typeof rows)[number]) => number): number => rows.reduce((sum, row) => sum + of(row), 0);
+  const input = add((row) => row.inputTokens);
+  const priced = rows.some((row) => row.cost !== null);
+  return (
+    <section className="panel" aria-labelledby="today">
+      <h2 id="today">Today</h2>
+      {data === undefined ? (
+        <Skeleton rows={3} what="what was used today" />
+      ) : (
+        <dl className="figures">
+          <div>
+            <dt>Cost</dt>
+            <dd>{priced ? `$${add((row) => row.cost ?? 0).toFixed(2)}` : "not known"}</dd>
+          </div>
+          <div>
+            <dt>Answers</dt>
+            <dd>{add((row) => row.turns).toLocaleString()}</dd>
+          </div>
+          <div>
+            <dt>Tokens</dt>
+            <dd>{(input + add((row) => row.outputTokens)).toLocaleString()}</dd>
+          </div>
+          <div>
+            <dt>From cache</dt>
+            <dd>{input === 0 ? "0 %" : `${Math.round((100 * add((row) => row.cacheReadTokens)) / input)} %`}</dd>
+          </div>
+        </dl>
+      )}
+    </section>
+  );
+}
+
+/** What agents do next by themselves. */
+function Due() {
+  const { data: chains = [] } = useApi("/api/chains", { query: { live: true, limit: 20 } }, { live: ["chain.", "turn."] });
+  const { data: tasks = [] } = useApi("/api/cron", {}, { live: ["cron."] });
+  const going = chains.filter((chain) => chain.steps + chain.sent > 0 || chain.nextDueAt !== null);
+  const due = tasks
+    .flatMap((task) => (task.nextDue === null || !task.enabled ? [] : [{ id: task.id, name: task.name, at: task.nextDue }]))
+    .sort((a, b) => a.at.localeCompare(b.at))
+    .slice(0, 5);
+  return (
+    <section className="panel" aria-labelledby="due">
+      <h2 id="due">Goes on by itself</h2>
+      {going.length === 0 && due.length === 0 && <p className="quiet">Nothing is under way or scheduled.</p>}
+      <ul className="plain-list">
+        {going.map((chain) => (
+          <li key={chain.id}>
+            <span className="pulse" aria-hidden="true" /> <Told text={chain.origin.text ?? chain.origin.sessionKey} />{" "}
+            <span className="quiet">
+              {chain.steps} of {chain.maxSteps} steps
+            </span>
+          </li>
+        ))}
+        {due.map((task) => (
+          <li key={task.id}>
+            <Icon name="clock" /> <Told text={task.name} /> <span className="quiet">{when(task.at)}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function when(at: string): string {
+  return new Date(at).toLocaleString(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit" });
+}

@@ -1,0 +1,84 @@
+/** What was recalled for a turn, as the model got it; and what the same question finds now, with how it is scored. */
+import { useApi } from "../live/query";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Plain, Told } from "../parts/verbatim";
+import { Link } from "../router/router";
+import type { ViewProps } from "./inspector";
+
+interface Hit {
+  id: string;
+  score: number;
+  parts: Record<string, number>;
+  name?: string;
+  title?: string;
+  content?: string;
+  snippet?: string;
+}
+
+export function RecallView({ sessionKey, number }: ViewProps) {
+  const path = { key: sessionKey, number };
+  const { data, error } = useApi("/api/sessions/{key}/turns/{number}/context", { path, query: { call: 0 } });
+  if (error !== null) return <Trouble problem={error} />;
+  if (data === undefined) return <Skeleton rows={6} what="what was recalled" />;
+  const carried = data.messages.filter((message) => message.kind === "carrier");
+  const asked = data.messages.findLast((message) => message.kind === "user")?.content ?? "";
+  return (
+    <>
+      <h3>Given to the model</h3>
+      {carried.length === 0 && <Nothing>Nothing was recalled for this turn.</Nothing>}
+      {carried.map((message, index) => (
+        <Plain key={index} text={message.content} label="What was recalled" />
+      ))}
+      <h3>Found now for the same words</h3>
+      {asked.trim() === "" ? <Nothing>The turn had no words to search for.</Nothing> : <FoundNow q={asked.slice(0, 400)} sessionKey={sessionKey} />}
+    </>
+  );
+}
+
+function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
+  const { data, error } = useApi("/api/search", { query: { q, sessionKey, limitTopics: 5, limitTasks: 5, limitLogs: 12 } });
+  if (error !== null) return <Trouble problem={error} />;
+  if (data === undefined) return <Skeleton rows={4} what="what is found" />;
+  const hits = [
+    ...(data.topics as unknown as Hit[]).map((hit) => [hit, "topic", `/board/topics/${encodeURIComponent(hit.id)}`] as const),
+    ...(data.notes as unknown as Hit[]).map((hit) => [hit, "note", `/log/${encodeURIComponent(hit.id)}`] as const),
+    ...(data.logs as unknown as Hit[]).map((hit) => [hit, "entry", `/log/${encodeURIComponent(hit.id)}`] as const),
+  ].sort(([a], [b]) => b.score - a.score);
+  return (
+    <>
+      <p className="quiet">
+        {data.fits ? "" : "Nothing answers this well; these only share its words. "}Confidence {Math.round(data.confidence * 100)} %, found in{" "}
+        {data.took} ms.
+      </p>
+      {hits.length === 0 && <Nothing>Nothing is found.</Nothing>}
+      <ol className="hits">
+        {hits.map(([hit, kind, to]) => (
+          <li key={`${kind} ${hit.id}`}>
+            <div className="row">
+              <span className="tag">{kind}</span>
+              <Link to={to} className="grow">
+                <Told text={(hit.name ?? hit.title ?? hit.snippet ?? hit.content ?? hit.id).slice(0, 160)} />
+              </Link>
+              <span className="score">{hit.score.toFixed(2)}</span>
+            </div>
+            <ScoreParts parts={hit.parts} />
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function ScoreParts({ parts }: { parts: Record<string, number> }) {
+  const shown = Object.entries(parts).filter(([, value]) => typeof value === "number" && value !== 0);
+  return (
+    <p className="score-parts quiet">
+      {shown.map(([name, value]) => (
+        <span key={name}>
+          {name} {value > 0 ? "+" : "−"}
+          {Math.abs(value).toFixed(2)}
+        </span>
+      ))}
+    </p>
+  );
+}

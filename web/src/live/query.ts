@@ -1,0 +1,89 @@
+/**
+ * What pages ask the gateway for: kept while it is shown, asked again when a change says that it may be another,
+ * when the live connection had to begin over, and when the gateway is back after it could not be reached.
+ */
+import { QueryClient, useQuery, type UseQueryResult } from "@tanstack/react-query";
+
+import { api, type AnswerOf, type Params, type PathOf } from "../api/client";
+import { asProblem, type Problem } from "../api/problem";
+import { live } from "./live";
+
+declare module "@tanstack/react-query" {
+  interface Register {
+    defaultError: Problem;
+    queryMeta: { live: readonly string[] };
+  }
+}
+
+const PAUSE_MS = 250;
+const MOST_TRIES = 2;
+
+export const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: Infinity,
+      networkMode: "always",
+      refetchOnWindowFocus: false,
+      refetchOnReconnect: false,
+      retry: (count, problem) => count < MOST_TRIES && (problem.status === 429 || problem.status === 503),
+      retryDelay: (count, problem) => problem.retryAfterMs ?? 300 * 2 ** count,
+    },
+  },
+});
+
+interface Options {
+  /** Changes whose types begin so make the answer stale. */
+  live?: readonly string[];
+  enabled?: boolean;
+}
+
+/** The answer of a path, up to date for as long as the component is there. */
+export function useApi<P extends PathOf<"get">>(
+  path: P,
+  params: Omit<Params<P>, "signal"> = {},
+  options: Options = {},
+): UseQueryResult<AnswerOf<P>> {
+  return useQuery<AnswerOf<P>>({
+    queryKey: [path, params],
+    queryFn: ({ signal }) => answered(api.get(path, { ...params, signal })),
+    meta: { live: options.live ?? [] },
+    enabled: options.enabled ?? true,
+  });
+}
+
+async function answered<T>(asked: Promise<T>): Promise<T> {
+  try {
+    return await asked;
+  } catch (error) {
+    throw asProblem(error);
+  }
+}
+
+/** Ask again for what a change touched, all at once where many come together. */
+const touched = new Set<string>();
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+live.on("", (change) => {
+  touched.add(change.type);
+  timer ??= setTimeout(() => {
+    timer = undefined;
+    const types = [...touched];
+    touched.clear();
+    void queries.invalidateQueries({
+      predicate: ({ meta }) => meta?.live.some((prefix) => types.some((type) => type.startsWith(prefix))) ?? false,
+    });
+  }, PAUSE_MS);
+});
+
+let before = live.current();
+
+live.watch(() => {
+  const now = live.current();
+  const was = before;
+  before = now;
+  if (now.status === "idle" && was.status !== "idle") queries.clear();
+  else if (now.generation !== was.generation) void queries.invalidateQueries();
+  else if (now.status === "open" && was.status !== "open") {
+    void queries.invalidateQueries({ predicate: (query) => query.state.status === "error" });
+  }
+});

@@ -1,0 +1,22 @@
+/** What somebody wrote, as markdown once its reader is there, and as plain text until then. */
+import { lazy, Suspense } from "react";
+
+import { Told } from "./verbatim";
+
+const Markdown = lazy(() => import("./markdown"));
+
+export function Prose({ text }: { text: string }) {
+  return (
+    <Suspense
+      fallback={
+        <div className="prose">
+          <p className="said">
+            <Told text={text} />
+          </p>
+        </div>
+      }
+    >
+      <Markdown text={text} />
+    </Suspense>
+  );
+}

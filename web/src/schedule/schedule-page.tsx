@@ -1,0 +1,186 @@
+/** What agents do at set times: standing tasks and heartbeats, with their last runs; made, run now, switched, removed. */
+import { type SyntheticEvent, useState } from "react";
+
+import { api } from "../api/client";
+import { asProblem } from "../api/problem";
+import type { HeartbeatOut, StandingTaskOut } from "../api/schema";
+import { queries, useApi } from "../live/query";
+import { useAgentNames } from "../parts/agents";
+import { Confirm } from "../parts/confirm";
+import { Facts } from "../parts/facts";
+import { Icon } from "../parts/icon";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Ago } from "../parts/time";
+import { toast } from "../parts/toast";
+import { Told } from "../parts/verbatim";
+import { Link } from "../router/router";
+import { useLoggedIn } from "../shell/login-state";
+
+export default function SchedulePage() {
+  const tasks = useApi("/api/cron", { query: { limit: 200 } }, { live: ["cron.", "turn."] });
+  const beats = useApi("/api/heartbeat", {}, { live: ["heartbeat."] });
+  const { scope, spaces, agents } = useLoggedIn();
+  const may = scope !== "read" && spaces === null && agents === null;
+  return (
+    <>
+      <div className="head">
+        <h1>Schedule</h1>
+      </div>
+      {may && <NewTask />}
+      {tasks.error !== null && <Trouble problem={tasks.error} again={() => void tasks.refetch()} />}
+      {tasks.data === undefined && tasks.error === null && <Skeleton rows={5} what="the schedule" />}
+      {tasks.data?.length === 0 && (
+        <Nothing>Nothing is scheduled. Write above what an agent should do, and when; agents can schedule work too.</Nothing>
+      )}
+      <ul className="cards" aria-label="Standing tasks">
+        {tasks.data?.map((task) => (
+          <li key={task.id}>
+            <Task task={task} may={may} />
+          </li>
+        ))}
+      </ul>
+      <h2 className="more">Heartbeats</h2>
+      <ul className="cards" aria-label="Heartbeats">
+        {beats.data?.map((beat) => (
+          <li key={beat.agentId}>
+            <Heartbeat beat={beat} may={may} />
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function NewTask() {
+  const [prompt, setPrompt] = useState("");
+  const [when, setWhen] = useState("0 8 * * *");
+  const [busy, setBusy] = useState(false);
+
+  async function submit(event: SyntheticEvent): Promise<void> {
+    event.preventDefault();
+    setBusy(true);
+    const made = await attempt(() => api.post("/api/cron", { prompt, ...scheduleOf(when), session: "isolated", deliver: "last", enabled: true }));
+    setBusy(false);
+    if (made) setPrompt("");
+  }
+
+  return (
+    <form className="row" aria-label="New standing task" onSubmit={(event) => void submit(event)}>
+      <input
+        type="text"
+        className="grow"
+        aria-label="What to do"
+        placeholder="What an agent should do, such as: sum up the news"
+        value={prompt}
+        onChange={(event) => setPrompt(event.target.value)}
+      />
+      <input
+        type="text"
+        aria-label="When: a cron expression, such as 0 8 * * *, or every 30m"
+        title="A cron expression, such as 0 8 * * *, or every 30m"
+        className="code schedule-when"
+        value={when}
+        onChange={(event) => setWhen(event.target.value)}
+      />
+      <button type="submit" className="primary" disabled={busy || prompt.trim() === ""}>
+        Schedule
+      </button>
+    </form>
+  );
+}
+
+/** `every 30m` is an interval, all else a cron expression; the gateway judges either. */
+function scheduleOf(when: string): { every: string } | { cron: string } {
+  const found = /^every\s+(.+)$/i.exec(when.trim());
+  return found?.[1] === undefined ? { cron: when.trim() } : { every: found[1] };
+}
+
+function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
+  const nameOf = useAgentNames();
+  const path = { id: task.id };
+  const { kind, ...rest } = task.schedule;
+  return (
+    <article className={task.enabled ? "card" : "card over"}>
+      <header>
+        <h2>
+          <Told text={task.name} />
+        </h2>
+        <span className="quiet">
+          {nameOf(task.agentId)} · {kind} <code>{Object.values(rest).join(" ")}</code>
+        </span>
+        {!task.enabled && <span className="tag">off</span>}
+        {task.lastStatus === "failed" && <span className="tag bad">failed {task.failures} in a row</span>}
+      </header>
+      <p>
+        <Told text={task.prompt} />
+      </p>
+      <Facts
+        rows={[
+          ["Next", task.nextDue === null || !task.enabled ? "not due" : new Date(task.nextDue).toLocaleString()],
+          ["Last", task.lastRun === null ? "never" : <Ago key="last" at={task.lastRun} />],
+          ...(task.lastError === null ? [] : [["Why it failed", <Told key="why" text={task.lastError} />] as const]),
+        ]}
+      />
+      <div className="row">
+        <Link to={`/chat?session=${encodeURIComponent(task.sessionKey)}`}>Last runs</Link>
+        {may && (
+          <>
+            <button type="button" onClick={() => void attempt(() => api.post("/api/cron/{id}/run", undefined, { path }), `${task.name} runs now.`)}>
+              <Icon name="again" /> Run now
+            </button>
+            <button type="button" onClick={() => void attempt(() => api.patch("/api/cron/{id}", { enabled: !task.enabled }, { path }))}>
+              {task.enabled ? "Switch off" : "Switch on"}
+            </button>
+            <Confirm label="Remove" question="It is removed from the schedule." onConfirm={() => void attempt(() => api.delete("/api/cron/{id}", { path }))} />
+          </>
+        )}
+      </div>
+    </article>
+  );
+}
+
+function Heartbeat({ beat, may }: { beat: HeartbeatOut; may: boolean }) {
+  const nameOf = useAgentNames();
+  return (
+    <article className={beat.enabled ? "card" : "card over"}>
+      <header>
+        <h2>{nameOf(beat.agentId)}</h2>
+        <span className="quiet">{beat.enabled ? `every ${beat.every}, to ${beat.target}` : "off"}</span>
+      </header>
+      <Facts
+        rows={[
+          ["Next", beat.nextAt === null ? "not due" : new Date(beat.nextAt).toLocaleString()],
+          ["Last", beat.lastAt === null ? "never" : <Ago key="last" at={beat.lastAt} />],
+          ...(beat.lastReason === null ? [] : [["It said", <Told key="why" text={beat.lastReason} />] as const]),
+          ["Today", `${beat.tokensToday.toLocaleString()} tokens`],
+        ]}
+      />
+      {may && beat.enabled && (
+        <div className="row">
+          <button
+            type="button"
+            onClick={() => void attempt(() => api.post("/api/heartbeat/{agent}/now", undefined, { path: { agent: beat.agentId } }), "It beats now.")}
+          >
+            <Icon name="again" /> Beat now
+          </button>
+        </div>
+      )}
+    </article>
+  );
+}
+
+/** Do it, say what came of it, and read the schedule anew. */
+async function attempt(act: () => Promise<unknown>, done?: string): Promise<boolean> {
+  try {
+    await act();
+    if (done !== undefined) toast(done);
+    return true;
+  } catch (error) {
+    const problem = asProblem(error);
+    toast(`${problem.message} ${problem.hint}`, { bad: true });
+    return false;
+  } finally {
+    void queries.invalidateQueries({ queryKey: ["/api/cron"] });
+    void queries.invalidateQueries({ queryKey: ["/api/heartbeat"] });
+  }
+}

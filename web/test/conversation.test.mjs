@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { withTexts } from "../src/conversation/attachments.ts";
+import { duration, gist, itemsOf } from "../src/conversation/items.ts";
+
+const entry = (id, more = {}) => ({
+  id,
+  role: "assistant",
+  turnId: "t1",
+  content: id,
+  thinking: null,
+  calls: [],
+  result: null,
+  createdAt: "2026-11-17T10:00:00.000Z",
+  ...more,
+});
+const call = (callId) => ({ callId, name: "exec", arguments: { command: "ls" } });
+
+test("a turn's entries stand together, each call with its result, at the place of the first", () => {
+  const turn = { turnId: "t1", number: 1 };
+  const items = itemsOf(
+    [
+      entry("asked", { role: "user" }),
+      entry("note", { role: null, turnId: null }),
+      entry("calls", { content: "", thinking: "hm", calls: [call("a"), call("b")] }),
+      entry("result", { role: "toolResult", result: { callId: "a", name: "exec", isError: false } }),
+      entry("event", { role: "system" }),
+      entry("said"),
+    ],
+    new Map([["t1", turn]]),
+  );
+  assert.deepEqual(
+    items.map((item) => item.kind),
+    ["day", "turn", "entry"],
+  );
+  const { steps } = items[1];
+  assert.deepEqual(
+    steps.map((step) => step.kind),
+    ["asked", "thinking", "tool", "tool", "said"],
+  );
+  assert.equal(steps[2].result.id, "result");
+  assert.equal(steps[3].result, null);
+  assert.equal(items[1].turn, turn);
+});
+
+test("each day begins once", () => {
+  const on = (id, day) => entry(id, { turnId: null, role: null, createdAt: `${day}T10:00:00.000Z` });
+  const items = itemsOf([on("a", "2026-11-16"), on("b", "2026-11-16"), on("c", "2026-11-17")], new Map());
+  assert.deepEqual(
+    items.flatMap((item) => (item.kind === "day" ? [item.day] : [])),
+    ["2026-11-16", "2026-11-17"],
+  );
+});
+
+test("a call is told by its command, else by what it was given first", () => {
+  assert.equal(gist({ name: "exec", arguments: { cwd: "/", command: "ls" } }), "ls");
+  assert.equal(gist({ name: "other", arguments: { depth: 3 } }), "3");
+  assert.equal(gist({ name: "none", arguments: {} }), "");
+});
+
+test("times are told in the unit that fits", () => {
+  assert.deepEqual([duration(20), duration(1500), duration(65_000), duration(-1)], ["20 ms", "1.5 s", "1 min 5 s", ""]);
+});
+
+test("a file's text stands in a fence that nothing within it can close", () => {
+  assert.equal(withTexts("Look:", [{ name: "a.md", text: "```\nx\n```" }]), "Look:\n\na.md:\n````\n```\nx\n```\n````");
+  assert.equal(withTexts("Only words", []), "Only words");
+});
