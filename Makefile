@@ -14,17 +14,22 @@ PAGES := src/holdfast/gateway/built/index.html
 WEB_SOURCES := $(shell find web -name node_modules -prune -o -type f -print)
 NPM := cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
-.PHONY: run test test-quick slow-tests settings settings-find torture lint types format pages bench crash docs lock clean
+# The plugin for OpenClaw; building it needs nothing but Node, checking its types does.
+PLUGIN := cd integrations/openclaw && PATH="$(CURDIR)/$(BIN):$$PATH" npm
+PLUGIN_MODULES := integrations/openclaw/node_modules/.package-lock.json
+
+.PHONY: run test test-quick slow-tests settings-proofs settings-find torture lint types format pages shots wire bench crash docs lock clean
 
 run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
 	$(BIN)/holdfast up
 
-# One for each core: tests that start processes of their own are then not starved.
-WORKERS ?= 2
+# One more than the two cores of the machine that this is measured on: many tests wait for processes of their own.
+WORKERS ?= 3
 
 test: $(STAMP) lint types pages
 	$(NPM) test --silent
+	$(PLUGIN) test --silent
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # For every day: SQLite alone, without the tests that tests/slow_tests.txt names.
@@ -38,7 +43,7 @@ slow-tests: $(STAMP)
 	$(BIN)/python tools/slow_tests.py build/durations.xml > tests/slow_tests.txt
 
 # Takes each setting away in turn and sees the test fail that shows what it does; `find` looks for tests of new ones.
-settings: $(STAMP)
+settings-proofs: $(STAMP)
 	PYTHONPATH=. $(BIN)/pytest -q -p tools.settings_effects --settings-prove
 
 settings-find: $(STAMP)
@@ -48,11 +53,12 @@ settings-find: $(STAMP)
 torture: $(STAMP)
 	$(BIN)/python tools/torture.py
 
-lint: $(STAMP) $(MODULES)
+lint: $(STAMP) $(MODULES) $(PLUGIN_MODULES)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(NPM) run --silent lint
+	$(PLUGIN) run --silent lint
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -67,6 +73,10 @@ $(MODULES): web/package-lock.json | $(STAMP)
 	$(NPM) ci --loglevel=error
 	touch $@
 
+$(PLUGIN_MODULES): integrations/openclaw/package-lock.json | $(STAMP)
+	$(PLUGIN) ci --loglevel=error
+	touch $@
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -79,6 +89,14 @@ bench: $(STAMP)
 	$(BIN)/python bench/agenda.py
 	$(BIN)/python bench/ingest.py
 	$(BIN)/python bench/fit.py
+
+# Every page at three widths in both themes, over a home full of examples: PNG files in build/shots, to look at.
+shots: pages
+	PYTHONPATH=tests:tests/gateway $(BIN)/python tools/shots.py
+
+# After a change of what the gateway answers: the types that the pages read it by.
+wire: $(STAMP) $(MODULES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/wire_types.py
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.config.docs > docs/configuration.md
@@ -95,4 +113,4 @@ lock: $(STAMP)
 	$(BIN)/python tools/lock.py
 
 clean:
-	rm -rf $(VENV) web/node_modules src/holdfast/gateway/built build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) web/node_modules integrations/openclaw/node_modules integrations/openclaw/dist src/holdfast/gateway/built build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

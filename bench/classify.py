@@ -6,7 +6,8 @@
 Sessions of real conversations are interleaved into one stream, as a person switches between matters and comes
 back to them. Each session is one true topic. Speakers' names are taken out of the texts, so that nothing but
 what is talked about can tell them apart. Quality is counted over pairs of messages: two messages that share
-a topic in truth should share one on the board, and no others should.
+a topic in truth should share one on the board, and no others should. Names are judged as
+`bench/continuity.py` does it: a noun phrase, nothing torn, with a word of the topic's own.
 
 With `--rate` instead: how many entries of a backlog are sorted for a CPU second, with the search index at
 hand as in a gateway, over many sessions.
@@ -15,6 +16,7 @@ hand as in a gateway, over many sessions.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import random
@@ -28,8 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from continuity_judges import name_faults
+
 from holdfast.board.words import is_filler, terms
-from holdfast.log import OWNER
+from holdfast.log import OWNER, Allowance
 
 THREADS = 6
 SWITCH = 0.2
@@ -160,10 +164,16 @@ def measure(sorter: Sorter, many: Sequence[Stream]) -> tuple[float, float, float
 
 
 def ours(stream: Stream) -> list[str]:
-    """The real thing: each message is logged into a fresh store, and the agenda is run after each reply."""
+    return ours_with_names(stream)[0]
+
+
+@functools.cache
+def _sorted_by_us(stream: tuple[Message, ...]) -> tuple[list[str], dict[str, str]]:
+    """The real thing: each message is logged into a fresh store, and the agenda is run after each reply. The
+    topic of each message, and the topics' names."""
     import asyncio
 
-    from holdfast.board import classifier, ingest, pending
+    from holdfast.board import classifier, ingest, pending, review, topics
     from holdfast.clock import ManualClock
     from holdfast.config.board import BoardConfig
     from holdfast.log import EntryDraft, Threads, agenda, entries, open_store, sqlite_url
@@ -171,14 +181,18 @@ def ours(stream: Stream) -> list[str]:
     options = BoardConfig()
     clock = ManualClock()
 
-    async def run(folder: str) -> list[str]:
+    async def run(folder: str) -> tuple[list[str], dict[str, str]]:
         store = open_store(sqlite_url(Path(folder) / "bench.db"), clock=clock)
         threads = Threads(2)
         runner = agenda.Runner(store, threads)
         room = classifier.Classifier(store, threads, lambda: options)
+        reviewer = review.Reviewer(
+            store, threads, lambda: options, judge=lambda agent: None, allowance=Allowance()
+        )
         runner.register(pending.KIND, room.kind())
+        runner.register(review.KIND, reviewer.kind())
         ids = []
-        for exchange in exchanges(stream):
+        for exchange in exchanges(list(stream)):
             for message in exchange:
                 clock.advance(seconds=20)
                 draft = EntryDraft(content=message.text, role=message.role, session_key="agent:main:main")
@@ -188,12 +202,31 @@ def ours(stream: Stream) -> list[str]:
             await runner.drain()
         with store.read(OWNER) as tx:
             found = {entry.id: entry.topic_id or f"none:{entry.id}" for entry in entries.get_many(tx, ids)}
+            named = {one.id: one.name for one in topics.get_many(tx, list(set(found.values())))}
         threads.close()
         store.close()
-        return [found[id_] for id_ in ids]
+        return [found[id_] for id_ in ids], named
 
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(run(folder))
+
+
+def ours_with_names(stream: Stream) -> tuple[list[str], dict[str, str]]:
+    return _sorted_by_us(tuple(stream))
+
+
+def name_faults_of(stream: Stream) -> list[str]:
+    """Of each topic's name what is wrong with it, "" for a good one: a noun phrase, nothing torn, with a word
+    that is said often in its topic and seldom in others."""
+    labels, named = ours_with_names(stream)
+    said = {id_: [m.text for m, label in zip(stream, labels, strict=True) if label == id_] for id_ in named}
+    words = {id_: Counter(w for text in texts for w in set(terms(text))) for id_, texts in said.items()}
+    every = Counter(w for counts in words.values() for w in counts.elements())
+    faults = []
+    for id_, name in named.items():
+        own = frozenset(w for w, n in words[id_].items() if n >= 0.5 * every[w] and not is_filler(w))
+        faults.append(name_faults(name, own, said[id_]))
+    return faults
 
 
 def backlog(samples: Sequence[dict[str, Any]], count: int, per_session: int) -> list[tuple[str, Message]]:
@@ -298,6 +331,9 @@ def main() -> None:
         ratio = f / baseline if sorter is ours else 1.0
         baseline = max(baseline, f)
         print(f"{name:<36} {p:>9.3f} {r:>9.3f} {f:>9.3f} {ratio:>7.2f} {made:>7.1f}")
+    faults = [fault for stream in reported for fault in name_faults_of(stream)]
+    kinds = Counter(fault.partition(" (")[0] for fault in faults if fault)
+    print(f"names that are no names: {sum(kinds.values()) / len(faults):.2f} of {len(faults)} {dict(kinds)}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ LEAST_RUN = 5
 MOST_SHARED = 0.6
 _LEFT_OUT = "left out for room"
 _LABEL = re.compile(r"^(?:\d{4}-\d\d-\d\d[T\d:.Z+]*\s+)?(?:(?:topic|task|user|main|assistant):\s+)*")
+_DAY = re.compile(r"\b(?:(?:Decided|Open|Next)(?: \d{4}-\d\d-\d\d)?|\d{4}-\d\d-\d\d): ")
 _WORD = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,:/-]*")
 
@@ -45,13 +46,12 @@ def body(block: str) -> Body:
 
 def recalled(block: str, unasked: str) -> list[str]:
     """Lines that a question brought: those under recall's titles, and those with words that no line has else.
-    A line that stands there anyway may be cut at another place."""
-    always = [set(_said(line).split()) for line in body(unasked).lines]
+    A line that stands there anyway may be cut at another place, or have a sentence that stood in another."""
+    always = {word for line in body(unasked).lines for word in _said(line).split()}
     return [
         line
         for title, line in body(block).titled
-        if title.startswith(("Semantic recall", "Curated notes"))
-        or not any(set(_said(line).split()) <= words for words in always)
+        if title.startswith(("Semantic recall", "Curated notes")) or not set(_said(line).split()) <= always
     ]
 
 
@@ -61,7 +61,7 @@ def beginning_to_end(block: str) -> str:
 
 def _said(line: str) -> str:
     """What a line says, without its date, its speaker and the marks of a cut."""
-    return " ".join(_WORD.findall(plain(_LABEL.sub("", line).replace("…", " "))))
+    return " ".join(_WORD.findall(plain(_DAY.sub("", _LABEL.sub("", line)).replace("…", " "))))
 
 
 def repeats(lines: Sequence[str]) -> list[tuple[str, str]]:

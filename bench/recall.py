@@ -242,15 +242,16 @@ def line(name: str, figures: Figures, base: float | None) -> str:
 
 GRID: dict[str, Sequence[Any]] = {
     "dense": (0.4, 0.5, 0.6, 0.7, 0.8),
-    "beside_dense": ((), (0.1,), (0.2, 0.1), (0.3, 0.1)),
-    "beside_lexical": ((), (0.2, 0.1), (0.3, 0.1), (0.4, 0.2)),
-    "answer_dense": (0.0, 0.2, 0.3),
-    "answer_lexical": (0.0, 0.25, 0.5, 0.75),
-    "speaker": (0.0, 0.15, 0.25, 0.35),
-    "time": (0.0, 0.1, 0.2),
-    "period": (0.0, 0.1, 0.2),
-    "statement": (0.0, 0.05, 0.1),
-    "passage": (0.0, 0.2, 0.3, 0.4),
+    "beside": (0.0, 0.5, 0.7, 1.0),
+    "answer_dense": (0.0, 0.2, 0.4),
+    "answer_lexical": (0.0, 0.3, 0.6, 0.9),
+    "speaker": (0.0, 0.6, 0.85, 1.0),
+    "time": (0.0, 0.3, 0.5, 0.7),
+    "period": (0.0, 0.3, 0.5, 0.7),
+    "statement": (0.0, 0.15, 0.25),
+    "particular": (0.0, 0.15, 0.3),
+    "passage": (0.0, 0.5, 0.7, 1.0, 1.3),
+    "passage_reach": (2, 4, 8),
 }
 
 

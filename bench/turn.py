@@ -1,6 +1,6 @@
 """Turns: what the gateway adds to a model call, for one session and for many at once.
 
-    python bench/turn.py [--turns 80] [--history 100] [--engines sqlite,postgres] [--idle 1000]
+    python bench/turn.py [--turns 80] [--plugin] [--history 100] [--engines sqlite,postgres] [--idle 1000]
 
 Compares, in one run: a turn through the gateway (`POST /api/agent`, then wait) with the same scripted model
 asked directly by the bare `openai` client with as many messages. The model answers at once: what is left is
@@ -8,7 +8,8 @@ overhead. Prints the median and the CPU of a turn beyond the model's own, turns 
 idle sessions take. The scripted model runs in a process of its own. The CPU of a turn is all that the gateway
 uses meanwhile, the sorting and indexing of what was said included; that of the history that was handed over
 is waited for first. Turns and bare calls are measured in slices by turns, so that both meet the same machine;
-how far the slices lie apart says how much of a figure is the machine's.
+how far the slices lie apart says how much of a figure is the machine's. With `--plugin` only what an idle
+plugin costs is measured: the same turns in a home without and in one with it, by turns.
 """
 
 from __future__ import annotations
@@ -78,14 +79,79 @@ def main() -> None:
     ask.add_argument("--history", type=int, default=100, help="messages that each session holds already")
     ask.add_argument("--engines", default="sqlite,postgres")
     ask.add_argument("--idle", type=int, default=1_000, help="sessions for the measure of memory; 0: none")
+    ask.add_argument("--plugin", action="store_true", help="what an idle plugin costs, and nothing else")
     given = ask.parse_args()
     model, (url,) = start(MODEL)
     try:
+        if given.plugin:
+            with tempfile.TemporaryDirectory() as folder:
+                _plugin(Path(folder), url, given)
+            return
         for engine in given.engines.split(","):
             with tempfile.TemporaryDirectory() as folder, _store(engine, folder) as store:
                 _engine(engine, Path(folder), store, url, given)
     finally:
         model.terminate()
+
+
+IDLE_PLUGIN = """
+from pydantic import BaseModel
+from holdfast.plugins import *
+class Nothing(BaseModel):
+    "Nothing."
+async def nothing(caller, given, call_id):
+    return ""
+def register(api):
+    api.register_tool(Tool(name="idle", input=Nothing, run=nothing, effect=Effect.NONE, repeatable=True))
+    api.on("gateway_stop", lambda event: None)
+    api.on("before_tool_call", lambda event: None)
+"""
+
+
+def _plugin(folder: Path, url: str, given: argparse.Namespace) -> None:
+    """One with a tool and hooks that nothing calls for in these turns."""
+    figures = {"without": Figures(), "with": Figures()}
+    started = {}
+    for name in figures:
+        home = folder / name
+        plugin = home / "plugins" / "idle"
+        plugin.mkdir(parents=True)
+        if name == "with":
+            (plugin / "idle_plugin.py").write_text(IDLE_PLUGIN)
+            manifest = {"id": "idle", "module": "idle_plugin", "capabilities": ["tools", "hooks"]}
+            (plugin / "holdfast.plugin.json").write_text(json.dumps(manifest))
+        provider = {"baseUrl": url, "apiKey": "none", "models": [{"id": "scripted"}]}
+        config = {
+            "models": {"providers": {"bench": provider}},
+            "agents": {"defaults": {"model": "bench/scripted"}},
+        }
+        (home / "holdfast.json").write_text(json.dumps(config))
+        started[name] = start(GATEWAY, str(home), "")
+    try:
+        for _ in range(SLICES):
+            for name, (gateway, (port, token)) in started.items():
+                rounds = -(-given.turns // SLICES)
+                asyncio.run(_turns(figures[name], gateway.pid, int(port), token, given.history, rounds, 1))
+    finally:
+        for gateway, _ in started.values():
+            gateway.terminate()
+            gateway.wait()
+    bare, ours = figures["without"], figures["with"]
+    pairs = [own - other for own, other in zip(ours.slices, bare.slices, strict=True)]
+    table(
+        "an idle plugin, one session",
+        [
+            ("a turn without, CPU", f"{bare.cpu:.1f} ms", "", f"median {bare.median:.1f} ms"),
+            ("a turn with, CPU", f"{ours.cpu:.1f} ms", "", f"median {ours.median:.1f} ms"),
+            ("the plugin", f"{ours.cpu - bare.cpu:+.2f} ms", "", "(target <= 1 ms of CPU)"),
+            (
+                "slice by slice, median",
+                f"{statistics.median(pairs):+.2f} ms",
+                "",
+                f"from {min(pairs):+.2f} to {max(pairs):+.2f}",
+            ),
+        ],
+    )
 
 
 def _engine(engine: str, folder: Path, store: str, url: str, given: argparse.Namespace) -> None:

@@ -95,6 +95,14 @@ class World:
         about = [self.topics[id_][0] for id_ in self.routed.get(session, ([], ""))[0] if id_ in self.topics]
         return next((one for one in (*there[:RECENT_ENTRIES], *about[::-1]) if one is not None), None)
 
+    def waiting_in(self, who: str, session: str, allowed: Iterable[str] | None) -> set[str]:
+        """What lies nowhere yet: it counts for the space that its session has."""
+        space = self.told_by(session) or SPACES[0]
+        if allowed is not None and space not in allowed:
+            return set()
+        own = {id_ for _, key, id_ in self.said if key == session and self.entries.get(id_) == (None,) * 3}
+        return {id_ for id_ in own if self.reads(who, id_)}
+
     def reads(self, who: str, id_: str) -> bool:
         """The ten lines that all is held against: who may read something, wherever it lies."""
         audience, agent = self.owned[id_]

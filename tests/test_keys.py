@@ -261,3 +261,16 @@ def test_only_board_keys_name_a_board() -> None:
     assert board_key_of("agent:main:clawboard:topic:t1") == BoardTopicKey("t1")
     with pytest.raises(InvalidInput):
         board_key_of("clawboard:topic:")
+
+
+def test_a_room_that_its_provider_names_is_the_agents_session_there() -> None:
+    room = "agent:main:discord:channel:4242"
+    at = {"provider": "discord", "agent_id": "main"}
+    assert effective_key(conversation_id="channel:4242", **at) == room
+    assert effective_key(session_key="channel:4242", **at) == effective_key(session_key=room, **at) == room
+    assert effective_key(conversation_id="discord:channel:4242", thread_id="9", **at) == f"{room}:thread:9"
+    assert effective_key(conversation_id="group:-100", provider="telegram", agent_id="main") == (
+        "agent:main:telegram:group:-100"
+    )
+    assert effective_key(channel_id="discord", **at) == "channel:discord"
+    assert effective_key(conversation_id="channel:4242") == "channel:4242"

@@ -30,6 +30,8 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("web/index.html", "web/vite.config.ts", "src/holdfast/__init__.py"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("")
+    plugin = shutil.ignore_patterns("node_modules", "dist")
+    shutil.copytree(ROOT / "integrations", place / "integrations", ignore=plugin)
     (place / ".gitignore").write_text((ROOT / ".gitignore").read_text())
     have_npm(tmp_path / "bin", NPM, monkeypatch)
     return place
@@ -58,3 +60,5 @@ def test_the_sdist_has_the_pages_and_is_enough_for_a_wheel_without_node(
     wheel = tmp_path / build.build_wheel(str(tmp_path))
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read(PAGE.removeprefix("src/")) == b"<p>built</p>\n"
+        shipped = {n for n in archive.namelist() if n.startswith("holdfast/openclaw_plugin/")}
+    assert {f"holdfast/openclaw_plugin/{n}" for n in ("src/index.ts", "build.mjs", "package.json")} <= shipped

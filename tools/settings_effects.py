@@ -16,6 +16,7 @@ import functools
 import inspect
 import re
 import signal
+import sys
 import time
 import types
 import typing
@@ -32,7 +33,7 @@ from holdfast.config.section import Section
 from holdfast.config.tree import is_section, plain
 
 SHOWN: Final = Path(__file__).parents[1] / "tests" / "config" / "settings_shown.txt"
-SOURCES: Final = Path(__file__).parents[1] / "src" / "holdfast"
+_CONFIG: Final = str(Path(__file__).parents[1] / "src" / "holdfast" / "config")
 _TRIES: Final = 40
 _SECONDS: Final = 10
 _LEAF_SECONDS: Final = 25
@@ -52,6 +53,7 @@ def leaves() -> dict[str, Leaf]:
     return found
 
 
+@functools.cache
 def owner_of(section: type[Section], name: str) -> type[Section]:
     """The model that declares a key, which others may inherit."""
     above = [base for base in section.__mro__ if is_section(base) and name in base.model_fields]
@@ -156,11 +158,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         lost = [name for name in names if name in found and not _proves(items.get(found[name]), name)]
         session.testsfailed += len(lost)
         return True
-    mentions = _Mentions(session.items)
+    readers = _Readers(session.items)
     for name in names:
-        if name not in found:
-            proof = _first_proof(mentions.of(leaves()[name])[:_TRIES], name)
-            print(f"{name}: {proof.nodeid if proof else 'nothing found'}", flush=True)
+        if name not in shown():
+            tests = readers.of(leaves()[name])[:_TRIES]
+            proof = _first_proof(tests, name)
+            print(f"{name}: {proof.nodeid if proof else f'nothing found among {len(tests)}'}", flush=True)
             if proof is not None:
                 _keep(name, proof.nodeid)
     return True
@@ -188,72 +191,70 @@ def _keep(name: str, test: str) -> None:
     SHOWN.write_text("".join(f"{one} {rows[one]}\n" for one in sorted(rows)), "utf-8")
 
 
-class _Mentions:
-    """Tests that may show a setting, the likeliest first: they name it, its section, or what reads it."""
+class _Readers:
+    """For each setting the tests that read it: found by running all of them once. Those that name it come
+    first, then the quickest."""
 
     def __init__(self, items: list[pytest.Item]) -> None:
-        behaviour = [item for item in items if SHOWN.parent not in item.path.parents]
-        self._own = {item: _text(item) for item in behaviour if isinstance(item, pytest.Function)}
-        self._files = {path: _words(path.read_text("utf-8")) for path in {item.path for item in behaviour}}
-        sources = [path for path in SOURCES.rglob("*.py") if SOURCES / "config" not in path.parents]
-        self._sources = {path.relative_to(SOURCES): _words(path.read_text("utf-8")) for path in sources}
+        self._tests: dict[Leaf, dict[pytest.Item, None]] = {leaf: {} for leaf in leaves().values()}
+        self._seconds: dict[pytest.Item, float] = {}
+        for item in items:
+            if SHOWN.parent not in item.path.parents or "effects" in item.path.stem:
+                self._watch(item)
 
     def of(self, leaf: Leaf) -> list[pytest.Item]:
         owner, name = leaf
-        named = {name, str(owner.model_fields[name].alias)}
-        above = set(_paths()[owner])
-        readers = [path for path, words in self._sources.items() if name in words]
-        rooms = {part for path in readers for part in path.parts[:-1]}
-        topics = {path.stem for path in readers} | {path.stem.rstrip("s") for path in readers}
+        named = re.compile(rf"\b({name}|{owner.model_fields[name].alias})\b")
 
-        def of_file(path: Path) -> int:
-            words, stem = self._files[path], set(path.stem.removeprefix("test_").split("_"))
-            score = 3 * bool(named & words) + len(above & words) + 4 * bool(topics & stem)
-            return score + bool(rooms & set(path.parts))
+        def rank(item: pytest.Item) -> tuple[bool, float]:
+            text = inspect.getsource(item.function) if isinstance(item, pytest.Function) else ""
+            return named.search(text) is None, self._seconds[item]
 
-        files = {path: of_file(path) for path in self._files}
+        return sorted(self._tests[leaf], key=rank)
 
-        def rank(item: pytest.Item) -> tuple[int, int]:
-            own = self._own[item]
-            return -(8 * bool(named & own) + 2 * len(above & own) + files[item.path]), len(own)
-
-        return sorted((item for item in self._own if files[item.path] > 3), key=rank)
+    def _watch(self, item: pytest.Item) -> None:
+        read: set[Leaf] = set()
+        began = time.monotonic()
+        with _noted(read):
+            outcome = _outcome(item)
+        self._seconds[item] = time.monotonic() - began
+        for leaf in read & self._tests.keys() if outcome == "passed" else ():
+            self._tests[leaf][item] = None
 
 
-def _text(item: pytest.Function) -> set[str]:
-    return _words(f"{item.nodeid}\n{inspect.getsource(item.function)}")
+@contextlib.contextmanager
+def _noted(read: set[Leaf]) -> Iterator[None]:
+    """While it lasts, the settings that are read are written down; a check of the value is no read."""
 
+    def note(self: Section, attribute: str) -> Any:
+        value = object.__getattribute__(self, attribute)
+        if attribute in _names() and attribute in type(self).model_fields:
+            code = sys._getframe(1).f_code
+            if not (code.co_filename.startswith(_CONFIG) and code.co_name.startswith(("_", "overlay"))):
+                read.add((owner_of(type(self), attribute), attribute))
+        return value
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
+    Section.__getattribute__ = note  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        del Section.__getattribute__
 
 
 @functools.cache
-def _paths() -> dict[type[Section], tuple[str, ...]]:
-    """The keys and the models on the way to each section."""
-    found: dict[type[Section], tuple[str, ...]] = {Config: ()}
-    waiting: list[type[Section]] = [Config]
-    for section in waiting:
-        for name, field in section.model_fields.items():
-            for kind in filter(is_section, _kinds(field.annotation)):
-                if kind not in found:
-                    found[kind] = (*found[section], name, str(field.alias), kind.__name__)
-                    waiting.append(kind)
-                for base in kind.__mro__:
-                    if is_section(base) and base is not Section:
-                        found.setdefault(base, found[kind])
-    return found
+def _names() -> frozenset[str]:
+    return frozenset(name for _, name in leaves().values())
 
 
 def fails_without(item: pytest.Item, leaf: Leaf) -> bool:
-    """Whether a test shows the setting: it fails while the setting is not obeyed, and passes else."""
+    """Whether a test shows the setting: while it is not obeyed it fails, or waits in vain; else it passes."""
     with taken_away(leaf):
-        failed = _outcome(item) == "failed"
+        failed = _outcome(item) in ("failed", "too long")
     return failed and _outcome(item) == "passed"
 
 
 def _outcome(item: pytest.Item) -> str:
-    """Runs a test once more, however often it ran before; one that takes too long shows nothing."""
+    """Runs a test once more, however often it ran before, for as long as it may take."""
     item._initrequest()  # type: ignore[attr-defined]
     before = signal.signal(signal.SIGALRM, _give_up)
     signal.alarm(_SECONDS)

@@ -38,6 +38,7 @@ _THREAD = ":thread:"
 _CONVERSATION_THREAD = "|thread:"
 _RESERVED = ("agent:", "clawboard:", "channel:")
 NOT_CHANNELS = frozenset({"main", "subagent", "cron", "hook", "dm", "direct", "group", "channel"})
+_PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BOARD = re.compile(r"(?:agent:[^:]+:)?(?P<board>clawboard:.*?)(?:[|:]thread:.*)?")
 _BOARD_FORMS = "Use clawboard:topic:<topicId> or clawboard:task:<topicId>:<taskId>."
@@ -248,11 +249,15 @@ def effective_key(
     conversation_id: str | None = None,
     thread_id: str | None = None,
     channel_id: str | None = None,
+    provider: str | None = None,
+    agent_id: str | None = None,
 ) -> SessionKey:
     """The continuity bucket of a message, so that no chat is taken for another.
 
     A board chat wins wherever its key arrives. Then come the provider's conversation (with its
-    thread), the session key as given, and last the channel as a whole.
+    thread), the session key as given, and last the channel as a whole. A room or group that only its
+    provider's own id names (`channel:4242`) is, where provider and agent are known, the session that
+    the agent has there (`agent:main:discord:channel:4242`).
     """
     for candidate in (board_key, session_key, conversation_id):
         if found := board_key_of(candidate):
@@ -260,15 +265,31 @@ def effective_key(
     if board_key:
         raise _refused(board_key, "it names no board chat", _BOARD_FORMS)
     if conversation_id:
-        return _with_thread(conversation_id, thread_id).key
+        return _of_agent(_with_thread(conversation_id, thread_id), provider, agent_id).key
     if session_key:
-        return canonical_key(session_key)
+        return _of_agent(parse_key(session_key), provider, agent_id).key
     if channel_id:
-        return ChannelBucketKey(channel_id).key
+        return _of_agent(ChannelBucketKey(channel_id), provider, agent_id).key
     raise InvalidInput(
         "nothing says which conversation this belongs to",
         hint="Send a session key, a conversation id or a channel id.",
     )
+
+
+def _of_agent(key: ParsedKey, provider: str | None, agent_id: str | None) -> ParsedKey:
+    """The session of an agent in a provider's room or group."""
+    channel = (provider or "").lower()
+    if agent_id is None or not _PROVIDER.fullmatch(channel) or channel in NOT_CHANNELS:
+        return key
+    agent = canonical_agent_id(agent_id)
+    named = str(key) if isinstance(key, ChannelBucketKey | ConversationKey) else ""
+    kind, _, room = named.removeprefix(f"{channel}:").partition(_CONVERSATION_THREAD)[0].partition(":")
+    room = room.removeprefix(f"{channel}:")
+    if not room or room == channel:
+        return key
+    if kind == "channel":
+        return ChannelKey(agent, channel, room, key.thread)
+    return GroupKey(agent, channel, room, key.thread) if kind == "group" else key
 
 
 def _with_thread(conversation_id: str, thread_id: str | None) -> ParsedKey:
@@ -331,7 +352,10 @@ def _split_board(text: str, parts: list[str]) -> _Parts:
 def _split_agent(text: str) -> _Parts:
     head, mark, tail = text.partition(_THREAD)
     thread = tail if mark else None
-    _, agent, *rest = head.split(":")
+    _, *named = head.split(":")
+    if not named:
+        raise _refused(text, "it names no agent", _FORMS)
+    agent, *rest = named
     owner = canonical_agent_id(agent)
     match rest:
         case []:

@@ -7,13 +7,14 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Final
 
-from holdfast import logs
+from holdfast import __version__, logs
 from holdfast.agents import approvals
-from holdfast.agents.models import ModelJudge, ModelScribe
+from holdfast.agents.models import BoardModels
 from holdfast.agents.subagents import registry as spawned
-from holdfast.board import pending, routing
+from holdfast.board import pending, review, routing
 from holdfast.board.classifier import Classifier
 from holdfast.board.digests import KIND as DIGEST
 from holdfast.board.digests import Digester
@@ -22,14 +23,16 @@ from holdfast.board.pending import KIND as CLASSIFY
 from holdfast.clock import DAY_MS, Millis
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig
+from holdfast.context.engine_records import DELIVER
 from holdfast.context.lossless import KIND as COMPACT
 from holdfast.context.lossless import compaction_kind
 from holdfast.context.retention import prune as prune_contexts
 from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Bridge, Feed, Retention, Tx, agenda, entries, prune
+from holdfast.log import SYSTEM, Allowance, Bridge, Feed, Retention, Tx, agenda, audit, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.log.unused import archive_unused
 from holdfast.memory.cycles import MemoryCycles
+from holdfast.plugins import GatewayStart, GatewayStop, Plugin, Service
 from holdfast.runtime import Holdfast
 from holdfast.runtime.rooms import index_recall
 from holdfast.supervision import Supervisor
@@ -93,7 +96,9 @@ class Services:
                 compacted=lambda session: hold.context.tell_compacted(session),
             ),
         )
+        self.runner.register(DELIVER, hold.context.delivery_kind())
         self._supervise()
+        self._supervise_plugins()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
@@ -104,15 +109,19 @@ class Services:
         await self.hold.threads(self._schedule_backlog)
         await self.hold.threads(self._take_up_work)
         await self.hold.agency.continuation.recover()
-        forget = self.hold.config.subscribe(lambda _: self._schedule_standing())
+        forget = self.hold.config.subscribe(lambda _: self._settings_changed())
         self.supervisor.start()
+        self.hold.plugins.started()
+        self.hold.plugin_hooks.tell(GatewayStart(version=__version__))
         try:
             yield self
         finally:
             self.begin_stop()
+            self.hold.plugin_hooks.tell(GatewayStop())
             forget()
             await self.runner.stop(max(_LEAST_GRACE_SECONDS, self._grace_until - time.monotonic()))
             await self.supervisor.stop()
+            await self.hold.threads(self.hold.plugin_hooks.drain, _LEAST_GRACE_SECONDS)
             await self.hold.aclose()
             self._bridge.stop()
 
@@ -129,6 +138,20 @@ class Services:
         watch(self.cycles.pulse, self.cycles.follow_log, slow=True)
         watch("files", lambda: self._until_stopped(self.cycles.watch_files(self.stopping)))
         watch("models", self._discover, once=True)
+
+    def _supervise_plugins(self) -> None:
+        """What plugins run: their services, and the connections of their channels. They are begun again as
+        any part, and the gateway is ready without them."""
+        for plugin in self.hold.plugins.plugins:
+            for service in plugin.registered.services if plugin.is_in else ():
+                self._supervise_one(f"plugin {plugin.id}: {service.name}", partial(_served, plugin, service))
+        for name, channel in self.hold.settings.channels.items():
+            adapter = self.hold.agency.plugged_channels.get(channel.adapter or name)
+            if adapter is not None and channel.enabled:
+                self._supervise_one(f"channel {name}", partial(adapter.run, name))
+
+    def _supervise_one(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        self.supervisor.add(name, lambda: self._until_stopped(run()), optional=True)
 
     def supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Have what a higher room runs for as long as the gateway looked after with the rest."""
@@ -159,9 +182,15 @@ class Services:
 
     def _take_up_work(self) -> None:
         """What was under way when the last gateway stopped, and what happens unasked from now on."""
+        self.hold.context.recover()
         self.hold.agency.subagents.recover()
         self._schedule_standing()
         self.hold.agency.heartbeats.boot()
+
+    def _settings_changed(self) -> None:
+        """What happens unasked, and what was logged while sorting was off."""
+        self._schedule_standing()
+        self._schedule_backlog()
 
     def _schedule_standing(self) -> None:
         self.hold.agency.heartbeats.schedule()
@@ -179,9 +208,11 @@ class Services:
             log.warning("the model of agent %s cannot be used: %s", agent.id, error.message)
 
     def _register_board(self) -> None:
-        """Sorting and digests; a model helps where one is named, and rules alone serve where none is."""
+        """Sorting and digests, by rules; where there is a model it helps, so often in an hour."""
         hold = self.hold
-        models = hold.agency.models
+        helpers = BoardModels(hold.agency.models, lambda: hold.settings)
+        allowance = Allowance()
+        candidates = index_recall(hold)
 
         def options() -> BoardConfig:
             return hold.settings.board
@@ -190,17 +221,28 @@ class Services:
             hold.store,
             hold.threads,
             options,
-            judge=lambda: ModelJudge(models, lambda: hold.settings) if options().classifier.model else None,
-            candidates=index_recall(hold),
+            has_judge=lambda key: helpers.judge(review.agent_of(key)) is not None,
+            candidates=candidates,
             audit=hold.board_audit,
             pace=hold.pace,
         )
         self.runner.register(CLASSIFY, classifier.kind())
+        reviewer = review.Reviewer(
+            hold.store,
+            hold.threads,
+            options,
+            judge=helpers.judge,
+            allowance=allowance,
+            candidates=candidates,
+            audit=hold.board_audit,
+        )
+        self.runner.register(review.KIND, reviewer.kind())
         digester = Digester(
             hold.store,
             hold.threads,
             options,
-            scribe=lambda: ModelScribe(models, lambda: hold.settings) if options().digests.model else None,
+            scribe=helpers.scribe,
+            allowance=allowance,
         )
         self.runner.register(DIGEST, digester.kind())
 
@@ -231,6 +273,7 @@ class Services:
         if settings.teams.audit_days is not None:
             approvals.requests.prune(tx, settings.teams.audit_days)
             approvals.audit.prune(tx, settings.teams.audit_days)
+            audit.prune(tx, settings.teams.audit_days)
 
     async def _ingest(self, job: agenda.Job) -> None:
         """Write what was accepted by `POST /api/ingest`, and finish its agenda item, in one transaction."""
@@ -269,6 +312,11 @@ class Services:
                 after.settle(tx)
                 due += self.hold.settings.retention.sweep_minutes * 60_000
             agenda.enqueue(tx, RETENTION, {}, lane=RETENTION, key=RETENTION, due_at=due, max_attempts=5)
+
+
+async def _served(plugin: Plugin, service: Service) -> None:
+    """A service of a plugin's, on the plugin's own loop."""
+    await asyncio.wrap_future(plugin.loop.begin(service.run))
 
 
 def _retention(config: Config) -> Retention:

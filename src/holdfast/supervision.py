@@ -44,22 +44,29 @@ class PartHealth:
     errors: int = 0
     error: str | None = None
     seconds: float = 0.0
+    optional: bool = False
 
     @property
     def ready(self) -> bool:
-        """Parts that only keep something fresh may fail and go on; none may be stuck or down."""
+        """Parts that only keep something fresh may fail and go on; none may be stuck or down, but for those
+        of plugins, without which the gateway does all that it promises."""
+        if self.optional:
+            return True
         return self.state in ("ok", "done") or (self.state == "failing" and not self.vital)
 
 
 class Part:
     """One thing that runs for as long as the gateway, and is begun again whenever it ends."""
 
-    def __init__(self, pulse: Pulse, run: Run | None, *, vital: bool, once: bool, slow: bool) -> None:
+    def __init__(
+        self, pulse: Pulse, run: Run | None, *, vital: bool, once: bool, slow: bool, optional: bool = False
+    ) -> None:
         self.pulse = pulse
         self.run = run
         self.vital = vital
         self.once = once
         self.slow = slow
+        self.optional = optional
         self.restarts = 0
         self.down = False
         self.done = False
@@ -81,6 +88,7 @@ class Part:
             errors=pulse.errors,
             error=pulse.last_error,
             seconds=round(max(busy if state == "stuck" else 0.0, failing), 1),
+            optional=self.optional,
         )
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -177,13 +185,16 @@ class Supervisor:
         vital: bool = False,
         once: bool = False,
         slow: bool = False,
+        optional: bool = False,
     ) -> None:
         """Look after a part from `start` on; without `run` after a loop that another part keeps.
 
-        `slow` is for one whose passes may take any time.
+        `slow` is for one whose passes may take any time, `optional` for one that the gateway can do without.
         """
         pulse = Pulse(pulse) if isinstance(pulse, str) else pulse
-        part = self._parts[pulse.name] = Part(pulse, run, vital=vital, once=once, slow=slow)
+        part = self._parts[pulse.name] = Part(
+            pulse, run, vital=vital, once=once, slow=slow, optional=optional
+        )
         if self._tasks:
             self._begin(part)
 

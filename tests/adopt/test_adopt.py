@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.adopt import Report, adopt_openclaw_home
+from holdfast.agents.approvals import allowlist
+from holdfast.agents.cron import tasks
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.log import OWNER, Session, SessionStatus, entries, sessions
 from holdfast.log.transfer import export_transcript
@@ -317,3 +319,89 @@ def test_a_folder_that_is_no_openclaw_home_is_refused(hold: Holdfast, tmp_path: 
         with pytest.raises(InvalidInput) as refused:
             adopt_openclaw_home(hold, folder)
         assert "~/.openclaw" in refused.value.hint
+
+
+JOBS: list[dict[str, Any]] = [
+    {
+        "id": "j1",
+        "name": "weir",
+        "enabled": True,
+        "schedule": {"kind": "cron", "expr": "0 9 * * *", "tz": "Europe/Oslo"},
+        "sessionTarget": "main",
+        "payload": {"kind": "systemEvent", "text": "Look at the weir."},
+    },
+    {
+        "id": "j2",
+        "name": "pond",
+        "schedule": {"kind": "every", "everyMs": 7_200_000},
+        "sessionTarget": "isolated",
+        "payload": {"kind": "agentTurn", "message": "How is the pond?", "model": "openai/gpt-5"},
+        "delivery": {"mode": "none"},
+    },
+    {
+        "id": "j3",
+        "name": "gone",
+        "schedule": {"kind": "at", "atMs": 1},
+        "payload": {"kind": "agentTurn", "message": "x"},
+    },
+    {
+        "id": "j4",
+        "name": "shell",
+        "schedule": {"kind": "every", "everyMs": 1000},
+        "payload": {"kind": "command"},
+    },
+]
+APPROVALS = {
+    "version": 1,
+    "socket": {"token": SECRET},
+    "defaults": {"security": "allowlist", "ask": "on-miss"},
+    "agents": {
+        "main": {
+            "allowlist": [
+                {"pattern": "/usr/bin/rg", "lastUsedAt": 1},
+                {"pattern": "/opt/**/rg"},
+                {"pattern": "/usr/bin/git", "argPattern": "sha256:argv:00"},
+            ]
+        },
+        "nobody": {"allowlist": [{"pattern": "/bin/ls"}]},
+    },
+}
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_cron_jobs_come_switched_off_and_what_was_allowed_stays_allowed(
+    hold: Holdfast, claw: Path, newer: bool
+) -> None:
+    if newer:
+        (claw / "state").mkdir()
+        conn = sqlite3.connect(claw / "state/openclaw.sqlite")
+        with conn:
+            conn.execute("CREATE TABLE cron_jobs (job_id TEXT, sort_order INTEGER, job_json TEXT)")
+            conn.execute("CREATE TABLE exec_approvals_config (raw_json TEXT)")
+            conn.execute("INSERT INTO exec_approvals_config VALUES (?)", (json.dumps(APPROVALS),))
+            for job in JOBS:
+                conn.execute("INSERT INTO cron_jobs VALUES (?, 0, ?)", (job["id"], json.dumps(job)))
+        conn.close()
+    else:
+        (claw / "cron/jobs.json").write_text(json.dumps({"version": 1, "jobs": JOBS}))
+        (claw / "exec-approvals.json").write_text(json.dumps(APPROVALS))
+    report = adopt_openclaw_home(hold, claw)
+    with hold.store.read(OWNER) as tx:
+        found = [(t.name, t.prompt, t.session, t.deliver, t.enabled) for t in tasks.listing(tx)]
+        patterns = [one.pattern for one in allowlist.listing(tx, "main")]
+    assert found == [
+        ("weir", "Look at the weir.", "main", "last", False),
+        ("pond", "How is the pond?", "isolated", "none", False),
+    ]
+    assert patterns == ["/usr/bin/rg", "/usr/bin/rg *"]
+    assert {"cron: gone", "cron: shell"} <= said(report, "left out")
+    assert {"main: /opt/**/rg", "main: /usr/bin/git", "nobody: /bin/ls"} <= said(report, "refused")
+    assert hold.settings.tools.exec.security == "allowlist"
+    assert SECRET not in json.dumps(report.as_json())
+    assert not adopt_openclaw_home(hold, claw).changed
+
+
+def test_agents_by_id_are_agents(hold: Holdfast, claw: Path) -> None:
+    (claw / "openclaw.json").write_text('{"agents": {"entries": {"main": {"default": true}, "work": {}}}}')
+    adopt_openclaw_home(hold, claw)
+    assert [agent.id for agent in hold.settings.agents.list] == ["main", "work"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import shutil
@@ -461,3 +462,20 @@ def test_the_bundled_skills_are_whole_and_small(tmp_path: Path) -> None:
     listed = skill_list(found.skills, max_chars=18_000, max_skills=150)
     assert listed.left_out == ()
     assert len(listed.text) < 4000
+
+
+def test_installers_and_folders_are_those_of_the_config(tmp_path: Path) -> None:
+    specs = ", ".join(f'{{"kind": "{kind}", "package": "gh"}}' for kind in ("apt", "brew", "uv", "node"))
+    found = skill(f'metadata: {{"openclaw": {{"install": [{specs}]}}}}')
+    here = around(has_bin=lambda _: True)
+
+    def chosen(given: str) -> str:
+        return plan(found, parse_config(f"{{skills: {{install: {given}}}}}").skills.install, here).text
+
+    assert chosen('{prefer: ["uv", "apt"]}') == "uv tool install gh"
+    assert chosen("{preferBrew: true}") == "brew install gh"
+    assert chosen('{prefer: ["node"], nodeManager: "pnpm"}').startswith("pnpm add -g")
+    write(tmp_path / "shared", "far")
+    config = parse_config(json.dumps({"skills": {"load": {"extraDirs": [str(tmp_path / "shared")]}}}))
+    room = SkillRoom(Home(tmp_path / "home"), lambda: config, lambda _: tmp_path / "workspace")
+    assert room.read("main", "far").body == "Do it."

@@ -205,6 +205,18 @@ def test_the_config_of_an_agent_becomes_its_policy() -> None:
     assert by("whatsapp_login", policy_of(parse_config("{}"), "main")) == (False, "owner")
 
 
+def test_sandboxed_and_spawned_sessions_have_the_tools_of_their_layer() -> None:
+    config = parse_config(
+        '{tools: {sandbox: {tools: {allow: ["group:fs"], deny: ["file_delete"]}},'
+        ' subagents: {tools: {deny: ["exec"]}}}}'
+    )
+    policy, sandboxed = policy_of(config, "main"), Situation(sandboxed=True)
+    allowed = {name: by(name, policy, sandboxed)[0] for name in ("file_read", "file_delete", "exec")}
+    assert allowed == {"file_read": True, "file_delete": False, "exec": False}
+    assert not by("exec", policy, Situation(subagent=True))[0]
+    assert by("exec", policy)[0]
+
+
 names = st.sampled_from([*EVERY[::4], *GROUPS, "*", "file_*", "sessions_*", "no_such_tool", "exec"])
 lists = st.lists(names, max_size=4).map(tuple)
 rules = st.builds(

@@ -59,6 +59,9 @@ WIDE: Final[dict[str, str]] = {
     "maxNodes": "400",
     "minEdgeWeight": "0",
     "chars": "100000",
+    "anew": "true",
+    "days": "92",
+    "refresh": "false",
 }
 # Parameters that only turn pages: what they would show is on the first page, or on the next of the same.
 PAGES: Final = frozenset({"offset", "cursor", "before", "after", "from", "lines", "sinceSeq"})
@@ -120,6 +123,10 @@ class Known:
                 return self.sessions
             case "number":
                 return ("1", "2")
+            case "pluginId":
+                return ("kit", "none")
+            case "path":
+                return ("state", "none")
             case "model":
                 return ("scripted/scripted", "main", "beta")
         raise Unknown(f"{template}: what is {{{name}}}? Add it to Known.in_path in {__file__}.")
@@ -138,17 +145,25 @@ class Known:
                 return [SPACE_A, f"{SPACE_A},{SPACE_B}", f"{SPACE_A},{SPACE_B},space-default", "space-b"]
             case "agentId":
                 return ["main", "beta"]
+            case "act":
+                return ["login", "token", "shared"]
+            case "actor":
+                return ["owner", *HOSTILE[2:]]
+            case "since" | "until":
+                return ["0", str(2**62)]
             case "topicId":
                 return self.ids("topics")
             case "taskId":
                 return self.ids("tasks")
+            case "turnId":
+                return self.ids("turns")
             case "relatedLogId":
                 return [",".join(self.ids("entries"))]
             case "path":
                 own = [f"sessions/{id_}.md" for id_ in self.ids("entries")]
                 return [*PATHS, *MORE_PATHS, *own]
             case "target":
-                return self.world.ids("outbox", "target")
+                return ["home", *self.world.ids("outbox", "target")]
             case "call":
                 return ["0", "1"]
             case "status" | "type" | "classificationStatus" | "mode":

@@ -27,6 +27,7 @@ from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.tools.types import Caller
 from holdfast.board import sharing
 from holdfast.board.digests import enqueue as ask_for_digests
+from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.clock import ManualClock, parse_iso
 from holdfast.context import ToolCall, ToolResult
 from holdfast.gateway.tokens import Scope
@@ -93,7 +94,9 @@ class World:
 
     @property
     def last_prompt(self) -> str:
-        return json.dumps(self.model.requests[-1].body, ensure_ascii=False)
+        """Of a turn; what the board asks of the model beside turns is heard by nobody in a session."""
+        asked = [json.dumps(one.body, ensure_ascii=False) for one in self.model.requests]
+        return next(one for one in reversed(asked) if CLASSIFIER_MARK not in one)
 
     def let_in(self, key: str) -> None:
         """A stranger writes, and the owner lets them in as a guest."""
@@ -220,6 +223,8 @@ def config(model_url: str, end_url: str, **channel: Any) -> dict[str, Any]:
     continuation = {"enabled": True, "crossSessionTargeting": "enabled", "maxChainLength": 1000}
     return {
         "board": {"contextMode": "patient", "classifier": {"model": None}, "digests": {"perCycle": 50}},
+        # The engine that has tools: what they read back is among what is tried here.
+        "plugins": {"slots": {"contextEngine": "lossless"}},
         "gateway": {"shutdownGraceSeconds": 1},
         "models": {"providers": {"scripted": provider}},
         "agents": {

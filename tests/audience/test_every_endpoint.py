@@ -18,6 +18,9 @@ from holdfast.log import Reader
 
 # Where the answer is made to stand in the chat that is asked for, whoever holds the token.
 IN_THE_CHAT = frozenset({"/api/context", "/api/search", "/api/memory/search", "/api/memory/get"})
+# What is told to who has no token: that there is a gateway, and that its `/mcp` wants one.
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+TO_ANYONE = frozenset({"/healthz", WELL_KNOWN, f"{WELL_KNOWN}/mcp"})
 WRITERS = {"owner": "owner", "unlimited": "owner"}
 
 
@@ -61,7 +64,7 @@ def test_no_address_tells_anybody_what_is_not_theirs(
             for name in world.marks.leaked(told(answer), reader_of(holder, question)):
                 leaks.setdefault(f"{question.template} told {holder} of {name}", str(answer.url)[:300])
             if holder == "stranger" and answer.status_code == 200:
-                assert question.template == "/healthz", answer.url
+                assert question.template in TO_ANYONE, answer.url
     assert not broken
     assert not leaks, json.dumps(leaks, indent=1)
 
@@ -175,6 +178,70 @@ def test_no_method_of_the_socket_tells_anybody_what_is_not_theirs(world: World, 
         while end not in (text := str(socket.recv(PATIENCE))):
             leaks += [("events.subscribe", one) for one in world.marks.leaked(text, HOLDERS[holder])]
     assert not set(leaks)
+
+
+def _mcp(client: httpx.Client, method: str, **params: Any) -> httpx.Response:
+    """One request of the newer era, which needs no more than itself."""
+    version = "2026-07-28"
+    meta = {
+        f"io.modelcontextprotocol/{name}": value
+        for name, value in (
+            ("protocolVersion", version),
+            ("clientCapabilities", {}),
+            ("clientInfo", {"name": "t", "version": "1"}),
+        )
+    }
+    named = params.get("name") or params.get("uri")
+    headers = {
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": method,
+        "Accept": "application/json, text/event-stream",
+    }
+    headers |= {"Mcp-Name": named} if named else {}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    return client.post("/mcp", json=body, headers=headers)
+
+
+def _mcp_calls(known: Known, world: World) -> list[tuple[str, dict[str, Any]]]:
+    """Every tool that only reads, every resource and prompt, with all that is known of the home."""
+    from holdfast.mcp_server.tools import TOOLS
+
+    hooks = [mark.hook for mark in world.marks.all]
+    ids = [id_ for table in ("entries", "topics", "tasks", "turns") for id_ in known.ids(table)]
+    ids += [f"session:{key}" for key in known.sessions] + ["MEMORY.md", "USER.md", "memory/2026-03-02.md"]
+    asked: dict[str, list[dict[str, Any]]] = {
+        "recall": [{"query": hook, "limit": 50} for hook in hooks],
+        "open": [{"ids": ids[start : start + 5]} for start in range(0, len(ids), 5)],
+        "board": [{}, *({"topic": id_} for id_ in known.ids("topics"))],
+        "continue": [{"about": " ".join(hooks)}, *({"session": key} for key in known.sessions)],
+    }
+    reading = {name for name, tool in TOOLS.items() if tool.reads_only}
+    if reading != asked.keys():
+        raise Unknown(f"tools over MCP that this suite does not know: {sorted(reading ^ asked.keys())}")
+    calls = [("tools/call", {"name": n, "arguments": each}) for n, every in asked.items() for each in every]
+    calls += [("resources/list", {}), ("prompts/get", {"name": "continue", "arguments": {"about": hooks[0]}})]
+    calls += [("prompts/get", {"name": "recap", "arguments": {"topic": hook}}) for hook in hooks]
+    return calls + [("resources/read", {"uri": f"holdfast://entry/{id_}"}) for id_ in known.ids("entries")]
+
+
+@pytest.mark.parametrize("holder", LIVE)
+def test_nothing_over_mcp_tells_anybody_what_is_not_theirs(world: World, holder: str) -> None:
+    leaks: list[tuple[str, str]] = []
+    with world.client(holder) as client:
+        for method, params in _mcp_calls(Known(world), world):
+            answer = _mcp(client, method, **params)
+            assert answer.status_code < 500, answer.text
+            found = world.marks.leaked(answer.text, HOLDERS[holder])
+            leaks += [(f"{method} {params}"[:200], name) for name in found]
+    assert not leaks
+
+
+@pytest.mark.parametrize("holder", [one for one in LIVE if one not in ("owner", "unlimited")])
+def test_who_holds_a_limited_token_recalls_what_is_theirs_over_mcp(world: World, holder: str) -> None:
+    with world.client(holder) as client:
+        for mark in world.marks.own(HOLDERS[holder]):
+            told = _mcp(client, "tools/call", name="recall", arguments={"query": mark.hook, "limit": 50})
+            assert mark.word in told.text, mark.name
 
 
 # Methods that change something are tried by test_findings and the gateway's own tests.

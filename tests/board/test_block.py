@@ -201,3 +201,45 @@ def test_a_shortened_text_ends_between_characters(text: str, most: int) -> None:
 def test_an_emoji_and_an_accent_are_not_torn() -> None:
     assert shorten("ab👩‍👩‍👧cd", 7) == "ab…"
     assert shorten("abe\u0301cd", 4) == "ab…"
+
+
+def test_a_line_that_says_most_of_another_once_both_are_cut_gives_way() -> None:
+    parts = (
+        "Rob does the cutover with me.",
+        "We move the cutover to Saturday 14 March, same hours.",
+        "Bridge call 04:45.",
+    )
+    found = [
+        Section("A", "Topics:", (Line(" ".join(parts), 0.9, "topic: Cutover: ", "t", parts),)),
+        Section(
+            "B", "Said:", (Line("Then we move the cutover to Saturday 14 March, same hours.", 0.8, "user: "),)
+        ),
+        Section("C", "Last:", (Line("Rob does the cutover with me.", 0.7, "user: ", "e"),), always=True),
+    ]
+    kept, left = choose(found, 2_000)
+    shown = [line.text for section in kept for line in section.lines]
+    assert [text[:5] for text in shown] == ["user:"] or len(shown) == 2
+    assert "user: Rob does the cutover with me." in shown, (
+        "a section that is always there keeps its only line"
+    )
+    assert sum("14 March" in text for text in shown) == 1
+    assert {one.reason for one in left} == {"repeats"}
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.sampled_from(["the pump", "leaks", "since noon", "in the cellar", "again", "on 14 March"]),
+        min_size=1,
+    ),
+    st.lists(st.integers(0, 5), min_size=2, max_size=8),
+)
+def test_no_line_of_a_block_says_what_another_says(words: list[str], starts: list[int]) -> None:
+    lines = tuple(
+        Line(" ".join(words[start:]) or "none", 1 / (n + 1), f"{n}: ") for n, start in enumerate(starts)
+    )
+    kept, left = choose([Section("A", "Said:", lines)], 4_000)
+    said = [line.text.split(": ", 1)[1] for section in kept for line in section.lines]
+    long = [text for text in said if len(text.split()) >= 5]
+    assert not any(one in other for one in long for other in said if one is not other)
+    assert len(said) + len(left) == len(lines)

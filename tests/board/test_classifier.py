@@ -6,20 +6,18 @@ import asyncio
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.board import EVERYTHING, decisions, ingest, lineage, pending, routing, tasks, topics
+from holdfast.board import EVERYTHING, decisions, digests, ingest, lineage, pending, routing, tasks, topics
 from holdfast.board.classifier import PIECE_SECONDS, Classifier
-from holdfast.board.judge import Judge, Question
 from holdfast.board.topics import Topic
 from holdfast.board.work import TopicStatus
 from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
-from holdfast.errors import Unavailable
 from holdfast.log import (
     FOR_OWNER,
     OWNER,
@@ -48,7 +46,7 @@ class Board:
     def __init__(self, store: Store, threads: Threads, clock: ManualClock) -> None:
         self.store, self.threads, self.clock = store, threads, clock
         self.options = BoardConfig()
-        self.judge: Judge | None = None
+        self.breaks = False
         self.piece_seconds = PIECE_SECONDS
         self.found: Sequence[str] = ()
         self.room: Classifier | None = None
@@ -66,7 +64,6 @@ class Board:
                 self.store,
                 self.threads,
                 lambda: self.options,
-                judge=lambda: self.judge,
                 candidates=self,
                 piece_seconds=self.piece_seconds,
             )
@@ -79,6 +76,8 @@ class Board:
     def topics(
         self, texts: Sequence[str], *, reader: Reader, spaces: frozenset[str] | None, limit: int
     ) -> Sequence[Sequence[str]]:
+        if self.breaks:
+            raise ValueError("broken")
         return [self.found[:limit]] * len(texts)
 
     def entry(self, id_: str) -> Entry:
@@ -180,8 +179,6 @@ def test_a_new_thread_cue_ends_the_thread(board: Board) -> None:
 
 
 def test_board_chats_are_sorted_without_a_model_and_never_leave_their_topic(board: Board) -> None:
-    asked: list[Question] = []
-    board.judge = Scripted(asked.append, [])
     topic = board.made("Garden")
     with board.store.write(OWNER) as tx:
         task = tasks.upsert(tx, "Water the roses", topic_id=topic.id).task
@@ -192,7 +189,6 @@ def test_board_chats_are_sorted_without_a_model_and_never_leave_their_topic(boar
     assert [board.entry(one).topic_id for one in (in_topic, in_task, promoted)] == [topic.id] * 3
     assert [board.entry(one).task_id for one in (in_topic, in_task, promoted)] == [None, task.id, task.id]
     assert board.why(in_task).method == "lock"
-    assert asked == []
 
 
 def test_pending_rows_from_before_the_rules_converge(board: Board) -> None:
@@ -481,73 +477,8 @@ def test_a_replay_does_not_know_what_came_later(board: Board) -> None:
     assert board.entry(hello).topic_id == board.entry(fence).topic_id
 
 
-class Scripted:
-    """A judge that answers from a list; an exception in it is raised."""
-
-    def __init__(self, note: Callable[[Question], None], answers: Sequence[Any]) -> None:
-        self.note, self.answers = note, list(answers)
-
-    async def ask(self, question: Question) -> str:
-        self.note(question)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, str) else json.dumps(answer)
-
-
-def test_a_model_decides_and_names(board: Board) -> None:
-    asked: list[Question] = []
-    answer = {"choice": "new", "name": "Enclosure repairs", "summary": "Replace the rotten post"}
-    board.judge = Scripted(asked.append, [f"```json\n{json.dumps(answer)}\n```"])
-    entry = board.say(FENCE)
-    board.run()
-    assert (board.topic(entry).name, board.entry(entry).summary) == (
-        "Enclosure repairs",
-        "Replace the rotten post",
-    )
-    assert board.why(entry).method == "model"
-    assert FENCE in json.loads(asked[0].text)["exchange"]
-
-
-def test_an_answer_that_cannot_be_used_is_mended_once(board: Board) -> None:
-    asked: list[Question] = []
-    wrong = {"choice": "existing", "topicId": "made-up"}
-    board.judge = Scripted(asked.append, [wrong, {"choice": "new", "name": "Fence"}])
-    entry = board.say(FENCE)
-    board.run()
-    assert board.topic(entry).name == "Fence"
-    assert len(asked) == 2
-    assert "topicId" in asked[1].text
-
-
-def test_a_model_that_fails_every_time_leaves_it_to_the_words(board: Board) -> None:
-    asked: list[Question] = []
-    board.judge = Scripted(
-        asked.append, [Unavailable("no model"), "nonsense", "{}", Unavailable("still none")]
-    )
-    entry = board.say(FENCE)
-    for _ in range(4):
-        board.run()
-    assert board.entry(entry).status is Classification.CLASSIFIED
-    assert (board.why(entry).method, board.why(entry).attempt) == ("heuristic", 3)
-    assert len(asked) == 4
-
-
-def test_a_model_that_never_answers_does_not_hold_up_the_sorting(board: Board) -> None:
-    class Mute:
-        async def ask(self, question: Question) -> str:
-            await asyncio.Event().wait()
-            raise AssertionError("unreachable")
-
-    board.options = BoardConfig.model_validate({"classifier": {"sessionBudgetSeconds": 1, "maxAttempts": 1}})
-    board.judge = Mute()
-    entry = board.say(FENCE)
-    board.run()
-    assert board.why(entry).method == "heuristic"
-
-
 def test_an_error_that_no_attempt_survives_ends_the_entry_as_failed(board: Board) -> None:
-    board.judge = Scripted(lambda _: None, [ValueError("broken")] * 9)
+    board.breaks = True
     entry = board.say(FENCE)
     for _ in range(4):
         board.run()
@@ -555,3 +486,32 @@ def test_an_error_that_no_attempt_survives_ends_the_entry_as_failed(board: Board
         Classification.FAILED,
         "classifier_error",
     )
+
+
+def test_history_that_is_loaded_dates_its_topics_by_when_it_was_said(board: Board) -> None:
+    now = int(board.clock.now())
+    day = 86_400_000
+    first = board.say(FENCE, created_at=now - 30 * day)
+    board.say(FENCE_REPLY, "assistant", created_at=now - 30 * day + 60_000)
+    other = board.say(DENTIST, created_at=now - 20 * day)
+    board.say(DENTIST_REPLY, "assistant", created_at=now - 20 * day + 60_000)
+    board.run()
+    fence, dentist = board.topic(first), board.topic(other)
+    assert (fence.created_at, fence.updated_at) == (now - 30 * day, now - 30 * day + 60_000)
+    assert (dentist.created_at, dentist.updated_at) == (now - 20 * day, now - 20 * day + 60_000)
+    with board.store.read(OWNER) as tx:
+        routed = routing.recall(tx, MAIN, board.options.routing_memory, EVERYTHING)
+    assert [one.topic_id for one in routed] == [fence.id, dentist.id]
+    assert [one.ts for one in routed] == [fence.updated_at, dentist.updated_at]
+    with board.store.write(OWNER) as tx:
+        topics.set_digest(tx, fence.id, "concrete, not oak")
+        agenda_before = agenda.listing(tx, kinds=[digests.KIND])
+    board.say("The fence post of the enclosure is oak, 12 cm", created_at=now - 25 * day)
+    board.run()
+    assert board.topic(first).updated_at == now - 25 * day
+    with board.store.read(OWNER) as tx:
+        fresh = [one for one in agenda.listing(tx, kinds=[digests.KIND]) if one not in agenda_before]
+    digested = board.topic(first).digest_updated_at
+    assert [one.payload for one in fresh] == [{"topicId": fence.id}]
+    assert digested is not None
+    assert fresh[0].due_at == digested + 15 * 60_000

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from holdfast.board import noise
 from holdfast.board.audit import Audit
 from holdfast.board.candidates import WordIndex
+from holdfast.board.exchanges import Exchange
 from holdfast.board.heuristic import decide, profile
-from holdfast.board.judge import BadAnswer, checked
+from holdfast.board.judge import BadAnswer, Sorting
 from holdfast.board.naming import NAME_CHARS, YoungNames, topic_name
 from holdfast.board.summaries import CHIP_CHARS, chip, sentences
 from holdfast.board.words import subject_terms, terms
@@ -91,7 +92,16 @@ def test_words_are_compared_without_their_endings_and_small_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["yes", "OK, do it!", "continue please", "sounds good, thanks", "ja, weiter"]
+    "text",
+    [
+        "yes",
+        "OK, do it!",
+        "continue please",
+        "sounds good, thanks",
+        "ja, weiter",
+        "Hi, how are you today?",
+        "Hallo, wie geht's dir?",
+    ],
 )
 def test_terse_words_say_nothing(text: str) -> None:
     assert noise.is_low_signal(text)
@@ -99,6 +109,7 @@ def test_terse_words_say_nothing(text: str) -> None:
 
 def test_words_of_meaning_say_something() -> None:
     assert not noise.is_low_signal("yes, but with concrete")
+    assert not noise.is_low_signal("Hello, how is it going with the roof?")
 
 
 FENCE = profile("fence", "Fence", ["replace the rotten fence post", "order concrete for the post"])
@@ -290,34 +301,39 @@ def test_words_that_came_and_went_leave_nothing_behind(
     assert used.scores(asked) == pytest.approx(fresh.scores(asked))
 
 
+SORTING = Sorting([Exchange(()), Exchange(())], [])
+
+
 @pytest.mark.parametrize(
     "reply",
     [
-        "no json at all",
+        "",
+        "no json",
         "[]",
-        "{}",
-        '{"choice": "maybe"}',
-        '{"choice": "existing"}',
-        '{"choice": "existing", "topicId": "made-up"}',
-        '{"choice": "new", "name": "  "}',
-        '{"choice": "new", "name": "x", "extra": 1}',
-        '{"choice": "new", "name": 7}',
+        '{"exchanges": []}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}]}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}, {"n": 1, "name": "Gate"}]}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}, {"n": 2, "name": " "}]}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}, {"n": 2, "name": "2026"}]}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}, {"n": 2, "topicId": "gone"}]}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}, {"n": 2, "name": 7}]}',
+        '{"exchanges": [{"n": 1, "name": "Fence"}, {"n": 2, "name": "Gate", "more": 1}]}',
     ],
 )
 def test_answers_that_do_not_fit_are_refused(reply: str) -> None:
     with pytest.raises(BadAnswer):
-        checked(reply, [], [])
+        SORTING.checked(reply)
 
 
 def test_a_good_answer_is_trimmed_to_size() -> None:
-    reply = (
-        f"Sure: {json.dumps({'choice': 'new', 'name': 'a  b ' * 40, 'summary': 'word ' * 30, 'taskId': 'x'})}"
-    )
-    found = checked(reply, [], [])
-    assert found.name is not None
-    assert len(found.name) <= NAME_CHARS
-    assert len(found.summary) <= CHIP_CHARS
-    assert (found.topicId, found.taskId) == (None, None)
+    long = {"n": 2, "name": "a  b " * 40, "summary": "word " * 30, "taskId": "x"}
+    reply = f"Sure: {json.dumps({'exchanges': [long, {'n': 1, 'name': 'Fence'}]})}"
+    first, second = SORTING.checked(reply)
+    assert (first.n, first.name) == (1, "Fence")
+    assert second.name is not None
+    assert len(second.name) <= NAME_CHARS
+    assert len(second.summary) <= CHIP_CHARS
+    assert (second.topicId, second.taskId) == (None, None)
 
 
 def test_the_audit_is_off_by_default(tmp_path: Path) -> None:

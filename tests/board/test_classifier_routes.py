@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from builders import PATIENCE
 from holdfast.board import ingest, topics
 from holdfast.clock import ManualClock
 from holdfast.gateway import tokens
 from holdfast.gateway.app import create_app
 from holdfast.gateway.routes import classifier
 from holdfast.gateway.tokens import Scope
-from holdfast.log import OWNER, EntryDraft, entries, sqlite_url
+from holdfast.log import OWNER, EntryDraft, agenda, entries, sqlite_url
 from holdfast.runtime import Holdfast, open_home
 
 KEY = "agent:main:main"
@@ -77,3 +79,19 @@ def test_a_replay_needs_an_entry_and_counts(hold: Holdfast, api: TestClient) -> 
     waits = log(hold, "mend the fence")
     assert api.post("/api/classifier/replay", json={"anchorLogId": waits}).json() == {"ok": True, "count": 0}
     assert api.post("/api/classifier/replay", json={"anchorLogId": "gone"}).status_code == 404
+
+
+def test_what_was_logged_while_sorting_was_off_is_sorted_once_it_is_on(
+    hold: Holdfast, api: TestClient, clock: ManualClock
+) -> None:
+    api.patch("/api/config", json={"board": {"classifier": {"enabled": False}}})
+    sent = {"content": "The oak fence post is rotten", "agentId": "user", "source": {"sessionKey": KEY}}
+    made = api.post("/api/log", json=sent).json()
+    with hold.store.read(OWNER) as tx:
+        assert agenda.listing(tx, kinds=["board.classify"]) == []
+    api.patch("/api/config", json={"board": {"classifier": {"enabled": True}}})
+
+    end = time.monotonic() + PATIENCE
+    while api.get(f"/api/log/{made['id']}").json()["classificationStatus"] != "classified":
+        assert time.monotonic() < end, "it is never sorted"
+        clock.advance(seconds=1)

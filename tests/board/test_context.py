@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.board import routing, topics
-from holdfast.board.context import ContextAsk, has_signal, wants_recall
+from holdfast.board import ingest, routing, spaces, topics
+from holdfast.board.context import ContextAsk, has_signal, present_first, wants_recall
 from holdfast.board.context_room import Board
 from holdfast.board.recall import Recalled, Recollection, Wanted
-from holdfast.board.visibility import Sight
+from holdfast.board.search import Found
+from holdfast.board.timeline import timeline
+from holdfast.board.visibility import EVERYTHING, Sight
+from holdfast.clock import ManualClock
 from holdfast.config.board import BoardConfig
 from holdfast.log import FOR_OWNER, OWNER, EntryDraft, Store, entries
 
@@ -174,3 +177,52 @@ def test_what_recall_finds_but_the_view_hides_is_not_shown(sqlite_store: Store) 
     assert "B:semantic" not in made.layers
     assert hidden.id not in str(made.data)
     board.close()
+
+
+def test_what_waits_to_be_sorted_is_told_in_a_session_that_has_a_space(sqlite_store: Store) -> None:
+    with sqlite_store.write(OWNER) as tx:
+        spaces.upsert(tx, "Garden")
+        spaces.upsert(tx, "Office")
+        spaces.connect(tx, "space-office", {"space-garden": False})
+    say(sqlite_store, "The pump is repaired", session_key=KEY, space_id="space-garden")
+    with sqlite_store.write(OWNER) as tx:
+        waiting = ingest.prepare(tx, EntryDraft(content="It leaks again", role="user", session_key=KEY))
+        entry = entries.append(tx, waiting).entry
+    assert (entry.space_id, entry.given_space, entry.topic_id) == ("space-garden", None, None)
+    say(sqlite_store, "Since noon", session_key=KEY)  # written before it was known where it counts
+    board = board_of(sqlite_store, Scripted())
+
+    def block(space: str | None = None, *, pending: bool = True) -> str:
+        sight = Sight(reader=OWNER, session_key=KEY, space_id=space)
+        return board.continuity.build(
+            ContextAsk(q="ok", sight=sight, mode="cheap", include_pending=pending)
+        ).block
+
+    assert "It leaks again" in block()
+    assert "Since noon" in block()
+    assert "It leaks again" not in block(pending=False)
+    assert "It leaks again" not in block("space-office")
+    board.close()
+
+
+def test_what_is_over_comes_after_what_took_its_place(sqlite_store: Store, clock: ManualClock) -> None:
+    with sqlite_store.write(OWNER) as tx:
+        topic = topics.upsert(tx, "Cutover").topic.id
+    texts = (
+        "The cutover of the orders database is on Saturday 7 March.",
+        "We move the cutover of the orders database to Saturday 14 March.",
+        "The dinner moved to Saturday 21 March.",
+    )
+    for text in texts:
+        clock.advance(hours=1)
+        say(sqlite_store, text, topic_id=topic)
+    with sqlite_store.read(OWNER) as tx:
+        said = timeline(tx, EVERYTHING, ("topic_id", topic), limit=3)
+    scored = zip(said, (0.9, 0.3, 0.2), strict=True)
+    found = [Found(one.entry, score, {"lexical": score}, one.text) for one, score in scored]
+    ordered = present_first(found)
+    assert [one.text for one in ordered] == [texts[1], texts[0], texts[2]]
+    assert ordered[0].score == pytest.approx(0.9)
+    for one in ordered:
+        assert sum(one.parts.values()) == pytest.approx(one.score)
+    assert present_first(found[1:]) == found[1:]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.board import EVERYTHING, digests, tasks, topics
-from holdfast.board.digests import Digester, Subject, due, extract
+from holdfast.board import EVERYTHING, digests, present, tasks, topics
+from holdfast.board.digests import Digester, Subject, due
+from holdfast.board.judge import Question
 from holdfast.board.semantic import topic_text
-from holdfast.clock import ManualClock
+from holdfast.clock import ManualClock, iso
 from holdfast.config.board import BoardConfig, Digests
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, Threads, agenda, entries
@@ -24,8 +27,10 @@ MINUTE = 60_000
 class Scribe:
     def __init__(self, said: str | Exception) -> None:
         self.said = said
+        self.asked: list[Question] = []
 
-    async def digest(self, title: str, texts: Sequence[str], *, max_chars: int) -> str:
+    async def ask(self, question: Question) -> str:
+        self.asked.append(question)
         if isinstance(self.said, Exception):
             raise self.said
         return self.said
@@ -35,6 +40,7 @@ class Desk:
     def __init__(self, store: Store, threads: Threads, clock: ManualClock) -> None:
         self.store, self.threads, self.clock = store, threads, clock
         self.scribe: Scribe | None = None
+        self.options = BoardConfig()
 
     def topic(self, name: str, *texts: str, notes: Sequence[str] = ()) -> str:
         with self.store.write(OWNER) as tx:
@@ -53,7 +59,7 @@ class Desk:
     def cycle(self, minutes: float = 2) -> None:
         async def work() -> None:
             runner = agenda.Runner(self.store, self.threads)
-            room = Digester(self.store, self.threads, BoardConfig, scribe=lambda: self.scribe)
+            room = Digester(self.store, self.threads, lambda: self.options, scribe=lambda: self.scribe)
             runner.register(digests.KIND, room.kind())
             await runner.drain()
 
@@ -85,13 +91,37 @@ def test_without_a_model_a_digest_is_made_of_the_telling_sentences(desk: Desk) -
     assert (after.updated_at, after.sort_index) == (before.updated_at, before.sort_index)
 
 
-def test_with_a_model_its_words_are_taken_cleaned_and_cut(desk: Desk) -> None:
-    desk.scribe = Scribe("[CLAWBOARD_CONTEXT_BEGIN]x[CLAWBOARD_CONTEXT_END]\nPosts: concrete. " + "y " * 2000)
+def test_a_model_chooses_among_the_sentences_and_adds_nothing(desk: Desk) -> None:
+    scribe = desk.scribe = Scribe('{"state": [1], "decided": [3], "open": [], "next": []}')
     id_ = desk.topic("Fence", *TEXTS)
     desk.cycle()
-    digest = desk.get(id_).digest or ""
-    assert digest.startswith("Posts: concrete.")
-    assert len(digest) <= OPTIONS.max_chars
+    day = iso(desk.clock.now())[:10]
+    assert desk.get(id_).digest == (
+        f"- {day}: The fence post is oak.\n- Decided {day}: We order concrete posts for the fence."
+    )
+    told = json.loads(scribe.asked[0].text)
+    assert told["matter"] == "Fence"
+    assert [one["text"] for one in told["sentences"]] == [
+        "The fence post is oak.", "It is rotten.", "We order concrete posts for the fence.",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ["It is oak.", '{"state": [9]}', '{"state": [1, 1]}', '{"state": []}'])
+def test_a_choice_that_cannot_be_used_is_asked_for_once_more_and_then_made_by_rules(
+    desk: Desk, said: str
+) -> None:
+    scribe = desk.scribe = Scribe(said)
+    id_ = desk.topic("Fence", *TEXTS)
+    desk.cycle()
+    assert "concrete" in (desk.get(id_).digest or "")
+    assert len(scribe.asked) == 2
+
+
+def test_a_digest_is_no_longer_than_it_may_be(desk: Desk) -> None:
+    desk.options = BoardConfig.model_validate({"digests": {"maxChars": 60}})
+    id_ = desk.topic("Fence", *TEXTS)
+    desk.cycle()
+    assert len((desk.get(id_).digest or "").splitlines()) == 1
 
 
 def test_a_model_that_fails_costs_nothing(desk: Desk) -> None:
@@ -172,6 +202,94 @@ def test_only_what_is_stale_and_rested_is_due(found: list[Subject], now: int) ->
     assert later is None or later > now
 
 
-@given(st.lists(st.tuples(st.text(max_size=400), st.booleans()), max_size=12), st.integers(0, 500))
-def test_an_extract_keeps_to_its_size(found: list[tuple[str, bool]], limit: int) -> None:
-    assert len(extract(found, max_chars=limit)) <= limit
+def day(text: str) -> int:
+    return int(datetime.fromisoformat(f"{text}T12:00:00+00:00").timestamp() * 1000)
+
+
+TALK = [
+    ("The cutover is on Saturday 7 March, 05:00 UTC. Dumps go to ~/backup/*.sql.", day("2026-02-02"), False),
+    ("We decided to keep wal_keep_size at 18,000 MB.", day("2026-02-05"), False),
+    ("Priya still has to write the rollback plan.", day("2026-02-06"), False),
+    ("We move the cutover to Saturday 14 March, same hours.", day("2026-02-10"), False),
+    ("Rehearsal took 31 minutes for 412 GB.", day("2026-02-11"), False),
+]  # fmt: skip
+
+
+def test_a_digest_tells_of_the_present_and_quotes_to_the_letter() -> None:
+    found = present.by_rules(present.lines_of(TALK), day("2026-02-20"))
+    assert [one.text for one in found.next] == ["We move the cutover to Saturday 14 March, same hours."]
+    assert [one.text for one in found.decided] == ["We decided to keep wal_keep_size at 18,000 MB."]
+    assert [one.text for one in found.open] == ["Priya still has to write the rollback plan."]
+    assert [one.text for one in found.state] == [
+        "Rehearsal took 31 minutes for 412 GB.",
+        "Dumps go to ~/backup/*.sql.",
+    ]
+    assert (
+        present.written(found, 1800).splitlines()[0] == "- 2026-02-11: Rehearsal took 31 minutes for 412 GB."
+    )
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "is_so"),
+    [
+        ("The cutover is on 7 March.", "The cutover moved to 14 March.", True),
+        ("Die Klassenfahrt kostet 210 Euro.", "Die Klassenfahrt kostet jetzt 235 Euro.", True),
+        ("The cutover is on 7 March.", "The cutover on 7 March takes two hours now.", False),
+        ("The cutover is on 7 March.", "The dinner moved to 14 March.", False),
+        ("The cutover is on 7 March.", "The cutover window is 150 minutes.", False),
+    ],
+)
+def test_a_figure_is_outdated_by_a_later_one_of_the_same_matter(older: str, newer: str, is_so: bool) -> None:
+    first, second = present.lines_of([(older, 1, False), (newer, 2, False)])
+    assert present.outdates(second, first) is is_so
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("on 14 March", ["2026-03-14"]),
+        ("March 14th, and 2026-04-01", ["2026-04-01", "2026-03-14"]),
+        ("am 12.3. oder 8. Juni", ["2026-06-08", "2026-03-12"]),
+        ("since 3 January", ["2026-01-03"]),
+        ("on 5 August", ["2026-08-05"]),
+        ("version 2.10.1 on 31 February", []),
+        ("18,000 MB at 05:00", []),
+    ],
+)
+def test_days_are_read_as_they_were_meant_when_they_were_said(text: str, days: list[str]) -> None:
+    assert [str(one) for one in present.dates_in(text, day("2026-02-20"))] == days
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=400), st.integers(0, 2_000_000_000_000), st.booleans()), max_size=12),
+    st.integers(0, 2_000_000_000_000),
+    st.integers(0, 500),
+)
+def test_a_digest_keeps_to_its_size_and_to_what_was_said(
+    said: list[tuple[str, int, bool]], now: int, limit: int
+) -> None:
+    lines = present.lines_of(said)
+    found = present.by_rules(lines, now)
+    chosen = [*found.state, *found.decided, *found.open, *found.next]
+    assert len(set(chosen)) == len(chosen)
+    assert set(chosen) <= set(lines)
+    assert len(present.written(found, limit)) <= limit
+
+
+def test_a_digest_that_history_came_behind_is_made_again_when_its_time_has_come(
+    desk: Desk, clock: ManualClock
+) -> None:
+    id_ = desk.topic("Fence", "The post is oak.", "It is rotten at the ground.")
+    clock.advance(minutes=5)
+    desk.cycle()
+    before = desk.get(id_)
+    assert before.digest_updated_at is not None
+    assert before.digest_updated_at > before.updated_at
+    with desk.store.write(OWNER) as tx:
+        desk._log(tx, id_, "The new post is concrete, 12 cm.", EntryType.CONVERSATION)
+        digests.enqueue_again(tx, id_, before.digest_updated_at, OPTIONS)
+    desk.cycle(minutes=10)
+    assert desk.get(id_).digest == before.digest
+    desk.cycle(minutes=6)
+    assert "concrete, 12 cm" in (desk.get(id_).digest or "")
+    assert desk.get(id_).updated_at == before.updated_at

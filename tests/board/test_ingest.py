@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from holdfast.board import ingest, tasks, topics
 from holdfast.board.semantic import semantic_text, topic_text
@@ -109,3 +112,35 @@ def test_a_message_that_is_delivered_twice_is_one_entry(store: Store) -> None:
     elsewhere = log(store, "mend the fence", source=sent, agent_id="user", session_key="agent:main:x:dm:1")
     assert len({first.id, reply.id, edited.id, elsewhere.id}) == 4
     assert log(store, "x", idempotency_key="mine", source=sent).idempotency_key == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "source"),
+    [
+        ("Your delayed work is due now.", {"trust": "operator", "continuation": "c1"}),
+        ("The audit found three faults.", {"trust": "other_session", "subagents": ["r1"]}),
+        ("The audit found three faults.", {"trust": "other_session", "continuation": "c1"}),
+        ("Internal event: work that this session delegated has ended. What came back stands beside.", {}),
+        ("Internal event: nothing was heard of you for a while. If you are stuck, say so.", {}),
+    ],
+)
+def test_what_the_runtime_says_in_a_users_place_is_nobodys_words(
+    store: Store, content: str, source: dict[str, Any]
+) -> None:
+    entry = log(store, content, role="user", agent_id="user", source=source)
+    assert (entry.status, entry.code) == (Classification.CLASSIFIED, "filtered_non_semantic")
+    assert semantic_text(entry) == semantic_text(replace(entry, code=None)) == ""
+    assert waiting(store) == []
+
+
+def test_what_another_session_sends_is_sorted_and_so_is_what_a_person_says_of_events(store: Store) -> None:
+    sent = log(store, "The build is green again", role="user", source={"trust": "other_session"})
+    said = log(store, "Internal event on Friday: who brings the cake?", role="user")
+    assert sent.status is said.status is Classification.PENDING
+
+
+@pytest.mark.parametrize("role", ["assistant", "toolResult", "tool"])
+def test_a_round_of_tool_calls_is_no_words(store: Store, role: str) -> None:
+    entry = log(store, "rain, 12 degrees", type=EntryType.ACTION, role=role)
+    assert (entry.status, entry.code) == (Classification.FAILED, "filtered_unanchored_tool_activity")
+    assert semantic_text(replace(entry, code=None)) == ""

@@ -93,6 +93,7 @@ class Watch:
     def __init__(self, store: Store, threads: Threads, clock: ManualClock) -> None:
         self.store, self.threads, self.clock = store, threads, clock
         self.agents = Agents()
+        self.options = BoardConfig()
 
     def begin(self) -> Run:
         with self.store.write(OWNER) as tx:
@@ -103,7 +104,7 @@ class Watch:
     def after(self, minutes: float) -> None:
         async def work() -> None:
             runner = agenda.Runner(self.store, self.threads)
-            room = Supervisor(self.store, self.threads, BoardConfig, runs=self.agents)
+            room = Supervisor(self.store, self.threads, lambda: self.options, runs=self.agents)
             runner.register(supervision.KIND, room.kind())
             await runner.drain()
 
@@ -179,3 +180,19 @@ def test_a_repeated_watch_and_a_recovery_add_nothing(watch: Watch) -> None:
     with watch.store.write(OWNER) as tx:
         assert supervision.recover(tx, OPTIONS) == 1
         assert len(agenda.listing(tx)) == 1
+
+
+def test_silence_is_a_stall_and_old_runs_are_left_as_the_config_says(
+    sqlite_store: Store, threads: Threads, clock: ManualClock
+) -> None:
+    watch = Watch(sqlite_store, threads, clock)
+    given = {"supervision": {"stallSeconds": 3_600, "recoveryLookbackHours": 1}}
+    watch.options = BoardConfig.model_validate(given)
+    watch.begin()
+    watch.agents.seen = Observed(RunStatus.RUNNING, last_activity_at=clock.now())
+    watch.after(10)
+    assert watch.run().status is RunStatus.RUNNING
+    clock.advance(hours=2)
+    with sqlite_store.write(OWNER) as tx:
+        assert supervision.recover(tx, watch.options.supervision) == 0
+        assert supervision.recover(tx, OPTIONS) == 1

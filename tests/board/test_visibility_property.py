@@ -81,7 +81,7 @@ def _agrees(tx: Tx, world: World, view: Any, who: str) -> None:
         (log_view.get, "entry", world.entries),
     ):
         assert {id_ for id_ in ids if _is_shown(tx, read, id_, view)} == shown[kind]
-    _threads_agree(tx, world, view, shown["entry"])
+    _threads_agree(tx, world, view, shown["entry"], who)
     for session in SESSIONS:
         about = [one.topic_id for one in routing.recall(tx, session, OPTIONS, view)]
         assert about == world.about(who, session, view.spaces)
@@ -91,13 +91,15 @@ def _agrees(tx: Tx, world: World, view: Any, who: str) -> None:
     assert stats.figures(tx)["pending"] == len(world.seen("entry", None, who))
 
 
-def _threads_agree(tx: Tx, world: World, view: Any, shown: set[str]) -> None:
-    """Of a topic and of a session everyone gets the last lines that are theirs."""
+def _threads_agree(tx: Tx, world: World, view: Any, shown: set[str], who: str) -> None:
+    """Of a topic and of a session everyone gets the last lines that are theirs; in a session, with what waits
+    there to be sorted."""
     for number, column in ((0, "session_key"), (1, "topic_id")):
         for value in sorted({key for _, key, _ in world.said} if number == 0 else world.topics)[:3]:
             of = {id_ for _, key, id_ in world.said if id_ in shown and _in(world, id_, key, column, value)}
             said = timeline(tx, view, (column, value), limit=3)
-            newest = _newest_first(tx, of)[:3]
+            spoken = of if number else of | world.waiting_in(who, value, view.spaces)
+            newest = _newest_first(tx, spoken)[:3]
             assert [one.entry.id for one in said] == newest[::-1]
             assert _paged(tx, view, EntryFilter(**{column: value})) == _newest_first(tx, of)
 

@@ -48,7 +48,8 @@ def agree(hold: Holdfast, world: World, ask: Any, session: str | None, who: str)
     allowed = world.allowed(looked_from, wanted, own)
     shown = {kind: world.seen(kind, allowed, who) for kind in ("topic", "task", "entry")}
     _search(hold, sight, shown)
-    _context(hold, world, sight, shown)
+    waiting = set() if session is None else world.waiting_in(who, session, allowed)
+    _context(hold, world, sight, shown, waiting)
     if session is not None:
         told = hold.board.continuity.build(ContextAsk(sight=sight, mode="cheap")).data["routingMemory"]
         assert [one["topicId"] for one in told] == world.about(who, session, allowed)[-4:]
@@ -59,14 +60,16 @@ def agree(hold: Holdfast, world: World, ask: Any, session: str | None, who: str)
 
 
 def _search(hold: Holdfast, sight: Sight, shown: dict[str, set[str]]) -> None:
-    ask = SearchAsk(q="text of a board task", sight=sight, topics=MANY, tasks=MANY, logs=MANY)
+    ask = SearchAsk(q="text of a board task", sight=sight, topics=MANY, tasks=MANY, logs=MANY, nearest=True)
     found = hold.board.search.run(ask)
     assert {one.item.id for one in found.logs} == shown["entry"]
     assert {one.item.id for one in found.topics} == shown["topic"]
     assert {one.item.id for one in found.tasks} == shown["task"]
 
 
-def _context(hold: Holdfast, world: World, sight: Sight, shown: dict[str, set[str]]) -> None:
+def _context(
+    hold: Holdfast, world: World, sight: Sight, shown: dict[str, set[str]], waiting: set[str]
+) -> None:
     ask = ContextAsk(
         q="text of a board task", sight=sight, mode="full", working_set_limit=40, timeline_limit=40
     )
@@ -76,8 +79,9 @@ def _context(hold: Holdfast, world: World, sight: Sight, shown: dict[str, set[st
     working = {one["id"] for one in told["workingSet"]["topics"]}
     assert working == shown["topic"] or len(working) == 40
     spoken = {id_ for _, key, id_ in world.said if key == sight.session_key and id_ in shown["entry"]}
+    spoken |= waiting
     assert {one["id"] for one in told["timeline"]} <= spoken
     assert len(told["timeline"]) == min(40, len(spoken))
     text = json.dumps(told) + made.block
-    hidden = {*world.topics, *world.tasks, *world.entries} - set().union(*shown.values())
+    hidden = {*world.topics, *world.tasks, *world.entries} - set().union(*shown.values(), waiting)
     assert not [id_ for id_ in hidden if f'"id": "{id_}"' in text]

@@ -87,3 +87,23 @@ def test_replay_proves_that_every_byte_is_the_same(run: Run) -> None:
         assert "identical" in result.output
     missing = run("context", "replay", 3)
     assert missing.exit_code != 0
+
+
+@pytest.mark.usefixtures("two_turns")
+def test_whatif_shows_a_diff_and_a_table_without_a_model(run: Run) -> None:
+    shown = run("context", "whatif", "--turn", "2", "--window", "3k", "--engine", "lossless")
+    assert shown.exit_code == 0, shown.output
+    assert "engine legacy → lossless" in shown.output
+    assert "window 50,000 → 3,000" in shown.output
+    table = run("context", "whatif", "--turn", "1", "--to", "2", "--window", "8k", "--json")
+    rows = json.loads(table.output)
+    assert [row["turn"] for row in rows] == [1, 2]
+    assert rows[1]["reuse"] is not None
+    assert run("context", "whatif", "--turn", "1", "--window", "huge").exit_code == 2
+    assert run("context", "whatif", "--turn", "1", "--engine", "nowhere").exit_code == 2
+
+
+@pytest.mark.usefixtures("two_turns")
+def test_replay_has_the_engine_build_the_turn_again(run: Run) -> None:
+    found = json.loads(run("context", "replay", "1", "--json").output)
+    assert (found["built"], found["identical"], found["difference"]) == (True, True, None)

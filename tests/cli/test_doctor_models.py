@@ -9,7 +9,10 @@ import pytest
 from cli_stage import Run
 from talk_builders import Scripted, scripted, write_config
 
+from holdfast.agents.models import ModelRef, StoredLessons
+from holdfast.agents.models.lessons import Lesson, Remembered
 from holdfast.log import OWNER
+from holdfast.runtime import open_home
 from holdfast.testing import Call, Say
 
 __all__ = ["scripted"]
@@ -135,9 +138,28 @@ def test_a_slot_that_names_no_engine_is_told(run: Run, scripted: Scripted) -> No
     assert said.startswith("plugins.slots.contextEngine names 'gone'")
 
 
+def test_an_engine_that_is_not_there_is_told_by_doctor_and_status(run: Run, scripted: Scripted) -> None:
+    scripted([], plugins={"slots": {"contextEngine": "gone"}})
+    assert run("agent", "-m", "Hello").exit_code == 1
+    failed = [said for said, level in findings(run, "context").items() if level == "fail"]
+    assert any("context engine 'gone' fails" in said for said in failed)
+    body = json.loads(run("status", "--json").stdout)
+    [used] = [one for one in body["engines"] if one["selected"]]
+    assert (used["engine"], used["registered"]) == ("gone", False)
+    assert used["failures"] >= 1
+    assert "gone IS NOT THERE: every turn fails" in run("status").stdout
+
+
+def test_an_engine_that_is_switched_off_is_told(run: Run, scripted: Scripted) -> None:
+    plugins = {"slots": {"contextEngine": "lossless"}, "entries": {"lossless": {"enabled": False}}}
+    scripted([], plugins=plugins)
+    told = findings(run, "context")
+    assert told["context engine 'lossless' is switched off: 'legacy' builds contexts"] == "warn"
+
+
 def test_the_context_of_a_turn_that_did_not_fit_is_shown(run: Run, scripted: Scripted) -> None:
     scripted(
-        [], tools={"catalogue": "all"}, agents={"defaults": {"model": "scripted/m", "contextTokens": 4_096}}
+        [], tools={"catalogue": "all"}, agents={"defaults": {"model": "scripted/m", "contextTokens": 3_072}}
     )
     failed = run("agent", "-m", "Hello")
     assert failed.exit_code == 1
@@ -157,3 +179,21 @@ def test_agents_are_listed_by_the_name_that_they_have(run: Run, home: Path, scri
     assert (found["main"]["name"], found["main"]["identity"]["emoji"]) == ("Logic", "⚓")
     assert found["work"]["name"] == "Clerk"
     assert "Logic" in run("agents", "list").stdout
+
+
+def test_what_a_server_taught_is_told_where_it_limits_a_model(
+    run: Run, home: Path, scripted: Scripted
+) -> None:
+    refusal = "System role not supported"
+    pictures = "This model does not support image input"
+    server = scripted([])
+    write_config(home, server.url)
+    run("sessions", "list")
+    with open_home(home) as hold:
+        keeper, now = StoredLessons(hold.store), hold.clock.now()
+        for fact, why in (("system", refusal), ("images", pictures)):
+            keeper.save(Remembered(ModelRef("scripted", "m"), "here", Lesson(fact, False, why), now))
+    told = [said for said in findings(run, "models") if "learned" in said]
+    assert len(told) == 1
+    assert told[0].startswith("scripted/m takes no pictures, learned ")
+    assert pictures in told[0]

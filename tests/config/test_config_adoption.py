@@ -86,6 +86,30 @@ def test_what_is_left_out_is_named_by_its_path_in_the_original() -> None:
     ]
 
 
+def test_memory_settings_come_along_from_either_place() -> None:
+    given = {
+        "provider": "gemini",
+        "model": "text-embedding-9",
+        "query": {"maxResults": 9, "minScore": 0.2},
+        "extraPaths": ["../near", {"path": "/srv/notes", "pattern": "runbooks/**/*.md"}, "~/wiki"],
+        "sources": ["memory"],
+    }
+    for data in ({"memory": {"search": given}}, {"agents": {"defaults": {"memorySearch": given}}}):
+        kept, left_out = adopt_openclaw(data)
+        search = check(kept).memory.search
+        assert (search.embedding.providers, search.embedding.gemini.model) == (
+            ("gemini",),
+            "text-embedding-9",
+        )
+        assert (search.limits.max_results, search.limits.min_score) == (9, 0.2)
+        assert [(one.path, one.mask) for one in search.paths] == [
+            ("/srv/notes", "runbooks/**/*.md"),
+            ("~/wiki", "**/*.md"),
+        ]
+        assert not search.sessions.enabled
+        assert [path.rpartition(".")[2] for path in left_out] == ["extraPaths"]
+
+
 def test_adopting_changes_nothing_in_what_it_was_given() -> None:
     before = repr(OPENCLAW)
     adopt_openclaw(OPENCLAW)

@@ -169,9 +169,6 @@ def test_a_channel_has_no_name_that_a_session_key_reads_otherwise() -> None:
     [
         ("{teams: {enabled: true}}", "teams.enabled", "not built yet"),
         ("{teams: {list: {a: {}}}}", "teams.list", "not built yet"),
-        ("{plugins: {load: {paths: ['x']}}}", "plugins.load", "not built yet"),
-        ("{plugins: {slots: {memory: 'x'}}}", "plugins.slots.memory", "see memory.backend"),
-        ("{plugins: {entries: {voice: {}}}}", "plugins.entries.voice", "plugins are not loaded yet"),
         ("{memory: {search: {rerank: {model: 'x'}}}}", "memory.search.rerank.model", "not built yet"),
         ("{memory: {search: {rerank: {enabled: true}}}}", "memory.search.rerank.enabled", "backend qmd"),
         (

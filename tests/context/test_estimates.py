@@ -3,7 +3,10 @@ from __future__ import annotations
 import base64
 import json
 import random
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +33,15 @@ def test_prose_is_cheapest_per_character_then_code_then_json_then_base64() -> No
     assert 0.6 < _per_token("日本語の文章はここにあります。" * 20) < 1.2
     assert 1.5 < _per_token("Привет, как дела? Всё хорошо. " * 20) < 3
     assert _per_token("🎉" * 50) <= 0.5
+
+
+COUNTED = json.loads(Path(__file__).with_name("token_counts.json").read_text())
+
+
+@pytest.mark.parametrize("sample", COUNTED, ids=[one["kind"] for one in COUNTED])
+def test_estimates_are_within_15_percent_of_what_a_tokenizer_counts(sample: dict[str, Any]) -> None:
+    """Counted once with cl100k; the texts are others than those that the estimate was fitted to."""
+    assert abs(raw_tokens(sample["text"]) - sample["tokens"]) <= max(2, 0.15 * sample["tokens"])
 
 
 def test_a_picture_costs_the_same_however_large_its_data_is() -> None:

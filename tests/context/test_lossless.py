@@ -17,6 +17,7 @@ from holdfast.clock import ManualClock
 from holdfast.context import (
     AssistantMessage,
     CompactOutcome,
+    EngineFailed,
     SpawnParams,
     SubagentEndedParams,
     SummaryMessage,
@@ -337,9 +338,11 @@ def test_debt_is_one_row_paid_by_the_agenda(make: Make, store: Store, threads: T
     stage.work(90)
 
     async def turns() -> None:
-        built = await stage.build()
-        for _ in range(3):
-            await stage.room.after_turn(stage.fresh(), built, reported_input_tokens=14_000)
+        await stage.build()
+        for number in range(3):
+            await stage.room.host_after_turn(
+                stage.fresh(), turn_id=f"turn-{number}", messages=(), used=14_000, window=stage.window
+            )
         runner = agenda.Runner(store, threads, idle_seconds=0.01)
         runner.register(KIND, compaction_kind(store, threads, stage.room.engine))
         task = asyncio.create_task(runner.run())
@@ -517,7 +520,7 @@ def test_a_crash_between_passes_leaves_whole_passes(make: Make) -> None:
 
     stage = make(summariser=Dying())
     stage.work(90)
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(EngineFailed, match="cancelled from within"):
         stage.compact()
     assert len(stage.projection().summaries) == 3
     assert stage.problems() == []

@@ -18,7 +18,15 @@ from lossless_builders import Lossless
 
 from builders import examples
 from holdfast.clock import ManualClock
-from holdfast.context import AssistantMessage, Message, SummaryRequest, ToolCall, ToolResult, UserMessage
+from holdfast.context import (
+    AssistantMessage,
+    EngineFailed,
+    Message,
+    SummaryRequest,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from holdfast.context.lossless import spans
 from holdfast.context.tokens import message_tokens
 from holdfast.ids import uuid7
@@ -117,7 +125,7 @@ class World:
         self.stage.room.use_summariser(MODELS[name]())
         try:
             work()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, EngineFailed):
             assert name == "crash"
         finally:
             self.stage.room.use_summariser(None)

@@ -48,6 +48,12 @@ def test_a_long_old_result_keeps_its_first_and_last_1500_characters() -> None:
     assert _plan(_conversation([4000] * 6), used=40_000) == {}
 
 
+def test_a_result_is_trimmed_from_the_length_on_that_the_config_says() -> None:
+    wider = SETTINGS.soft_trim.model_copy(update={"max_chars": 6000})
+    assert _plan(_conversation([5000] * 6), used=40_000, soft_trim=wider) == {}
+    assert _plan(_conversation([5000] * 6), used=40_000)
+
+
 def test_nothing_is_pruned_while_there_is_room() -> None:
     assert _plan(_conversation([9000] * 6), used=29_000) == {}
 

@@ -5,21 +5,46 @@ import random
 from pathlib import Path
 
 import pytest
-from context_builders import Echo, Stage, used_tool
+from context_builders import Echo, Failing, Stage, used_tool
 
 from builders import rows
+from holdfast.agents.loop.calling import SummaryCosts
+from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.clock import ManualClock
-from holdfast.context import AssistantMessage, Built, Text, Trust, diff, encode
-from holdfast.context.manifest import load, pack, unpack
+from holdfast.context import (
+    AssembleParams,
+    AssembleResult,
+    AssistantMessage,
+    BaseEngine,
+    Built,
+    CompactOutcome,
+    CompactParams,
+    CompactResult,
+    EngineContext,
+    EngineInfo,
+    SystemMessage,
+    Text,
+    Trust,
+    UserMessage,
+    diff,
+    encode,
+    engines,
+    replay,
+)
+from holdfast.context.hindsight import Row
+from holdfast.context.manifest import load, pack, summary_call, unpack
 from holdfast.errors import NotFound
 from holdfast.log import OWNER, Store, Threads, entries
 
 
-def test_every_turn_of_a_long_session_replays_to_the_byte(
-    store: Store, threads: Threads, tmp_path: Path, clock: ManualClock
+@pytest.mark.parametrize("engine", ["legacy", "lossless"])
+def test_every_turn_of_a_long_session_is_built_again_to_the_byte(
+    store: Store, threads: Threads, tmp_path: Path, clock: ManualClock, engine: str
 ) -> None:
     """Tools, edits of workspace files, pauses that let the cache go cold, corrections and compactions."""
-    stage = Stage(store, threads, tmp_path / "home", summariser=Echo(), window=16_000)
+    plugins = {"plugins": {"slots": {"contextEngine": engine}}}
+    home = tmp_path / "home"
+    stage = Stage(store, threads, home, config=plugins, summariser=Echo(), window=14_000)
     chance = random.Random(7)
     sent: dict[int, list[str]] = {}
     revisions = []
@@ -32,12 +57,17 @@ def test_every_turn_of_a_long_session_replays_to_the_byte(
             (stage.workspace / "AGENTS.md").write_text(f"Rules, edition {number}. " * 40)
         if number % 13 == 0:
             _correct_something(stage, chance)
-    assert stage.fresh().compaction_count >= 2
+    assert engine == "lossless" or stage.fresh().compaction_count >= 2
     assert revisions == sorted(revisions)
+    (stage.workspace / "AGENTS.md").write_text("Rules of another day.")
+    later = Stage(store, threads, home, config=plugins, window=14_000)
     for number, exact in sent.items():
         found = stage.room.replay(stage.session, number)
         assert found.identical
         assert [encode(m) for m in found.messages] == exact
+        anew = asyncio.run(later.room.hindsight.rebuild(stage.session, number))
+        assert anew.difference is None
+        assert [encode(m) for m in anew.messages] == exact
 
 
 async def _one_turn(stage: Stage, number: int, chance: random.Random) -> Built:
@@ -48,7 +78,7 @@ async def _one_turn(stage: Stage, number: int, chance: random.Random) -> Built:
     worked = used_tool(number, "output " * chance.randint(10, 1200)) if chance.random() < 0.5 else ()
     stage.commit(turn, *worked, reply)
     verdict = await stage.room.after_turn(stage.session, built)
-    if verdict.compaction_due:
+    if verdict.compaction_due or number % 25 == 0:
         await stage.room.compact(stage.fresh(), window=stage.window, reason="threshold")
     return built
 
@@ -131,3 +161,88 @@ def test_what_retention_erased_is_said_and_not_invented(stage: Stage) -> None:
     with pytest.raises(NotFound) as caught:
         stage.room.replay(stage.session, turn.number)
     assert caught.value.code == "erased_blob"
+
+
+class Fickle(BaseEngine):
+    """One that tells the model how often it was asked: it cannot build the same again."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self.count = 0
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(id="fickle", name="Fickle")
+
+    async def assemble(self, params: AssembleParams) -> AssembleResult:
+        self.count += 1
+        shown = [UserMessage(text=f"asked {self.count} times"), *params.messages]
+        return AssembleResult(messages=shown, estimated_tokens=sum(map(params.estimate, shown)))
+
+    async def compact(self, params: CompactParams) -> CompactResult:
+        return CompactResult(outcome=CompactOutcome.NOTHING_TO_DO)
+
+
+def test_an_engine_that_builds_something_else_says_where(
+    store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    engines.register("fickle", Fickle, replace=True)
+    try:
+        stage = Stage(store, threads, tmp_path, config={"plugins": {"slots": {"contextEngine": "fickle"}}})
+        built = asyncio.run(stage.build(stage.accept("hello")))
+        found = asyncio.run(stage.room.hindsight.rebuild(stage.session, built.manifest.number))
+    finally:
+        engines.unregister("fickle")
+    assert not found.identical
+    assert "engine fickle is not deterministic" in str(found.difference)
+    assert "messages[1] (user) parts at character 6" in str(found.difference)
+
+
+def test_what_if_shows_what_a_model_would_have_seen_and_asks_none(
+    store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    stage = Stage(
+        store, threads, tmp_path, summariser=Failing(RuntimeError("no model is asked")), window=60_000
+    )
+    for number in range(1, 21):
+        turn = stage.accept(f"Look at src/part{number}/main.py for ABC-{number}. " + "word " * 80)
+        asyncio.run(stage.build(turn))
+        stage.commit(turn, *used_tool(number, f"line {number} " * 200))
+    look = stage.room.hindsight
+    before = rows(store, "SELECT COUNT(*) FROM context_manifests")
+    small = asyncio.run(look.what_if(stage.session, 20, window=8_000))
+    assert small.after.used < small.before.used
+    assert small.refused is None
+    ops = [op for op, _ in small.steps()]
+    assert {"-", "="} <= set(ops)
+    kept, would = small.facts_kept
+    assert kept > would
+    other = asyncio.run(look.what_if(stage.session, 20, engine="lossless", model="other/model"))
+    assert (other.after.engine, other.after.model) == ("lossless", "other/model")
+    same = asyncio.run(look.what_if(stage.session, 20))
+    assert {op for op, _ in same.steps()} == {"="}
+    tiny = asyncio.run(look.what_if(stage.session, 20, window=200))
+    assert tiny.refused is not None
+
+    async def table() -> list[Row]:
+        return [row async for row in look.what_ifs(stage.session, 16, 40, window=8_000)]
+
+    found = asyncio.run(table())
+    assert [row.turn for row in found] == [16, 17, 18, 19, 20]
+    assert found[0].reuse is None
+    assert all(row.reuse is not None and 0 <= row.reuse[1] <= 1 for row in found[1:])
+    assert rows(store, "SELECT COUNT(*) FROM context_manifests") == before
+
+
+def test_a_call_that_summarises_has_an_account(store: Store, threads: Threads, tmp_path: Path) -> None:
+    stage = Stage(store, threads, tmp_path)
+    about = ModelAbout(ref=ModelRef("scripted", "one"), window=8_000, max_tokens=1_000)
+    said = [SystemMessage(text="Summarise."), UserMessage(text="What happened: much.")]
+    asyncio.run(SummaryCosts(store, threads).asked(stage.session.id, about, said))
+    with store.read(OWNER) as tx:
+        stored = summary_call(tx, stage.session.id)
+        found = replay(tx, stored)
+    assert found.identical
+    assert [s.name for s in stored.manifest.sections] == ["instructions", "history"]
+    assert sum(s.chars for s in stored.manifest.sections) == sum(len(m.text) for m in said)
+    with pytest.raises(NotFound):
+        stage.room.stored(stage.session)

@@ -51,7 +51,7 @@ def test_each_kind_of_session_gets_its_files_in_order() -> None:
     assert names_for(SessionKind.MAIN, Occasion.HEARTBEAT) == (*ALL, "HEARTBEAT.md")
     assert names_for(SessionKind.MAIN, Occasion.BOOT)[-1] == "BOOT.md"
     assert names_for(SessionKind.SUBAGENT, first_session=True) == ("AGENTS.md", "TOOLS.md")
-    assert names_for(SessionKind.SUBAGENT, subagent_persona=True) == tuple(ALL[:-1])
+    assert names_for(SessionKind.SUBAGENT, subagent_files=ALL) == tuple(ALL[:-1])
 
 
 def test_the_kind_is_read_from_the_key_and_from_who_hears_it() -> None:
@@ -196,10 +196,12 @@ def test_an_identity_is_read_from_the_list_that_the_template_has() -> None:
 
 def test_what_the_config_says_of_an_agent_goes_before_its_file(tmp_path: Path) -> None:
     (tmp_path / "IDENTITY.md").write_text("---\nname: Logic\nvibe: calm\nemoji: 🤖\n---\n")
-    own = {"id": "main", "name": "Clerk", "identity": {"emoji": "⚓", "creature": "a ship's clerk"}}
+    identity = {"emoji": "⚓", "creature": "a ship's clerk", "theme": "slate", "avatar": "clerk.png"}
+    own = {"id": "main", "name": "Clerk", "identity": identity}
     entry = Config.model_validate({"agents": {"list": [own]}}).agent("main")
     found = Workspace(tmp_path, FileReader()).identity(entry)
     assert (found.name, found.emoji, found.creature, found.vibe) == ("Clerk", "⚓", "a ship's clerk", "calm")
+    assert (found.theme, found.avatar) == ("slate", "clerk.png")
 
 
 @given(st.text(max_size=300))

@@ -124,6 +124,7 @@ class Play:
         self.nursery = Nursery(self.subagents.spawner)
         self.compaction: CompactResult | HoldfastError = CompactResult(outcome=CompactOutcome.COMPACTED)
         self._made: tuple[str, Config] | None = None
+        self.stopped: set[str] = set()
         self.room = self.opened()
 
     def opened(self) -> Continuation:
@@ -136,6 +137,7 @@ class Play:
             payloads=self.folder,
             spawner=self.nursery,
             caller_of=self._caller_of,
+            stop_turn=self._stop_turn,
             compact=self._compact,
             workspace=lambda _: self.folder,
         )
@@ -164,6 +166,21 @@ class Play:
         """A message from outside, or whatever trigger is given; the id of its run."""
         with self.store.write(OWNER) as tx:
             return str(self.accept(tx, Ask(text=text, session_key=to, **more)).run_id)
+
+    async def _stop_turn(self, turn_id: str, reason: str) -> None:
+        """One that waits ends at once; one that runs is for whoever plays it to end."""
+        self.stopped.add(turn_id)
+        with self.store.write(OWNER) as tx:
+            turn = turns.get(tx, turn_id)
+            if turn.status is not TurnStatus.ACCEPTED:
+                return
+            for item in agenda.listing(tx, kinds=turns.KINDS, lane=KEY):
+                if item.payload["turnId"] == turn_id:
+                    agenda.cancel(tx, item.id, reason=reason)
+            terms = Terms.read((turn.meta or {}).get(ASK) or {}, "main")
+            ended = turns.end(tx, turn, TurnStatus.CANCELLED, reason)
+            session = sessions.get(tx, turn.session_id)
+            self.room.hook.failed(tx, TurnEnd(turn=ended, session=session, terms=terms))
 
     def begin(self, key: str = KEY) -> Live | None:
         """Start the next turn that waits in a session."""

@@ -160,7 +160,9 @@ class Played(turn_module._Attempt):
     async def _say(self, process: Process, journal: Journal, line: Line) -> Committed | None:
         heard = hooks.listen(self._parts.hooks, line.says or "", self.terms, ShownData())
         reply = ModelReply(model=_SCRIPTED, text=heard.text) if heard.text.strip() else None
-        model = SimpleNamespace(last=None, pressure=None, number=1, attempts=())
+        model = SimpleNamespace(
+            last=None, built=None, pressure=None, prompt_tokens=None, number=1, attempts=()
+        )
 
         def write() -> Committed | None:
             done = self._commit(journal, cast("Any", model), reply, heard)

@@ -274,6 +274,8 @@ class Model(RuleBasedStateMachine):
         listed = asyncio.run(self.play.room.listing())
         if listed:
             asyncio.run(self.play.room.cancel(data.draw(st.sampled_from(listed))["id"]))
+        if self.live is not None and self.live.turn.id in self.play.stopped:
+            self.fail(TurnStatus.CANCELLED)
 
     @rule(seconds=st.sampled_from([5, 16, 301, 3 * 3600, 8 * 24 * 3600]))
     def jump(self, seconds: int) -> None:

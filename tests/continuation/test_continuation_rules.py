@@ -15,7 +15,17 @@ from holdfast.clock import Millis
 from holdfast.config import Compaction
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Budgets, Pressure, how_full, needs_compaction
-from holdfast.continuation import budget, delays, noop, orphans, pressure, superseding, targets, tokens
+from holdfast.continuation import (
+    budget,
+    compacting,
+    delays,
+    noop,
+    orphans,
+    pressure,
+    superseding,
+    targets,
+    tokens,
+)
 from holdfast.continuation.budget import Budget
 from holdfast.continuation.record import Election, Kind, Phase, Record, Status
 from holdfast.continuation.session_state import SessionState
@@ -360,3 +370,20 @@ def test_a_traceparent_names_a_trace_and_a_span() -> None:
         "",
     ):
         assert not is_traceparent(wrong)
+
+
+def test_the_caps_waits_and_pauses_are_those_of_the_config() -> None:
+    chain = Chain(
+        id="c", session_key="k", agent_id="main", audience=FOR_OWNER, trigger="user",
+        started_at=Millis(0), updated_at=Millis(0), cost=0.75,
+    )  # fmt: skip
+    own = Continuation.model_validate({"costCapDollars": 0.5, "busySkipBackoff": {"ceilingMs": 7_000}})
+    capped = budget.chain_cap(chain, Budget.of(own), 0)
+    assert capped is not None
+    assert "$0.5 is the most" in capped.text
+    assert delays.busy_until(0, 50, own, event=False) == 7_000
+    patient = Continuation.model_validate({"compactionCooldownMinutes": 10})
+    state = SessionState(session_id="s", session_key="k", compactions=(0,))
+    early = compacting.guard(Pressure(90, 100), state, 6 * 60_000, patient)
+    assert early is not None
+    assert early.guard == "rate_limit"

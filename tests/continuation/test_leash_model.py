@@ -250,6 +250,7 @@ class Leash(RuleBasedStateMachine):
 
     def _one(self, at: int) -> Playing:
         found = sorted(self.world.playing)
+        assert found, self.world.faults
         return self.world.playing[found[at % len(found)]]
 
     def _live(self) -> set[str]:

@@ -51,7 +51,7 @@ PRELOADED: Final = (
     "genai_prices.data",
     "holdfast.memory",
     "holdfast.memory.qmd",
-    "holdfast.recall_bridge",
+    "holdfast.board.recall",
     "holdfast.runtime.agency",
     "holdfast.runtime.rooms",
     "numpy",

@@ -21,7 +21,7 @@ PRELOADED: Final = (
     "alembic.command",
     "holdfast.cli.checks",
     "holdfast.memory",
-    "holdfast.recall_bridge",
+    "holdfast.board.recall",
     "holdfast.runtime.agency",
     "holdfast.runtime.rooms",
     "numpy",

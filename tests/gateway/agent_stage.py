@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from serving import Running, running
+import httpx
+from serving import Running, running, wait_for
 
+from builders import PATIENCE
 from holdfast.clock import ManualClock
+from holdfast.gateway import listen
+from holdfast.home import Home
 from holdfast.log import sqlite_url
 from holdfast.runtime import open_home
 from holdfast.testing import Script, ScriptedOpenAI
@@ -28,6 +34,42 @@ def agents_serving(
         url = sqlite_url(shutil.copy(template, home))
         with open_home(home, store_url=url, clock=ManualClock()) as hold, running(hold) as gateway:
             yield gateway, model
+
+
+class KilledGateway:
+    """A gateway in a process of its own, to be killed and started again at the same address."""
+
+    def __init__(self, home: Path, model: ScriptedOpenAI) -> None:
+        home.mkdir()
+        (home / "holdfast.json").write_text(json.dumps(_config(model.url)))
+        with listen("127.0.0.1", 0) as found:
+            self.port = int(found.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._home = home
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def admin(self) -> str:
+        return Home(self._home).admin_token()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "holdfast", "--home", str(self._home), "up", "--no-link"]
+        command += ["--port", str(self.port)]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+        wait_for(self._answers)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz", params={"ready": "true"}).status_code == 200
+        except httpx.TransportError:
+            return False
 
 
 def _config(url: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 import pytest
-from serving import Running
 
 from builders import PATIENCE
 from holdfast.gateway import site
@@ -23,6 +23,16 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
+
+
+class Served(Protocol):
+    """A gateway that can be visited, in this process or another."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def admin(self) -> str: ...
 
 
 @contextmanager
@@ -43,7 +53,7 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def visitor(browser: Any, gateway: Running, **options: Any) -> Iterator[Any]:
+def visitor(browser: Any, gateway: Served, **options: Any) -> Iterator[Any]:
     """A fresh person at a page, logged out. Whatever the browser complains of fails the test."""
     context = browser.new_context(base_url=gateway.url, **options)
     context.set_default_timeout(PATIENCE * 1000)
@@ -59,13 +69,36 @@ def visitor(browser: Any, gateway: Running, **options: Any) -> Iterator[Any]:
     assert complaints == []
 
 
-def log_in(page: Any, gateway: Running, at: str = "/approvals", *, token: str | None = None) -> None:
+def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | None = None) -> None:
     page.goto(at)
     page.get_by_label("Token").fill(token or gateway.admin)
     page.get_by_role("button", name="Log in").click()
-    page.get_by_role("button", name="Log out").wait_for()
+    page.get_by_role("navigation", name="Pages").wait_for()
 
 
 def _is_complaint(said: Any) -> bool:
     """A refused or broken request is part of the play; a broken policy or a warning of React's is not."""
     return said.type in ("error", "warning") and not said.text.startswith("Failed to load resource")
+
+
+AXE: Final = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+# Links within a text, boxes with a label around them, and slices that a table below has again.
+_BESIDES: Final = "'.prose, p, td, dd, label, .window-bar, .spoken, .skip'"
+_SMALL: Final = """() => [...document.querySelectorAll('a[href], button, input, select, textarea, summary')]
+  .filter(e => e.checkVisibility() && !e.closest(_BESIDES))
+  .map(e => [e, e.getBoundingClientRect()])
+  .filter(([e, box]) => box.width > 1 && (box.height < 24 || box.width < 24) && !e.disabled)
+  .map(([e, box]) => `${e.outerHTML.slice(0, 90)} ${Math.round(box.width)}x${Math.round(box.height)}`)"""
+
+
+def axe_violations(page: Any) -> list[str]:
+    """What axe finds wrong with the page as it stands: rule, and the first place of it."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found["violations"]]
+
+
+def small_targets(page: Any) -> list[str]:
+    """What is to be hit and is under 24 pixels high or wide; links within a text may be as the text is."""
+    found: list[str] = page.evaluate(_SMALL.replace("_BESIDES", _BESIDES))
+    return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -29,6 +32,21 @@ def hold(tmp_path: Path, sqlite_template: Path, clock: ManualClock) -> Iterator[
     home.mkdir(exist_ok=True)
     with open_home(home, store_url=sqlite_url(shutil.copy(sqlite_template, home)), clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def hold_with(tmp_path: Path, sqlite_template: Path, clock: ManualClock) -> Iterator[Callable[..., Holdfast]]:
+    """Opens homes of their own, each with the settings that it is given."""
+    with ExitStack() as opened:
+
+        def open_with(**config: Any) -> Holdfast:
+            home = tmp_path / f"home{len(list(tmp_path.glob('home*')))}"
+            home.mkdir()
+            (home / "holdfast.json").write_text(json.dumps(config))
+            url = sqlite_url(shutil.copy(sqlite_template, home))
+            return opened.enter_context(open_home(home, store_url=url, clock=clock))
+
+        yield open_with
 
 
 @pytest.fixture

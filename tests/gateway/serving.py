@@ -61,8 +61,8 @@ class Running:
 
 
 @contextmanager
-def running(hold: Holdfast) -> Iterator[Running]:
-    sock = listen("127.0.0.1", 0)
+def running(hold: Holdfast, port: int = 0) -> Iterator[Running]:
+    sock = listen("127.0.0.1", port)
     server = server_for(hold)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=_serve, args=(loop, server.serve(sockets=[sock])))

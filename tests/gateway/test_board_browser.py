@@ -54,9 +54,8 @@ def test_the_board_follows_what_happens_elsewhere_and_a_refused_edit_is_taken_ba
     gateway, api = stage
     make(api, "/api/topics", name="Compost")
     with visitor(browser, gateway) as page:
-        log_in(page, gateway, "/")
+        log_in(page, gateway, "/board")
         page.get_by_role("link", name="Compost").wait_for()
-        assert page.url == f"{gateway.url}/board"
         pond = make(api, "/api/topics", name="Pond", status="doing", tags=["Water"])
         page.get_by_role("link", name="Pond").wait_for()
         page.get_by_role("link", name="Water 1 topics").wait_for()
@@ -119,6 +118,36 @@ def test_a_task_is_moved_by_keyboard_and_pointer_and_the_gateway_knows(
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_topic_is_moved_between_columns_and_spaces_by_keyboard_and_pointer_and_the_way_back_is_offered(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    space = make(api, "/api/spaces", name="Kites")["id"]
+    made = make(api, "/api/topics", name="Tail of ribbons", status="todo")
+
+    def now(name: str) -> str:
+        found: str = api.get(f"/api/topics/{made['id']}").json()[name]
+        return found
+
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/board?q=ribbons")
+        page.get_by_role("link", name="Tail of ribbons").focus()
+        page.keyboard.press("Alt+ArrowRight")
+        wait_for(lambda: now("status") == "active")
+        page.wait_for_function("() => document.activeElement?.textContent === 'Tail of ribbons'")
+        page.keyboard.press("Alt+ArrowRight")
+        wait_for(lambda: now("status") == "doing")
+        handle = page.get_by_role("link", name="Tail of ribbons")
+        handle.drag_to(page.locator('[data-status="blocked"]'))
+        wait_for(lambda: now("status") == "blocked")
+        page.get_by_text("Tail of ribbons moved to Blocked.").locator("..").get_by_role(
+            "button", name="Undo"
+        ).click()
+        wait_for(lambda: now("status") == "doing")
+        handle.drag_to(page.get_by_role("link", name="Kites"))
+        wait_for(lambda: now("spaceId") == space)
+
+
 def test_search_finds_while_one_types_waits_where_it_is_busy_and_hostile_text_stays_text(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
@@ -160,8 +189,9 @@ def test_search_finds_while_one_types_waits_where_it_is_busy_and_hostile_text_st
         page.get_by_text("A rule settled it as it came in.").wait_for()
         page.get_by_label("Topic", exact=True).get_by_text("Zoo").wait_for(state="attached")
         page.goto(f"/board/topics/{topic}")
-        page.locator(f'[data-entry="{entry}"] .said').wait_for()
-        assert page.locator(".said").inner_text() == shown
+        said = page.locator(f'[data-entry="{entry}"] .prose')
+        said.wait_for()
+        assert said.inner_text() == shown
         assert page.locator("main img, main b").count() == 0
 
 
@@ -177,31 +207,32 @@ def test_a_topic_is_talked_about_with_the_agent_and_notes_stay_with_it(
     other = make(api, "/api/topics", name="Hoses")["id"]
     with visitor(browser, gateway) as page:
         log_in(page, gateway, f"/board/topics/{topic}")
-        box = page.get_by_label("Message or note")
+        box = page.get_by_label("Message", exact=True)
         box.fill("Where does it leak?")
         page.keyboard.press("Enter")
-        answer = page.locator(".entry", has_text="The elbow joint leaks.")
-        answer.wait_for()
+        page.locator(".answered", has_text="The elbow joint leaks.").wait_for()
         asked = api.get("/api/log", params={"sessionKey": f"clawboard:topic:{topic}"}).json()
         assert {entry["topicId"] for entry in asked} == {topic}
-        page.locator(".reply").wait_for(state="detached")
+        page.locator(".live").wait_for(state="detached")
 
         box.fill("Valve 3 stays shut.")
         wait_for(lambda: drafts_of(api) == ["Valve 3 stays shut."])
         page.reload()
         page.wait_for_function("() => document.querySelector('textarea')?.value === 'Valve 3 stays shut.'")
         page.get_by_role("button", name="Keep as note").click()
-        note = page.locator(".entry.is-note", has_text="Valve 3 stays shut.")
+        note = page.locator(".alone.is-note", has_text="Valve 3 stays shut.")
         note.wait_for()
         wait_for(lambda: drafts_of(api) == [])
         (kept,) = api.get("/api/log", params={"topicId": topic, "type": "note"}).json()
         assert (kept["agentId"], kept["classificationStatus"]) == ("user", "classified")
 
-        note.get_by_role("button", name="Details").click()
-        note.get_by_label("Topic", exact=True).select_option(other)
-        note.get_by_role("button", name="Move", exact=True).click()
-        note.wait_for(state="detached")
-        assert api.get(f"/api/log/{kept['id']}").json()["topicId"] == other
+        note.get_by_role("link", name="Details").click()
+        page.get_by_label("Topic", exact=True).select_option(other)
+        page.get_by_role("button", name="Move", exact=True).click()
+        wait_for(lambda: api.get(f"/api/log/{kept['id']}").json()["topicId"] == other)
+        page.go_back()
+        page.locator(".answered").wait_for()
+        assert note.count() == 0
 
 
 def test_the_log_does_not_move_under_ones_eyes_and_its_filters_are_in_the_address(

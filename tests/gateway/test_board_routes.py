@@ -10,7 +10,7 @@ import httpx
 import pytest
 from serving import Running, assert_problem, make_token, streaming
 
-from holdfast.clock import ManualClock
+from holdfast.clock import ManualClock, iso
 from holdfast.runtime import Holdfast, open_home
 
 TOPIC_FIELDS = {
@@ -102,6 +102,9 @@ def test_a_digest_from_outside_moves_nothing(api: httpx.Client, clock: ManualClo
     at = "2026-01-01T01:00:00.000Z"
     told = api.patch(f"/api/topics/{made['id']}", json={"digest": "d", "digestUpdatedAt": at}).json()
     assert (told["digest"], told["digestUpdatedAt"], told["updatedAt"]) == ("d", at, made["updatedAt"])
+    told = api.patch(f"/api/topics/{made['id']}", json={"digest": "e"}).json()
+    assert (told["digest"], told["digestUpdatedAt"]) == ("e", iso(clock.now()))
+    assert told["updatedAt"] == made["updatedAt"]
 
 
 def test_topics_are_put_in_order(api: httpx.Client) -> None:

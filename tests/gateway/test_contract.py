@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from holdfast.clock import ManualClock
 from holdfast.log import sqlite_url
 from holdfast.runtime import open_home
 
+ROOT = Path(__file__).parents[2]
 MAX_QUERY = 5_000
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -71,6 +73,12 @@ def _fuzz(operation: Any, mode: GenerationMode, api: httpx.Client, secret: str) 
     except Unsatisfiable:
         # There is nothing wrong that could be sent to it.
         assert mode is GenerationMode.NEGATIVE
+
+
+def test_the_pages_types_are_made_from_the_description_as_it_is() -> None:
+    made = runpy.run_path(str(ROOT / "tools/wire_types.py"))
+    first = made["TYPES"].read_text().partition("\n")[0]
+    assert first == made["first_line"](), "the gateway answers otherwise than the pages read it: make wire"
 
 
 def test_the_description_tells_of_tokens_problems_and_cursors(fuzzed: Running) -> None:

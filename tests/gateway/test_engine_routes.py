@@ -1,15 +1,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 from serving import Running, assert_problem
 
 from builders import accept
-from holdfast.context import BuildRequest, ContextRoom, ModelFacts
+from holdfast.context import (
+    AssembleParams,
+    AssembleResult,
+    BaseEngine,
+    BootstrapParams,
+    BuildRequest,
+    CommitParams,
+    CommitResult,
+    CompactParams,
+    CompactResult,
+    ContextRoom,
+    EngineContext,
+    EngineInfo,
+    ModelFacts,
+    delegate_compaction_to_runtime,
+    engines,
+)
 from holdfast.errors import TooLarge
 from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope
@@ -140,10 +157,147 @@ def test_the_context_of_a_turn_can_be_read_to_the_byte(hold: Holdfast, api: http
     assert found["identical"]
     assert found["manifest"]["digest"] == built.manifest.digest
     assert [m["content"] for m in found["messages"]] == [m.text for m in built.messages]
-    with pytest.raises(TooLarge, match="the window has 100"):
-        asyncio.run(room.build(replace(request, model=ModelFacts("m", 100))))
+    with pytest.raises(TooLarge, match="the window has 50"):
+        asyncio.run(room.build(replace(request, model=ModelFacts("m", 50))))
     refused = api.get(f"/api/sessions/{KEY}/turns/{turn.number}/context").json()
     assert refused["identical"]
     assert refused["manifest"]["refused"].startswith("the context needs")
     assert api.get(f"/api/sessions/{KEY}/turns/99/context").status_code == 404
     assert api.get("/api/sessions/nobody/turns/1/context").status_code == 404
+
+
+def test_a_message_that_the_host_names_is_written_once_whatever_brings_it(api: httpx.Client) -> None:
+    said = [_user("the pond is low") | {"key": "m1", "at": "2026-01-31T09:30:00.000Z"}]
+    turn = [*said, _assistant("I open the sluice.") | {"key": "m2"}]
+    assert _post(api, "ingestBatch", sessionKey=KEY, messages=said)["ingested"] == 1
+    assert (
+        _post(api, "ingestBatch", sessionKey=KEY, messages=turn, advancementKey="t1")["status"] == "committed"
+    )
+    assert (
+        _post(api, "ingestBatch", sessionKey=KEY, messages=turn, advancementKey="t9")["status"] == "duplicate"
+    )
+    rows = api.get("/api/log", params={"sessionKey": KEY}).json()
+    assert sorted(row["content"] for row in rows) == ["I open the sluice.", "the pond is low"]
+    assert [row["createdAt"] for row in rows if row["agentId"] == "user"] == ["2026-01-31T09:30:00.000Z"]
+    found = _post(api, "assemble", sessionKey=KEY, tokenBudget=10_000)["messages"]
+    assert [(m["key"], m["form"]) for m in found] == [("m1", ""), ("m2", "")]
+    api.post(f"/api/sessions/{KEY}/reset").raise_for_status()
+    _post(api, "ingestBatch", sessionKey=KEY, messages=turn)
+    assert _post(api, "assemble", sessionKey=KEY, tokenBudget=10_000)["messages"] == []
+
+
+def test_what_a_host_brings_is_sorted_like_everything_that_is_written(api: httpx.Client) -> None:
+    block = "[CLAWBOARD_CONTEXT_BEGIN]\nold\n[CLAWBOARD_CONTEXT_END]\nmend the weir"
+    _post(api, "ingestBatch", sessionKey="clawboard:topic:none", messages=[_user(block)])
+    assert [row["content"] for row in api.get("/api/log").json()] == ["mend the weir"]
+
+
+def test_a_host_reads_and_searches_what_the_context_no_longer_shows(api: httpx.Client) -> None:
+    _post(
+        api,
+        "ingestBatch",
+        sessionKey=KEY,
+        messages=[_user("the heron stands at the weir"), _assistant("Noted.")],
+    )
+    found = _post(api, "recall", sessionKey=KEY, tool="context_search", arguments={"query": "heron"})
+    assert "heron" in str(found)
+    refused = api.post("/api/engine/recall", json={"sessionKey": KEY, "tool": "exec", "arguments": {}})
+    assert_problem(refused, 422, "invalid_input")
+
+
+def test_an_entry_is_read_by_id_as_all_who_hear_the_session_that_asks(api: httpx.Client) -> None:
+    mine = api.post("/api/log", json={"content": "the key is under the mat", "agentId": "user"}).json()
+    there = api.get(f"/api/log/{mine['id']}", params={"sessionKey": KEY})
+    assert there.json()["content"] == "the key is under the mat"
+    group = api.get(f"/api/log/{mine['id']}", params={"sessionKey": "agent:main:slack:group:g1"})
+    assert_problem(group, 404, "unknown_entry")
+
+
+class Forgetful(BaseEngine):
+    """Fails to take a turn in for as long as it is told to."""
+
+    failing = False
+    heard: ClassVar[list[str]] = []
+    met: ClassVar[list[str]] = []
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(id="forgetful", name="Forgetful", version="3")
+
+    async def bootstrap(self, params: BootstrapParams) -> None:
+        self.met.append(params.session_key)
+
+    async def commit_turn(self, params: CommitParams) -> CommitResult:
+        if Forgetful.failing:
+            raise OSError("the disk is full")
+        self.heard.append(params.advancement_key)
+        return CommitResult("committed")
+
+    async def assemble(self, params: AssembleParams) -> AssembleResult:
+        tokens = sum(map(params.estimate, params.messages))
+        return AssembleResult(messages=params.messages, estimated_tokens=tokens)
+
+    async def compact(self, params: CompactParams) -> CompactResult:
+        return await delegate_compaction_to_runtime(self._context, params)
+
+
+@pytest.fixture
+def forgetful(hold: Holdfast) -> Iterator[None]:
+    engines.register("forgetful", Forgetful, replace=True)
+    hold.config.patch({"plugins": {"slots": {"contextEngine": "forgetful"}}})
+    yield
+    engines.unregister("forgetful")
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_turn_that_the_engine_fails_to_take_in_is_not_lost_as_a_duplicate(api: httpx.Client) -> None:
+    Forgetful.failing, Forgetful.heard[:], Forgetful.met[:] = True, [], []
+    _post(api, "bootstrap", sessionKey=KEY)
+    _post(api, "bootstrap", sessionKey=KEY)
+    assert Forgetful.met == [KEY]
+    turn = {"sessionKey": KEY, "advancementKey": "t1", "messages": [_user("hi"), _assistant("hello")]}
+    failed = assert_problem(api.post("/api/engine/ingestBatch", json=turn), 503, "engine_failed")
+    assert "'forgetful' failed in commit_turn: the disk is full" in failed["detail"]
+    [told] = [one for one in api.get("/api/engines").json() if one["selected"]]
+    assert (told["engine"], told["version"], told["failures"]) == ("forgetful", "3", 1)
+    assert told["queue"]["waiting"] == 1
+    assert "the disk is full" in told["lastError"]
+    Forgetful.failing = False
+    assert _post(api, "ingestBatch", **turn)["status"] == "committed"
+    assert _post(api, "ingestBatch", **turn)["status"] == "duplicate"
+    assert Forgetful.heard == ["t1"]
+    [told] = [one for one in api.get("/api/engines").json() if one["selected"]]
+    assert told["queue"]["waiting"] == 0
+
+
+def test_what_if_over_http_shows_another_window_and_refuses_what_it_cannot_know(
+    hold: Holdfast, api: httpx.Client
+) -> None:
+    turn = accept(hold.store, "what would you see? " + "word " * 500, due_at=hold.clock.now() + 60_000)
+    room = ContextRoom(hold.store, hold.threads, hold.home, lambda: hold.settings)
+    with hold.store.read(OWNER) as tx:
+        session = sessions.get(tx, turn.session_id)
+    request = BuildRequest(
+        session=session,
+        turn_id=turn.id,
+        number=turn.number,
+        model=ModelFacts("m", 100_000),
+        settings=hold.settings.agents.defaults,
+        workspace=hold.workspace("main"),
+        input_id=turn.input_id,
+    )
+    asyncio.run(room.build(request))
+    path = f"/api/sessions/{KEY}/turns/{turn.number}/whatif"
+    found = api.post(path, json={"window": 2_000}).json()
+    assert (found["before"]["window"], found["after"]["window"]) == (100_000, 2_000)
+    assert {m["op"] for m in found["messages"]} >= {"-", "+"}
+    table = api.post(path, json={"engine": "lossless", "toTurn": turn.number}).json()["turns"]
+    assert [row["turn"] for row in table] == [turn.number]
+    assert_problem(api.post(path, json={"engine": "nowhere"}), 404, "unknown_engine")
+    assert_problem(api.post(f"/api/sessions/{KEY}/turns/99/whatif", json={}), 404, "unknown_manifest")
+    assert api.post(path, json={"window": 3}).status_code == 422
+    anew = api.get(f"/api/sessions/{KEY}/turns/{turn.number}/context", params={"anew": True}).json()
+    assert (anew["identical"], anew["difference"]) == (True, None)

@@ -212,3 +212,18 @@ def test_what_one_agent_said_is_listed_alone_and_only_to_those_who_see_that_agen
     with gateway.client(make_token(gateway.hold.store, "c", agents=["coder"])) as coder:
         assert coder.get("/api/log", params={"agentId": "main"}).json() == []
         assert [e["id"] for e in coder.get("/api/log", params={"agentId": "coder"}).json()] == [made[1]]
+
+
+def test_a_hosts_messages_and_its_questions_meet_in_one_session(api: httpx.Client) -> None:
+    """A host logs under its provider's id of a room, and asks under the session key of its agent."""
+    source = {"channel": "discord", "sessionKey": "channel:4242"}
+    made = post(api, "The pump in the cellar leaks", agentId="user", source=source)
+    assert made["source"]["sessionKey"] == "channel:4242"
+    post(api, "Ordered a seal", source={"channel": "discord", "conversationId": "channel:4242"})
+    room = {"sessionKey": "agent:main:discord:channel:4242"}
+    block = api.get("/api/context", params={"q": "ok", **room}).json()["block"]
+    assert "The pump in the cellar leaks" in block
+    assert "Ordered a seal" in block
+    assert len(api.get("/api/log", params=room).json()) == 2
+    other = api.get("/api/context", params={"q": "ok", "sessionKey": "agent:main:slack:channel:4242"})
+    assert "pump" not in other.json()["block"]

@@ -177,7 +177,7 @@ def test_tabs_share_one_connection_that_outlives_the_tab_that_made_it_and_misses
         other.get_by_text("touch two.txt").wait_for()
 
         third = context.new_page()
-        third.goto("/tools")
+        third.goto("/log")
         third.get_by_role("button", name="Log out").click()
         other.get_by_label("Token").wait_for()
     for waiting in api.get("/api/approvals").json():
@@ -222,7 +222,8 @@ def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_i
         assert [r["pattern"] for r in api.get("/api/allowlist?agentId=main").json()] == ["seq *"]
 
         ended(api, run(api, "seq 1 20000"))
-        page.goto("/tools?session=agent:main:main")
+        page.goto("/chat?session=agent:main:main")
+        page.locator("summary", has_text="seq 1 20000").click()
         page.get_by_role("link", name="Read the whole output").click()
         page.get_by_text("of 20,000").wait_for()
         text = ""

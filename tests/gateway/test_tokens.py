@@ -11,6 +11,7 @@ from serving import Running, assert_problem, make_token, running, streaming, wai
 from builders import accept, append, session
 from holdfast.clock import ManualClock
 from holdfast.gateway import tokens
+from holdfast.gateway.guard import OPEN
 from holdfast.gateway.tokens import Scope, TokenBook
 from holdfast.log import FOR_OWNER, OWNER, Store, for_space
 from holdfast.runtime import Holdfast
@@ -27,14 +28,15 @@ def test_every_form_of_the_header_is_taken(gateway: Running) -> None:
     with gateway.client() as nobody:
         for form in FORMS:
             answer = nobody.get("/api/whoami", headers=form(gateway.admin))
-            assert answer.json() == {"name": "home", "scope": "admin", "spaces": None, "agents": None}
+            who = {"name": "home", "scope": "admin", "spaces": None, "agents": None}
+            assert answer.json() == who | {"userId": None, "role": None, "teams": []}
 
 
 def test_without_a_good_token_nothing_is_open_but_health_and_login(gateway: Running) -> None:
     paths = list(gateway.app.openapi()["paths"])
     assert len(paths) > 10
     with gateway.client() as nobody:
-        for path in {*paths, "/nowhere", "/openapi.json"} - {"/healthz", "/api/login"}:
+        for path in {*paths, "/nowhere", "/openapi.json"} - OPEN:
             for method in ("GET", "POST", "PATCH", "DELETE", "OPTIONS", "PUT"):
                 assert_problem(nobody.request(method, path), 401, "no_token")
         for form in FORMS:

@@ -189,9 +189,11 @@ def test_a_surface_is_private_until_somebody_else_writes_there(store: Store) -> 
 
 
 # Where the runtime acts for nobody. A room that needs more of it says here why it does not act for somebody.
+# Agents: an approval of what a server of others offers is asked for nobody.
+# Context: what engines are told is noted and retried for nobody; its words are for who hears the session.
 AS_SYSTEM = {
-    "adopt": 1, "agents": 80, "board": 20, "channels": 22, "context": 34, "continuation": 16, "gateway": 8,
-    "cli": 1, "log": 28, "memory": 15, "runtime": 5, "services": 5,
+    "adopt": 1, "agents": 81, "board": 20, "channels": 22, "context": 41, "continuation": 16, "gateway": 8,
+    "backup": 2, "cli": 1, "log": 28, "memory": 15, "people": 2, "runtime": 5, "services": 5,
 }  # fmt: skip
 
 

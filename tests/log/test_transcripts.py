@@ -295,7 +295,7 @@ def test_drafts_tell_talk_from_tools_and_people_from_agents() -> None:
         ("system", None, "main", ""),
         ("system", None, "main", ""),
         ("conversation", "user", "user", "Wie spät?"),
-        ("action", "assistant", "main", ""),
+        ("action", "assistant", "main", 'Tool call: clock {"tz": "UTC"}'),
         ("action", "toolResult", "main", "09:30"),
         ("conversation", "assistant", "main", "Half past nine."),
         ("system", None, "main", "Time was asked."),

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.memory.folding import fold
-from holdfast.memory.text import ASKS, NAMES_TIME, language_of, query_terms, terms
+from holdfast.memory.text import (
+    ASKS,
+    NAMES_TIME,
+    OWN,
+    PARTICULAR,
+    PARTICULARS,
+    REPLIES,
+    language_of,
+    query_terms,
+    terms,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +76,15 @@ def test_a_document_that_asks_or_names_a_time_carries_a_cue() -> None:
     assert ASKS in terms("How was the race?")
     assert NAMES_TIME in terms("I ran a race last Saturday")
     assert not {ASKS, NAMES_TIME} & set(terms("I ran a race"))
+
+
+def test_a_document_carries_cues_of_what_kind_of_text_it_is() -> None:
+    kinds = {PARTICULAR, PARTICULARS, OWN, REPLIES}
+    told = "[1:56 pm on 8 May, 2023] Ann: I met Frank Herbert, my neighbour"
+    assert kinds & set(terms(told)) == {PARTICULAR, PARTICULARS, OWN}
+    assert kinds & set(terms("Das Buch „Momo“ liegt bei dir")) == {PARTICULAR}
+    assert kinds & set(terms("Thanks, you are kind")) == {REPLIES}
+    assert not kinds & set(terms("the gutter drips"))
 
 
 def test_the_date_before_a_turn_is_not_taken_for_a_time_that_it_names() -> None:

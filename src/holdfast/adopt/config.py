@@ -35,7 +35,17 @@ def read_config(folder: Path, report: Report) -> dict[str, Any]:
     if not isinstance(data, dict):
         report.note("config", "failed", path.name, "it holds no object")
         return {}
-    return data
+    return _with_agent_list(data)
+
+
+def _with_agent_list(data: dict[str, Any]) -> dict[str, Any]:
+    """Agents by id, as newer versions have them, as the list of older ones."""
+    agents = data.get("agents")
+    if not isinstance(agents, dict) or not isinstance(agents.get("entries"), dict) or "list" in agents:
+        return data
+    listed = [{"id": id_, **(one if isinstance(one, dict) else {})} for id_, one in agents["entries"].items()]
+    rest = {name: value for name, value in agents.items() if name != "entries"}
+    return {**data, "agents": {**rest, "list": listed}}
 
 
 def adopt_config(store: ConfigStore, data: dict[str, Any], report: Report) -> None:

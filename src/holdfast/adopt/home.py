@@ -11,6 +11,7 @@ from holdfast.adopt.config import adopt_config, read_config
 from holdfast.adopt.files import copy_file, copy_tree
 from holdfast.adopt.report import Report
 from holdfast.adopt.sessions import adopt_sessions
+from holdfast.adopt.state import adopt_cron_jobs, adopt_exec_approvals, exec_defaults
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.keys import canonical_agent_id
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.runtime import Holdfast
 
 OWN_SECRETS: Final = frozenset(("token", "cookie_key"))
-_TAKEN: Final = ("agents", "credentials", "skills", "workspace")
+_TAKEN: Final = ("agents", "credentials", "skills", "workspace", "cron", "exec-approvals.json", "state")
 _DERIVED: Final = ("logs", "memory", "cache", "tmp", "media", "sandbox")
 
 
@@ -34,7 +35,7 @@ def adopt_openclaw_home(
     _check(source, hold.home.path)
     report = Report(str(source), dry_run, progress=progress)
     data = read_config(source, report)
-    adopt_config(hold.config, data, report)
+    adopt_config(hold.config, _with_exec(data, exec_defaults(source, report)), report)
     default = _default_agent(data)
     for agent_id in _agent_ids(source, data, default, report):
         _adopt_agent(hold, source, data, agent_id, default=agent_id == default, report=report)
@@ -44,8 +45,19 @@ def adopt_openclaw_home(
         )
     if (source / "skills").is_dir():
         copy_tree(source / "skills", hold.home.skills, report, "skills")
+    adopt_cron_jobs(hold, source, report)
+    adopt_exec_approvals(hold, source, report)
     _name_the_rest(source, report)
     return report
+
+
+def _with_exec(data: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    """The config with how commands are approved, which OpenClaw keeps elsewhere; its own word wins."""
+    tools = data.get("tools", {})
+    own = tools.get("exec", {}) if isinstance(tools, dict) else None
+    if not given or not isinstance(own, dict):
+        return data
+    return {**data, "tools": {**tools, "exec": {**given, **own}}}
 
 
 def _check(source: Path, home: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Area = Literal["config", "workspace", "sessions", "credentials", "skills", "home"]
+Area = Literal["config", "workspace", "sessions", "credentials", "skills", "cron", "approvals", "home"]
 Outcome = Literal["added", "grown", "unchanged", "differs", "refused", "left out", "damaged", "failed"]
 
 MAX_NOTES: Final = 500

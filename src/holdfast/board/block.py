@@ -8,14 +8,17 @@ around the words that matter, and what room is left in the end is given back to 
 from __future__ import annotations
 
 import heapq
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Final, Literal
 
 from holdfast.board.quoting import quoted, shorten, units
-from holdfast.board.words import is_filler, terms
+from holdfast.board.words import asked_terms, telling
+from holdfast.memory.text import Language, language_of, terms_in
 
 BEGIN: Final = "[CLAWBOARD_CONTEXT_BEGIN]"
 END: Final = "[CLAWBOARD_CONTEXT_END]"
@@ -35,12 +38,17 @@ _HEAD: Final = (
     "Clawboard context (layered):",
 )
 _NOT_TINY: Final = 500
-_SAME: Final = 0.8
+_SAME: Final = 0.7
 _OLD_SHARE: Final = 0.35
 _MATCH_WEIGHT: Final = 3.0
 _FACT_WEIGHT: Final = 0.5
 _LEAD_WEIGHT: Final = 0.8
 _BULLET: Final = 3
+_ROUNDS: Final = 4
+_LEAST_RUN: Final = 4
+_REPEATED: Final = 0.55
+_RUN: Final = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
+_DATED: Final = re.compile(r"(?P<kind>[A-Z][a-z]+ )?(?P<day>\d{4}-\d{2}-\d{2}): ")
 _WORD: Final = re.compile(r"\S+")
 _FACT: Final = re.compile(r"\d|\w[A-Z]|[A-Za-z]\w*[_/@]\w")
 
@@ -141,29 +149,122 @@ def choose(sections: Sequence[Section], room: int, *, about: str = "") -> tuple[
 
     `room` is for titles, bullets, lines and their ends; `about` is what the turn asks.
     """
-    choice = _Choice(frozenset(_telling(about)), room, max(LEAST_LINE, min(MOST_LINE, room // _LINES)))
+    again = _Again()
+    for left_to_try in range(_ROUNDS, 0, -1):
+        choice, left = _chosen(again.trimmed(sections), room, about, again.says)
+        shown = choice.stretched()
+        if left_to_try == 1 or not again.note(sections, choice, shown):
+            break
+    told = sorted(again.says)
+    left += [LeftOut(sections[at].title, sections[at].lines[row], "repeats") for at, row in told]
+    return [_kept(section, at, shown) for at, section in enumerate(sections) if at in choice.titled], left
+
+
+def _chosen(
+    sections: Sequence[Section], room: int, about: str, says: Mapping[Place, Place]
+) -> tuple[_Choice, list[LeftOut]]:
+    """What is chosen when some lines are not to be had, each for another that says the same."""
+    choice = _Choice(asked_terms(about), room, max(LEAST_LINE, min(MOST_LINE, room // _LINES)))
     left: list[LeftOut] = []
-    begun = _best_of_always(sections, choice) if room >= _NOT_TINY else set()
+    begun = _best_of_always(sections, choice, says) if room >= _NOT_TINY else set()
+    for at, row in sorted(set(says.values()) - says.keys() - begun):
+        if choice.show((at, row), sections[at].lines[row], sections[at].title) is None:
+            begun.add((at, row))
     for place, line, words in _by_value(sections, choice):
-        if place in begun:
+        if place in begun or place in says:
             continue
         title = sections[place[0]].title
         refused = choice.take(place, line, words, title)
         if refused is not None:
             left.append(LeftOut(title, line, refused))
-    shown = choice.stretched()
-    return [_kept(section, at, shown) for at, section in enumerate(sections) if at in choice.titled], left
+    return choice, left
 
 
-def _best_of_always(sections: Sequence[Section], choice: _Choice) -> set[Place]:
+def _best_of_always(sections: Sequence[Section], choice: _Choice, without: Container[Place]) -> set[Place]:
     """Choose the best line of each section that is always there, whatever others say."""
     begun: set[Place] = set()
     for at, section in enumerate(sections):
-        if section.always and section.lines:
-            row = max(range(len(section.lines)), key=lambda row: section.lines[row].worth)
+        rows = [row for row in range(len(section.lines)) if (at, row) not in without]
+        if section.always and rows:
+            row = max(rows, key=lambda row: section.lines[row].worth)
             if choice.show((at, row), section.lines[row], section.title) is None:
                 begun.add((at, row))
     return begun
+
+
+@dataclass(slots=True)
+class _Again:
+    """What says the same as another line once all are cut: sentences that a digest goes without, and lines
+    that give way, each with the one that says it."""
+
+    says: dict[Place, Place] = field(default_factory=dict)
+    trims: dict[Place, set[str]] = field(default_factory=dict)
+
+    def trimmed(self, sections: Sequence[Section]) -> Sequence[Section]:
+        """The sections without those sentences."""
+        if not self.trims:
+            return sections
+        return [
+            replace(one, lines=tuple([self._without((at, row), line) for row, line in enumerate(one.lines)]))
+            for at, one in enumerate(sections)
+        ]
+
+    def _without(self, place: Place, line: Line) -> Line:
+        gone = self.trims.get(place)
+        if gone is None:
+            return line
+        parts = tuple([part for part in line.parts if part not in gone])
+        return replace(line, parts=parts, text=joined(parts))
+
+    def note(self, sections: Sequence[Section], choice: _Choice, shown: Mapping[Place, str]) -> bool:
+        """Find them. Of two lines the longer goes without its sentence if it has several; else the shorter
+        gives way, unless a section that is always there would be empty: then the longer does."""
+        said = {
+            place: _words(text.removeprefix(choice.shown[place][0].head)) for place, text in shown.items()
+        }
+        many = Counter(at for at, _ in said)
+        found = False
+        for one in said:
+            for other in said:
+                shorter = (len(said[one]), one) < (len(said[other]), other)
+                gone = one in self.says or other in self.says
+                if shorter and not gone and _says(said[one], said[other]):
+                    found |= self._trim(choice, one, other, said) or self._drop(sections, many, one, other)
+        return found
+
+    def _trim(self, choice: _Choice, one: Place, other: Place, said: Mapping[Place, Sequence[str]]) -> bool:
+        parts = choice.shown[other][0].parts
+        own = {part for part in parts if _overlap(_words(_DATED.sub("", part)), said[one])}
+        if not own or len(own) == len(parts) or own <= self.trims.get(other, set()):
+            return False
+        self.trims.setdefault(other, set()).update(own)
+        return True
+
+    def _drop(self, sections: Sequence[Section], many: Counter[int], one: Place, other: Place) -> bool:
+        goes = one if not sections[one[0]].always or many[one[0]] > 1 else other
+        if sections[goes[0]].always and many[goes[0]] <= 1:
+            return False
+        self.says[goes] = other if goes == one else one
+        many[goes[0]] -= 1
+        return True
+
+
+def _words(text: str) -> list[str]:
+    return _RUN.findall(text.lower())
+
+
+def _overlap(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one of two texts says most of the other."""
+    short, long = sorted((one, other), key=len)
+    return _says(short, long)
+
+
+def _says(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether most of a line stands in another in a row."""
+    least = max(_LEAST_RUN, math.ceil(_REPEATED * len(short)))
+    if len(short) < _LEAST_RUN or len(set(short) & set(long)) < len(set(short)) * _REPEATED / 2:
+        return False
+    return SequenceMatcher(None, short, long, autojunk=False).find_longest_match().size >= least
 
 
 @dataclass(slots=True)
@@ -204,7 +305,7 @@ class _Choice:
             return "repeats"
         self.room -= cost + units(text)
         self.shown[place] = (line, text)
-        self.told.append(frozenset(_telling(text)) - self.about)
+        self.told.append(frozenset(telling(text)) - self.about)
         self.titled.add(place[0])
         self.ids |= {line.id} if line.id else set()
         return None
@@ -213,8 +314,8 @@ class _Choice:
         """A line of several sentences, without those that stand in the block already."""
         if not line.parts:
             return line
-        new = [one for one in line.parts if self.share_told(frozenset(_telling(one)) - self.about) < _SAME]
-        return line if len(new) == len(line.parts) else replace(line, text=" ".join(new))
+        new = [one for one in line.parts if self.share_told(frozenset(telling(one)) - self.about) < _SAME]
+        return line if len(new) == len(line.parts) else replace(line, text=joined(new), parts=tuple(new))
 
     def stretched(self) -> dict[Place, str]:
         """What is shown, with the room that is left given to lines that were cut, the first chosen first."""
@@ -236,7 +337,7 @@ def _by_value(sections: Sequence[Section], choice: _Choice) -> Iterator[tuple[Pl
     queue: list[tuple[float, Place, Line, frozenset[str]]] = []
     for at, section in enumerate(sections):
         for row, line in enumerate(section.lines):
-            words = frozenset(_telling(line.text)) - choice.about
+            words = frozenset(telling(line.text)) - choice.about
             queue.append((-choice.value(line, words), (at, row), line, words))
     heapq.heapify(queue)
     while queue:
@@ -253,17 +354,47 @@ def _kept(section: Section, at: int, shown: Mapping[Place, str]) -> Section:
     return replace(section, lines=tuple(lines))
 
 
-def _telling(text: str) -> list[str]:
-    return [term for term in terms(text) if not is_filler(term)]
-
-
 def fitted(line: Line, about: frozenset[str], most: int) -> str:
     """The line within so many units: its head, and the part of its text that says most about the question."""
     if units(line.whole) <= most:
         return line.whole
     room = most - units(line.head)
     cut = bool(line.text) and room >= most // 3
+    if cut and len(line.parts) > 1 and (chosen := _best_parts(line.parts, about, room)):
+        return line.head + chosen
     return line.head + excerpt(line.text, about, room) if cut else shorten(line.whole, most)
+
+
+def _best_parts(parts: Sequence[str], about: frozenset[str], most: int) -> str:
+    """Of sentences that may go without one another those that say most about the question, in their order;
+    dots say where some are left out. "" where not even the best fits."""
+    language = language_of(" ".join(parts))
+    weights = [
+        sum(_weight(word, about, language) for word in part.split()) ** 0.5 - 0.05 * n
+        for n, part in enumerate(parts)
+    ]
+    kept: set[int] = set()
+    for n in sorted(range(len(parts)), key=lambda n: (-weights[n], n)):
+        if units(joined(parts, kept | {n})) <= most:
+            kept.add(n)
+        elif not kept:
+            return ""
+    return joined(parts, kept)
+
+
+def joined(parts: Sequence[str], kept: Container[int] | None = None) -> str:
+    """Sentences on one line, dots for those that are not kept; of a day on which several were said, once."""
+    found: list[str] = []
+    day = ""
+    for n, part in enumerate(parts):
+        if kept is not None and n not in kept:
+            found += [] if found and found[-1] == "…" else ["…"]
+            continue
+        dated = _DATED.match(part)
+        kind = f"{dated['kind'].strip()}: " if dated and dated["kind"] else ""
+        found.append(kind + part[dated.end() :] if dated and dated["day"] == day else part)
+        day = dated["day"] if dated else ""
+    return " ".join(found)
 
 
 def excerpt(text: str, about: frozenset[str], most: int) -> str:
@@ -272,7 +403,8 @@ def excerpt(text: str, about: frozenset[str], most: int) -> str:
     It begins with the text unless something later is worth more; dots say where it was cut.
     """
     words = list(_WORD.finditer(text))
-    weights = [_weight(word[0], about) for word in words]
+    language = language_of(text)
+    weights = [_weight(word[0], about, language) for word in words]
     best, found, held, end = -1.0, (0, 0), 0.0, 0
     for start in range(len(words)):
         if end < start:
@@ -289,8 +421,8 @@ def excerpt(text: str, about: frozenset[str], most: int) -> str:
     return _cut(text, words, *found) if found[1] else shorten(text, most)
 
 
-def _weight(word: str, about: frozenset[str]) -> float:
-    match = _MATCH_WEIGHT if about and not about.isdisjoint(terms(word)) else 0.0
+def _weight(word: str, about: frozenset[str], language: Language) -> float:
+    match = _MATCH_WEIGHT if about and not about.isdisjoint(terms_in(word, language)) else 0.0
     return match + (_FACT_WEIGHT if _FACT.search(word) else 0.0)
 
 

@@ -1,32 +1,28 @@
 """The classifier: sorts what is pending, a session at a time, off the path of any turn.
 
-Locks and lineage decide first, then what goes without saying (an answer, "ok, do it"), then a model if there
-is one, else the words themselves. With a model every exchange is sorted in a transaction of its own; without
-one, as many as can be in a moment share one (`placing.Batch`), with what they read in common. A crash costs
-nothing, and old rows converge to the same rules.
+Locks and lineage decide first, then what goes without saying (an answer, "ok, do it"), then the words
+themselves; a model may look it over later (`review`). As many exchanges as can be sorted in a moment share a
+transaction (`placing.Batch`), with what they read in common. A crash costs nothing, and old rows converge to
+the same rules.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from holdfast.board import lineage, noise, pending, tasks
+from holdfast.board import lineage, noise, pending, review
 from holdfast.board.audit import Audit
 from holdfast.board.candidates import Candidates, Recent, Texts
 from holdfast.board.exchanges import Exchange, Window, in_scopes, split
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
-from holdfast.board.judge import Judge, judged, question
-from holdfast.board.placing import MAX_TASKS, Batch, Outcome, place, reject
+from holdfast.board.placing import Batch, Outcome, place, reject
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
-from holdfast.board.visibility import EVERYTHING
-from holdfast.board.weighing import Open, Weighed, by_continuity, by_session, by_words, opened, reasons, weigh
+from holdfast.board.weighing import Open, by_continuity, by_session, by_words, opened, weigh
 from holdfast.config.board import BoardConfig
-from holdfast.errors import HoldfastError
 from holdfast.log import (
     SYSTEM,
     Allowance,
@@ -80,19 +76,20 @@ class Classifier:
         threads: Threads,
         options: Callable[[], BoardConfig],
         *,
-        judge: Callable[[], Judge | None] = lambda: None,
+        has_judge: Callable[[str], bool] = lambda key: False,
         candidates: Candidates | None = None,
         audit: Audit | None = None,
         pace: Pace | None = None,
         piece_seconds: float = PIECE_SECONDS,
     ) -> None:
-        """`piece_seconds` is how long exchanges share a transaction, at least a few; 0: each has its own."""
+        """`piece_seconds` is how long exchanges share a transaction, at least a few; 0: each has its own.
+        `has_judge` tells whether a model looks a session over."""
         self._piece_seconds = piece_seconds
         self._least = LEAST if piece_seconds else 1
         self._store = store
         self._threads = threads
         self._options = options
-        self._judge = judge
+        self._has_judge = has_judge
         self._candidates = candidates
         self._audit = audit
         self._pace = pace
@@ -116,35 +113,30 @@ class Classifier:
         options = self._options()
         self._allowance.take()
         key: str | None = job.item.payload.get("sessionKey")
-        by_rules = self._judge() is None
-        if options.classifier.enabled and by_rules:
-            await self._sort_by_rules(key, options, job)
-        for _ in range(options.classifier.window if options.classifier.enabled and not by_rules else 0):
-            found = await self._run(lambda tx: self._first(tx, key, options, job))
-            if found is None:
-                break
-            await self._sort(found, options, job)
-        await self._run(lambda tx: self._finish(tx, key, options, job))
+        weighed = await self._sort_by_rules(key, options, job) if options.classifier.enabled else False
+        await self._run(lambda tx: self._finish(tx, key, options, job, weighed=weighed))
 
     async def _run(self, work: Callable[[Tx], T]) -> T:
         """Sorting can be done again, so nobody waits until the disk has it."""
         return await self._threads(self._store.run, SYSTEM, work, durable=False)
 
-    async def _sort_by_rules(self, key: str | None, options: BoardConfig, job: agenda.Job) -> None:
-        """Piece by piece, between which others write; the index is asked outside of any transaction."""
+    async def _sort_by_rules(self, key: str | None, options: BoardConfig, job: agenda.Job) -> bool:
+        """Piece by piece, between which others write; the index is asked outside of any transaction.
+        Whether anything was left to words."""
         retrieved: Retrieved = {}
         count = 0
         while count < BUNDLES * options.classifier.window:
             piece = await self._run(lambda tx: self._piece(tx, key, options, job, retrieved))
             for exchange, outcome in piece.sorted:
                 self._note(exchange, outcome)
+            count += len(piece.sorted)
             if piece.done:
-                return
+                break
             if self._pace is not None:
                 await self._pace.gap(GAP_SECONDS)
-            count += len(piece.sorted)
             if piece.wanted is not None:
                 await self._threads(self._retrieve, piece.wanted, retrieved)
+        return count > 0
 
     def _piece(
         self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, retrieved: Retrieved
@@ -198,60 +190,6 @@ class Classifier:
             return [()] * len(texts)
         spaces = found.view.spaces
         return self._candidates.topics(texts, reader=found.hearers, spaces=spaces, limit=8)
-
-    async def _sort(self, found: Open, options: BoardConfig, job: agenda.Job) -> None:
-        weighed = await self._threads(self._weigh, found)
-        outcome = await self._judged(found, weighed, options, job)
-        if outcome is None:
-            outcome = by_words(found, weighed)
-
-        await self._run(lambda tx: self._write(tx, found, outcome, options, job))
-        self._note(found.exchange, outcome)
-
-    def _write(
-        self, tx: Tx, found: Open, outcome: Outcome | None, options: BoardConfig, job: agenda.Job
-    ) -> None:
-        """Write down where an exchange goes that was read in another transaction: as far as it is there."""
-        read = entries.get_many(tx, [entry.id for entry in found.exchange.entries])
-        there = tuple([entry for entry in read if entry.deleted_at is None])
-        job.advance(tx)
-        if there:
-            batch = Batch(tx, options)
-            _decide(batch, replace(found, exchange=replace(found.exchange, entries=there)), outcome, job)
-            batch.flush()
-
-    async def _judged(
-        self, found: Open, weighed: Weighed, options: BoardConfig, job: agenda.Job
-    ) -> Outcome | None:
-        """The model's word, if there is a model; its failures are retried, and after the last one it is not
-        asked any more."""
-        judge = self._judge()
-        if judge is None:
-            return None
-        asked = question(found.text, weighed.candidates, weighed.tasks, found.current)
-        try:
-            async with asyncio.timeout(options.classifier.session_budget_seconds):
-                answer = await judged(judge, asked, weighed.candidates, weighed.tasks)
-        except (HoldfastError, TimeoutError):
-            if job.item.attempts < job.item.max_attempts:
-                raise
-            return None
-        return Outcome(
-            method="model",
-            topic_id=answer.topicId,
-            name=answer.name if answer.choice == "new" else None,
-            task_id=answer.taskId,
-            space_id=found.space_id,
-            summary=answer.summary,
-            reasons=reasons(weighed.verdict, found.text) | {"text": f"the model chose {answer.choice}"},
-        )
-
-    def _first(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> Open | None:
-        """The first exchange that has to be weighed, in a transaction of its own."""
-        batch = Batch(tx, options, Recent(self._recent.texts))
-        found = self._next(batch, key, job, Window())
-        batch.flush()
-        return found
 
     def _next(self, batch: Batch, key: str | None, job: agenda.Job, window: Window) -> Open | None:
         """Settle what needs no weighing, and return the first exchange that does; None when all is done.
@@ -315,21 +253,14 @@ class Classifier:
         place(batch, exchange, outcome, attempt=attempt)
         return None
 
-    def _weigh(self, found: Open) -> Weighed:
-        """What a judge is shown: candidates with their tasks, and what the words say."""
-        (retrieved,) = self._asked(found, [found.text])
-        with self._store.read(SYSTEM) as tx:
-            batch = Batch(tx, self._options(), Recent(self._recent.texts))
-            weighed = weigh(batch, found, retrieved)
-            if found.current is None:
-                return weighed
-            with tx.reading_as(found.hearers):
-                near = tasks.listing(tx, EVERYTHING, topic_id=found.current, limit=MAX_TASKS).tasks
-        return replace(weighed, tasks=near)
-
-    def _finish(self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job) -> None:
-        """End the item, and put the session back on the agenda if something still waits there."""
+    def _finish(
+        self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, *, weighed: bool
+    ) -> None:
+        """End the item, and put the session back on the agenda if something still waits there; what words
+        decided is looked over by a model, if there is one."""
         job.settle(tx)
+        if key is not None and weighed and self._has_judge(key):
+            review.enqueue(tx, key, due_at=int(tx.now) + options.classifier.model_wait_seconds * 1000)
         left = entries.waiting(tx, key, limit=1) if options.classifier.enabled else []
         if left:
             linked = key is not None and _is_subagent(left[0]) and lineage.find(tx, key) is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import Gathered, Location, data, sections
 from holdfast.board.noise import is_low_signal
+from holdfast.board.present import line_of, outdates
 from holdfast.board.search import (
     Found,
     Search,
@@ -55,6 +56,8 @@ LEAST_SIGNAL: Final = 4
 RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
 GOOD_SHARE: Final = 0.35
+_COMPARED: Final = 16
+_OVER_SHARE: Final = 0.6
 MAX_SHOWN_Q: Final = 2_000
 _ANY: Final = Stamp(0)
 
@@ -300,19 +303,40 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
 
 def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> SearchFound:
     """The few that are shown: at most so many of each kind, and none that is far behind the best."""
-    if not found.fits:
-        named = [one for one in found.topics if "name" in one.parts]
-        tasks_named = [one for one in found.tasks if "name" in one.parts]
-        found = replace(found, topics=named, tasks=tasks_named)
     more = 2 if patient else 0
     logs = options.context_log_limit * (2 if patient else 1)
     return replace(
         found,
         topics=_good(found.topics)[: options.context_topic_limit + more],
         tasks=_good(found.tasks)[: options.context_task_limit + more],
-        logs=_good(found.logs)[:logs],
+        logs=_good(present_first(found.logs))[:logs],
         notes=_good(found.notes)[:logs],
     )
+
+
+def present_first(found: Sequence[Found[Shown]]) -> list[Found[Shown]]:
+    """Entries with what is over behind what took its place: where a later one of the same topic has another
+    figure for the same, that one counts as much as the older did, and the older for less. Both say so."""
+    head = [(one, line_of(one.text, one.item.created_at)) for one in found[:_COMPARED]]
+    raised: dict[str, float] = {}
+    over: set[str] = set()
+    for one, older in head:
+        for other, newer in head:
+            same = one.item.topic_id is not None and one.item.topic_id == other.item.topic_id
+            if same and newer.at > older.at and outdates(newer, older):
+                over.add(one.item.id)
+                raised[other.item.id] = max(one.score, raised.get(other.item.id, 0.0))
+    told = [_moved(one, raised, over) for one in found] if over else list(found)
+    return sorted(told, key=lambda one: -one.score)
+
+
+def _moved(one: Found[Shown], raised: Mapping[str, float], over: Collection[str]) -> Found[Shown]:
+    """With the change as a part of the score, so that the parts still add up to it."""
+    more = max(0.0, raised.get(one.item.id, 0.0) - one.score)
+    if one.item.id in over:
+        less = -(1 - _OVER_SHARE) * (one.score + more)
+        return one._replace(score=one.score + more + less, parts={**one.parts, "over": more + less})
+    return one._replace(score=one.score + more, parts={**one.parts, "present": more}) if more else one
 
 
 def _good(found: Sequence[Found[T]]) -> list[Found[T]]:

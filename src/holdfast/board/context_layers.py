@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from holdfast.board.block import MOST_READ, Block, Line, Section
+from holdfast.board.block import MOST_READ, Block, Line, Section, joined
 from holdfast.board.quoting import quoted
 from holdfast.board.routing import Routed
 from holdfast.board.search import Found, SearchFound
@@ -16,7 +16,7 @@ from holdfast.board.shown import Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
 from holdfast.board.topics import Topic
-from holdfast.board.words import is_filler, terms
+from holdfast.board.words import asked_terms, terms
 from holdfast.board.work import Priority, TopicStatus
 from holdfast.board.working_set import WorkingSet, pressure
 from holdfast.clock import iso
@@ -138,7 +138,7 @@ def _described(item: Topic | Task, worth: float, prefix: str = "") -> Line:
         return Line(head, worth, id=item.id)
     lines = [one.removeprefix("- ") for one in item.digest.splitlines() if one.strip()]
     parts = tuple(quoted(one, MOST_READ) for one in lines)
-    return Line(" ".join(parts), worth, f"{head}: ", item.id, parts)
+    return Line(joined(parts), worth, f"{head}: ", item.id, parts)
 
 
 def _routed(one: Routed) -> Line:
@@ -165,7 +165,7 @@ def _said(entry: Shown, text: str, worth: float) -> Line:
 
 def _recalled(found: SearchFound, about: str) -> tuple[Line, ...]:
     """Topics, then tasks, then entries. A place is told of if finds lie in it, or it names what is asked."""
-    asked = frozenset(term for term in terms(about) if not is_filler(term))
+    asked = asked_terms(about)
     held = Counter(id_ for one in found.logs for id_ in (one.item.topic_id, one.item.task_id) if id_)
     first = {id_ for one in found.logs[:1] for id_ in (one.item.topic_id, one.item.task_id)}
 

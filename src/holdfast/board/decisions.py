@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
+from holdfast.board import visibility
 from holdfast.board.ingest import as_draft, gather
 from holdfast.board.pending import enqueue
 from holdfast.board.rules import decide
@@ -60,7 +61,8 @@ def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
     for entry in again:
         fields: dict[str, Any] = {"status": Classification.PENDING, "code": None}
         if methods[entry.id] != "lock":
-            fields |= {"topic_id": None, "task_id": None, "space_id": entry.given_space}
+            space = entry.given_space or visibility.source_space(tx, None, entry.session_key)
+            fields |= {"topic_id": None, "task_id": None, "space_id": space}
         entries.annotate(tx, entry.id, fields)
     if again:
         enqueue(tx, anchor.session_key, options)

@@ -1,29 +1,27 @@
-"""Digests: a topic's or task's history in a few lines, shown as context and never searched.
+"""Digests: where a topic or task stands now, in a few lines, shown as context and never searched.
 
-Written by the system alone, at most once in an interval for each topic, a few in each cycle. By a model when
-there is one, else from the most telling sentences. Made from what all readers of the topic may read, and from
-nothing else that was filed there.
+Written by the system alone, at most once in an interval for each topic, a few in each cycle: sentences to the
+letter, chosen by a model when there is one, else by rules (`present`). Made from what all readers of the
+topic may read, and from nothing else that was filed there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from holdfast.board import tables, tasks, topics
-from holdfast.board.sanitise import sanitise
+from holdfast.board import present, tables, tasks, topics
+from holdfast.board.judge import Bounded, Judge, answered
 from holdfast.board.semantic import semantic_text
-from holdfast.board.summaries import cut, sentences
-from holdfast.board.words import is_filler, terms
 from holdfast.config.board import BoardConfig, Digests
 from holdfast.errors import HoldfastError
 from holdfast.log import (
     FOR_OWNER,
     SYSTEM,
+    Allowance,
     Entry,
     EntryFilter,
     EntryType,
@@ -40,14 +38,6 @@ MINUTE_MS: Final = 60_000
 LOOK_AT: Final = 200
 TEXTS: Final = 60
 LEAST_TEXTS: Final = 2
-_LINE: Final = 240
-_LINES: Final = 12
-
-
-class Scribe(Protocol):
-    async def digest(self, title: str, texts: Sequence[str], *, max_chars: int) -> str:
-        """A digest of texts, oldest first; any `HoldfastError` when it cannot be had now."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +67,17 @@ def due(subjects: Sequence[Subject], now: int, options: Digests) -> tuple[list[S
     return chosen, min(later, default=None)
 
 
-def extract(found: Sequence[tuple[str, bool]], *, max_chars: int) -> str:
-    """The most telling sentences of texts (oldest first; True for a curated note), the newest first: where it
-    stands now is what must not be cut off."""
-    lines = [(cut(s, _LINE), note, i) for i, (text, note) in enumerate(found) for s in sentences(text)]
-    common = Counter(t for line, _, _ in lines for t in set(terms(line)) if not is_filler(t))
-    scored: dict[str, tuple[float, int]] = {}
-    for order, (line, note, at) in enumerate(lines):
-        words = {t for t in terms(line) if not is_filler(t)}
-        centre = sum(min(common[t], 6) - 0.5 for t in words) / (3 + len(words))
-        score = centre + 0.5 * at / max(1, len(found)) + (2.0 if note else 0.0)
-        if words and not line.endswith("?"):
-            scored.setdefault(line, (score, order))
-    best = sorted(scored, key=lambda line: (-scored[line][0], scored[line][1]))[:_LINES]
-    return _fitted(sorted(best, key=lambda line: -scored[line][1]), max_chars)
-
-
 def enqueue(tx: Tx, *, due_at: int) -> agenda.Item:
     """Ask for a cycle; one waits at a time."""
     return agenda.enqueue(tx, KIND, {}, lane=KIND, key=KIND, due_at=due_at, max_attempts=3)
+
+
+def enqueue_again(tx: Tx, topic_id: str, digested_at: int, options: Digests) -> agenda.Item:
+    """Ask for a new digest of a topic to which something older than its digest came, when the next is due."""
+    at = max(int(tx.now), digested_at + options.interval_minutes * MINUTE_MS)
+    again = {"topicId": topic_id}
+    lane = f"{KIND}:{topic_id}"
+    return agenda.enqueue(tx, KIND, again, lane=lane, key=lane, due_at=at, max_attempts=3)
 
 
 class Digester:
@@ -107,22 +89,28 @@ class Digester:
         threads: Threads,
         options: Callable[[], BoardConfig],
         *,
-        scribe: Callable[[], Scribe | None] = lambda: None,
+        scribe: Callable[[], Judge | None] = lambda: None,
+        allowance: Allowance | None = None,
     ) -> None:
         self._store = store
         self._threads = threads
         self._options = options
         self._scribe = scribe
+        self._allowance = allowance or Allowance()
 
     def kind(self) -> agenda.Kind:
         return agenda.Kind(self.handle, relative=True, limit=1)
 
     async def handle(self, job: agenda.Job) -> None:
         options = self._options().digests
-        chosen = await self._threads(self._chosen, options)
+        if (behind := job.item.payload.get("topicId")) is not None:
+            await self._threads(
+                self._store.run, SYSTEM, lambda tx: _reopen(tx, job, str(behind)), durable=False
+            )
+        now, chosen = await self._threads(self._chosen, options)
         for subject in chosen:
             found = await self._threads(self._texts, subject)
-            text = await self._written(subject, found, options)
+            text = await self._written(subject, found, now)
             await self._threads(
                 self._store.run,
                 SYSTEM,
@@ -131,26 +119,34 @@ class Digester:
             )
         await self._threads(self._store.run, SYSTEM, lambda tx: self._finish(tx, job, options), durable=False)
 
-    async def _written(self, subject: Subject, found: Sequence[Entry], options: Digests) -> str | None:
+    async def _written(self, subject: Subject, found: Sequence[Entry], now: int) -> str | None:
         """The digest; None when there is too little to say."""
-        texts = [(text, e.type is EntryType.NOTE) for e in found if (text := semantic_text(e))]
-        if len(texts) < LEAST_TEXTS:
+        options = self._options()
+        said = [
+            (text, int(e.created_at), e.type is EntryType.NOTE) for e in found if (text := semantic_text(e))
+        ]
+        if len(said) < LEAST_TEXTS:
             return None
+        lines = present.lines_of(said)
         scribe = self._scribe()
-        if scribe is not None:
-            try:
-                said = await scribe.digest(subject.title, [t for t, _ in texts], max_chars=options.max_chars)
-                if clean := sanitise(said).strip():
-                    return cut(clean, options.max_chars)
-            except HoldfastError:
-                pass  # a digest is no reason to wait for a model: the sentences themselves serve
-        return extract(texts, max_chars=options.max_chars) or None
+        chosen = None if scribe is None else await self._by_model(scribe, subject.title, lines)
+        chosen = chosen or present.by_rules(lines, now)
+        return present.written(chosen, options.digests.max_chars) or None
 
-    def _chosen(self, options: Digests) -> list[Subject]:
-        if not options.enabled:
-            return []
+    async def _by_model(
+        self, scribe: Judge, title: str, lines: Sequence[present.Line]
+    ) -> present.Present | None:
+        """What a model chooses. A digest is no reason to wait for one: when it fails, rules serve."""
+        bounded = Bounded(scribe, self._allowance, self._options().classifier.model_calls_per_hour)
+        asked = present.question(title, lines)
+        try:
+            return await answered(bounded, asked, lambda reply: present.checked(reply, lines))
+        except HoldfastError:
+            return None
+
+    def _chosen(self, options: Digests) -> tuple[int, list[Subject]]:
         with self._store.read(SYSTEM) as tx:
-            return due(subjects(tx), tx.now, options)[0]
+            return int(tx.now), due(subjects(tx), tx.now, options)[0] if options.enabled else []
 
     def _texts(self, subject: Subject) -> list[Entry]:
         where = (
@@ -165,6 +161,14 @@ class Digester:
         at = int(tx.now) + MINUTE_MS if chosen else later
         if at is not None:
             enqueue(tx, due_at=at)
+
+
+def _reopen(tx: Tx, job: agenda.Job, topic_id: str) -> None:
+    """Have a digest count as made before the last of what it is about, so that it is due."""
+    job.advance(tx)
+    table = tables.topics
+    late = sa.update(table).where(table.c.id == topic_id, table.c.digest_updated_at > table.c.updated_at)
+    tx.conn.execute(late.values(digest_updated_at=table.c.updated_at))
 
 
 def subjects(tx: Tx) -> list[Subject]:
@@ -190,14 +194,3 @@ def _write(tx: Tx, job: agenda.Job, subject: Subject, text: str | None) -> None:
     kept = next(iter(room.get_many(tx, [subject.id])), None)
     if kept is not None and kept.audience == subject.audience:
         room.set_digest(tx, subject.id, text if text is not None else kept.digest)
-
-
-def _fitted(lines: Sequence[str], max_chars: int) -> str:
-    kept: list[str] = []
-    size = 0
-    for line in lines:
-        if size + len(line) + 3 > max_chars:
-            break
-        kept.append(f"- {line}")
-        size += len(line) + 3
-    return "\n".join(kept)

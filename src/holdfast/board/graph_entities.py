@@ -6,7 +6,9 @@ import re
 from typing import Final
 
 from holdfast.board.tags import name_key
-from holdfast.board.words import FILLER, FUNCTION, is_filler, stem, surfaces
+from holdfast.board.words import FUNCTION, is_filler, surfaces
+from holdfast.memory.folding import fold
+from holdfast.memory.text import Language, language_of, stem
 
 MOST_PER_TEXT: Final = 12
 MAX_CHARS: Final = 2_000
@@ -20,7 +22,7 @@ _MARKED: Final = re.compile(r"[0-9_/@.:+-]|[a-z][A-Z]")
 def entities(text: str) -> dict[str, str]:
     """What a text names, by a key that spellings share: names first, then its telling words."""
     head = text[:MAX_CHARS]
-    found = dict(_named(head))
+    found = dict(_named(head, language_of(head)))
     for form, word in surfaces(head).items():
         if len(found) >= MOST_PER_TEXT:
             break
@@ -29,7 +31,7 @@ def entities(text: str) -> dict[str, str]:
     return dict(list(found.items())[:MOST_PER_TEXT])
 
 
-def _named(text: str) -> list[tuple[str, str]]:
+def _named(text: str, language: Language) -> list[tuple[str, str]]:
     """Words with a capital inside a sentence, runs of them, and words that look like identifiers."""
     found: list[tuple[str, str]] = []
     run: list[str] = []
@@ -39,23 +41,23 @@ def _named(text: str) -> list[tuple[str, str]]:
         begins = end == 0 or bool(_STOP.search(text[max(0, end - 1) : match.start()]))
         capital = word[0].isupper() and (not begins or (word.isupper() and len(word) > 1))
         if run and (not capital or gap != " "):
-            found.append(_entity(" ".join(run)))
+            found.append(_entity(" ".join(run), language))
             run = []
-        if capital and not _plain(word):
+        if capital and not _plain(word, language):
             run.append(word)
         elif word.startswith("#") or (_MARKED.search(word) and any(c.isalpha() for c in word)):
-            found.append(_entity(word))
+            found.append(_entity(word, language))
         end = match.end()
     if run:
-        found.append(_entity(" ".join(run)))
+        found.append(_entity(" ".join(run), language))
     return [(key, label) for key, label in found if len(key) >= _SHORTEST]
 
 
-def _plain(word: str) -> bool:
-    low = word.casefold()
-    return low in FUNCTION or stem(low) in FILLER or len(low) < 2
+def _plain(word: str, language: Language) -> bool:
+    low = fold(word)
+    return low in FUNCTION or is_filler(stem(low, language)) or len(low) < 2
 
 
-def _entity(label: str) -> tuple[str, str]:
+def _entity(label: str, language: Language) -> tuple[str, str]:
     key = name_key(label.lstrip("#"))
-    return (key if " " in key or not key.isalpha() else stem(key)), label[:MAX_LABEL]
+    return (key if " " in key or not key.isalpha() else stem(fold(key), language)), label[:MAX_LABEL]

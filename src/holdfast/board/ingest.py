@@ -11,7 +11,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from holdfast.board import lineage, noise, spaces
+from holdfast.board import lineage, noise, spaces, visibility
 from holdfast.board.pending import enqueue, lane_of
 from holdfast.board.reads import Query
 from holdfast.board.rules import Decision, Facts, Scope, decide, normalised_source, without_claims
@@ -27,15 +27,22 @@ _DEFAULTS: Final = BoardConfig()
 def prepare(tx: Tx, draft: EntryDraft, options: BoardConfig = _DEFAULTS) -> EntryDraft:
     """The draft as it is to be stored; what is left to sort is put on the agenda.
 
-    The text as it was sent is kept in `raw` when cleaning changed it. Besides the agenda's, six small queries
+    The text as it was sent is kept in `raw` when cleaning changed it. Besides the agenda's, ten small queries
     at most.
     """
     decision = decide(draft, gather(tx, draft, options))
-    prepared = apply(draft, decision)
+    prepared = in_session_space(tx, apply(draft, decision))
     waits = prepared.status is Classification.PENDING and options.classifier.enabled
     if waits and not agenda.is_live(tx, lane_of(prepared.session_key)):
         enqueue(tx, prepared.session_key, options.classifier)
     return prepared
+
+
+def in_session_space(tx: Tx, draft: EntryDraft) -> EntryDraft:
+    """What waits to be sorted counts for the space that its session has, until sorting says otherwise."""
+    waits = draft.status is Classification.PENDING and draft.space_id is None and draft.session_key
+    space = visibility.source_space(tx, None, draft.session_key) if waits else None
+    return draft if space is None else replace(draft, space_id=space, space_follows=True)
 
 
 def apply(draft: EntryDraft, decision: Decision) -> EntryDraft:

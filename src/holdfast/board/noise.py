@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.board.words import FILLER, terms
+from holdfast.board.words import asked_terms, is_filler, telling, terms
 from holdfast.errors import InvalidInput
 from holdfast.keys import AgentKey, ParsedKey, parse_key
 
@@ -19,6 +19,13 @@ _SILENT = re.compile(r"[*_`\"'\s]*(?:HEARTBEAT_OK|NO_REPLY)[*_`\"'.!\s]*")
 _HEARTBEAT = re.compile(
     r"(?:Read HEARTBEAT\.md (?:if it exists|and)\b|\[heartbeat\]|Heartbeat (?:poll|wake):)", re.I
 )
+_INTERNAL = re.compile(
+    r"Internal event: (?:work that this session delegated has ended\.|nothing was heard of you for a while\.)"
+)
+_TOOL_ROUND: Final = frozenset(("tool", "toolResult", "assistant"))
+"""Whose rows of type action are rounds of tool calls: a model's words are of type conversation."""
+_RETURNS: Final = frozenset(("subagents", "continuation"))
+"""What tells in an entry's source that it is what delegated work brought back."""
 _CRON = re.compile(r"\[cron:[^\]\n]{1,200}\]", re.I)
 _TRACE = re.compile(r"\s*Tool (?:call|result|error)\b[:\s]*(?P<tool>[\w.-]{0,64})", re.I)
 _MEMORY_TOOLS = re.compile(r"(?:memory|clawboard|context)_\w{1,40}", re.I)
@@ -30,6 +37,15 @@ _CUES = re.compile(
       | unrelated(?=[:,]|\ to\ (?:this|that)) | on\ another\ note
       | (?:switch|chang)(?:e|ing)\ (?:topics?|subjects?|gears) | something\ (?:else|different|new)
       | by\ the\ way | btw | neues\ thema | (?:andere|neue)\ frage | übrigens | etwas\ anderes )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_GREETING = re.compile(
+    r"""(?:(?:hi|hey|hello|hallo|moin|servus|good\ (?:morning|evening|afternoon|day)
+      |guten\ (?:morgen|tag|abend))
+      (?:\ (?:there|again|everyone|zusammen|you))?\W*)?
+    (?: how\ (?:are\ you|is\ it\ going|do\ you\ do)(?:\ (?:today|doing|doing\ today))?
+      | how's\ it\ going | what's\ up | wie\ geht(?:'s|\ es|s)?(?:\ (?:dir|ihnen|euch))?(?:\ heute)?
+      | alles\ (?:gut|klar)(?:\ bei\ dir)? )?\W*""",
     re.VERBOSE | re.IGNORECASE,
 )
 _REQUEST = re.compile(
@@ -88,7 +104,18 @@ def is_plain(channel: str, session_key: str | None, text: str) -> bool:
         text[:1] not in _MACHINE_BEGINS
         and channel not in _MACHINE_CHANNELS
         and "cron" not in (session_key or "")
+        and not text.startswith("Internal event:")
     )
+
+
+def is_of_the_runtime(source: Mapping[str, Any] | None, role: str | None, text: str) -> bool:
+    """Wakes, nudges and returns: what the runtime puts in a user's place so that a turn begins."""
+    if role != "user":
+        return False
+    told = source or {}
+    trust = told.get("trust")
+    returns = trust == "other_session" and not _RETURNS.isdisjoint(told)
+    return trust == "operator" or returns or _INTERNAL.match(text) is not None
 
 
 def is_cron(channel: str, key: ParsedKey | None, text: str) -> bool:
@@ -118,7 +145,7 @@ def tool_of(text: str, source: Mapping[str, Any], role: str | None) -> str | Non
     match = _TRACE.match(text)
     if match is not None:
         return match["tool"]
-    return "" if role == "tool" else None
+    return "" if role in _TOOL_ROUND else None
 
 
 def is_memory_tool(tool: str) -> bool:
@@ -132,8 +159,10 @@ def is_command(text: str) -> bool:
 
 
 def is_low_signal(text: str) -> bool:
-    """Whether nothing in it says what it is about: "yes", "ok do it", "continue", a thumbs-up."""
-    return all(term in FILLER or term in _GOING_ON for term in terms(text))
+    """Whether nothing in it says what it is about: "yes", "ok do it", "how are you?", a thumbs-up."""
+    if _GREETING.fullmatch(text[:_CUE_REACH].strip()):
+        return True
+    return all(is_filler(term) or term in _GOING_ON for term in terms(text))
 
 
 def is_fresh_request(text: str) -> bool:
@@ -141,7 +170,7 @@ def is_fresh_request(text: str) -> bool:
     head = text[:_CUE_REACH]
     if _REQUEST.match(head) is None or _POINTS_BACK.search(head):
         return False
-    return len({term for term in terms(text) if term not in FILLER}) >= _OWN_WORDS
+    return len(set(telling(text))) >= _OWN_WORDS
 
 
 def announces_new_thread(text: str) -> bool:
@@ -158,9 +187,7 @@ def announces_return(text: str) -> bool:
     return _GOES_BACK.match(text[:_CUE_REACH]) is not None
 
 
-_GOING_ON: Final = frozenset(
-    terms(
-        """proceed continue resume again sure agreed approved confirm correct done finish ship merge retry
-        redo repeat yup nope ack roger k sounds lgtm weiter mach bestätigt stimmt einverstanden fertig"""
-    )
+_GOING_ON: Final = asked_terms(
+    """proceed continue resume again sure agreed approved confirm correct done finish ship merge retry
+    redo repeat yup nope ack roger k sounds lgtm weiter mach bestätigt stimmt einverstanden fertig"""
 )

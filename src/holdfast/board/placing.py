@@ -84,6 +84,7 @@ class Batch:
         self._changed: list[tuple[Entry, Mapping[str, Any]]] = []
         self._made: list[Made] = []
         self._moved: dict[str, Mapping[str, Any]] = {}
+        self._behind: dict[str, int] = {}
         self._remembered: set[str] = set()
         self._is_digest_due = False
 
@@ -169,6 +170,8 @@ class Batch:
             values |= {"status": TopicStatus.ACTIVE.value, "snoozed_until": None}
         if at > topic.updated_at:
             values["updated_at"] = at
+        if topic.digest_updated_at is not None and at < topic.digest_updated_at:
+            self._behind[topic.id] = topic.digest_updated_at
         if values:
             self._moved[topic.id] = {**self._moved.get(topic.id, {}), **values}
             awake = TopicStatus.ACTIVE if topic.status in _DORMANT else topic.status
@@ -193,7 +196,7 @@ class Batch:
             return topic
         try:
             with self.tx.reading_as(self.hearers(exchange)):
-                renamed = topics.update(self.tx, topic.id, {"name": name})
+                renamed = topics.update(self.tx, topic.id, {"name": name}, quietly=True)
         except Conflict:
             self.recent.young.given(topic.id, topic.name)
             return topic
@@ -210,7 +213,8 @@ class Batch:
         self._is_digest_due = True
         key = exchange.session_key
         if key is not None:
-            item = routing.Routed(int(self.tx.now), topic.id, topic.name, exchange.asked, task)
+            said_at = min(int(self.tx.now), exchange.entries[-1].created_at)
+            item = routing.Routed(said_at, topic.id, topic.name, exchange.asked, task)
             options = self.options.routing_memory
             memory = self.memory(key).remembering(item, self.tx.now, options, exchange.audience)
             self._memories[key] = memory
@@ -228,16 +232,19 @@ class Batch:
             routing.write(tx, key, self._memories[key])
         if self._is_digest_due and self.options.digests.enabled:
             digests.enqueue(tx, due_at=int(tx.now) + digests.MINUTE_MS)
-        self._changed, self._made, self._moved = [], [], {}
+            for topic_id, digested_at in self._behind.items():
+                digests.enqueue_again(tx, topic_id, digested_at, self.options.digests)
+        self._changed, self._made, self._moved, self._behind = [], [], {}, {}
         self._remembered, self._is_digest_due = set(), False
 
 
 def place(batch: Batch, exchange: Exchange, outcome: Outcome, *, attempt: int) -> Topic | None:
     """Decide an outcome. None when its topic was deleted meanwhile: then the exchange stays pending."""
-    topic = _topic(batch, exchange, outcome)
-    if topic is None:
+    chosen, is_new = _topic(batch, exchange, outcome)
+    if chosen is None:
         return None
-    topic = batch.name_better(topic, exchange, outcome)
+    topic = batch.name_better(chosen, exchange, outcome)
+    named = {"named": topic.name} if (is_new and outcome.method == "heuristic") or topic != chosen else {}
     with batch.tx.reading_as(batch.hearers(exchange)):
         task = outcome.task_id or fitting_task(exchange.text, batch.tasks(topic.id))
     for entry, text in zip(exchange.entries, exchange.texts, strict=True):
@@ -247,7 +254,7 @@ def place(batch: Batch, exchange: Exchange, outcome: Outcome, *, attempt: int) -
             topic_id=topic.id,
             task_id=task,
             confidence=outcome.confidence,
-            reasons=outcome.reasons,
+            reasons={**outcome.reasons, **named},
             decided_at=batch.tx.now,
             attempt=attempt,
         )
@@ -286,29 +293,30 @@ def fitting_task(text: str, tasks: Sequence[tuple[Any, ...]]) -> str | None:
     return best[0][1] if clear else None
 
 
-def _topic(batch: Batch, exchange: Exchange, outcome: Outcome) -> Topic | None:
+def _topic(batch: Batch, exchange: Exchange, outcome: Outcome) -> tuple[Topic | None, bool]:
     """The topic that was chosen, or one of the name that those who hear the exchange may see; else a new one,
-    for those who may read what it is named after."""
+    for those who may read what it is named after. And whether it is new."""
     if outcome.topic_id is not None:
-        return batch.topic(outcome.topic_id)
+        return batch.topic(outcome.topic_id), False
     assert outcome.name is not None
     audience, tx = exchange.audience, batch.tx
     with tx.reading_as(batch.hearers(exchange)):
         found = topics.find(tx, outcome.name, space_id=outcome.space_id, audience=audience)
         if found is not None:
-            return batch.topic(found.id)
+            return batch.topic(found.id), False
         made = topics.upsert(
             tx,
             outcome.name,
             created_by=CreatedBy.CLASSIFIER,
             audience=audience,
             agent_id=_agent(exchange),
+            at=exchange.entries[0].created_at,
             space_id=outcome.space_id,
         ).topic
         batch.recent.topic_made(tx, made)
         if outcome.method == "heuristic":
             batch.recent.young.given(made.id, made.name)
-        return made
+        return made, True
 
 
 def _topics_with(profiles: Sequence[Profile], but: str) -> Mapping[str, int]:
@@ -328,14 +336,15 @@ def _fields(
     """What sorting writes to an entry. A space that it was given is not sorting's to change."""
     limit = options.classifier.summary_max_chars
     place = entry.space_id if entry.space_id in topic.space_ids else topic.space_id
-    short = entry.summary or (outcome.summary if len(outcome.summary) <= limit else "")
+    own = chip(text or entry.content, limit)
+    better = outcome.summary if len(outcome.summary) <= limit and entry.summary in (None, own) else ""
     return {
         "topic_id": topic.id,
         "task_id": task,
         "space_id": place if entry.given_space is None else entry.given_space,
         "status": Classification.CLASSIFIED,
         "code": None,
-        "summary": short or chip(text or entry.content, limit) or None,
+        "summary": better or entry.summary or own or None,
     }
 
 

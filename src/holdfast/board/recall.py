@@ -1,15 +1,45 @@
-"""What the board asks of the search index. The index is another room's: it is handed in at start-up."""
+"""What the board asks of memory's index: what was said, and its own topics and tasks, for one reader."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+import numpy as np
+
+from holdfast.clock import Clock
+from holdfast.config.board import BoardConfig
 from holdfast.log import Reader
+from holdfast.memory.confidence import judged
+from holdfast.memory.documents import Filter, Source
+from holdfast.memory.embedding import ENOUGH
+from holdfast.memory.question import Query, understand
+from holdfast.memory.scoring import Scored, Scoring, choose, rank
+
+if TYPE_CHECKING:
+    from holdfast.memory import MemoryService
+    from holdfast.memory.engine.protocol import View
 
 Kind = Literal["topic", "task", "log", "note"]
+
+_SAID: Final[frozenset[Source]] = frozenset(("transcript", "log", "note"))
+_PLACED: Final[frozenset[Source]] = frozenset(("topic", "task"))
+_KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "note"}
+_INLINE: Final = 2_000
+_PATIENCE_SECONDS: Final = 0.5
+_CANDIDATES: Final = 40
+_MOST_LEXICAL: Final = 0.85
+_LEAST_COSINE: Final = 0.25
+_NEAR_COSINE: Final = 0.6
+_OF_PLACES: Final = Scoring(
+    beside=0.0, passage=0.0, curated=0.0, statement=0.0, particular=0.0, speaker=0.0, time=0.0, quotas={}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +109,168 @@ class NoRecall:
 
     def follow(self, seq: int) -> int:
         return 0
+
+
+class IndexRecall:
+    """The board's questions, put to the one index of the home."""
+
+    def __init__(
+        self,
+        memory: Callable[[], MemoryService],
+        options: Callable[[], BoardConfig],
+        scoring: Callable[[], Scoring],
+        floor: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        self._memory = memory
+        self._options = options
+        self._scoring = scoring
+        self._floor = floor
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._followed = (-1, 0)
+        # Two that compute at once take longer than one after the other: they wait for each other's steps.
+        self._one = threading.Lock()
+        self._kept = threading.Lock()
+        self._vectors: OrderedDict[tuple[str, frozenset[str]], tuple[Any, str]] = OrderedDict()
+
+    def search(self, wanted: Wanted) -> Recollection:
+        """What was written before the question is found, if need be by taking it in now."""
+        behind = self.follow(wanted.seq)
+        memory = self._memory()
+        with self._one if memory.index.computes_here else nullcontext():
+            return memory.whole(lambda: self._find(wanted, behind))
+
+    def _find(self, wanted: Wanted, behind: int = 0, *, quick: bool = False) -> Recollection:
+        """`quick` asks the static embedder alone, which is always at hand and costs next to nothing."""
+        began = time.thread_time()
+        within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
+        readable = Filter(audiences=wanted.reader.audiences, spaces=wanted.spaces, topics=within)
+        agents = wanted.reader.agents
+        said = self._view(replace(readable, sources=_SAID, writers=agents))
+        placed = self._view(replace(readable, sources=_PLACED, agents=agents))
+        query = self._prepared(wanted.question, said if said.count else placed, quick)
+        embed_ms = (time.thread_time() - began) * 1000
+        scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES, most_lexical=_MOST_LEXICAL)
+        base = None if quick else self._memory().chain.base
+        weighed, sure = judged(query, said, base, scoring, wanted.logs)
+        logs = choose(query, weighed, scoring, wanted.logs)
+        near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
+        places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
+        places = sorted(map(_absolute, places), key=lambda one: -one.score)
+        mode = "hybrid" if query.vector is not None else "text"
+        fits = quick or sure >= self._floor()
+        found, near_places = _recalled(said, logs), _recalled(placed, places)
+        return Recollection(found, near_places, mode, behind, embed_ms, sure, fits)
+
+    def topics(
+        self, texts: Sequence[str], *, reader: Reader, spaces: frozenset[str] | None, limit: int
+    ) -> Sequence[Sequence[str]]:
+        """The topics that texts may belong to, as the classifier asks: by name, or by what was said.
+
+        What was said a moment ago the classifier knows without the index, which is not brought up to date.
+        """
+        return [self._topics(text, reader, spaces, limit) for text in texts]
+
+    def _topics(self, text: str, reader: Reader, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
+        wanted = Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1)
+        found = self._memory().whole(lambda: self._find(wanted, quick=True))
+        named = [one.topic_id for one in found.places if one.topic_id is not None]
+        said = [one.topic_id for one in found.logs if one.topic_id is not None]
+        mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]
+        return list(dict.fromkeys([*mixed, *said, *named]))[:limit]
+
+    def _view(self, wanted: Filter) -> View:
+        return self._memory().index.view(wanted)
+
+    def follow(self, seq: int) -> int:
+        """Read your own writes: take in what is new, once for all who ask at the same time."""
+        if self._has_followed(seq):
+            return 0
+        with self._lock:
+            if self._has_followed(seq):
+                return 0
+            behind = self._memory().follow(_INLINE, patience=_PATIENCE_SECONDS)
+            if behind == 0 and seq >= 0:
+                self._followed = seq, self._generation()
+            return behind
+
+    def _has_followed(self, seq: int) -> bool:
+        """Whether the index has taken in that much; one that was made anew has forgotten it."""
+        followed, generation = self._followed
+        return 0 <= seq <= followed and generation == self._generation()
+
+    def _generation(self) -> int:
+        return len(self._memory().health.damaged)
+
+    def _prepared(self, question: str, view: View, quick: bool) -> Query:
+        query = understand(question, self._clock.now())
+        if not view.count:
+            return replace(query, vector=None)
+        if quick or self._options().search.embedder == "static":
+            base = self._memory().chain.base
+            return query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
+        vector, fingerprint = self._vector(query.dense_text, view)
+        return query.with_vector(vector, fingerprint)
+
+    def _vector(self, text: str, view: View) -> tuple[Any, str]:
+        """The question's vector; asked again soon, as it is typed or sent twice, it costs nothing."""
+        chain = self._memory().chain
+        covered = {
+            embedder.id.fingerprint: view.with_vector(embedder.id.fingerprint) / max(1, view.count)
+            for embedder in chain.preferred
+        }
+        key = (text, frozenset(name for name, share in covered.items() if share >= ENOUGH))
+        with self._kept:
+            if key in self._vectors:
+                self._vectors.move_to_end(key)
+                return self._vectors[key]
+        made = chain.question(text, covered)
+        found = (made.vector, made.embedder.id.fingerprint)
+        with self._kept:
+            self._vectors[key] = found
+            while len(self._vectors) > self._options().search.embed_query_cache_size:
+                self._vectors.popitem(last=False)
+        return found
+
+
+def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
+    """The finds, named by what the index has in memory; what they say the board reads from the store."""
+    good = [one for one in scored if _is_related(one, scored[0].score)]
+    if not good:
+        return []
+    where = view.whereabouts(np.array([one.number for one in good], np.int64))
+    places = zip(good, where.source, where.topic, where.task, where.session, where.ordinal, strict=True)
+    return [
+        Recalled(
+            _KINDS.get(source, "log"),
+            one.score,
+            (task if source == "task" else topic if source == "topic" else None) or "",
+            ordinal,
+            one.parts,
+            topic,
+            task,
+            session,
+        )
+        for one, source, topic, task, session, ordinal in places
+    ]
+
+
+def _is_related(one: Scored, best: float) -> bool:
+    """Whether it shares a word or clearly the sense; what stands beside a good one must be nearly as good.
+
+    Scores are scaled to the best of the scope, which may itself have nothing to do with the question.
+    """
+    if one.bm25 > 0 or (one.cosine or 0.0) >= _LEAST_COSINE:
+        return True
+    return one.score >= best / 2 and one.parts.get("beside", 0.0) + one.parts.get("answer", 0.0) > 0
+
+
+def _absolute(one: Scored) -> Scored:
+    """Among few topics the nearest may be far: its nearness counts by how near it is, not by its rank."""
+    dense = one.parts.get("dense", 0.0)
+    near = min(1.0, max(0.0, one.cosine or 0.0) / _NEAR_COSINE)
+    return one._replace(
+        score=one.score - dense * (1 - near),
+        parts={**one.parts, "dense": dense * near} if dense else one.parts,
+    )

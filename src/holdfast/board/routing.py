@@ -55,12 +55,14 @@ class Memory:
     audience: Audience = FOR_OWNER
 
     def remembering(self, item: Routed, now: int, options: RoutingMemory, audience: Audience) -> Memory:
-        """That the session is now about this topic; `audience` may read the words that led there."""
+        """That the session is about this topic, in the order of when it was said; `audience` may read the
+        words that led there."""
         links = [one for one in self.items if LINK in one][:1]
         kept = [one for one in _kept(self.items, now, options) if one.get("topicId") != item.topic_id]
         clipped = item.plain() | {"anchor": clip(item.anchor, options.anchor_max_chars)}
         readers = meet((audience, self.audience if kept else FOR_ANYONE))
-        return Memory((*links, *[*kept, clipped][-options.max_items :]), readers)
+        held = sorted([*kept, clipped], key=_ts)  # stable: what is said at the same time stays in order
+        return Memory((*links, *held[-options.max_items :]), readers)
 
     def routed(self, now: int, options: RoutingMemory) -> list[Routed]:
         """The topics that are not forgotten yet, newest last."""

@@ -165,6 +165,8 @@ def _tool_trace(tool: str, scope: Scope) -> _Found:
 
 def _conversation(draft: EntryDraft, text: Cleaned, channel: str, key: ParsedKey | None) -> _Found | None:
     words = text.text.strip()
+    if noise.is_of_the_runtime(draft.source, draft.role, words):
+        return Classification.CLASSIFIED, NON_SEMANTIC, "the runtime's own words or a return, no person's"
     if noise.is_cron(channel, key, words):
         return Classification.FAILED, CRON_EVENT, "a scheduled event, not a person's request"
     if noise.is_control_plane(channel, words):

@@ -92,7 +92,8 @@ def sanitise(text: str) -> str:
 
 
 def clean(text: str) -> Cleaned:
-    """Like `sanitise`, and says whether injected context was found."""
+    """Like `sanitise`, and says whether injected context was found. Where nothing was taken away, the text is
+    as it came, its line ends too."""
     plain = text.replace("\r\n", "\n")
     plain = _TAG.sub(" ", plain).strip() if "<" in plain and _TAG.search(plain) else plain
     injected = False
@@ -100,7 +101,8 @@ def clean(text: str) -> Cleaned:
         without = _without_blocks(plain)
         injected = without != plain
         plain = _BLANKS.sub("\n\n", without).strip() if injected else without
-    return Cleaned(_undecorated(plain), injected)
+    found = _undecorated(plain)
+    return Cleaned(text if found == text.replace("\r\n", "\n") else found, injected)
 
 
 def _is_plain(text: str) -> bool:

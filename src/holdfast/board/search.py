@@ -20,8 +20,17 @@ from holdfast.board.noise import is_low_signal
 from holdfast.board.reads import Query
 from holdfast.board.recall import Recall, Recollection, Wanted
 from holdfast.board.sanitise import sanitise
-from holdfast.board.search_ranking import Score, Session, by_place, name_part, rank_entries, rank_places
-from holdfast.board.semantic import semantic_text
+from holdfast.board.search_ranking import (
+    Ranked,
+    Score,
+    Session,
+    by_place,
+    covers,
+    name_part,
+    rank_entries,
+    rank_places,
+)
+from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.board.shown import SHORT, Shown
 from holdfast.board.tasks import Task
 from holdfast.board.topics import Topic
@@ -68,7 +77,7 @@ class Found(NamedTuple, Generic[T]):
 class SearchFound:
     """Best first in each list; `mode` says how was searched, `behind` what was not indexed yet.
 
-    Where nothing that was said `fits` there are only topics and tasks that the question has words of.
+    Where nothing that was said `fits` there are only topics and tasks that the question itself is about.
     """
 
     topics: Sequence[Found[Topic]] = ()
@@ -176,8 +185,8 @@ class Search:
         for task in seen_tasks:
             of_tasks[task.id].add("name", name_part(question, task.title))
         if not fits:
-            seen_topics = [topic for topic in seen_topics if _is_named(of_topics[topic.id].parts)]
-            seen_tasks = [task for task in seen_tasks if _is_named(of_tasks[task.id].parts)]
+            seen_topics = [t for t in seen_topics if _is_meant(question, t, t.name, of_topics)]
+            seen_tasks = [t for t in seen_tasks if _is_meant(question, t, t.title, of_tasks)]
         return SearchFound(
             _ranked(seen_topics, of_topics)[: ask.topics],
             _ranked(seen_tasks, of_tasks)[: ask.tasks],
@@ -190,15 +199,14 @@ class Search:
             fits=fits,
         )
 
-    def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[int, Score]) -> list[Found[Shown]]:
+    def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[int, Ranked]) -> list[Found[Shown]]:
         """The entries that are there, within sight and say something, best first."""
         traces = self._options().search.include_tool_call_logs
         found: list[Found[Shown]] = []
         for entry in seen_entries(tx, view, _asked_for(_short(tx, sorted(scores)), ask)):
             text = semantic_text(entry, tool_traces=traces)
             if text:
-                score = scores[entry.position]
-                found.append(Found(entry, score.total, score.parts, text))
+                found.append(Found(entry, *scores[entry.position], text))
         return sorted(found, key=lambda one: (-one.score, one.item.id))
 
     def _session(self, tx: Tx, key: str | None, view: View) -> Session:
@@ -262,9 +270,10 @@ def session_of(key: str | None, routed: Sequence[routing.Routed]) -> Session:
     return Session(key, frozenset(topic_ids), frozenset(id_ for id_ in task_ids if id_ is not None))
 
 
-def _is_named(parts: Mapping[str, float]) -> bool:
-    """Whether a question has words of a topic or task itself."""
-    return parts.get("name", 0.0) > 0 or parts.get("lexical", 0.0) > 0
+def _is_meant(question: str, place: P, name: str, scores: Mapping[str, Score]) -> bool:
+    """Whether a question is about a topic or task by its own words, whatever was said in it."""
+    named = "name" in scores[place.id].parts
+    return named or covers(question, topic_text(name, place.description, place.tags))
 
 
 def _asked_for(found: list[Shown], ask: SearchAsk) -> list[Shown]:

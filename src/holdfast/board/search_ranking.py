@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.board.recall import Recalled
 from holdfast.board.tags import name_key
-from holdfast.board.words import terms
+from holdfast.board.words import asked_terms, telling, terms
 
 BEST_ENTRY: Final = 0.35
 PER_ENTRY: Final = 0.06
@@ -20,6 +20,11 @@ NAME_COVERED: Final = 0.16
 SESSION_PLACE: Final = 0.12
 SESSION_ENTRY: Final = 0.08
 LEAST_SHARE: Final = 0.1
+LEAST_COVERED: Final = 0.5
+
+
+Ranked = tuple[float, Mapping[str, float]]
+"""A score and its parts."""
 
 
 @dataclass(slots=True)
@@ -44,19 +49,19 @@ class Session:
     task_ids: frozenset[str] = frozenset()
 
 
-def rank_entries(found: Iterable[Recalled], session: Session) -> dict[int, Score]:
+def rank_entries(found: Iterable[Recalled], session: Session) -> dict[int, Ranked]:
     """Entries with what they score by themselves, and a little more for those of the session that asks.
 
     They are named by their positions; none that is far behind the best is among them.
     """
-    scores: dict[int, Score] = {}
-    best = 0.0
+    scores: dict[int, Ranked] = {}
     for one in found:
-        score = scores[one.position] = Score(one.parts, one.score)
+        score, parts = one.score, one.parts
         if session.key is not None and one.session_key == session.key:
-            score.add("session", SESSION_ENTRY)
-        best = max(best, score.total)
-    return {position: score for position, score in scores.items() if score.total >= LEAST_SHARE * best}
+            score, parts = score + SESSION_ENTRY, {**parts, "session": SESSION_ENTRY}
+        scores[one.position] = score, parts
+    least = LEAST_SHARE * max((score for score, _ in scores.values()), default=0.0)
+    return {position: ranked for position, ranked in scores.items() if ranked[0] >= least}
 
 
 def rank_places(
@@ -92,4 +97,10 @@ def name_part(question: str, name: str) -> float:
     if len(asked) >= 2 and own.startswith(asked):
         return NAME_BEGINS
     words = set(terms(name))
-    return NAME_COVERED if words and words <= set(terms(question)) else 0.0
+    return NAME_COVERED if words and words <= asked_terms(question) | set(terms(question)) else 0.0
+
+
+def covers(question: str, text: str) -> bool:
+    """Whether the words of a topic or task are at least half of what a question asks for."""
+    asked = set(telling(question))
+    return bool(asked) and len(asked & asked_terms(text)) >= LEAST_COVERED * len(asked)

@@ -179,6 +179,8 @@ def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Task:
     changed = {key: value for key, value in new.items() if getattr(old, key) != value}
     if not changed:
         return old
+    if "digest" in changed:
+        changed.setdefault("digest_updated_at", tx.now)
     if not only_digest(changed):
         changed["updated_at"] = tx.now
     task = replace(old, **changed)

@@ -54,7 +54,7 @@ def timeline(
 def _said(tx: Tx, view: View, rows: Sequence[Shown], limit: int) -> Iterator[Said]:
     """The lines that say something and may be seen; no more are looked at than are asked for."""
     for start in range(0, len(rows), limit):
-        for entry in seen_entries(tx, view, rows[start : start + limit]):
+        for entry in seen_entries(tx, view, rows[start : start + limit], waiting=True):
             text = semantic_text(entry)
             if text:
                 yield Said(entry, text)

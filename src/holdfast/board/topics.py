@@ -108,9 +108,11 @@ def upsert(
     created_by: CreatedBy = CreatedBy.USER,
     audience: Audience = FOR_OWNER,
     agent_id: str | None = None,
+    at: int | None = None,
     **values: Any,
 ) -> Upserted:
-    """The topic of this id, or of this name in its space, brought up to date; made if there is none.
+    """The topic of this id, or of this name in its space, brought up to date; made if there is none, as of
+    `at` if what it is about was said earlier than now.
 
     One that the reader may not read is none: then they get another of the same name, for `audience`. Tags are
     added to those of a topic that was there, never taken away.
@@ -132,8 +134,8 @@ def upsert(
         audience=audience,
         agent_id=agent_id or min(tx.reader.agents or (), default=None),
         created_by=chosen(CreatedBy, created_by),
-        created_at=tx.now,
-        updated_at=tx.now,
+        created_at=tx.now if at is None else Millis(min(at, tx.now)),
+        updated_at=tx.now if at is None else Millis(min(at, tx.now)),
     )
     return Upserted(_create(tx, made, values), created=True)
 
@@ -211,8 +213,9 @@ def listing(
     return Page(found, Keyset(found[-1].sort_index, found[-1].id) if more else None)
 
 
-def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Topic:
-    """Change fields of a topic. New tags without a space move it to the first space that they name."""
+def update(tx: Tx, id_: str, values: Mapping[str, Any], *, quietly: bool = False) -> Topic:
+    """Change fields of a topic. New tags without a space move it to the first space that they name. What the
+    system changes `quietly` moves it up in no list."""
     old = get(tx, id_, EVERYTHING)
     new = _with_status(old, _owned(old, clean_fields(values, _MUTABLE)), tx.now)
     if "name" in new:
@@ -220,7 +223,9 @@ def update(tx: Tx, id_: str, values: Mapping[str, Any]) -> Topic:
     changed = {key: value for key, value in new.items() if getattr(old, key) != value}
     if not changed:
         return old
-    if not only_digest(changed):
+    if "digest" in changed:
+        changed.setdefault("digest_updated_at", tx.now)
+    if not (quietly or only_digest(changed)):
         changed["updated_at"] = tx.now
     topic = replace(old, **changed)
     _make_spaces(tx, topic, explicit="space_id" in values)

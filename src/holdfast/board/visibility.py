@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from holdfast.board import spaces
 from holdfast.board.reads import Query, plain
 from holdfast.board.tables import task_spaces, tasks, topic_spaces, topics
+from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.errors import InvalidInput
 from holdfast.keys import BoardTaskKey, board_key_of
 from holdfast.log import Reader, Tx, sessions
@@ -69,6 +70,10 @@ class Lying(Protocol):
     def audience(self) -> str: ...
     @property
     def agent_id(self) -> str | None: ...
+    @property
+    def session_key(self) -> str | None: ...
+    @property
+    def status(self) -> str: ...
 
 
 E = TypeVar("E", bound=Lying)
@@ -178,8 +183,11 @@ def spaces_of_entries(tx: Tx, rows: Sequence[Lying]) -> dict[str, frozenset[str]
     }
 
 
-def seen_entries(tx: Tx, view: View, rows: Sequence[E]) -> list[E]:
-    """Those of the entries that may be read and that the view shows; most do by their own space alone."""
+def seen_entries(tx: Tx, view: View, rows: Sequence[E], *, waiting: bool = False) -> list[E]:
+    """Those of the entries that may be read and that the view shows; most do by their own space alone.
+
+    One that is `waiting` to be sorted and lies nowhere counts for the space that its session has by now.
+    """
     reader = tx.reader
     if not reader.reads_all:
         rows = [row for row in rows if reader.may_read_of(row.audience, row.agent_id)]
@@ -189,7 +197,18 @@ def seen_entries(tx: Tx, view: View, rows: Sequence[E]) -> list[E]:
     if not elsewhere:
         return list(rows)
     members = spaces_of_entries(tx, elsewhere)
+    if waiting:
+        members |= _of_sessions(tx, [row for row in elsewhere if _lies_nowhere(row)])
     return [row for row in rows if row.id not in members or view.sees(members[row.id])]
+
+
+def _lies_nowhere(row: Lying) -> bool:
+    return row.status == "pending" and (row.space_id, row.topic_id, row.task_id) == (None, None, None)
+
+
+def _of_sessions(tx: Tx, rows: Sequence[E]) -> dict[str, frozenset[str]]:
+    spaces_by_key = {key: source_space(tx, None, key) for key in {row.session_key for row in rows}}
+    return {row.id: frozenset((spaces_by_key[row.session_key] or DEFAULT_SPACE,)) for row in rows}
 
 
 def _memberships(tx: Tx, query: Query, ids: Iterable[str | None]) -> dict[str, frozenset[str]]:

@@ -1,42 +1,29 @@
-"""Words as the board compares them: folded, without function words, lightly stemmed.
+"""What words are worth to the board. How a text is split into words, folded and stemmed is memory's.
 
-Small on purpose: it sorts conversations, it does not search. The search index has its own, larger one.
-`terms` are the words of a text; `subject_terms` are those of them that can tell one matter from another.
+`terms` are the words of a text that carry meaning; `subject_terms` are those that can tell one matter from
+another.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from functools import cache, lru_cache
-from typing import Any, Final, Literal
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’-][^\W_{_CJK}]+)*")
-_HAN = re.compile(rf"[{_CJK}]")
+from holdfast.memory.folding import fold
+from holdfast.memory.stopwords import FUNCTION_WORDS
+from holdfast.memory.text import Language, language_of, pieces, run_terms, runs, stem
+
+__all__ = ["Language", "language_of"]
+
 _LONGEST: Final = 48
 _COMPOUND: Final = 9
 _PREFIX: Final = 6
-_LANGUAGE_HEAD: Final = 1_000
+_LANGUAGES: Final[tuple[Language, ...]] = ("english", "german")
 _MEASURED: Final = re.compile(r"\d+[^\W\d_]{1,3}")
 MAX_CHARS: Final = 8_000
 
-Language = Literal["english", "german"]
-
-_FUNCTION = """
-a about after again all also am an and any are as at be because been before being between both but by can
-cannot could did do does doing done down during each few for from further get gets getting got had has have
-having he her here hers herself him himself his how i if in into is it its itself just let like me might more
-most much must my myself no nor not now of off on once only or other our ours ourselves out over own same
-shall she should so some such than that the their theirs them themselves then there these they this those
-through to too under until up upon us very was we were what when where which while who whom whose why will
-with would yet you your yours yourself yourselves aber alle als also am an auch auf aus bei bin bis da damit
-dann das dass dein dem den denn der des dich die dies diese dieser dieses dir doch dort du durch ein eine
-einem einen einer eines er es etwas für gegen haben hat hatte hier ich ihm ihn ihr ihre im in ins ist ja jede
-jetzt kann kein keine können man mein meine mich mir mit muss nach nicht noch nun nur ob oder ohne sehr sein
-seine sich sie sind so soll über um und uns unser unter vom von vor war waren was weil wenn wer werden wie
-wieder wir wird wo zu zum zur
-"""
 _FILLER = """
 absolutely actually add ago always amazing another anything appreciate ask awesome away awful back bad believe
 best better big bit bring call came can't care change check chance come cool could course crazy day days deal
@@ -88,13 +75,6 @@ number list until since already yet drafted added changed sent written write cal
 next last same both either without instead against per also maybe perhaps done fixed set sets setting let
 lets entwurf termin frist liste datum nummer preis
 """
-_ENGLISH_MARKS = """
-the and is of to we it for a in on i my you at be with are that this was have can do what how
-"""
-_GERMAN_MARKS = """
-der die das und ist den ich wir auf für nicht ein eine mit im zu es auch bei noch wie dem von am hat sind
-kann du mir wird soll
-"""
 
 
 @lru_cache(maxsize=8_192)
@@ -103,22 +83,44 @@ def terms(text: str) -> tuple[str, ...]:
 
     The texts around an exchange are the same for the next one, so they are kept for a while.
     """
-    return tuple([form for _, form in _read(text)])
+    head = text[:MAX_CHARS]
+    return tuple(_terms(head, language_of(head)))
 
 
-def surfaces(text: str) -> dict[str, str]:
-    """For each term of a text the word that it stands for, as it is written there first."""
-    found: dict[str, str] = {}
-    for word, form in _read(text):
-        found.setdefault(form, word)
-    return found
+def telling(text: str) -> list[str]:
+    """The terms of a text without those of small talk."""
+    return [term for term in terms(text) if term not in FILLER]
 
 
 @lru_cache(maxsize=512)
-def _read(text: str) -> tuple[tuple[str, str], ...]:
-    """Each word with the terms that it stands for; kept for who asks for one and then for the other."""
-    folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold().replace("’", "'")
-    return tuple([(word, form) for word in _WORD.findall(folded) for form in _forms(word)])
+def asked_terms(question: str) -> frozenset[str]:
+    """What a question asks for, to be held against texts of either language."""
+    head = question[:MAX_CHARS]
+    own = language_of(head)
+    words = [run for run in runs(head) if any(True for _ in _forms(run, own))]
+    return frozenset(form for run in words for one in _LANGUAGES for form in _forms(run, one)) - FILLER
+
+
+def _terms(text: str, language: Language) -> Iterator[str]:
+    return (form for run in runs(text) for form in _forms(run, language))
+
+
+def _forms(run: str, language: Language) -> Iterator[str]:
+    """The terms of a word. One of small talk stays as it is: "interesting" is no interest."""
+    if (word := fold(run)) in _SMALL_TALK:
+        return iter((word,))
+    return (form for form in run_terms(run, language) if len(form) > 1)
+
+
+def surfaces(text: str) -> dict[str, str]:
+    """For each term of a text the word that it stands for, as it is written there first, in lower case."""
+    head = text[:MAX_CHARS]
+    language = language_of(head)
+    found: dict[str, str] = {}
+    for run in runs(head):
+        for form in run_terms(run, language):
+            found.setdefault(form, run.casefold())
+    return found
 
 
 @lru_cache(maxsize=8_192)
@@ -128,58 +130,43 @@ def subject_terms(text: str) -> tuple[str, ...]:
     No dates, amounts, units, forms of address, greetings or small talk: they would pull matters together.
     Stemmed by the language of the text; long words count by their beginning, as compounds share it.
     """
-    folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold().replace("’", "'")
-    language = language_of(folded)
-    return tuple([form for word in _WORD.findall(folded) for form in word_subjects(word, language)])
+    head = text[:MAX_CHARS]
+    language = language_of(head)
+    return tuple([form for run in runs(head) for form in word_subjects(run, language)])
 
 
 def subject_words(text: str) -> dict[str, str]:
     """For each subject term of a text the word that it stands for, as it is written there first."""
+    head = text[:MAX_CHARS]
+    language = language_of(head)
     found: dict[str, str] = {}
-    language = language_of(text.casefold())
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text[:MAX_CHARS])):
-        for form in word_subjects(word.casefold().replace("’", "'"), language):
-            found.setdefault(form, word)
+    for run in runs(head):
+        for form in word_subjects(run, language):
+            found.setdefault(form, run)
     return found
 
 
-def language_of(folded: str) -> Language:
-    """German where its commonest words outnumber those of English."""
-    words = folded[:_LANGUAGE_HEAD].split()
-    german = sum(map(_GERMAN.__contains__, words))
-    return "german" if german > sum(map(_ENGLISH.__contains__, words)) else "english"
-
-
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=1 << 16)
 def word_subjects(word: str, language: Language) -> tuple[str, ...]:
-    """The subject terms of a folded word in a text of this language."""
-    if _HAN.match(word):
-        return tuple(_pairs(word))
-    if word in NOT_TELLING or len(word) > _LONGEST:
+    """The subject terms of a word in a text of this language."""
+    if fold(word).replace("’", "'") in NOT_TELLING:
         return ()
-    parts = word.split("-") if "-" in word else (word,)
-    return tuple([_subject(part.removesuffix("'s"), language) for part in parts if _may_tell(part)])
+    return tuple([_subject(part, language) for part in pieces(word) if _may_tell(part)])
 
 
 def _may_tell(word: str) -> bool:
-    if word in NOT_TELLING or len(word) < 3 or not any(map(str.isalpha, word)):
+    if (
+        word in NOT_TELLING
+        or len(word) > _LONGEST
+        or (word.isascii() and len(word) < 3)
+        or not any(map(str.isalpha, word))
+    ):
         return False
     return _MEASURED.fullmatch(word) is None
 
 
 def _subject(word: str, language: Language) -> str:
-    if not word.isalpha():
-        return word
-    head = word[:_PREFIX] if len(word) >= _COMPOUND else word
-    stemmed: str = _stemmer(language).stemWord(head)
-    return stemmed
-
-
-@cache
-def _stemmer(language: Language) -> Any:
-    import Stemmer
-
-    return Stemmer.Stemmer(language, 0)
+    return stem(word[:_PREFIX] if len(word) >= _COMPOUND and word.isalpha() else word, language)
 
 
 def is_filler(term: str) -> bool:
@@ -187,48 +174,21 @@ def is_filler(term: str) -> bool:
     return term in FILLER
 
 
-@lru_cache(maxsize=20_000)
-def _forms(word: str) -> list[str]:
-    if _HAN.match(word):
-        return _pairs(word)
-    if word in FUNCTION or len(word) > _LONGEST:
-        return []
-    if word in _FILLER_WORDS:
-        return [stem(word)]
-    parts = word.split("-") if "-" in word else [word]
-    return [stem(part) for part in parts if len(part) > 1 and part not in FUNCTION]
+def _spelled(words: str) -> frozenset[str]:
+    """Words as they are written, and folded as memory folds them."""
+    return frozenset(words.split()) | frozenset(map(fold, words.split()))
 
 
-def _pairs(run: str) -> list[str]:
-    return [run] if len(run) < 2 else [run[i : i + 2] for i in range(len(run) - 1)]
-
-
-@lru_cache(maxsize=20_000)
-def stem(word: str) -> str:
-    """One form for the commonest endings of English; what it makes need not be a word."""
-    word = word.removesuffix("'s")
-    if len(word) < 4 or not word.isascii() or not word.isalpha():
-        return word
-    if word.endswith("ies") and len(word) > 4:
-        word = word[:-3] + "y"
-    elif word.endswith(("sses", "shes", "ches", "xes")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    for ending in ("ing", "ed"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)]
-            if word[-1] == word[-2] and word[-1] not in "lsz":
-                word = word[:-1]
-            break
-    return word.removesuffix("e") if len(word) > 4 else word
-
-
-_ENGLISH: Final = frozenset(_ENGLISH_MARKS.split())
-_GERMAN: Final = frozenset(_GERMAN_MARKS.split())
-FUNCTION: Final = frozenset(_FUNCTION.split())
-MEASURES: Final = frozenset(_MEASURES.split())
-_FILLER_WORDS: Final = frozenset(_FILLER.split())
-FILLER: Final = frozenset(stem(word) for word in _FILLER_WORDS)
-NOT_TELLING: Final = FUNCTION | _FILLER_WORDS | MEASURES | frozenset(_COMMON.split())
+_SMALL_TALK: Final = frozenset(map(fold, _FILLER.split())) - FUNCTION_WORDS
+FUNCTION: Final = FUNCTION_WORDS | frozenset(("für", "können", "über"))
+MEASURES: Final = _spelled(_MEASURES)
+FILLER: Final = _SMALL_TALK | frozenset(
+    form
+    for language in _LANGUAGES
+    for word in _SMALL_TALK
+    for form in run_terms(word, language)
+    if len(word) - len(form) <= 1
+)
+"""Terms of small talk, in either language."""
+NOT_TELLING: Final = FUNCTION | _spelled(_FILLER) | MEASURES | _spelled(_COMMON)
 """Words that stand in talk about anything."""

@@ -6,6 +6,7 @@ received = await channels.receive(Inbound(surface=Surface("slack", "dm", "U7"), 
 """
 
 from holdfast.channels.arrivals import Received
+from holdfast.channels.connecting import ChannelContext
 from holdfast.channels.inbound import Inbound
 from holdfast.channels.room import Channels, Office
 from holdfast.channels.surface import Surface
@@ -14,6 +15,7 @@ from holdfast.channels.transport import Abilities, Channel, Message, SendFailed
 __all__ = [
     "Abilities",
     "Channel",
+    "ChannelContext",
     "Channels",
     "Inbound",
     "Message",

@@ -90,7 +90,7 @@ class Blocks(Following):
             if not said:
                 return stream, None
             own = entries.listing(tx, EntryFilter(turn_id=self._attempt.turn_id), limit=200).entries
-            spoken = (e.content for e in own if e.role == "assistant" and e.content.strip())
+            spoken = (e.content for e in own if e.is_answer)
             return stream, next((text for text in spoken if text.strip().startswith(said)), None)
 
     async def _post(self, steps: list[Step]) -> None:

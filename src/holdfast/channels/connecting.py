@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.channels.arrivals import Received
+from holdfast.channels.inbound import Inbound
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Channel, SendFailed
 from holdfast.channels.webhook import Posting, WebhookChannel
@@ -17,6 +19,16 @@ from holdfast.errors import NotFound
 
 Adapter = Callable[[str, ChannelConfig], Channel]
 WEBHOOK: Final = "webhook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelContext:
+    """What a plugin makes a channel's adapter from. `receive` hands in what people wrote; a message that was
+    here before, by its id, is not seen to again."""
+
+    name: str
+    settings: ChannelConfig
+    receive: Callable[[Inbound], Awaitable[Received]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class Connections:
         self._adapters: dict[str, Adapter] = {}
 
     def register(self, name: str, adapter: Adapter) -> None:
-        """Have an adapter serve the channel of this name."""
+        """Have an adapter serve the channels whose `adapter` is this name, and the one that has it itself."""
         self._adapters[name] = adapter
 
     def settings(self, channel: str, account: str | None = None) -> ChannelConfig:
@@ -67,9 +79,10 @@ class Connections:
 
     def adapter(self, name: str) -> str | None:
         """What serves a channel; None: nothing does."""
-        if name in self._adapters:
-            return name
         found = self._config().channels.get(name)
+        wanted = name if found is None or found.adapter is None else found.adapter
+        if wanted in self._adapters:
+            return wanted
         return None if found is None or found.url is None else WEBHOOK
 
     def of(self, surface: Surface) -> Connected:
@@ -81,8 +94,9 @@ class Connections:
             raise SendFailed(error.message) from error
         if not config.enabled:
             raise SendFailed(f"channel {name} is switched off")
-        if name in self._adapters:
-            return Connected(name, config, self._adapters[name](name, config))
+        adapter = self._adapters.get(config.adapter or name)
+        if adapter is not None:
+            return Connected(name, config, adapter(name, config))
         if config.url is None:
             raise SendFailed(f"nothing connects channel {name}")
         return Connected(name, config, WebhookChannel(name, config, self._posting, self._env))

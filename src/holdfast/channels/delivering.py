@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus, MessageSending, MessageSent
 from holdfast.channels import marks
 from holdfast.channels.chunking import Limits
 from holdfast.channels.connecting import Connected
@@ -53,10 +54,12 @@ class Deliverer:
         store: Store,
         threads: Threads,
         connect: Callable[[Surface], Connected],
+        plugin_hooks: HookBus = NO_HOOKS,
     ) -> None:
         self._store = store
         self._threads = threads
         self._connect = connect
+        self._plugin_hooks = plugin_hooks
         self._pace = Pace(store.clock)
 
     def kind(self) -> agenda.Kind:
@@ -72,6 +75,23 @@ class Deliverer:
         except HoldfastError as error:
             failure = error if isinstance(error, SendFailed) else SendFailed(error.message)
             await self._threads(self._store.run, SYSTEM, lambda tx: _failed(tx, job, id_, failure))
+            await self._threads(self._tell_failed, id_, failure)
+
+    def _tell_failed(self, id_: str, failure: SendFailed) -> None:
+        if not self._plugin_hooks.wants(MessageSent):
+            return
+        with self._store.read(SYSTEM) as tx:
+            delivery = outbox.get(tx, id_)
+        if delivery.status is DeliveryStatus.FAILED:
+            self._plugin_hooks.tell(
+                MessageSent(
+                    target=delivery.target,
+                    channel=delivery.kind,
+                    text=str(delivery.payload.get("text") or ""),
+                    ok=False,
+                    error=failure.message,
+                )
+            )
 
     def _prepared(self, id_: str) -> tuple[Order | None, Connected]:
         with self._store.read(SYSTEM) as tx:
@@ -94,9 +114,33 @@ class Deliverer:
             return
         for number in range(order.sent, len(order.pieces)):
             self._pace.take(connected.name, connected.config.outbound_per_minute)
-            message_id = await _sent(order, number, connected)
+            asked = await self._asked_plugins(order, number, connected)
+            message_id = f"not sent: {asked.blocked}" if asked.blocked else None
+            if asked.blocked is None:
+                message_id = await _sent(order, number, connected, asked.text)
+                self._plugin_hooks.tell(_told_sent(asked))
             last = number == len(order.pieces) - 1
             await self._threads(self._store.run, SYSTEM, _noted(job, order, number, message_id, last))
+
+    async def _asked_plugins(self, order: Order, number: int, connected: Connected) -> MessageSending:
+        """What plugins make of a piece; other words than the service takes are left out."""
+        event = MessageSending(
+            target=order.surface.address,
+            channel=connected.name,
+            text=order.pieces[number],
+            session_key=order.delivery.payload.get("sessionKey"),
+        )
+        if not self._plugin_hooks.wants(MessageSending):
+            return event
+        found = await self._plugin_hooks.ask(event)
+        if len(found.text) > connected.most_chars:
+            log.warning("a plugin's words for %s are too long to be sent", connected.name)
+            return event
+        return found
+
+
+def _told_sent(asked: MessageSending) -> MessageSent:
+    return MessageSent(audience=asked.audience, target=asked.target, channel=asked.channel, text=asked.text)
 
 
 class Pace:
@@ -117,14 +161,14 @@ class Pace:
         sent.append(now)
 
 
-async def _sent(order: Order, number: int, connected: Connected) -> str | None:
+async def _sent(order: Order, number: int, connected: Connected, text: str) -> str | None:
     """Send one piece; the first takes the place of a preview where there is one."""
     payload = order.delivery.payload
     meta: dict[str, Any] = {name: payload[name] for name in _META if name in payload}
     message = Message(
         key=f"{order.delivery.key}#{number}",
         surface=order.surface,
-        text=order.pieces[number],
+        text=text,
         reply_to=_quoted(order, connected.config.reply_to_mode, number),
         meta={**meta, "final": _is_final(order, number)},
     )
@@ -212,7 +256,7 @@ def _said_before(tx: Tx, turn_id: str) -> list[str]:
     """What a turn said before its last words, in order."""
     reply = turns.get(tx, turn_id).reply_id
     own = entries.listing(tx, EntryFilter(turn_id=turn_id), limit=MOST_SAID).entries
-    return [e.content for e in reversed(own) if e.role == "assistant" and e.id != reply and e.content.strip()]
+    return [e.content for e in reversed(own) if e.is_answer and e.id != reply]
 
 
 def _apology(payload: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.channels.inbound import Inbound
 from holdfast.clock import iso
 from holdfast.context import Trust
+from holdfast.context.transcript import SAID_BEFORE
 from holdfast.log import (
     Audience,
     Classification,
@@ -23,7 +24,7 @@ from holdfast.log import (
 )
 from holdfast.text import clip
 
-KIND: Final = "channel-history"
+KIND: Final = SAID_BEFORE
 UNANSWERED: Final = "unanswered"
 MOST_CHARS: Final = 48_000
 MOST_LINE: Final = 2_000

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.agents.cron import signing
 from holdfast.agents.loop import Deliver, Runs
+from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools.types import Tool
 from holdfast.channels import arrivals, bindings, hearing, marks, pairing, views
@@ -128,10 +129,12 @@ class Channels(Office):
         runs: Callable[[], Runs],
         children: Callable[[], Children],
         context: Callable[[], ContextRoom],
+        plugin_hooks: HookBus = NO_HOOKS,
         env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(store, config, env)
         self._threads = threads
+        self._plugin_hooks = plugin_hooks
         self._streams = Streams(store, threads, lambda: runs().hub)
         self._receiver = Receiver(
             ReceivingParts(
@@ -151,7 +154,8 @@ class Channels(Office):
 
     def register(self, runner: Runner) -> None:
         """Have this runner carry out deliveries, and follow replies while they are written."""
-        runner.register(outbox.KIND, Deliverer(self._store, self._threads, self.connections.of).kind())
+        deliverer = Deliverer(self._store, self._threads, self.connections.of, self._plugin_hooks)
+        runner.register(outbox.KIND, deliverer.kind())
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -159,7 +163,7 @@ class Channels(Office):
         self._streams.serve()
 
     def plug_in(self, name: str, adapter: Adapter) -> None:
-        """Have an adapter serve the channel of this name."""
+        """Have an adapter serve the channels whose `adapter` is this name."""
         self.connections.register(name, adapter)
 
     async def receive(self, message: Inbound, *, may_own: bool = True) -> Received:

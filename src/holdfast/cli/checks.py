@@ -17,6 +17,7 @@ from holdfast.cli.findings import Finding, Level, Named, Patient
 from holdfast.cli.memory_checks import check_memory
 from holdfast.cli.model_checks import check_models
 from holdfast.cli.permission_checks import check_permissions
+from holdfast.cli.plugin_checks import check_plugins
 from holdfast.cli.tool_checks import check_skills, check_tools
 from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
@@ -107,7 +108,7 @@ def check_store(patient: Patient) -> Iterator[Finding]:
     if patient.config is None:
         yield Finding("warn", "the store was not looked at: the config cannot be used")
         return
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is None:
             yield Finding(
                 "warn", "there is no store yet", "It is made by `holdfast up`.", partial(_migrate, patient)
@@ -140,7 +141,7 @@ def check_durability(patient: Patient) -> Iterator[Finding]:
     if patient.config is None:
         return
     wanted = patient.config.store.durability
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is None:
             return
         lax: list[str] = []
@@ -168,7 +169,7 @@ def check_work(patient: Patient) -> Iterator[Finding]:
 
     if patient.config is None:
         return
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is None:
             return
         with store.read(OWNER) as tx:
@@ -191,7 +192,7 @@ def check_clock(patient: Patient) -> Iterator[Finding]:
     """Where PostgreSQL's clock counts, a machine whose own differs: leases hold, but its logs mislead."""
     if patient.config is None:
         return
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is None or not store.postgres:
             return
         store.probe()
@@ -212,7 +213,7 @@ def check_halt(patient: Patient) -> Iterator[Finding]:
 
     if patient.config is None:
         return
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is None:
             return
         with store.read(OWNER) as tx:
@@ -232,7 +233,7 @@ def check_surfaces(patient: Patient) -> Iterator[Finding]:
     config = patient.config
     if config is None or not any(channel.private for channel in config.channels.values()):
         return
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is None:
             return
         with store.read(OWNER) as tx:
@@ -318,6 +319,7 @@ CHECKS: Final[list[Named]] = [
     Named("port", check_port),
     Named("memory", check_memory),
     Named("context", check_context),
+    Named("plugins", check_plugins),
     Named("models", check_models),
     Named("tools", check_tools),
     Named("skills", check_skills),
@@ -342,7 +344,7 @@ def _store_url(patient: Patient) -> str:
 
 
 @contextmanager
-def _store(patient: Patient) -> Iterator[Store | None]:
+def store_of(patient: Patient) -> Iterator[Store | None]:
     """The store as it stands; None where its file is not there yet."""
     from holdfast.cli.stores import bare_store
     from holdfast.errors import NotFound

@@ -68,6 +68,12 @@ def running_gateway(home: Home, *, timeout: float = TIMEOUT_SECONDS) -> Client |
     return Client(found.url, home.admin_token(), timeout=timeout) if found.state == "ours" else None
 
 
+def live_gateway(home: Home) -> str | None:
+    """Where a gateway of this home says that it listens, if its process is there; nobody is asked."""
+    known = _known(home)
+    return known.url if known is not None and known.alive else None
+
+
 def sight(home: Home, url: str, *, timeout: float = TIMEOUT_SECONDS) -> Sighting:
     """Look whether the gateway of this home answers at an address. Makes no token where there is none."""
     import httpx

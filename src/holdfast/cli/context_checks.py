@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
-from holdfast.errors import NotFound
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.context.lossless import Problem
-    from holdfast.log import Store
+    from holdfast.log import Store, Tx
 
 MOST_SESSIONS: Final = 200
 MOST_SECONDS: Final = 5.0
@@ -24,16 +22,18 @@ _MOST_SHOWN: Final = 3
 def check_context(patient: Patient) -> Iterator[Finding]:
     """The sessions that were used last, as many as can be looked at in a few seconds."""
     from holdfast import migrations
+    from holdfast.cli.checks import store_of
 
     if patient.config is None:
         return
-    yield from _slot(patient.config.plugins.slots.context_engine)
-    with _store(patient) as store:
+    yield from _slot(patient)
+    with store_of(patient) as store:
         if store is None:
             return
         with store.read(OWNER) as tx:
             if migrations.current(tx.conn) != migrations.HEAD:
                 return
+            yield from _engines(tx, patient.config.plugins.engine)
         broken, looked, all_of_them = _examined(store)
     for session_id, problems in broken.items():
         fix = partial(_repair, patient, session_id)
@@ -43,13 +43,38 @@ def check_context(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok", f"every entry can be reached: looked at {which} sessions ({looked})")
 
 
-def _slot(name: str) -> Iterator[Finding]:
-    """Nothing stands in for an engine that is not there: every turn would fail."""
+def _slot(patient: Patient) -> Iterator[Finding]:
+    """Nothing stands in for an engine that is not there: every turn would fail. Which engines a plugin brings
+    only its code can tell, so that any that declares some may be the one; `plugins doctor` loads it."""
+    from holdfast.cli.plugin_checks import may_bring_engines
     from holdfast.context import engines
 
-    if name not in engines:
-        said = f"plugins.slots.contextEngine names {name!r}, which is no engine: every turn will fail"
+    assert patient.config is not None
+    plugins = patient.config.plugins
+    named, used = plugins.slots.context_engine, plugins.engine
+    if used != named:
+        hint = f"Set plugins.entries.{named}.enabled to true to use it."
+        yield Finding("warn", f"context engine {named!r} is switched off: {used!r} builds contexts", hint)
+    if used not in engines and not may_bring_engines(patient.home, patient.config):
+        said = f"plugins.slots.contextEngine names {used!r}, which is no engine: every turn will fail"
         yield Finding("fail", said, f"Name one of {', '.join(engines)}.")
+
+
+def _engines(tx: Tx, used: str) -> Iterator[Finding]:
+    """How engines have fared: the one in use if it fails, any that is still to be told something."""
+    from holdfast.context.engine_records import health_of, known_engines
+
+    for id_ in sorted({*known_engines(tx), used}):
+        one = health_of(tx, id_)
+        since = one["lastErrorAt"] is not None and (one["lastOkAt"] or "") < one["lastErrorAt"]
+        if since and id_ == used:
+            many = f"{one['failures']} of {one['calls']} calls"
+            said = f"context engine {id_!r} fails ({many}): {one['lastError']}"
+            yield Finding("fail", said, "See `holdfast status`; fix the engine or name another in the slot.")
+        if one["queue"]["waiting"]:
+            why = f": {one['queue']['error']}" if one["queue"]["error"] else ""
+            said = f"context engine {id_!r} has not heard of {one['queue']['waiting']} turns{why}"
+            yield Finding("warn", said, "They are told again by themselves while the gateway runs.")
 
 
 def _examined(store: Store) -> tuple[dict[str, list[Problem]], int, bool]:
@@ -80,23 +105,9 @@ def _said(session_id: str, problems: list[Problem]) -> str:
 
 def _repair(patient: Patient, session_id: str) -> None:
     """Nothing is deleted: what cannot be trusted is left aside, and its entries are shown as they are."""
+    from holdfast.cli.checks import store_of
     from holdfast.context.lossless import repair
 
-    with _store(patient) as store:
+    with store_of(patient) as store:
         if store is not None:
             store.run(OWNER, lambda tx: repair(tx, session_id))
-
-
-@contextmanager
-def _store(patient: Patient) -> Iterator[Store | None]:
-    from holdfast.cli.stores import bare_store
-    from holdfast.runtime import configured_url
-
-    assert patient.config is not None
-    try:
-        store = bare_store(configured_url(patient.home, patient.config))
-    except NotFound:
-        yield None
-        return
-    with closing(store):
-        yield store

@@ -104,7 +104,7 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._lazy:
-            return None
+            return _of_a_plugin(ctx.ensure_object(App), cmd_name)
         module, _, attribute = self._lazy[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
@@ -138,6 +138,22 @@ class LazyGroup(Group):
         except Exception as error:  # noqa: BLE001 - the last boundary: a person gets a line, not a traceback
             _refuse(f"{type(error).__name__}: {error}", f"This is a fault: run it again with {TRACEBACK}.", 1)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_a_plugin(app: App, name: str) -> click.Command | None:
+    """A command that a plugin of the home brings; looked for only where no command of ours has that name."""
+    from holdfast.config import load_config
+    from holdfast.plugins import PluginHost
+
+    home = app.home
+    if name.startswith("-") or not home.path.is_dir():
+        return None
+    config = load_config(home.config)
+    host = PluginHost(home, lambda: config)
+    if not any(one.found.manifest and "cli" in one.found.manifest.capabilities for one in host.find()):
+        return None
+    found = (one.registered.cli.get(name) for one in host.load() if one.is_in)
+    return next((command for command in found if command is not None), None)
 
 
 def _how_to_use(error: click.UsageError) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
+from holdfast.errors import HoldfastError
 
 ROOMY_WINDOW: Final = 8_192
 SMALLEST_WINDOW: Final = 2_048
@@ -33,6 +34,25 @@ def check_models(patient: Patient) -> Iterator[Finding]:
     for agent in config.agent_list:
         yield from _answering(models, config, agent.id)
         yield from _windows(models, patient.home, config, agent.id)
+    yield from _learned(patient)
+
+
+def _learned(patient: Patient) -> Iterator[Finding]:
+    """What servers taught by refusing a request, where it takes something from what a model may do."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from holdfast.agents.models import StoredLessons
+    from holdfast.agents.models.lessons import KEPT_MS
+    from holdfast.cli.checks import store_of
+    from holdfast.clock import SystemClock
+
+    try:
+        with store_of(patient) as store:
+            found = [] if store is None else StoredLessons(store).load()
+    except (HoldfastError, SQLAlchemyError):  # `store` above tells of it
+        return
+    kept = SystemClock().now() - KEPT_MS
+    yield from (Finding("ok", str(one)) for one in found if one.lesson.limits and one.at >= kept)
 
 
 def _logins(models: Models, config: Config) -> Iterator[Finding]:
@@ -62,7 +82,6 @@ async def _report(models: Models) -> list[Row]:
 def _answering(models: Models, config: Config, agent_id: str) -> Iterator[Finding]:
     """Whether the models of an agent can be asked: all that it names, since each may be called upon."""
     from holdfast.agents.models import RECALL
-    from holdfast.errors import HoldfastError
 
     try:
         refs = models.choice(config.agent(agent_id))
@@ -83,7 +102,6 @@ def _windows(models: Models, home: Home, config: Config, agent_id: str) -> Itera
     """Models whose windows are small for what every prompt of an agent holds, and how they are shared."""
     from holdfast.cli.workspaces import fitted_files
     from holdfast.context import Budgets
-    from holdfast.errors import HoldfastError
 
     settings = config.agent(agent_id)
     mend = (
@@ -113,7 +131,6 @@ def _windows(models: Models, home: Home, config: Config, agent_id: str) -> Itera
 
 
 def _problem(models: Models, ref: ModelRef, agent_id: str) -> Finding | None:
-    from holdfast.errors import HoldfastError
 
     try:
         models.credentials_for(models.resolve(ref), agent_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,6 +22,14 @@ _RENAMED = (
     ("agents.defaults.memorySearch.query.maxResults", "memory.search.limits.maxResults"),
     ("agents.defaults.memorySearch.query.minScore", "memory.search.limits.minScore"),
     ("agents.defaults.memorySearch.chunking", "memory.search.chunking"),
+    ("agents.defaults.memorySearch.provider", "memory.search.provider"),
+    ("agents.defaults.memorySearch.model", "memory.search.model"),
+    ("agents.defaults.memorySearch.extraPaths", "memory.search.extraPaths"),
+    ("agents.defaults.memorySearch.sources", "memory.search.sources"),
+    ("memory.search.query.maxResults", "memory.search.limits.maxResults"),
+    ("memory.search.query.minScore", "memory.search.limits.minScore"),
+    ("memory.search.remote.baseUrl", "memory.search.embedding.openai.baseUrl"),
+    ("memory.search.remote.apiKey", "memory.search.embedding.openai.apiKey"),
     ("agents.defaults.memorySearch.remote.baseUrl", "memory.search.embedding.openai.baseUrl"),
     ("agents.defaults.memorySearch.remote.apiKey", "memory.search.embedding.openai.apiKey"),
     ("agents.defaults.memorySearch.sync.watch", "memory.search.update.watch"),
@@ -35,7 +44,9 @@ _RENAMED = (
 )
 _HOSTS = {"loopback": "127.0.0.1", "lan": "0.0.0.0", "auto": "127.0.0.1"}
 _LEVELS = {"trace": "debug", "warn": "warning", "fatal": "error", "silent": "error"}
+_EMBEDDERS = ("openai", "gemini", "local")
 _MAX_ROUNDS = 1000
+_OUR_ENGINES = ("legacy", "lossless")
 
 
 def adopt_openclaw(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -46,7 +57,7 @@ def adopt_openclaw(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     kept: dict[str, Any] = expand_shortcuts(copy.deepcopy(data))
     origins = _rename(kept)
     _translate_values(kept)
-    dropped: set[str] = set()
+    dropped = _leave_plugins(kept)
     for _ in range(_MAX_ROUNDS):
         try:
             Config.model_validate(kept)
@@ -57,6 +68,27 @@ def adopt_openclaw(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
                 dropped.add(_original(cut, origins))
     whole = [path for path in dropped if not any(_is_within(path, other) for other in dropped)]
     return _without_empty(kept), sorted(whole)
+
+
+def _leave_plugins(data: dict[str, Any]) -> set[str]:
+    """Plugins of OpenClaw do not run here: of what is said of them, that of our own engines alone holds."""
+    given = data.get("plugins")
+    if not isinstance(given, dict):
+        return set()
+    left = {f"plugins.{name}" for name in given.keys() - {"entries", "slots"}}
+    for part, known in (("entries", _OUR_ENGINES), ("slots", ("contextEngine",))):
+        inner = given.get(part)
+        left |= {
+            f"plugins.{part}.{name}"
+            for name in (inner if isinstance(inner, dict) else {})
+            if name not in known
+        }
+    slots = given.get("slots")
+    if isinstance(slots, dict) and slots.get("contextEngine") not in (None, *_OUR_ENGINES):
+        left.add("plugins.slots.contextEngine")
+    for path in left:
+        _take(data, path.split("."))
+    return left
 
 
 def _is_within(path: str, other: str) -> bool:
@@ -83,6 +115,40 @@ def _translate_values(data: dict[str, Any]) -> None:
         logging["level"] = _LEVELS.get(level, level) if isinstance(level, str) else "info"
         if isinstance(logging.get("redact"), str):
             logging["redact"] = logging["redact"] != "off"
+    memory = data.get("memory")
+    if isinstance(memory, dict) and isinstance(memory.get("search"), dict):
+        _translate_search(memory["search"])
+
+
+def _translate_search(search: dict[str, Any]) -> None:
+    """Whose embeddings, which folders and whether conversations are searched, in our form."""
+    provider = search.get("provider")
+    if provider in _EMBEDDERS:
+        del search["provider"]
+        _put(search, ["embedding", "providers"], [provider])
+        if isinstance(search.get("model"), str):
+            _put(search, ["embedding", str(provider), "model"], search.pop("model"))
+    paths = search.get("extraPaths")
+    if isinstance(paths, list) and (taken := list(_collections(paths))):
+        search["extraPaths"] = [one for one in paths if not _is_rooted(one)]
+        if not search["extraPaths"]:
+            del search["extraPaths"]
+        search.setdefault("paths", taken)
+    if isinstance(search.get("sources"), list):
+        _put(search, ["sessions", "enabled"], "sessions" in search.pop("sources"))
+
+
+def _collections(paths: list[Any]) -> Iterator[dict[str, str]]:
+    """Folders with a path of their own; those within a workspace are found there."""
+    for number, one in enumerate(filter(_is_rooted, paths), 1):
+        path = one if isinstance(one, str) else one["path"]
+        mask = {"mask": one["pattern"]} if isinstance(one, dict) and one.get("pattern") else {}
+        yield {"path": path, "name": f"openclaw-{number}", **mask}
+
+
+def _is_rooted(one: Any) -> bool:
+    path = one.get("path") if isinstance(one, dict) else one
+    return isinstance(path, str) and path.startswith(("/", "~/"))
 
 
 def _bad_locs(error: ValidationError) -> list[tuple[str | int, ...]]:

@@ -101,6 +101,9 @@ class Continuation(Section):
         return self
 
 
+SubagentFile = Literal["AGENTS.md", "TOOLS.md", "SOUL.md", "IDENTITY.md", "USER.md"]
+
+
 class Subagents(Section):
     """Sessions that another session spawned."""
 
@@ -117,3 +120,6 @@ class Subagents(Section):
     model: str | None = key(None, "Model for subagents; unset: the parent's.")
     thinking: str | None = key(None, "Thinking level for subagents; unset: the parent's.")
     cleanup: Literal["keep", "delete"] = key("keep", "What becomes of a finished session.")
+    bootstrap_files: tuple[SubagentFile, ...] = key(
+        ("AGENTS.md", "TOOLS.md"), "Workspace files in a subagent's prompt."
+    )

@@ -63,7 +63,10 @@ class Classifier(Section):
     """Sorting the log into topics and tasks."""
 
     enabled: Flag = key(True, "Whether the log is sorted.")
-    model: str | None = key(None, "Model that helps; unset: rules alone.")
+    use_model: Flag = key(True, "Whether a model looks over what rules sorted, and writes digests.")
+    model: str | None = key(None, "Model that helps; unset: the agent's own.")
+    model_calls_per_hour: Count = key(30, "Calls of a model in an hour, digests with them.", le=100_000)
+    model_wait_seconds: Seconds = key(180, "How long after it was sorted a model looks it over.", ge=1)
     interval_seconds: Seconds = key(10, "Time between cycles.", ge=1)
     sessions_per_cycle: Positive = key(8, "Sessions looked at in one cycle.", le=1000)
     session_budget_seconds: Seconds = key(75, "Time for one session.", ge=1)

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, overlay, part, table
-from holdfast.config.values import Count, Flag, Int, Minutes, Ms, Positive, Seconds
+from holdfast.config.values import Count, Flag, Id, Int, Minutes, Ms, Positive, Seconds
 
 SMALLEST_CHUNK = 100
 ANYONE = "*"
@@ -55,6 +55,9 @@ class ChannelSettings(Section):
     """One channel, or one account of it."""
 
     enabled: Flag = key(True, "Whether it is connected.")
+    adapter: Id | None = key(
+        None, "What connects it: the name that a plugin registered; unset: `url`, as a webhook channel."
+    )
     url: Secret | None = key(None, "Where a webhook channel's messages are posted to; masked like a token.")
     signing_secret: Secret | None = key(
         None, "Secret that signs what the channel sends; `${NAME}` is taken from the environment."
@@ -133,6 +136,8 @@ class ChannelConfig(ChannelSettings):
     @property
     def unconnected(self) -> tuple[str, ...]:
         """The keys that do nothing here, since there is no address to post to."""
-        if self.url is not None or any(account.url is not None for account in self.accounts.values()):
+        if self.adapter is not None or self.url is not None:
+            return ()
+        if any(account.url is not None for account in self.accounts.values()):
             return ()
         return tuple(sorted(self.model_fields_set - WITHOUT_ADAPTER))

@@ -164,8 +164,9 @@ def _provider(model: str, dimensions: int) -> EmbeddingProvider:
 class Embedding(Section):
     """Where embeddings come from: the first of the chain, and the next only when it fails."""
 
-    providers: tuple[Literal["openai", "gemini", "local"], ...] = key(
-        ("openai", "gemini", "local"), "The chain; one without a key is passed over."
+    providers: tuple[Id, ...] = key(
+        ("openai", "gemini", "local"),
+        "The chain: `openai`, `gemini`, `local`, or a plugin's by name; one without a key is passed over.",
     )
     openai: EmbeddingProvider = key(
         _provider("text-embedding-3-small", 1536), "OpenAI, or an endpoint like it."

@@ -9,7 +9,7 @@ from pydantic import field_validator, model_validator
 
 from holdfast.config.secret import FreeMap, Secret
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Bytes, Count, Flag, Id, Names, Positive, Seconds
+from holdfast.config.values import Bytes, Count, Flag, Id, Ms, Names, Positive, Seconds
 
 BOOTSTRAP_NAMES = (
     "AGENTS.md",
@@ -23,10 +23,9 @@ BOOTSTRAP_NAMES = (
     "MEMORY.md",
 )
 EXTRA_FILES_HOOK = "bootstrap-extra-files"
-TAKEN_PATHS = ("api", "v1", "ws", "mcp", "metrics", "healthz", "assets")
+TAKEN_PATHS = ("api", "v1", "ws", "mcp", "metrics", "healthz", "assets", "plugins")
 INTERNAL_HOOKS = ("boot-md", EXTRA_FILES_HOOK)
 LEGACY_ENGINE = "legacy"
-ENGINES = (LEGACY_ENGINE, "lossless")
 
 
 class SkillEntry(Section):
@@ -79,23 +78,57 @@ class SkillsConfig(Section):
 
 
 class PluginEntry(Section):
-    """A context engine's settings."""
+    """Settings of one plugin, or of a built-in engine."""
 
-    enabled: Flag = key(True, "Whether it is used where the slot names it; else `legacy` is.")
-    config: FreeMap = table({}, "Its own settings, checked by itself.")
+    enabled: Flag = key(True, "Whether it is used; in place of an engine that is not, `legacy` is.")
+    config: FreeMap = table({}, "Its own settings, held against the schema in its manifest.")
 
 
 class PluginSlots(Section):
-    """What fills each exclusive place."""
+    """What fills each exclusive place; without a name, the first plugin that claims it."""
 
-    context_engine: str = key(LEGACY_ENGINE, "Context engine by id.", min_length=1)
+    context_engine: str = key(LEGACY_ENGINE, "Context engine by id; none takes it by itself.", min_length=1)
+    memory: str | None = key(
+        None, "Plugin that answers searches in memory; `builtin`: none does.", min_length=1
+    )
+    sandbox: str | None = key(None, "Plugin that may claim the sandbox; `builtin`: none.", min_length=1)
+    browser: str | None = key(None, "Plugin that may claim the browser; `builtin`: none.", min_length=1)
+
+    def chosen(self, slot: str) -> str | None:
+        """The plugin, or engine, that is named for a slot, by the slot's name in a manifest."""
+        named = {"memory": self.memory, "sandbox": self.sandbox, "browser": self.browser}
+        return self.context_engine if slot == "contextEngine" else named[slot]
+
+
+class PluginLoading(Section):
+    """Where plugins are found besides the usual places."""
+
+    paths: Names = key((), "Folders of plugins, each with its manifest; of highest precedence.")
+
+
+class PluginLimits(Section):
+    """How long plugins may take. Their code runs beside the gateway's, never in its place."""
+
+    start_seconds: Seconds = key(10, "Limit for importing, registering, starting and stopping.", ge=1)
+    hook_ms: Ms = key(2000, "Limit for one hook.", ge=1)
+    call_seconds: Seconds = key(60, "Limit for one call of a tool, command or route.", ge=1)
+    failures: Positive = key(5, "Failures in a row after which a hook, tool or route is left out.", le=1000)
 
 
 class PluginsConfig(Section):
-    """Context engines. Plugins of others are not loaded yet."""
+    """Plugins, and the engine that builds contexts."""
 
+    enabled: Flag = key(True, "Whether plugins are loaded at all.")
+    allow: Names | None = key(
+        None,
+        "Only these, by id. Unset: all but those in a workspace, which an agent may write: such a plugin is"
+        " loaded only if it is named here.",
+    )
+    deny: Names = key((), "Never these, by id.")
+    load: PluginLoading = part("Where plugins are found.")
     slots: PluginSlots = part("Exclusive places.")
-    entries: dict[str, PluginEntry] = table({}, "Settings by engine.")
+    entries: dict[str, PluginEntry] = table({}, "Settings by plugin or engine.")
+    limits: PluginLimits = part("How long plugins may take.")
 
     @property
     def engine(self) -> str:
@@ -103,6 +136,21 @@ class PluginsConfig(Section):
         named = self.slots.context_engine
         entry = self.entries.get(named)
         return named if entry is None or entry.enabled else LEGACY_ENGINE
+
+    def refusal(self, id_: str, *, from_workspace: bool = False) -> str | None:
+        """Why a plugin is not to be loaded; None if it is."""
+        entry = self.entries.get(id_)
+        if not self.enabled:
+            return "plugins are switched off (plugins.enabled)"
+        if id_ in self.deny:
+            return "it is denied (plugins.deny)"
+        if entry is not None and not entry.enabled:
+            return f"it is switched off (plugins.entries.{id_}.enabled)"
+        if self.allow is not None and id_ not in self.allow:
+            return "it is not among those allowed (plugins.allow)"
+        if self.allow is None and from_workspace:
+            return "it lies in a workspace, which an agent may write: name it in plugins.allow to load it"
+        return None
 
 
 class HookEntry(Section):

@@ -23,13 +23,6 @@ _LOOKS_SECRET = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}|sk-\w|xox\
 _NOT_BUILT = {
     "teams.enabled": "users and roles",
     "teams.list": "teams",
-    "plugins.enabled": "plugins of others",
-    "plugins.allow": "plugins of others",
-    "plugins.deny": "plugins of others",
-    "plugins.load": "plugins of others",
-    "plugins.slots.memory": "memory by a plugin (see memory.backend)",
-    "plugins.slots.sandbox": "a sandbox by a plugin (see agents.defaults.sandbox.backend)",
-    "plugins.slots.browser": "a browser",
     "memory.search.rerank.model": "a ranking model (qmd has its own: see memory.search.rerank.enabled)",
     "memory.search.rerank.candidates": "a ranking model (qmd has its own: see memory.search.rerank.enabled)",
     "auth.profiles": "profiles in this file (agents/<id>/agent/auth-profiles.json says what each is for)",

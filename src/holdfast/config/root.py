@@ -17,7 +17,7 @@ from holdfast.config.channels import ChannelConfig
 from holdfast.config.memory import MemoryConfig
 from holdfast.config.merge import deep_merge
 from holdfast.config.models import AuthConfig, ModelsConfig
-from holdfast.config.parts import ENGINES, INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
+from holdfast.config.parts import INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
 from holdfast.config.runtime import (
     AgendaConfig,
     CronConfig,
@@ -31,7 +31,7 @@ from holdfast.config.runtime import (
 from holdfast.config.secret import without_password
 from holdfast.config.section import Section, key, overlay, part, table
 from holdfast.config.session import Binding, SessionConfig
-from holdfast.config.tools import RootTools
+from holdfast.config.tools import McpConfig, RootTools
 from holdfast.errors import NotFound
 from holdfast.keys import NOT_CHANNELS
 
@@ -56,6 +56,7 @@ class Config(Section):
     plugins: PluginsConfig = part("Plugins.")
     hooks: HooksConfig = part("Hooks.")
     tools: RootTools = part("Tools.")
+    mcp: McpConfig = part("Servers of others, whose tools agents may use.")
     models: ModelsConfig = part("Models.")
     auth: AuthConfig = part("Credentials for providers.")
     channels: dict[str, ChannelConfig] = table({}, "Channels by name.")
@@ -199,17 +200,14 @@ def _channel_faults(config: Config) -> Iterator[Fault]:
 def _settings_without_effect(config: Config) -> Iterator[Fault]:
     """Keys that are known, and that nothing obeys as the rest of the config stands."""
     for name, channel in config.channels.items():
-        alone = "Holdfast connects to webhook channels alone: expected url, the address to post to"
+        alone = "expected url, the address that it posts to, or adapter, the name that a plugin gave"
         for field in channel.unconnected:
-            yield ("channels", name, to_camel(field)), f"does nothing here; {alone}"
+            yield ("channels", name, to_camel(field)), f"does nothing here: nothing connects it; {alone}"
         if channel.url is None and not channel.model_fields_set - {"enabled"}:
-            yield ("channels", name), f"does nothing here; {alone}"
+            yield ("channels", name), f"does nothing here: nothing connects it; {alone}"
     for name in config.hooks.internal.entries.keys() - set(INTERNAL_HOOKS):
         known = ", ".join(INTERNAL_HOOKS)
         yield ("hooks", "internal", "entries", name), f"no hook has this name: expected one of {known}"
-    for name in config.plugins.entries.keys() - {*ENGINES, config.plugins.slots.context_engine}:
-        at = ("plugins", "entries", name)
-        yield at, f"plugins are not loaded yet: expected an engine, {' or '.join(ENGINES)}"
     yield from _judging_without_qmd(config)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, part, table
@@ -147,6 +147,42 @@ class ToolsConfig(ToolPolicy):
     )
     result_max_chars: Positive | None = key(
         None, "Characters kept of one result; unset: at most 16k, 32k or 64k by the model's window."
+    )
+
+
+class McpServer(Section):
+    """A server of somebody else's whose tools agents may use: a program that is started, or an address."""
+
+    enabled: Flag = key(True, "Whether it is connected.")
+    command: str | None = key(None, "Program to start; it speaks on stdin and stdout.", min_length=1)
+    args: tuple[str, ...] = key((), "Its arguments.")
+    env: dict[str, Secret] = table({}, "Environment that it is given, besides the least that programs need.")
+    url: str | None = key(
+        None, "Address of a server that runs, if it is not started here.", pattern="^https?://"
+    )
+    headers: dict[str, Secret] = table({}, "Headers sent to it, such as Authorization.")
+    auth: Literal["oauth"] | None = key(None, "`oauth`: log in with `holdfast mcp login NAME`.")
+    tools: Names = key(("*",), "Which of its tools are taken, as globs.")
+    unasked: Names = key((), "Which of its tools run without asking a person, as globs.")
+    trusted: Flag = key(
+        False, "Whether its own word is taken for which tools only read; those run without asking."
+    )
+    connect_seconds: Seconds = key(30, "Time for it to start and answer.", ge=1, le=3600)
+    timeout_seconds: Seconds = key(60, "Limit for one call.", ge=1, le=86_400)
+    max_chars: Positive = key(20_000, "Characters kept of one answer.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("expected either command or url")
+        return self
+
+
+class McpConfig(Section):
+    """Servers of others, over the Model Context Protocol."""
+
+    servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")], McpServer] = table(
+        {}, "Servers by name; their tools are called `mcp_<name>_<tool>`."
     )
 
 

@@ -28,6 +28,7 @@ from holdfast.context.engine import (
     Rollback,
     SpawnParams,
     SubagentEndedParams,
+    build_memory_system_prompt_addition,
     delegate_compaction_to_runtime,
 )
 from holdfast.context.fence import disarmed, fence, neutralise, safe
@@ -44,11 +45,13 @@ from holdfast.context.flush import (
 from holdfast.context.manifest import Manifest, Section, Stored
 from holdfast.context.manifest import as_json as manifest_json
 from holdfast.context.manifest import load as load_manifest
+from holdfast.context.manifest import of_turn as manifests_of_turn
 from holdfast.context.messages import (
     AssistantMessage,
     CarrierMessage,
     Image,
     Message,
+    Named,
     SummaryMessage,
     SystemMessage,
     ToolCall,
@@ -61,13 +64,22 @@ from holdfast.context.messages import (
 )
 from holdfast.context.pressure import Pressure, how_full, needs_compaction
 from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
-from holdfast.context.replay import Diff, Replay, diff, replay
+from holdfast.context.replay import (
+    Diff,
+    Rebuilt,
+    Replay,
+    WhatIf,
+    diff,
+    replay,
+    shared_tokens,
+    what_if_json,
+)
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
 from holdfast.context.room import AfterTurn, ContextRoom
 from holdfast.context.shown_data import ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
-from holdfast.context.transcript import PARTIAL, draft_of, message_of
+from holdfast.context.transcript import PARTIAL, draft_of, message_body, message_of
 from holdfast.context.workspace import (
     OPENABLE,
     AgentIdentity,
@@ -123,8 +135,10 @@ __all__ = [
     "Manifest",
     "Message",
     "ModelFacts",
+    "Named",
     "Occasion",
     "Pressure",
+    "Rebuilt",
     "Registry",
     "Replay",
     "Rollback",
@@ -144,7 +158,9 @@ __all__ = [
     "ToolSpec",
     "Trust",
     "UserMessage",
+    "WhatIf",
     "Workspace",
+    "build_memory_system_prompt_addition",
     "chars",
     "configured_identity",
     "decode",
@@ -163,7 +179,9 @@ __all__ = [
     "kind_of",
     "load_manifest",
     "manifest_json",
+    "manifests_of_turn",
     "mark_flushed",
+    "message_body",
     "message_of",
     "names_for",
     "needs_compaction",
@@ -172,6 +190,8 @@ __all__ = [
     "register_context_engine",
     "replay",
     "safe",
+    "shared_tokens",
     "shown_data",
+    "what_if_json",
     "wire",
 ]

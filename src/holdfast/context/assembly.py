@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
-
-import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.context import blobs, calibration, law, manifest, pruning, states
-from holdfast.context.account import section, sections_of, too_large
+from holdfast.context.account import framed, section, sections_of, too_large
 from holdfast.context.compaction import fit
 from holdfast.context.engine import AssembleParams, AssembleResult, EngineInfo
 from holdfast.context.fence import safe
-from holdfast.context.history import MOST_MESSAGES, History
-from holdfast.context.layout import Stable, carrier, stable_parts
+from holdfast.context.history import MOST_MESSAGES, History, Past, message_by_ref, not_before
+from holdfast.context.inputs import Inputs, RecordingReader, record
+from holdfast.context.layout import CLOSES, OPENS, Stable, carrier, stable_parts
 from holdfast.context.manifest import JOINT, Manifest, Section
 from holdfast.context.messages import (
     CarrierMessage,
@@ -34,14 +34,13 @@ from holdfast.context.states import State
 from holdfast.context.tokens import PER_MESSAGE, Estimator
 from holdfast.context.transcript import message_of, whole_pairs
 from holdfast.context.workspace import FileReader, Occasion, Workspace
-from holdfast.errors import Conflict
+from holdfast.context.workspace.files import FileText
+from holdfast.errors import Conflict, TooLarge
 from holdfast.log import SYSTEM, Session, Store, Tx, entries
-from holdfast.log.statements import Statement, among
-from holdfast.log.tables import entries as entry_table
-from holdfast.log.tables import turns as turn_table
+from holdfast.text import clean_text
 
-MOST_OWN = 10_000
 _CARRIER_ALLOWANCE = 96
+_ESTIMATE_SLACK = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +54,7 @@ class Prepared:
     summary: SummaryMessage | None
     history: tuple[Message, ...] = field(repr=False)
     forms: Mapping[str, tuple[int, str]]
+    shown: Mapping[str, str]
     cut: int
     input: Message | None
     pending: tuple[Message, ...]
@@ -62,7 +62,25 @@ class Prepared:
     budget: int
     carrier_tokens: int
     opening: Opening | None
+    files: Mapping[str, FileText]
+    head: int
     now: Millis
+    past: Past | None
+    engine_state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What decides how much of the history is read, and in which forms: `shown` are those recorded so far."""
+
+    state: State
+    estimator: Estimator
+    budget: int
+    fixed: int
+    skip: frozenset[str]
+    shown: Mapping[str, str]
+    now: Millis
+    past: Past | None
 
 
 class Assembly:
@@ -74,14 +92,20 @@ class Assembly:
         self._reader = reader
         self._blobs = blobs.Blobs()
 
-    def prepare(self, request: BuildRequest, info: EngineInfo) -> Prepared:
+    def prepare(self, request: BuildRequest, info: EngineInfo, inputs: Inputs | None = None) -> Prepared:
+        """Read all that there is; with `inputs`, all that there was when an old context was built."""
         with self._store.read(request.session.reader) as tx:
-            state = states.of(tx, request.session, info.id)
-            estimator = calibration.get(tx, request.model.name).estimator
-            opening = opening_of(tx, request.turn_id) if request.call else None
-            stable = self._stable(tx, request, state) if opening is None else opening.stable
+            past = None if inputs is None else inputs.past
+            state = states.of(tx, request.session, info.id) if inputs is None else inputs.state
+            calibrated = calibration.get(tx, request.model.name).estimator
+            estimator = calibrated if inputs is None else Estimator(inputs.factor)
+            opens = request.call > 0 if inputs is None else inputs.opened
+            opening = opening_of(tx, request.turn_id) if opens else None
+            files = RecordingReader(self._reader) if inputs is None else inputs.files
+            now = tx.now if past is None else past.at
+            stable = opening.stable if opening else self._stable(tx, request, state, files, now)
             tools = tools_text(request.tools, request.loaded_tools)
-            said = _input(tx, request)
+            said = _input(tx, request, past)
             pending = tuple(_safe(m) for m in request.pending)
             wants = info.wants_messages
             summary = self._history.summary(tx, state) if wants else None
@@ -89,8 +113,9 @@ class Assembly:
             fixed = moving + _fixed(estimator, stable, tools, [summary, said, *pending])
             budget = max(0, request.budgets.prompt - fixed)
             skip = _not_yet(tx, request)
-            plan = self._read(tx, request, state, estimator, budget, fixed, skip) if wants else None
-            found, forms, cut = plan or ((), {}, state.cut)
+            shown = self._forms(tx, request, state, inputs) if wants else {}
+            read = Reading(state, estimator, budget, fixed, skip, shown, now, past)
+            found, forms, cut = self._read(tx, request, read) if wants else ((), {}, state.cut)
             return Prepared(
                 state=state,
                 estimator=estimator,
@@ -99,6 +124,7 @@ class Assembly:
                 summary=summary,
                 history=found,
                 forms=forms,
+                shown=shown,
                 cut=cut,
                 input=said,
                 pending=pending,
@@ -106,13 +132,21 @@ class Assembly:
                 budget=budget,
                 carrier_tokens=moving,
                 opening=opening,
-                now=tx.now,
+                files=files.seen if isinstance(files, RecordingReader) else {},
+                head=entries.head(tx) if past is None else past.until,
+                now=now,
+                past=past,
+                engine_state=None if inputs is None else inputs.engine_state,
             )
 
-    def _stable(self, tx: Tx, request: BuildRequest, state: State) -> Stable:
+    def _stable(self, tx: Tx, request: BuildRequest, state: State, files: FileReader, now: Millis) -> Stable:
         pinned = None if state.daily is None else _pinned(tx, state.daily)
-        workspace = Workspace(request.workspace, self._reader)
-        return stable_parts(request, state, workspace, pinned, tx.now)
+        return stable_parts(request, state, Workspace(request.workspace, files), pinned, now)
+
+    def _forms(self, tx: Tx, request: BuildRequest, state: State, inputs: Inputs | None) -> Mapping[str, str]:
+        if inputs is not None:
+            return inputs.forms
+        return states.forms_of(tx, request.session.id, since=state.shown_from)
 
     def project(
         self, session: Session, info: EngineInfo, *, budget: int, model: str
@@ -149,6 +183,9 @@ class Assembly:
             model=request.model.name,
             prompt=None if prepared.input is None else prepared.input.text,
             skip=prepared.skip,
+            is_heartbeat=request.occasion in (Occasion.HEARTBEAT, Occasion.HEARTBEAT_LIGHT),
+            state=prepared.engine_state,
+            past=prepared.past,
         )
 
     def finish(
@@ -156,60 +193,57 @@ class Assembly:
     ) -> Built:
         """Lay out, check the size, and store the account of it together with what was decided. A context that
         does not fit is not sent, but its account is stored all the same: there it can be seen why."""
-        chosen = _within(prepared, [_safe(m) for m in result.messages])
-        system = [part for part in prepared.stable.system if part.text]
-        addition = result.system_prompt_addition
-        if addition and prepared.opening is None:
-            heard = request.session.audience
-            system.insert(0, Text("engine", addition, Trust.OPERATOR, f"engine/{info.id}", heard))
-        built = self._laid_out(request, prepared, chosen, system, info)
+        built, texts = self.laid_out(request, prepared, result, info)
         refusal = too_large(built.manifest, least_answer=request.budgets.answer)
         if request.record:
+            inputs = partial(_inputs, request, prepared, result)
             with self._store.write(SYSTEM, ordered=False, durable=False) as tx:
-                texts = [part.text for part in system]
                 if refusal is not None:
                     account = replace(built.manifest, refused=refusal.message)
-                    self._save(tx, account, built, prepared, texts)
+                    self._save(tx, account, built, prepared, texts, inputs)
                 else:
-                    built = self._record(tx, request, prepared, built, texts)
+                    built = self._record(tx, request, prepared, built, texts, inputs)
         if refusal is not None:
             raise refusal
         return replace(built, notes=dict(result.notes))
 
+    def laid_out(
+        self, request: BuildRequest, prepared: Prepared, result: AssembleResult, info: EngineInfo
+    ) -> tuple[Built, list[str]]:
+        """What an engine gave as a whole context, and the texts of its system message; nothing is written."""
+        system = [part for part in prepared.stable.system if part.text]
+        addition = _addition(request, prepared, result, info)
+        if addition is not None:
+            system.insert(0, addition)
+        room = prepared.budget - (0 if addition is None else prepared.estimator.text(addition.text))
+        chosen = [_safe(m) for m in result.messages]
+        chosen = [m for m in chosen if m.mark is None or m.mark.entry_id not in prepared.skip]
+        counted = prepared.estimator.messages(chosen) + prepared.budget - room
+        chosen = within_budget(chosen, prepared.estimator, room, keep_newest=prepared.input is None)
+        built = self._laid_out(request, prepared, chosen, system, info)
+        built = _with_estimate(built, request, info, result.estimated_tokens, counted)
+        return built, [part.text for part in system]
+
     def _read(
-        self,
-        tx: Tx,
-        request: BuildRequest,
-        state: State,
-        estimator: Estimator,
-        budget: int,
-        fixed: int,
-        skip: frozenset[str],
+        self, tx: Tx, request: BuildRequest, read: Reading
     ) -> tuple[tuple[Message, ...], Mapping[str, tuple[int, str]], int]:
         """History that fits: pruned if the cache is cold, cut if it is still too long."""
-        shown = states.forms_of(tx, request.session.id, since=state.shown_from)
-        most = int(budget / estimator.factor * 1.25)
-        found = self._history.newest(tx, state, shown, budget=most, skip=skip)
+        most = int(read.budget / read.estimator.factor * 1.25)
+        found = self._history.newest(tx, read.state, read.shown, budget=most, skip=read.skip, past=read.past)
         truncated = sum(m.mark.tokens for m in found if m.mark) > most or len(found) >= MOST_MESSAGES
-        found, new = self._pruned(tx, request, state, found, fixed, estimator)
+        found, new = self._pruned(tx, request, read, found)
         answering = bool(request.input_id or request.input)
-        start = fit(found, estimator.message, budget=budget, keep_newest=not answering)
-        cut = _cut_before(found, start) if start or truncated else state.cut
+        start = fit(found, read.estimator.message, budget=read.budget, keep_newest=not answering)
+        cut = _cut_before(found, start) if start or truncated else read.state.cut
         return tuple(found[start:]), new, cut
 
     def _pruned(
-        self,
-        tx: Tx,
-        request: BuildRequest,
-        state: State,
-        found: list[Message],
-        fixed: int,
-        estimator: Estimator,
+        self, tx: Tx, request: BuildRequest, read: Reading, found: list[Message]
     ) -> tuple[list[Message], Mapping[str, tuple[int, str]]]:
         settings = request.settings.context_pruning
-        if not pruning.is_cold(settings, now=tx.now, called_at=state.called_at):
+        if not pruning.is_cold(settings, now=read.now, called_at=read.state.called_at):
             return found, {}
-        used = fixed + estimator.messages(found)
+        used = read.fixed + read.estimator.messages(found)
         forms = pruning.plan(found, settings, used=used, window=request.model.window)
         if not forms:
             return found, {}
@@ -230,7 +264,7 @@ class Assembly:
         window = request.model.window
         estimate = prepared.estimator
         first = SystemMessage(text=JOINT.join(part.text for part in system))
-        ending = [*([] if prepared.input is None else [prepared.input]), *prepared.pending]
+        ending = _ending(prepared)
         body = whole_pairs([*chosen, *ending])
         head, tail = _split(body, ending)
         used = estimate.messages([first, *body]) + estimate.text(prepared.tools or "")
@@ -247,6 +281,7 @@ class Assembly:
             carrier=parts,
             tail=tail,
             has_input=prepared.input is not None,
+            leads=sum(m.mark is not None and m.mark.leads for m in prepared.pending),
             heard=request.session.audience,
         )
         law.check(request.session, sections)
@@ -254,13 +289,19 @@ class Assembly:
         return Built(
             messages=messages,
             tools=ordered_tools(request.tools, request.loaded_tools),
-            manifest=_manifest(request, prepared, info, messages, sections, used),
+            manifest=_manifest(request, prepared, info, messages, sections),
             pressure=pressure,
             needs_compaction=not info.owns_compaction and (full or prepared.cut > prepared.state.cut),
         )
 
     def _record(
-        self, tx: Tx, request: BuildRequest, prepared: Prepared, built: Built, system: Sequence[str]
+        self,
+        tx: Tx,
+        request: BuildRequest,
+        prepared: Prepared,
+        built: Built,
+        system: Sequence[str],
+        inputs: Callable[[dict[str, str]], dict[str, Any]],
     ) -> Built:
         changes: dict[str, Any] = {"cut": prepared.cut, "called_at": prepared.now}
         if prepared.opening is None and request.occasion is not Occasion.BOOT:
@@ -270,13 +311,36 @@ class Assembly:
         state = states.save(tx, prepared.state, **changes)
         state = states.record_forms(tx, state, prepared.forms)
         account = replace(built.manifest, revision=state.revision)
-        self._save(tx, account, built, prepared, system)
+        self._save(tx, account, built, prepared, system, inputs)
         return replace(built, manifest=account)
 
     def _save(
-        self, tx: Tx, account: Manifest, built: Built, prepared: Prepared, system: Sequence[str]
+        self,
+        tx: Tx,
+        account: Manifest,
+        built: Built,
+        prepared: Prepared,
+        system: Sequence[str],
+        inputs: Callable[[dict[str, str]], dict[str, Any]],
     ) -> None:
-        manifest.save(tx, self._blobs, account, built.messages, tools=prepared.tools, system=system)
+        tools = prepared.tools
+        manifest.save(tx, self._blobs, account, built.messages, tools=tools, system=system, inputs=inputs)
+
+
+def _inputs(
+    request: BuildRequest, prepared: Prepared, result: AssembleResult, contents: dict[str, str]
+) -> dict[str, Any]:
+    return record(
+        request,
+        contents,
+        state=prepared.state,
+        head=prepared.head,
+        factor=prepared.estimator.factor,
+        forms=prepared.shown,
+        files=prepared.files,
+        engine_state=result.state,
+        opened=prepared.opening is not None,
+    )
 
 
 def _pinned(tx: Tx, daily: Mapping[str, str]) -> dict[str, str]:
@@ -284,39 +348,66 @@ def _pinned(tx: Tx, daily: Mapping[str, str]) -> dict[str, str]:
     return {name: contents[hash_] for name, hash_ in daily.items()}
 
 
-def _input(tx: Tx, request: BuildRequest) -> Message | None:
+def _input(tx: Tx, request: BuildRequest, past: Past | None) -> Message | None:
     if request.input_id is None:
         return None if request.input is None else _safe(request.input)
-    return message_of(entries.get(tx, request.input_id))
+    entry = entries.get(tx, request.input_id)
+    if past is None or entry.id not in past.revisions:
+        return message_of(entry)
+    return message_by_ref(tx, f"{entry.id}@{past.revisions[entry.id]}/", {str(entry.id): entry})
 
 
 def _not_yet(tx: Tx, request: BuildRequest) -> frozenset[str]:
     """What stands at the end or not at all: this turn's own entries, and what later turns wait to answer."""
-    later = _LATER.rows(tx, session=request.session.id, number=request.number)
-    turns = sorted({request.turn_id, *(id_ for id_, _ in later)})
-    said = (id_ for (id_,) in _OWN.rows(tx, turns=turns))
-    return frozenset(id_ for id_ in (*said, *(input_ for _, input_ in later), request.input_id) if id_)
+    found = not_before(tx, request.session.id, request.number, request.turn_id)
+    return found if request.input_id is None else found | {request.input_id}
 
 
-_LATER = Statement(
-    sa.select(turn_table.c.id, turn_table.c.input_id)
-    .where(turn_table.c.session_id == sa.bindparam("session"), turn_table.c.number >= sa.bindparam("number"))
-    .limit(500)
-)
-_OWN = Statement(sa.select(entry_table.c.id).where(among(entry_table.c.turn_id, "turns")).limit(MOST_OWN))
-
-
-def _within(prepared: Prepared, chosen: list[Message]) -> list[Message]:
-    """What an engine chose, without what stands elsewhere anyway, and within the budget it was given."""
-    chosen = [m for m in chosen if m.mark is None or m.mark.entry_id not in prepared.skip]
-    estimate = prepared.estimator
-    if estimate.messages(chosen) <= prepared.budget:
-        return chosen
+def within_budget(
+    chosen: Sequence[Message], estimate: Estimator, budget: int, *, keep_newest: bool = True
+) -> list[Message]:
+    """What an engine chose, within the budget that it was given: summaries stay, the oldest words go."""
+    if estimate.messages(chosen) <= budget:
+        return list(chosen)
     summaries = [m for m in chosen if isinstance(m, SummaryMessage)]
     spoken = [m for m in chosen if not isinstance(m, SummaryMessage)]
-    room = max(0, prepared.budget - estimate.messages(summaries))
-    start = fit(spoken, estimate.message, budget=room, keep_newest=prepared.input is None)
+    room = max(0, budget - estimate.messages(summaries))
+    start = fit(spoken, estimate.message, budget=room, keep_newest=keep_newest)
     return [*summaries, *spoken[start:]]
+
+
+def addition_too_large(engine: str, tokens: int, budget: int) -> TooLarge:
+    return TooLarge(
+        f"context engine {engine!r} adds {tokens:,} tokens to the system prompt, and has {budget:,} for all "
+        "that it gives",
+        code="engine_overflow",
+        hint="Its system_prompt_addition counts towards token_budget: shorten it, or use another engine.",
+    )
+
+
+def _addition(
+    request: BuildRequest, prepared: Prepared, result: AssembleResult, info: EngineInfo
+) -> Text | None:
+    """What an engine puts before the system prompt, once a turn; it has room in the engine's own budget."""
+    if not result.system_prompt_addition or prepared.opening is not None:
+        return None
+    text = clean_text(result.system_prompt_addition)
+    tokens = prepared.estimator.text(text)
+    if tokens > prepared.budget:
+        raise addition_too_large(info.id, tokens, prepared.budget)
+    return Text("engine", text, Trust.OPERATOR, f"engine/{info.id}", request.session.audience)
+
+
+def _with_estimate(built: Built, request: BuildRequest, info: EngineInfo, said: int, counted: int) -> Built:
+    """An engine's own count decides with ours when to compact; one that is far off is told of instead."""
+    more = said - counted
+    if abs(more) <= max(_ESTIMATE_SLACK, counted // 2):
+        used = built.manifest.used + max(0, more)
+        full = needs_compaction(request.settings.compaction, used=used, window=request.model.window)
+        return replace(built, needs_compaction=built.needs_compaction or (full and not info.owns_compaction))
+    words = f"engine {info.id} says {said:,} tokens of what was counted as {counted:,}: its count is not used"
+    account = replace(built.manifest, warnings=(*built.manifest.warnings, words))
+    return replace(built, manifest=account)
 
 
 def _cut_before(found: Sequence[Message], start: int) -> int:
@@ -359,7 +450,15 @@ def _moving(
         return prepared.opening.carrier, prepared.opening.sections
     left_out = prepared.cut > prepared.state.floor
     message, parts = carrier(request, prepared.stable, pressure, prepared.now, left_out)
-    return message, tuple(section(part, "carrier", prepared.estimator) for part in parts if part.text)
+    found = [section(part, "carrier", prepared.estimator) for part in parts if part.text]
+    return message, tuple(framed(found, joint=len(JOINT), before=len(OPENS), after=len(CLOSES)))
+
+
+def _ending(prepared: Prepared) -> list[Message]:
+    """This turn's own: what was said around the chat before, the words that it answers, what it did since."""
+    said = [] if prepared.input is None else [prepared.input]
+    first = [m for m in prepared.pending if m.mark is not None and m.mark.leads]
+    return [*first, *said, *(m for m in prepared.pending if m.mark is None or not m.mark.leads)]
 
 
 def _split(body: Sequence[Message], ending: Sequence[Message]) -> tuple[list[Message], list[Message]]:
@@ -376,8 +475,8 @@ def _manifest(
     info: EngineInfo,
     messages: Sequence[Message],
     sections: tuple[Section, ...],
-    used: int,
 ) -> Manifest:
+    used = sum(section.tokens for section in sections)
     return Manifest(
         turn_id=request.turn_id,
         call=request.call,

@@ -31,6 +31,7 @@ from holdfast.log import (
     changes,
     entries,
     sessions,
+    turns,
 )
 
 # After so many failures in a row the extract is taken, so that a broken model is not asked every turn.
@@ -94,6 +95,17 @@ class Compactor:
         if not summary.text:
             return await self._threads(self._failed, params, job, summary)
         return await self._threads(self._commit, params, job, summary)
+
+    async def rotate(self, session_id: str) -> str:
+        """End a session's transcript and begin its successor, which turns that have not ended go on in."""
+
+        def write(tx: Tx) -> str:
+            left = sessions.get(tx, session_id)
+            successor = sessions.reset(tx, left, cause="compaction")
+            turns.hand_on(tx, left, successor)
+            return successor.id
+
+        return await self._threads(self._store.run, SYSTEM, write)
 
     def _must_extract(self, params: CompactParams, settings: Compaction) -> bool:
         """With an overflow room must be made; otherwise history is kept and the model tried again later."""

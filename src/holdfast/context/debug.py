@@ -25,9 +25,9 @@ from typing import IO, Any, Final
 from holdfast.clock import Clock, iso
 from holdfast.config.runtime import LoggingConfig
 from holdfast.config.secret import is_secret_name
-from holdfast.context.messages import Message, SystemMessage, digest, wire
-from holdfast.context.request import Built
-from holdfast.context.tokens import message_tokens
+from holdfast.context.messages import Message, SystemMessage, digest, text_digest, wire
+from holdfast.context.request import Built, tools_text
+from holdfast.context.tokens import message_tokens, raw_tokens
 from holdfast.logs import MASK, Limits, append_rotated, limits_of, parts_of, redactor
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,9 @@ class DebugOutputs:
     def _traced(self, built: Built) -> dict[str, Any]:
         """How much of the prompt repeats the session's previous one, and where it stops doing so."""
         session = built.manifest.session_id
-        digests = [digest(m) for m in built.messages]
+        tools = tools_text((), built.tools) or ""
+        # Tools stand before all messages: where they change, nothing behind them is found in a cache.
+        digests = [text_digest(tools), *(digest(m) for m in built.messages)]
         before = self._previous.get(session, [])
         if len(self._previous) > 1000:
             self._previous.clear()
@@ -145,18 +147,22 @@ class DebugOutputs:
             (i for i, (a, b) in enumerate(zip(before, digests, strict=False)) if a != b),
             min(len(before), len(digests)),
         )
-        tokens = [message_tokens(m) for m in built.messages]
+        tokens = [raw_tokens(tools), *(message_tokens(m) for m in built.messages)]
         body: dict[str, Any] = {
-            "messages": len(digests),
-            "sharedMessages": same,
+            "tools": len(built.tools),
+            "toolsTokens": tokens[0],
+            "toolsDigest": digests[0][:12],
+            "sharedTools": same > 0,
+            "messages": len(built.messages),
+            "sharedMessages": max(0, same - 1),
             "sharedTokens": sum(tokens[:same]),
             "tokens": sum(tokens),
-            "digests": [d[:12] for d in digests[:4]] + [d[:12] for d in digests[-4:]],
+            "digests": [d[:12] for d in digests[1:5]] + [d[:12] for d in digests[-4:]],
         }
         if self.switches.cache_system:
             body["system"] = [m.text for m in built.messages if isinstance(m, SystemMessage)]
         if self.switches.cache_prompt:
-            body["prompt"] = [wire(m) for m in built.messages[same:]]
+            body["prompt"] = [wire(m) for m in built.messages[max(0, same - 1) :]]
         return body
 
     def _append(self, path: Path, *events: Mapping[str, Any]) -> None:

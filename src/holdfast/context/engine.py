@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.clock import Clock
+from holdfast.context.history import Past
 from holdfast.context.messages import Message
 from holdfast.context.summaries import Summariser
 from holdfast.log import Store, Threads
@@ -24,13 +25,15 @@ Rollback: TypeAlias = Callable[[], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
     """`owns_compaction`: the runtime leaves the decision when to compact to the engine. An engine that
-    reads the log itself sets `wants_messages` to False and is given none."""
+    reads the log itself sets `wants_messages` to False and is given none. With `recall_tools` agents have
+    `context_read` and `context_search`, which page and find the exact words of what is no longer shown."""
 
     id: str
     name: str
     version: str = ""
     owns_compaction: bool = False
     wants_messages: bool = True
+    recall_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +44,10 @@ class SessionParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapParams(SessionParams):
-    """The engine sees this session for the first time; `messages` is its history so far, bounded."""
+    """The engine sees this session for the first time, or for the first time in this version; `messages` is
+    its history so far, the newest of it where that is long."""
 
-    messages: Sequence[Message] = ()
+    messages: Sequence[Message] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,11 @@ class IngestResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssembleParams(SessionParams):
     """`messages` is the session's history as the runtime projects it, pruned and oldest first. Entries in
-    `skip` (this turn's input, and what waits behind it) are the runtime's to place."""
+    `skip` (this turn's input, and what waits behind it) are the runtime's to place.
+
+    `past` is set where an old context is built again: an engine that reads the log itself looks no further
+    than `past.until`, calls no model and writes nothing. `state` is what the engine gave as such back then.
+    """
 
     messages: Sequence[Message] = field(repr=False)
     token_budget: int
@@ -79,16 +87,23 @@ class AssembleParams(SessionParams):
     model: str | None = None
     prompt: str | None = None
     skip: frozenset[str] = frozenset()
+    is_heartbeat: bool = False
+    state: Any = None
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssembleResult:
-    """`system_prompt_addition` is put before the system prompt: keep it stable, it heads the cache."""
+    """`system_prompt_addition` is put before the system prompt: keep it stable, it heads the cache. It
+    and the
+    messages together have `token_budget`. `state` is whatever JSON the engine needs, beside the log, to build
+    this very context again; it is kept with the account of the context."""
 
     messages: Sequence[Message] = field(repr=False)
     estimated_tokens: int
     system_prompt_addition: str | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    state: Any = None
 
 
 class CompactOutcome(StrEnum):
@@ -146,10 +161,13 @@ class AfterTurnParams(SessionParams):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitParams(SessionParams):
-    """All that one accepted turn adds, under the key that makes it count once."""
+    """All that one accepted turn adds, under the key that makes it count once: a turn that was told before,
+    perhaps before a crash, comes again under the same key. `turn_id` is None for a turn of another host."""
 
     advancement_key: str
-    messages: Sequence[Message]
+    messages: Sequence[Message] = field(repr=False)
+    turn_id: str | None = None
+    is_heartbeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +194,11 @@ class SubagentEndedParams:
 
 @runtime_checkable
 class ContextEngine(Protocol):
-    """Subclass `BaseEngine` and write the three that matter: `info`, `assemble` and `compact`."""
+    """Subclass `BaseEngine` and write the three that matter: `info`, `assemble` and `compact`.
+
+    Of `commit_turn`, `ingest_batch` and `ingest` an engine writes those it wants: a turn comes through the
+    first of them that it has, a message outside any turn through `ingest` if it has that.
+    """
 
     @property
     def info(self) -> EngineInfo: ...
@@ -206,6 +228,11 @@ class CompactionRuntime(Protocol):
     """The built-in compaction, for engines that do not bring their own."""
 
     async def compact(self, params: CompactParams) -> CompactResult: ...
+
+    async def rotate(self, session_id: str) -> str:
+        """End a session's transcript and begin its successor under the same key; gives the successor's id,
+        for `CompactResult.successor_session_id`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,3 +285,26 @@ class BaseEngine:
 async def delegate_compaction_to_runtime(context: EngineContext, params: CompactParams) -> CompactResult:
     """Compact as the `legacy` engine does; for engines with `owns_compaction=False`."""
     return await context.runtime.compact(params)
+
+
+def build_memory_system_prompt_addition(
+    *, available_tools: frozenset[str] = frozenset(), citations_mode: str = "auto"
+) -> str | None:
+    """What a system prompt says of memory's tools, for engines that want it in `system_prompt_addition`; None
+    where a model has none of them. Depends on nothing that changes from turn to turn."""
+    told = [line for name, line in _MEMORY_TOOLS.items() if name in available_tools]
+    if not told:
+        return None
+    if citations_mode != "off" and "memory_search" in available_tools:
+        told.append("Say where it comes from: give the path and the lines of what you use.")
+    return "\n".join(["## Memory", *told])
+
+
+_MEMORY_TOOLS: Final = {
+    "memory_search": "Before you answer about earlier work, decisions, dates, people or preferences, look "
+    "with memory_search.",
+    "memory_get": "Read with memory_get just the lines that you need of what was found.",
+    "memory_write": "What should outlast this conversation goes into memory with memory_write.",
+    "context_search": "What was said earlier in this conversation and is no longer shown: context_search.",
+    "context_read": "Its exact words: context_read.",
+}

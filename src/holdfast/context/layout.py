@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from holdfast.clock import Millis
 from holdfast.context.budget import chars
@@ -33,6 +34,9 @@ from holdfast.context.workspace import (
 )
 from holdfast.log import FOR_ANYONE, FOR_OWNER
 from holdfast.text import clean_text
+
+OPENS: Final = "<holdfast:now>\n"
+CLOSES: Final = "\n</holdfast:now>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def carrier(
         *map(_volatile, request.volatile),
     )
     body = "\n\n".join(part.text for part in parts if part.text)
-    return CarrierMessage(text=f"<holdfast:now>\n{body}\n</holdfast:now>"), parts
+    return CarrierMessage(text=f"{OPENS}{body}{CLOSES}"), parts
 
 
 def _files(
@@ -90,7 +94,7 @@ def _files(
         kind,
         request.occasion,
         first_session=state.first_session,
-        subagent_persona=request.subagent_persona,
+        subagent_files=request.subagent_files,
     )
     alone = request.session.audience == FOR_OWNER
     if not alone:

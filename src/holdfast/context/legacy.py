@@ -16,7 +16,8 @@ from holdfast.context.engine import (
     SubagentEndedParams,
     delegate_compaction_to_runtime,
 )
-from holdfast.log import SYSTEM, entries, sessions
+from holdfast.context.history import settled_until
+from holdfast.log import SYSTEM, sessions
 
 
 class LegacyEngine(BaseEngine):
@@ -63,7 +64,7 @@ class LegacyEngine(BaseEngine):
                 cut=parent.cut,
                 summary_id=parent.summary_id,
                 fork_session_id=params.parent_session_id,
-                fork_until=entries.head(tx),
+                fork_until=settled_until(tx, params.parent_session_id),
                 first_session=False,
             )
             states.copy_forms(tx, parent, forked)

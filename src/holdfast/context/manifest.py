@@ -4,7 +4,7 @@ its exact bytes."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
@@ -84,6 +84,7 @@ class Stored:
     system: tuple[str, ...]
     refs: tuple[str, ...]
     carrier: str | None = None
+    inputs: Mapping[str, Any] | None = None
 
 
 def save(
@@ -94,17 +95,20 @@ def save(
     *,
     tools: str | None,
     system: Sequence[str],
+    inputs: Callable[[dict[str, str]], dict[str, Any]] = lambda contents: {},
 ) -> None:
-    """Store a manifest: texts by hash, log entries by reference, long lists in shared pieces."""
+    """Store a manifest: texts by hash, log entries by reference, long lists in shared pieces. `inputs` gives
+    what it was built from, and adds the texts of that."""
     contents: dict[str, str] = {}
     hashes = [blobs.put_text(contents, text) for text in system]
-    refs = [_ref(m, contents) for m in messages if not isinstance(m, SystemMessage)]
+    refs = [ref_of(m, contents) for m in messages if not isinstance(m, SystemMessage)]
     body = {
         "manifest": clean_json(_body(manifest)),
         "tools": None if tools is None else blobs.put_text(contents, tools),
         "system": hashes,
         "refs": pack(refs, contents),
         "carrier": next((digest(m) for m in messages if isinstance(m, CarrierMessage)), None),
+        "inputs": clean_json(inputs(contents)) or None,
     }
     store.put(tx, contents)
     row = {
@@ -125,8 +129,7 @@ _PUT = Insert(table, replace=["turn_id", "call"])
 def load(tx: Tx, session_id: str, number: int | None = None, call: int | None = None) -> Stored:
     """The manifest of a turn's last call (or of one of its calls); without a number the newest turn's."""
     query = sa.select(table.c.body).where(table.c.session_id == session_id)
-    if number is not None:
-        query = query.where(table.c.number == number)
+    query = query.where(table.c.number > 0 if number is None else table.c.number == number)
     if call is not None:
         query = query.where(table.c.call == call)
     body = tx.conn.execute(query.order_by(table.c.number.desc(), table.c.call.desc()).limit(1)).scalar()
@@ -136,11 +139,27 @@ def load(tx: Tx, session_id: str, number: int | None = None, call: int | None = 
     return _stored(body)
 
 
+def summary_call(tx: Tx, session_id: str, which: int = 1) -> Stored:
+    """The account of a session's newest call that summarised its history, or of one before it."""
+    own = (table.c.session_id == session_id, table.c.number == 0)
+    query = sa.select(table.c.body).where(*own).order_by(table.c.created_at.desc(), table.c.turn_id.desc())
+    body = tx.conn.execute(query.offset(which - 1).limit(1)).scalar()
+    if body is None:
+        raise NotFound("no such call that summarised this session is stored", code="unknown_manifest")
+    return _stored(body)
+
+
 def first_of_turn(tx: Tx, turn_id: str) -> Stored | None:
     """The manifest of a turn's first call."""
     query = sa.select(table.c.body).where(table.c.turn_id == turn_id, table.c.call == 0)
     body = tx.conn.execute(query).scalar()
     return None if body is None else _stored(body)
+
+
+def of_turn(tx: Tx, turn_id: str, *, limit: int = 200) -> list[Manifest]:
+    """The manifests of a turn's calls, in their order."""
+    query = sa.select(table.c.body).where(table.c.turn_id == turn_id).order_by(table.c.call).limit(limit)
+    return [_stored(body).manifest for body in tx.conn.execute(query).scalars()]
 
 
 def pack(refs: Sequence[str], contents: dict[str, str]) -> list[str]:
@@ -205,7 +224,8 @@ _FIELDS: Final = tuple(field.name for field in fields(Manifest))
 _SECTION_FIELDS: Final = tuple(field.name for field in fields(Section))
 
 
-def _ref(message: Message, contents: dict[str, str]) -> str:
+def ref_of(message: Message, contents: dict[str, str]) -> str:
+    """How a message is stored: by the entry that it is, else by its exact form, added to the texts."""
     if message.mark is not None:
         return "e:" + message.mark.ref
     text = encode(message)
@@ -220,5 +240,10 @@ def _stored(body: Mapping[str, Any]) -> Stored:
     found["warnings"] = tuple(found["warnings"])
     found["sent_as"] = tuple(found.get("sent_as", ()))
     return Stored(
-        Manifest(**found), body["tools"], tuple(body["system"]), tuple(body["refs"]), body["carrier"]
+        Manifest(**found),
+        body["tools"],
+        tuple(body["system"]),
+        tuple(body["refs"]),
+        body["carrier"],
+        body.get("inputs"),
     )

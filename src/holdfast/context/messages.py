@@ -49,6 +49,8 @@ class Mark:
     tokens: int
     turn_id: str | None = None
     audience: Audience = FOR_OWNER
+    leads: bool = False
+    """Whether it stands before the words that its turn answers, though it was written after them."""
 
     @property
     def ref(self) -> str:
@@ -71,6 +73,14 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A host's own name for a message, and when it was said; the same name again is the same message."""
+
+    key: str | None = None
+    at: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
     """`mark` is set by the projection alone and not copied by `replace`: a changed message has none."""
@@ -78,6 +88,7 @@ class _Message:
     text: str
     trust: Trust
     source: str
+    named: Named = field(default=Named(), compare=False, repr=False)
     mark: Mark | None = field(default=None, init=False, compare=False, repr=False)
 
 

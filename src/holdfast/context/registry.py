@@ -18,15 +18,16 @@ class EngineFailed(Unavailable):
 
 
 class Registry:
-    """Factories by engine id."""
+    """Factories by engine id. One of a home, for what its plugins bring, stands on the one of the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, below: Registry | None = None) -> None:
+        self._below = below
         self._factories: dict[str, EngineFactory] = {}
         self._lock = threading.Lock()
 
     def register(self, id_: str, factory: EngineFactory, *, replace: bool = False) -> None:
         with self._lock:
-            if id_ in self._factories and not replace:
+            if id_ in self and not replace:
                 raise Conflict(f"there is an engine {id_!r} already", code="engine_taken")
             self._factories[id_] = factory
 
@@ -35,10 +36,13 @@ class Registry:
             self._factories.pop(id_, None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._factories))
+        return iter(sorted({*self._factories, *(self._below or ())}))
 
     def make(self, id_: str, context: EngineContext) -> ContextEngine:
-        """The engine of this id, or an error that says what to do; nothing stands in for it."""
+        """What the factory of this id makes, or an error that says what to do; nothing stands in for it.
+        Whether it is an engine is the host's to look at."""
+        if id_ not in self._factories and self._below is not None and id_ in self._below:
+            return self._below.make(id_, context)
         factory = self._factories.get(id_)
         if factory is None:
             known = ", ".join(self)
@@ -53,14 +57,14 @@ class Registry:
             raise
         except Exception as error:
             raise engine_failed(id_, "start", error) from error
-        if not isinstance(engine, ContextEngine):
-            raise EngineFailed(f"what {id_!r} made is no context engine", hint=_HINT)
         return engine
 
 
 def engine_failed(id_: str, doing: str, error: BaseException) -> EngineFailed:
     """The error of an engine's own code, named as such."""
-    return EngineFailed(f"context engine {id_!r} failed to {doing}: {error}"[:500], hint=_HINT)
+    said = str(error) or type(error).__name__
+    shown = said.encode("utf-8", "backslashreplace").decode()
+    return EngineFailed(f"context engine {id_!r} failed in {doing}: {shown}"[:500], hint=_HINT)
 
 
 engines = Registry()

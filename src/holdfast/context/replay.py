@@ -1,14 +1,19 @@
-"""Old contexts made again, byte by byte, and two of them compared."""
+"""Old contexts made again: joined from their stored parts, or built anew by their engine from what they were
+built from; two of them compared; and what a model would have seen of a turn under another engine or
+window."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
 
 from holdfast.context import blobs
 from holdfast.context.history import MOST_MESSAGES, message_by_ref
-from holdfast.context.manifest import JOINT, Manifest, Section, Stored, unpack
-from holdfast.context.messages import Message, SystemMessage, decode, text_digest, whole_digest
+from holdfast.context.manifest import JOINT, Manifest, Section, Stored, as_json, unpack
+from holdfast.context.messages import Message, SystemMessage, decode, encode, text_digest, whole_digest, wire
+from holdfast.context.tokens import Estimator
 from holdfast.log import Tx, entries
 
 
@@ -24,6 +29,100 @@ class Replay:
     @property
     def identical(self) -> bool:
         return self.digest == self.manifest.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A context that its engine built anew, and what was sent; `difference` says where they part, if they
+    do."""
+
+    manifest: Manifest
+    messages: tuple[Message, ...]
+    sent: tuple[Message, ...]
+    difference: str | None = None
+
+    @property
+    def identical(self) -> bool:
+        return self.difference is None
+
+    @property
+    def digest(self) -> str:
+        return whole_digest(self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A turn as it was sent, and as it would have been; `refused` if it would not have been sent at all.
+
+    `facts` are exact names of what was said before, as many as a context should hold: how many of them did,
+    and how many would.
+    """
+
+    before: Manifest
+    after: Manifest
+    sent: tuple[Message, ...]
+    messages: tuple[Message, ...]
+    refused: str | None
+    facts: tuple[str, ...]
+
+    @property
+    def facts_kept(self) -> tuple[int, int]:
+        return _held(self.facts, self.sent), _held(self.facts, self.messages)
+
+    def steps(self) -> list[tuple[str, Message]]:
+        """The messages of both in order: kept (`=`), only then (`-`), only now (`+`)."""
+        old, new = [encode(m) for m in self.sent], [encode(m) for m in self.messages]
+        found: list[tuple[str, Message]] = []
+        for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag == "equal":
+                found += [("=", m) for m in self.messages[c:d]]
+            else:
+                found += [("-", m) for m in self.sent[a:b]] + [("+", m) for m in self.messages[c:d]]
+        return found
+
+
+def what_if_json(found: WhatIf) -> dict[str, Any]:
+    """For the wire: both accounts, and the messages of both in order with whether each is kept, gone or
+    new."""
+    kept, would = found.facts_kept
+    return {
+        "before": as_json(found.before),
+        "after": as_json(found.after),
+        "refused": found.refused,
+        "tokens": {"before": found.before.used, "after": found.after.used},
+        "facts": {"before": kept, "after": would, "of": len(found.facts)},
+        "messages": [
+            {"op": op, **wire(m), "trust": m.trust.label, "source": m.source} for op, m in found.steps()
+        ],
+    }
+
+
+def difference(one: Sequence[Message], other: Sequence[Message]) -> str | None:
+    """Where two contexts part, to the character; None if every byte is the same."""
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if encode(a) == encode(b):
+            continue
+        if a.kind != b.kind or a.text == b.text:
+            return f"messages[{index}] is {a.kind} from {a.source}, and {b.kind} from {b.source}"
+        at = next((i for i, (x, y) in enumerate(zip(a.text, b.text, strict=False)) if x != y), None)
+        at = min(len(a.text), len(b.text)) if at is None else at
+        shown = [repr(m.text[max(0, at - 10) : at + 30]) for m in (a, b)]
+        return f"messages[{index}] ({a.kind}) parts at character {at:,}: {shown[0]} and {shown[1]}"
+    if len(one) != len(other):
+        return f"one has {len(one):,} messages and the other {len(other):,}"
+    return None
+
+
+def shared_tokens(before: Sequence[Message], after: Sequence[Message], estimate: Estimator) -> int:
+    """Tokens of a context that repeat the one before it, from its beginning on, message by message."""
+    pairs = zip(before, after, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if encode(a) != encode(b)), min(len(before), len(after)))
+    return estimate.messages(after[:same])
+
+
+def _held(facts: Sequence[str], messages: Sequence[Message]) -> int:
+    text = "\n".join(m.text for m in messages)
+    return sum(fact in text for fact in facts)
 
 
 @dataclass(frozen=True, slots=True)

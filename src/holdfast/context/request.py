@@ -76,7 +76,7 @@ class BuildRequest:
     pending: Sequence[Message] = ()
     extra_files: Sequence[str] = ()
     opened_files: Sequence[str] = ()
-    subagent_persona: bool = False
+    subagent_files: Sequence[str] | None = None
     citations_mode: str = "auto"
     daily_logs: DailyLogs = field(default_factory=DailyLogs)
     record: bool = True

@@ -92,3 +92,4 @@ def _named(body: dict[str, Any]) -> Iterable[str]:
     yield from (one for one in (body["tools"], body["carrier"]) if one is not None)
     yield from (ref[2:] for ref in body["refs"] if ref.startswith("b:"))
     yield from (s["hash"] for s in body["manifest"]["sections"] if s.get("hash"))
+    yield from (body.get("inputs") or {}).get("kept", ())

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast.config import AgentSettings, Compaction, Config
 from holdfast.context import calibration, flush, manifest
-from holdfast.context.assembly import Assembly
+from holdfast.context import engine_records as records
+from holdfast.context.assembly import Assembly, addition_too_large, within_budget
 from holdfast.context.budget import Budgets
 from holdfast.context.compactor import Compactor
+from holdfast.context.deliveries import TOLD, Deliverer
 from holdfast.context.engine import (
     AfterTurnParams,
     AssembleParams,
     AssembleResult,
-    BootstrapParams,
-    CommitParams,
-    CommitResult,
     CompactParams,
     CompactReason,
     CompactResult,
     ContextEngine,
     EngineContext,
-    IngestBatchParams,
-    IngestParams,
-    IngestResult,
     Rollback,
     SpawnParams,
     SubagentEndedParams,
 )
+from holdfast.context.hindsight import Hindsight
 from holdfast.context.history import History
+from holdfast.context.host import Fault, Health, HostedEngine, Limits, dispose_all
+from holdfast.context.intake import Intake, Prepare, as_it_is
 from holdfast.context.legacy import LegacyEngine
 from holdfast.context.lossless import LosslessEngine
 from holdfast.context.messages import Message
@@ -43,12 +41,12 @@ from holdfast.context.registry import DEFAULT_ENGINE, Registry, engine_failed, e
 from holdfast.context.replay import Replay, replay
 from holdfast.context.request import BuildRequest, Built
 from holdfast.context.summaries import Summariser
-from holdfast.context.transcript import draft_of, unseen, whole_pairs
+from holdfast.context.transcript import unseen, whole_pairs
 from holdfast.context.workspace import FileReader, Workspace
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.home import Home
 from holdfast.keys import parse_key
-from holdfast.log import SYSTEM, Session, Store, Threads, Tx, entries, sessions
+from holdfast.log import SYSTEM, Session, Store, Threads, Turn, TurnStatus, Tx, agenda, sessions
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +76,8 @@ class ContextRoom:
         *,
         summariser: Summariser | None = None,
         registry: Registry = engines,
+        prepare: Prepare = as_it_is,
+        limits: Limits | None = None,
     ) -> None:
         self.store = store
         self._threads = threads
@@ -90,7 +90,15 @@ class ContextRoom:
         self.compactor = Compactor(
             store, threads, self.history, self._compaction, summariser, lambda: self.slot
         )
-        self._engines: dict[tuple[str, str], ContextEngine] = {}
+        self._limits = limits
+        self._health: dict[str, Health] = {}
+        self._deliverer = Deliverer(store, threads, self.history)
+        self._engines: dict[tuple[str, str], HostedEngine] = {}
+        self.intake = Intake(store, threads, self._deliverer, self.hosted, prepare)
+        self.bootstrap, self.commit_turn = self.intake.bootstrap, self.intake.commit_turn
+        self.ingest, self.ingest_batch = self.intake.ingest, self.intake.ingest_batch
+        self.host_keys = self.intake.host_keys
+        self.hindsight = Hindsight(store, threads, self._assembly, self.history, self._engine_named)
         self._compacted: list[Callable[[Session], None]] = []
 
     @property
@@ -102,12 +110,99 @@ class ContextRoom:
 
     def engine(self, agent_id: str | None) -> ContextEngine:
         """The engine of the slot for an agent; raises if there is none: nothing stands in for it."""
-        agent = self._agent(agent_id)
-        key = (self.slot, agent)
-        known = self._engines.get(key)
-        if known is None:
-            known = self._engines[key] = self._registry.make(self.slot, self._engine_context(agent))
-        return known
+        made: ContextEngine = self.hosted(agent_id).engine
+        return made
+
+    def hosted(self, agent_id: str | None) -> HostedEngine:
+        """The same, as it is called: within its time, its answers looked at, its faults counted."""
+        return self._engine_named(self.slot, agent_id)
+
+    def has_recall_tools(self, agent_id: str | None) -> bool:
+        """Whether the engine in use has agents read back what it no longer shows."""
+        try:
+            return self.hosted(agent_id).info.recall_tools
+        except HoldfastError:  # told where a context is built
+            return False
+
+    def _start(self, slot: str, agent: str) -> HostedEngine:
+        health = self._health.setdefault(slot, Health())
+        clock = self.store.clock
+        try:
+            made = self._registry.make(slot, self._engine_context(agent, slot))
+            save = partial(self._threads, self._save_health, slot, health)
+            return HostedEngine(slot, made, clock=clock, health=health, limits=self._limits, on_failure=save)
+        except HoldfastError as error:
+            health.went_wrong("start", error.message, clock.now())
+            self._save_health(slot, health)
+            raise
+
+    def engine_health(self) -> list[dict[str, Any]]:
+        """Every engine there is or was: whether it is in use, its calls and failures, its last error, and
+        what it is still to be told."""
+        slot = self.slot
+        for id_, health in self._health.items():
+            if health.unsaved_calls:
+                self._save_health(id_, health)
+        with self.store.read(SYSTEM) as tx:
+            known = {*self._registry, *records.known_engines(tx), slot}
+            found = {id_: records.health_of(tx, id_) for id_ in sorted(known)}
+        running = {id_: hosted.info for (id_, _), hosted in self._engines.items()}
+        for id_, one in found.items():
+            info = running.get(id_)
+            one |= {
+                "selected": id_ == slot,
+                "registered": id_ in self._registry,
+                "running": info is not None,
+                "version": None if info is None else info.version,
+                "byCall": dict(self._health[id_].calls) if id_ in self._health else {},
+            }
+        return list(found.values())
+
+    def turn_ended(
+        self,
+        tx: Tx,
+        turn: Turn,
+        *,
+        is_heartbeat: bool = False,
+        prompt_tokens: int | None = None,
+        token_budget: int | None = None,
+    ) -> None:
+        """Note, in the transaction that ends a turn, that the engine is to be told of it. One that cannot be
+        had hears of it by its history, when it is there again. No engine is started for it: that may
+        write."""
+        slot = self.slot
+        running = self._engines.get((slot, self._agent(parse_key(turn.session_key).agent_id)))
+        deaf = slot == DEFAULT_ENGINE if running is None else not running.hears
+        if turn.status not in TOLD or slot not in self._registry or deaf:
+            return
+        body = {
+            "turnId": turn.id,
+            "isHeartbeat": is_heartbeat,
+            "committed": turn.status is TurnStatus.COMMITTED,
+            "promptTokens": prompt_tokens,
+            "tokenBudget": token_budget,
+        }
+        records.post(tx, slot, turn.session_id, key=turn.id, kind="turn", number=turn.number, body=body)
+        if turn.status is not TurnStatus.COMMITTED:  # of one that was, it is told right after the commit
+            records.enqueue(tx, slot, turn.session_id, int(tx.now))
+
+    async def tell_engine(self, session: Session) -> None:
+        """Tell the engine what waits for it of a session. What fails is told again later, by the agenda."""
+        hosted = self.hosted(session.agent_id)
+        try:
+            await self._deliverer.deliver(hosted, session)
+        except HoldfastError as error:
+            if agenda.is_store_trouble(error):
+                raise
+            log.info("session %s is told to its engine later: %s", session.key, error.message)
+
+    def delivery_kind(self) -> agenda.Kind:
+        """The agenda's kind of what engines failed to take in."""
+        return self._deliverer.kind(self.hosted)
+
+    def recover(self) -> int:
+        """Take up what a process that is gone was still to tell engines."""
+        return self._deliverer.recover()
 
     def workspace(self, agent_id: str | None) -> Workspace:
         return Workspace(self._workspace_dir(self._agent(agent_id)), self.reader)
@@ -122,11 +217,12 @@ class ContextRoom:
         return await self._build(request)
 
     async def _build(self, request: BuildRequest) -> Built:
-        engine = self.engine(request.session.agent_id)
+        engine = self.hosted(request.session.agent_id)
+        if request.call == 0 and request.record and engine.hears:
+            await self._deliverer.meet(engine, request.session, number=request.number)
+            await self.tell_engine(request.session)
         prepared = await self._threads(self._assembly.prepare, request, engine.info)
-        params = self._assembly.params(request, prepared)
-        async with _named(engine, "assemble"):
-            result = await engine.assemble(params)
+        result = await engine.assemble(self._assembly.params(request, prepared))
         return await self._threads(self._assembly.finish, request, prepared, result, engine.info)
 
     async def assemble(
@@ -140,12 +236,15 @@ class ContextRoom:
         prompt: str | None = None,
         transcript: Sequence[Message] = (),
         live: Sequence[Message] = (),
+        is_heartbeat: bool = False,
     ) -> AssembleResult:
         """The history of a session for a host with prompts of its own. Any number of calls give the same.
 
         `transcript` is all that the host has: what the log lacks of it is added. `live` is new for certain.
         """
-        engine = self.engine(session.agent_id)
+        engine = self.hosted(session.agent_id)
+        await self._deliverer.meet(engine, session)
+        await self.tell_engine(session)
         found, estimator = await self._threads(
             self._assembly.project, session, engine.info, budget=token_budget, model=model
         )
@@ -159,19 +258,30 @@ class ContextRoom:
             citations_mode=citations_mode,
             model=model or None,
             prompt=prompt,
+            is_heartbeat=is_heartbeat,
         )
-        async with _named(engine, "assemble"):
-            result = await engine.assemble(params)
+        result = await engine.assemble(params)
+        addition = estimator.text(result.system_prompt_addition or "")
+        if addition > token_budget:
+            raise addition_too_large(engine.id, addition, token_budget)
         added = [*unseen(transcript, result.messages), *live]
-        messages = whole_pairs([*result.messages, *added])
-        return replace(result, messages=messages, estimated_tokens=estimator.messages(messages))
+        chosen = within_budget(result.messages, estimator, token_budget - addition)
+        messages = whole_pairs([*chosen, *added])
+        return replace(result, messages=messages, estimated_tokens=estimator.messages(messages) + addition)
 
     async def host_after_turn(
-        self, session: Session, *, turn_id: str, messages: Sequence[Message], used: int, window: int
+        self,
+        session: Session,
+        *,
+        turn_id: str,
+        messages: Sequence[Message],
+        used: int,
+        window: int,
+        is_heartbeat: bool = False,
     ) -> AfterTurn:
         """After-work for a host that runs its own turns."""
         settings = self._compaction(session.key)
-        engine = self.engine(session.agent_id)
+        engine = self.hosted(session.agent_id)
         params = AfterTurnParams(
             session_id=session.id,
             session_key=session.key,
@@ -179,74 +289,15 @@ class ContextRoom:
             messages=messages,
             prompt_tokens=used,
             token_budget=Budgets.for_window(window, settings).prompt,
+            is_heartbeat=is_heartbeat,
         )
-        async with _named(engine, "after_turn"):
-            await engine.after_turn(params)
+        await engine.after_turn(params)
         due = needs_compaction(settings, used=used, window=window) and not engine.info.owns_compaction
         return AfterTurn(
             how_full(settings, window, counted=used),
             flush.flush_due(session, settings, used=used, window=window),
             due,
         )
-
-    async def bootstrap(self, session: Session, messages: Sequence[Message] = ()) -> None:
-        """The engine meets a session; history that came along is written to the log first, once."""
-        await self._threads(self._write, session, messages, f"bootstrap:{session.id}")
-        engine = self.engine(session.agent_id)
-        async with _named(engine, "bootstrap"):
-            await engine.bootstrap(
-                BootstrapParams(session_id=session.id, session_key=session.key, messages=messages)
-            )
-
-    async def ingest(
-        self, session: Session, message: Message, *, key: str | None = None, is_heartbeat: bool = False
-    ) -> IngestResult:
-        written = await self._threads(self._write, session, [message], key and f"ingest:{session.id}:{key}")
-        engine = self.engine(session.agent_id)
-        params = IngestParams(
-            session_id=session.id,
-            session_key=session.key,
-            message=message,
-            key=key,
-            is_heartbeat=is_heartbeat,
-        )
-        async with _named(engine, "ingest"):
-            await engine.ingest(params)
-        return IngestResult(written, duplicate=not written)
-
-    async def ingest_batch(
-        self,
-        session: Session,
-        messages: Sequence[Message],
-        *,
-        key: str | None = None,
-        is_heartbeat: bool = False,
-    ) -> IngestResult:
-        written = await self._threads(self._write, session, messages, key and f"ingest:{session.id}:{key}")
-        engine = self.engine(session.agent_id)
-        params = IngestBatchParams(
-            session_id=session.id,
-            session_key=session.key,
-            messages=messages,
-            key=key,
-            is_heartbeat=is_heartbeat,
-        )
-        async with _named(engine, "ingest"):
-            await engine.ingest_batch(params)
-        return IngestResult(written, duplicate=bool(messages) and not written)
-
-    async def commit_turn(self, session: Session, key: str, messages: Sequence[Message]) -> CommitResult:
-        """What a host's turn added, written once whatever is repeated."""
-        written = await self._threads(self._write, session, messages, f"commit:{session.id}:{key}")
-        if messages and not written:
-            return CommitResult("duplicate")
-        engine = self.engine(session.agent_id)
-        async with _named(engine, "commit_turn"):
-            return await engine.commit_turn(
-                CommitParams(
-                    session_id=session.id, session_key=session.key, advancement_key=key, messages=messages
-                )
-            )
 
     async def compact(
         self,
@@ -258,8 +309,9 @@ class ContextRoom:
         current_tokens: int | None = None,
         instructions: str | None = None,
     ) -> CompactResult:
-        """Have the slot's engine compact. An overflow error of the provider is `reason="overflow"`."""
-        engine = self.engine(session.agent_id)
+        """Have the slot's engine compact. An overflow error of the provider is `reason="overflow"`. A
+        successor that it names is a session of the same key, which what comes next is built from."""
+        engine = self.hosted(session.agent_id)
         params = CompactParams(
             session_id=session.id,
             session_key=session.key,
@@ -269,11 +321,24 @@ class ContextRoom:
             force=force,
             instructions=instructions,
         )
-        async with _named(engine, "compact"):
-            result = await engine.compact(params)
+        result = await engine.compact(params)
+        if result.successor_session_id is not None:
+            session = await self._threads(self._successor, engine.id, session, result)
+            result = replace(result, successor_session_key=session.key)
         if result.compacted:
             await self.tell_compacted(session)
         return result
+
+    def _successor(self, engine: str, session: Session, result: CompactResult) -> Session:
+        with self.store.read(SYSTEM) as tx:
+            now = sessions.active(tx, session.key)
+        if now is None or now.id != result.successor_session_id:
+            named = Fault(
+                f"it names {result.successor_session_id!r} as the successor of session {session.id}, which "
+                f"{session.key} does not go on with: get one from `context.runtime.rotate`"
+            )
+            raise engine_failed(engine, "compact", named)
+        return now
 
     def on_compacted(self, callback: Callable[[Session], None]) -> None:
         """Call back, in a thread, whenever a session's history was summarised."""
@@ -289,25 +354,13 @@ class ContextRoom:
         built: Built,
         *,
         reported_input_tokens: int | None = None,
-        messages: Sequence[Message] = (),
-        is_heartbeat: bool = False,
     ) -> AfterTurn:
-        """Learn from the reported usage, let the engine do its after-work, and say what is due."""
+        """Learn from the reported usage, let the engine hear of the turn, and say what is due."""
         account = built.manifest
         if reported_input_tokens:
             await self._threads(self._learn, account.model, account.raw_tokens, reported_input_tokens)
-        engine = self.engine(session.agent_id)
-        params = AfterTurnParams(
-            session_id=session.id,
-            session_key=session.key,
-            turn_id=account.turn_id,
-            messages=messages,
-            prompt_tokens=reported_input_tokens or account.used,
-            token_budget=account.budget,
-            is_heartbeat=is_heartbeat,
-        )
-        async with _named(engine, "after_turn"):
-            await engine.after_turn(params)
+        await self.tell_engine(session)
+        engine = self.hosted(session.agent_id)
         used, window = reported_input_tokens or account.used, account.window
         settings = self._compaction(session.key)
         due = needs_compaction(settings, used=used, window=window) or built.needs_compaction
@@ -321,23 +374,17 @@ class ContextRoom:
 
     async def prepare_subagent_spawn(self, params: SpawnParams) -> Rollback:
         """Let the engine ready the child's context; call what comes back if the spawn fails after all."""
-        engine = self.engine(parse_key(params.child_session_key).agent_id)
-        async with _named(engine, "prepare_subagent_spawn"):
-            rollback = await engine.prepare_subagent_spawn(params)
-        return rollback if rollback is not None else _nothing
+        engine = self.hosted(parse_key(params.child_session_key).agent_id)
+        return await engine.prepare_subagent_spawn(params)
 
     async def on_subagent_ended(self, params: SubagentEndedParams) -> None:
-        engine = self.engine(parse_key(params.child_session_key).agent_id)
-        async with _named(engine, "on_subagent_ended"):
-            await engine.on_subagent_ended(params)
+        await self.hosted(parse_key(params.child_session_key).agent_id).on_subagent_ended(params)
 
     async def dispose(self) -> None:
-        """Release every engine; one that fails to does not keep the others from it."""
+        """Release every engine; one that fails to, or takes long, does not keep the others from it."""
         made, self._engines = self._engines, {}
-        results = await asyncio.gather(*(e.dispose() for e in made.values()), return_exceptions=True)
-        for (id_, _), result in zip(made, results, strict=True):
-            if isinstance(result, BaseException):
-                log.error("engine %s failed to dispose", id_, exc_info=result)
+        for failed in await dispose_all(made.values()):
+            log.error("%s", failed.message)
 
     def stored(self, session: Session, number: int | None = None, call: int | None = None) -> manifest.Stored:
         with self.store.read(SYSTEM) as tx:
@@ -347,6 +394,14 @@ class ContextRoom:
         """A stored context made again; its digest says whether every byte is the same."""
         with self.store.read(SYSTEM) as tx:
             return replay(tx, manifest.load(tx, session.id, number, call))
+
+    def _engine_named(self, id_: str, agent_id: str | None) -> HostedEngine:
+        """An engine by its id, in the slot or not."""
+        agent = self._agent(agent_id)
+        known = self._engines.get((id_, agent))
+        if known is None:
+            known = self._engines[id_, agent] = self._start(id_, agent)
+        return known
 
     def _fresh(self, session: Session) -> Session:
         with self.store.read(SYSTEM) as tx:
@@ -358,22 +413,8 @@ class ContextRoom:
 
         self.store.run(SYSTEM, observe, ordered=False, durable=False)
 
-    def _write(self, session: Session, messages: Sequence[Message], key: str | None) -> int:
-        """Entries for messages; with a key each is written once. Gives how many were new."""
-        drafts = [
-            replace(
-                draft_of(message),
-                audience=session.audience,
-                session_key=session.key,
-                session_id=session.id,
-                agent_id="user" if message.kind == "user" else session.agent_id,
-                idempotency_key=None if key is None else f"{key}:{index}",
-            )
-            for index, message in enumerate(messages)
-            if message.kind in ("user", "assistant", "tool_result")
-        ]
-        with self.store.write(SYSTEM) as tx:
-            return sum(done.created for done in entries.append_many(tx, drafts))
+    def _save_health(self, slot: str, health: Health) -> None:
+        self.store.run(SYSTEM, lambda tx: records.save_health(tx, slot, health), ordered=False, durable=False)
 
     def _agent(self, agent_id: str | None) -> str:
         return agent_id or self._config().default_agent_id
@@ -394,8 +435,8 @@ class ContextRoom:
             return Path(given).expanduser()
         return self._home.workspace(agent, default=agent == self._config().default_agent_id)
 
-    def _engine_context(self, agent: str) -> EngineContext:
-        entry = self._config().plugins.entries.get(self.slot)
+    def _engine_context(self, agent: str, slot: str | None = None) -> EngineContext:
+        entry = self._config().plugins.entries.get(slot or self.slot)
         own: Mapping[str, Any] = {} if entry is None else entry.config
         return EngineContext(
             store=self.store,
@@ -408,18 +449,3 @@ class ContextRoom:
             config=own,
             summariser=lambda: self.compactor.summariser,
         )
-
-
-async def _nothing() -> None:
-    return None
-
-
-@asynccontextmanager
-async def _named(engine: ContextEngine, doing: str) -> AsyncIterator[None]:
-    """An engine's own failure under its own name; ours pass as they are."""
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except Exception as error:
-        raise engine_failed(engine.info.id, doing, error) from error

@@ -75,3 +75,41 @@ lessons = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
 )
+
+engine_sessions = sa.Table(
+    "engine_sessions",
+    metadata,
+    sa.Column("engine", sa.Text, primary_key=True),
+    sa.Column("session_id", sa.Text, primary_key=True),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("told_turn", sa.Integer, nullable=False),
+    sa.Column("told_position", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+)
+
+engine_outbox = sa.Table(
+    "engine_outbox",
+    metadata,
+    sa.Column("engine", sa.Text, primary_key=True),
+    sa.Column("session_id", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("body", Json, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("next_at", sa.BigInteger, nullable=False),
+)
+
+engine_health = sa.Table(
+    "engine_health",
+    metadata,
+    sa.Column("engine", sa.Text, primary_key=True),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("failures", sa.BigInteger, nullable=False),
+    sa.Column("last_error", sa.Text),
+    sa.Column("last_error_at", sa.BigInteger),
+    sa.Column("last_ok_at", sa.BigInteger),
+)

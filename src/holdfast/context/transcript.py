@@ -31,11 +31,14 @@ from holdfast.context.messages import (
 from holdfast.context.tokens import message_tokens
 from holdfast.log import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.entries import LEFT_OUT
+from holdfast.log.transcripts import calls_line
 
 _ROLES: Final = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool": "tool"}
 _OWN: Final = {"user": Trust.USER, "assistant": Trust.MODEL, "tool": Trust.TOOL}
 PARTIAL: Final = "partial"
 """In an entry's source: why its words are not the whole answer."""
+SAID_BEFORE: Final = "channel-history"
+"""In an entry's source, as its note: what was said around a chat before the words that are answered."""
 CUT_OFF: Final = "\n\n[Your answer was cut off here.]"
 _SPOKEN: Final = (EntryType.CONVERSATION, EntryType.ACTION)
 
@@ -49,7 +52,8 @@ def message_of(entry: Entry, form: str = forms.WHOLE) -> Message | None:
     source = entry.source or {}
     trust = _trust(source, _OWN[role])
     label = f"{source.get('channel') or 'log'}/{entry.id}" if trust < Trust.TOOL else f"entry/{entry.id}"
-    text = safe(forms.apply(form, entry.content), trust, label)
+    said = "" if role == "assistant" and entry.type is EntryType.ACTION else entry.content
+    text = safe(forms.apply(form, said), trust, label)
     if role == "assistant" and isinstance(source.get(PARTIAL), str):
         text += CUT_OFF
     message = _built(role, body, source, text, trust, label)
@@ -60,7 +64,17 @@ def marked(message: Message, entry: Entry, form: str) -> Message:
     """Note on a message which entry it is, its digest and its tokens, so that none is worked out twice."""
     tokens = message_tokens(message)
     digest = text_digest(encode(message))
-    mark = Mark(entry.id, entry.revision, form, entry.position, digest, tokens, entry.turn_id, entry.audience)
+    mark = Mark(
+        entry.id,
+        entry.revision,
+        form,
+        entry.position,
+        digest,
+        tokens,
+        entry.turn_id,
+        entry.audience,
+        leads=(entry.source or {}).get("note") == SAID_BEFORE,
+    )
     object.__setattr__(message, "mark", mark)
     return message
 
@@ -88,10 +102,11 @@ def draft_of(message: Message) -> EntryDraft:
             blocks += [
                 {"type": "toolCall", "id": c.id, "name": c.name, "arguments": c.arguments} for c in calls
             ]
+            only_calls = bool(calls) and not text.strip()
             return EntryDraft(
-                content=text,
+                content=calls_line(blocks) if only_calls else text,
                 role="assistant",
-                type=EntryType.ACTION if calls and not text.strip() else EntryType.CONVERSATION,
+                type=EntryType.ACTION if only_calls else EntryType.CONVERSATION,
                 raw=_dumps({"role": "assistant", "content": blocks}) if calls else None,
                 source=source or None,
             )
@@ -158,12 +173,14 @@ def in_turn_order(messages: Sequence[Message]) -> list[Message]:
     """Messages by turn, and by place in the log within a turn.
 
     Who writes while a turn runs has his words in the log before its reply; the model answered them after.
-    Ids of turns are minted in order; what belongs to no turn stays behind what it followed.
+    Ids of turns are minted in order; what belongs to no turn stays behind what it followed. What was said
+    around a chat before a turn stands first in it.
     """
-    keys: list[str] = []
+    keys: list[tuple[str, bool]] = []
     for message in messages:
         own = None if message.mark is None else message.mark.turn_id
-        keys.append(own if own is not None else (keys[-1] if keys else ""))
+        leads = message.mark is not None and message.mark.leads
+        keys.append((own if own is not None else (keys[-1][0] if keys else ""), not leads))
     if all(a <= b for a, b in pairwise(keys)):
         return list(messages)
     return [messages[i] for i in sorted(range(len(messages)), key=keys.__getitem__)]

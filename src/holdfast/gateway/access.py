@@ -12,7 +12,7 @@ from dataclasses import replace
 from holdfast.board import View, sharing, tasks, topics
 from holdfast.errors import Conflict, Forbidden, InvalidInput
 from holdfast.gateway.tokens import Principal
-from holdfast.keys import BoardTaskKey, ParsedKey, board_key_of, parse_key
+from holdfast.keys import BoardTaskKey, DirectKey, ParsedKey, board_key_of, parse_key
 from holdfast.log import Audience, Entry, EntryDraft, Tx, entries, for_space, surfaces
 from holdfast.log.surfaces import Declared
 
@@ -75,6 +75,10 @@ def may_use_key(tx: Tx, caller: Principal, key: str | None) -> bool:
 
 
 def _is_own(caller: Principal, key: ParsedKey) -> bool:
+    if caller.user_id is not None and key.agent_id is not None:
+        own = isinstance(key, DirectKey) and key.channel is None and key.peer == caller.user_id
+        team = any(str(key) == f"agent:{key.agent_id}:team:{one.id}" for one in caller.teams)
+        return key.agent_id in (caller.agents or ()) and (own or team)
     if key.agent_id is None:
         return caller.agents is None
     return caller.agents is not None and key.agent_id in caller.agents

@@ -7,14 +7,15 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI
+from starlette.types import Lifespan
 
 from holdfast import __version__
 from holdfast.config import Config
 from holdfast.errors import HoldfastError
-from holdfast.gateway import contract, page_sessions, problems, routing, site, ws
+from holdfast.gateway import contract, mcp_door, page_sessions, problems, routing, site, ws
 from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.cors import Cors
@@ -24,15 +25,18 @@ from holdfast.gateway.openai import routes as openai
 from holdfast.gateway.openai.errors import OpenAIErrors
 from holdfast.gateway.routes import (
     agent,
+    agents,
     allowlist,
     approvals,
     attachments,
     chains,
     channels,
     classifier,
+    clawboard,
     context,
     context_block,
     continuation,
+    conversation,
     cron,
     drafts,
     engine,
@@ -41,6 +45,8 @@ from holdfast.gateway.routes import (
     heartbeat,
     hooks,
     memory,
+    people,
+    plugins,
     search,
     sessions,
     share,
@@ -63,12 +69,38 @@ from holdfast.services import Services
 log = logging.getLogger(__name__)
 
 _ROUTERS: Final = (
+    clawboard.router,  # before the log's: `/api/log/chat-counts` is no entry
     *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
-    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share)),
+    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
+    *(part.router for part in (conversation, agents, people)),
     channels.inbound_router,
+    mcp_door.router,
 )
+
+
+def description() -> dict[str, Any]:
+    """What `/openapi.json` tells, without a home: the pages' types are made from it (`make wire`)."""
+    return _described(None).openapi()
+
+
+def _described(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        summary="A context runtime for persistent AI agents.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+    )
+    contract.install(app)
+    for router in _ROUTERS:
+        # As they were made: `include_router` has each made anew, for this app, at its first request.
+        app.router.routes.extend(router.routes)
+    return app
 
 
 def create_app(hold: Holdfast) -> FastAPI:
@@ -84,30 +116,22 @@ def create_app(hold: Holdfast) -> FastAPI:
             services.on_sweep(page_sessions.prune)
             services.supervisor.on_fatal = gateway.on_fatal
             services.supervise("home token", lambda: _watch_home_token(gateway, services.stopping))
+            services.supervise("mcp servers", lambda: hold.agency.mcp.run(services.stopping))
+            await _take_in_waiting(gateway)
             unsubscribe = hold.config.subscribe(_config_changed(gateway))
             try:
                 yield
             finally:
                 unsubscribe()
+                await mcp.close()
                 gateway.readers.close()
         gateway.services = gateway.stream = None
 
-    app = FastAPI(
-        title="Holdfast",
-        version=__version__,
-        summary="A context runtime for persistent AI agents.",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url="/openapi.json",
-        redirect_slashes=False,
-    )
+    app = _described(lifespan)
     app.state.gateway = gateway
     problems.install(app)
-    contract.install(app)
-    for router in _ROUTERS:
-        # As they were made: `include_router` has each made anew, for this app, at its first request.
-        app.router.routes.extend(router.routes)
+    mcp = mcp_door.Door(app)
+    app.router.routes.append(mcp.route)
     routing.install(app)
     gateway.views.register("approval", approvals.look)
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
@@ -130,6 +154,14 @@ def create_app(hold: Holdfast) -> FastAPI:
     app.add_middleware(Measured, metrics=gateway.metrics)
     app.add_middleware(Traced)
     return app
+
+
+async def _take_in_waiting(gateway: Gateway) -> None:
+    """What waits can go on waiting: a file that cannot be read is no reason not to start."""
+    try:
+        await gateway.hold.threads(log_routes.take_in_waiting, gateway)
+    except (HoldfastError, OSError, ValueError) as error:
+        log.warning("what hooks put aside was not taken in: %s", error)
 
 
 def _upload_bytes(hold: Holdfast) -> int:

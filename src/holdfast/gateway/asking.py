@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import replace
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
@@ -22,8 +23,10 @@ from holdfast.gateway.access import require_key
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Label, Text, Wire
-from holdfast.keys import MAX_KEY_LENGTH, canonical_agent_id, parse_key
-from holdfast.log import turns
+from holdfast.ids import AgentId
+from holdfast.keys import MAX_KEY_LENGTH, DirectKey, canonical_agent_id, canonical_key, parse_key
+from holdfast.log import Audience, for_member, for_space, turns
+from holdfast.people import Right
 from holdfast.services import Services
 
 MAX_RUN_SECONDS: Final = 48 * 3600
@@ -97,7 +100,9 @@ class AgentIn(Wire):
 
 
 def named_by(caller: Principal) -> dict[str, Any]:
-    """In whose name a token asks: with no more rights, and reading no more, than it has."""
+    """In whose name a token or a person asks: with no more rights, and reading no more, than they have."""
+    if caller.user_id is not None and caller.limited:
+        return {"sender": sender_of(caller), "owner": False}
     return {
         "sender": sender_of(caller),
         "owner": caller.is_owner,
@@ -113,7 +118,7 @@ def own_key(sent: str | None) -> str | None:
 
 
 def sender_of(caller: Principal) -> str:
-    return f"token:{caller.name}"
+    return caller.actor
 
 
 def picture(mime: str, data: str) -> Image:
@@ -129,7 +134,7 @@ async def require_address(here: Gateway, caller: Principal, ask: Ask) -> None:
     caller.require(Scope.WRITE)
     require_agents(caller)
     to = address(ask, here.hold.settings)
-    if caller.agents is not None:
+    if caller.agents is not None and caller.user_id is None:
         await here.hold.threads(_require_within, here, caller, ask, to)
     if ask.agent_id is not None and to.agent_id != canonical_agent_id(ask.agent_id):
         raise InvalidInput(
@@ -152,6 +157,7 @@ def _require_within(here: Gateway, caller: Principal, ask: Ask, to: Address) -> 
 
 async def accept(here: Gateway, caller: Principal, ask: Ask) -> Accepted:
     """Store the ask and promise its turn; a key must not open a run that the caller could not see."""
+    ask = placed(here, caller, ask)
     await require_address(here, caller, ask)
     accepted = await here.hold.runs.accept(ask)
     if not accepted.created:
@@ -188,8 +194,59 @@ async def require_own_run(here: Gateway, caller: Principal, run_id: str) -> None
     require_agents(caller)
 
 
+def placed(here: Gateway, caller: Principal, ask: Ask) -> Ask:
+    """Where a person is heard: in a session of their own with an agent of their teams, or in a team's."""
+    if caller.user_id is None or not caller.limited:
+        return ask
+    caller.require_right(Right.TALK)
+    agent = _own_agent(here, caller, ask)
+    if ask.one_off:  # a session that was made for this one request, apart from everybody else's
+        key = f"{ask.session_key}:{caller.user_id}"
+        return replace(ask, session_key=key, agent_id=agent, heard=for_member(caller.user_id), deliver=None)
+    key = ask.session_key or str(DirectKey(agent, None, caller.user_id))
+    heard = _heard_in(caller, agent, canonical_key(key))
+    return replace(ask, session_key=key, agent_id=agent, heard=heard, deliver=None)
+
+
+def _own_agent(here: Gateway, caller: Principal, ask: Ask) -> AgentId:
+    """The agent that a person speaks to: the one they name, that of the session, or their team's only one."""
+    named = ask.agent_id or (None if ask.session_key is None else parse_key(ask.session_key).agent_id)
+    known = sorted(agent.id for agent in here.hold.settings.agent_list if caller.may_see_agent(agent.id))
+    if named is None and known:
+        default = here.hold.settings.default_agent_id
+        named = default if default in known else known[0]
+    if named is None or canonical_agent_id(named) not in known:
+        raise Forbidden(
+            "none of this person's teams has this agent",
+            code="agent_forbidden",
+            hint=f"Ask one of theirs: {', '.join(known)}." if known else "Ask an administrator for one.",
+        )
+    return canonical_agent_id(named)
+
+
+def _heard_in(caller: Principal, agent: str, key: str) -> Audience:
+    """Who hears what a person says under a key; `Forbidden` for keys that are neither theirs nor a team's."""
+    if key == str(DirectKey(AgentId(agent), None, str(caller.user_id))):
+        return for_member(str(caller.user_id))
+    for team in caller.teams:
+        if agent in team.agents and key == team_key(agent, team.id):
+            return for_space(team.space_id)
+    raise Forbidden(
+        "this person may not speak under this session key",
+        code="session_forbidden",
+        hint="Leave the key out, or use agent:<agentId>:team:<teamId> of a team of theirs.",
+    )
+
+
+def team_key(agent: str, team_id: str) -> str:
+    """The session that a team shares with an agent of its own."""
+    return f"agent:{agent}:team:{team_id}"
+
+
 def require_agents(caller: Principal) -> None:
-    if caller.spaces is not None:
+    if caller.user_id is not None:
+        caller.require_right(Right.TALK)
+    elif not caller.may_ask_agents:
         raise Forbidden(
             "a token limited to spaces runs no agents",
             code="space_forbidden",

@@ -6,7 +6,7 @@ The dependencies are asynchronous although they wait for nothing: FastAPI runs p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar, cast
 
@@ -53,13 +53,21 @@ class Gateway:
             tx.reader = self._reader(tx, caller, session_key)
             yield tx
 
-    def write_as(self, caller: Principal, *, ordered: bool = True) -> AbstractContextManager[Tx]:
+    @contextmanager
+    def write_as(self, caller: Principal, *, ordered: bool = True) -> Iterator[Tx]:
         """One transaction of the caller's: what it reads, the caller may read."""
-        return self.hold.store.write(caller.reader, ordered=ordered)
+        with self.hold.store.write(caller.reader, ordered=ordered) as tx:
+            tx.origin = caller.origin
+            yield tx
 
     def run_as(self, caller: Principal, work: Callable[[Tx], T]) -> T:
         """The same, repeated when the database broke it off."""
-        return self.hold.store.run(caller.reader, work)
+
+        def run(tx: Tx) -> T:
+            tx.origin = caller.origin
+            return work(tx)
+
+        return self.hold.store.run(caller.reader, run)
 
     def reader_for(self, caller: Principal, session_key: str | None) -> Reader:
         """Who reads where a request asks for a session: that is where the answer will stand."""

@@ -1,16 +1,19 @@
 """What OpenAPI says beyond the routes: the forms of answers, problems, tokens and headers.
 
-The models describe; answers are made by `wire` without them, and the fuzzing tests hold the two together.
+A handler answers its `Out` model with `answer`; those that are asked before every turn are made by `wire`
+without the detour, and the fuzzing tests hold the two together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from starlette.responses import Response
 
 from holdfast.gateway.guard import OPEN
 from holdfast.log import Classification, EntryType
@@ -19,7 +22,19 @@ Iso = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", 
 
 
 class Answer(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=True)
+
+
+def answer(body: Answer, status: int = 200) -> Response:
+    """What a handler says, in the form that it is described by."""
+    return Response(body.model_dump_json(by_alias=True), status, media_type="application/json")
+
+
+def answers(rows: Sequence[Answer], after: object | None = None) -> Response:
+    """A list of them, with the cursor of the next page where there is one."""
+    text = ",".join(row.model_dump_json(by_alias=True) for row in rows)
+    headers = {} if after is None else {"X-Next-Cursor": str(after)}
+    return Response(f"[{text}]", headers=headers, media_type="application/json")
 
 
 class EntryOut(Answer):
@@ -168,11 +183,23 @@ class CallerOut(Answer):
     scope: Literal["read", "write", "admin"]
     spaces: list[str] | None = Field(description="Null: no limit.")
     agents: list[str] | None = Field(description="Null: no limit.")
+    user_id: str | None = Field(description="Null: a token, and no person.")
+    role: Literal["owner", "admin", "member", "viewer"] | None
+    teams: list[str]
 
 
 class ConfigOut(Answer):
     config: dict[str, Any] = Field(description="Secrets are masked.")
     error: str | None = Field(description="Why the file as it stands is not in use.")
+
+
+class McpServerOut(Answer):
+    name: str
+    state: Literal["ready", "starting", "failing", "off"]
+    tools: list[str]
+    held: list[str] = Field(description="Tools that a person has not agreed to yet.")
+    error: str | None
+    restarts: int
 
 
 class AgendaOut(Answer):

@@ -5,7 +5,9 @@ The files of the pages are open too: `Site` answers for those, and no route ever
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
@@ -22,14 +24,22 @@ from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.site import is_page
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal, TokenBook
 from holdfast.gateway.tokens import Scope as Allowed
-from holdfast.log import Pace, Threads
+from holdfast.log import Origin, Pace, Threads
 
 if TYPE_CHECKING:
     from holdfast.gateway.context import Gateway
 
-OPEN: Final = frozenset({"/healthz", "/api/login"})
-# Whoever could log in can log out.
+MCP: Final = "/mcp"
+# What clients of `/mcp` read before they have a token.
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+OPEN: Final = frozenset(
+    {"/healthz", "/api/login", "/api/invitations/accept", WELL_KNOWN, f"{WELL_KNOWN}{MCP}"}
+)
+# Whoever could log in can log out, and sees to their own logins.
 LOGOUT: Final = "/api/logout"
+ONESELF: Final = "/api/me/"
+# Each tool is called through a route of its own, which asks for what it needs.
+FOR_READERS: Final = frozenset({LOGOUT, MCP})
 HOOKS: Final = "/api/hooks/"
 CHANNELS: Final = "/api/channels/"
 INBOUND: Final = "/inbound"
@@ -95,8 +105,10 @@ class Guard:
             if is_page(scope, headers):
                 scope.setdefault("state", {})["page"] = True
             elif scope["path"] not in OPEN and not _is_signed_call(scope, headers):
-                principal = await self._principal(scope, headers)
-                if scope.get("method", "GET") not in SAFE and scope["path"] != LOGOUT:
+                principal = replace(await self._principal(scope, headers), origin=_origin(scope, headers))
+                path = scope["path"]
+                for_readers = path in FOR_READERS or path.startswith(ONESELF)
+                if scope.get("method", "GET") not in SAFE and not for_readers:
                     principal.require(Allowed.WRITE)
                 scope.setdefault("state", {})["principal"] = principal
             if scope["type"] == "http":
@@ -151,6 +163,16 @@ def _is_signed_call(scope: Scope, headers: Headers) -> bool:
     return bool(name) and "/" not in name and any(header in headers for header in SIGNATURE_HEADERS)
 
 
+def _origin(scope: Scope, headers: Headers) -> Origin:
+    """Where a call comes from: a page is known by its cookie, without a token."""
+    return Origin("page" if _token_of(headers) is None else "api", address_of(scope))
+
+
+def address_of(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return None if client is None else str(client[0])
+
+
 def _token_of(headers: Headers) -> str | None:
     scheme, _, rest = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and rest.strip():
@@ -200,7 +222,22 @@ async def _refuse(error: HoldfastError, scope: Scope, receive: Receive, send: Se
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.code})
         return
-    await problems.of(error)(scope, receive, send)
+    answer = problems.of(error)
+    if error.status == 401 and scope["path"] == MCP:
+        where = f"{base_url(scope)}{WELL_KNOWN}{MCP}"
+        answer.headers["WWW-Authenticate"] = f'Bearer resource_metadata="{where}", scope="read write"'
+    await answer(scope, receive, send)
+
+
+def base_url(scope: Scope, public: str | None = None) -> str:
+    """The address by which the gateway was called, unless the config says how others reach it."""
+    host = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "", Headers(scope=scope).get("host", ""))
+    return (public or f"{scope.get('scheme', 'http')}://{host or 'localhost'}").rstrip("/")
+
+
+def same_origin(scope: Scope) -> bool:
+    """Whether a request comes from a page of the gateway's own, or from no page."""
+    return _same_origin(Headers(scope=scope))
 
 
 def _too_large(most: int) -> TooLarge:

@@ -1,7 +1,8 @@
 """Page sessions: what keeps a browser logged in. Each is a row, so that it ends at once and everywhere.
 
-The cookie is a random value of which only the hash is kept. A session stands on the token that opened it:
-`token_id` names it, and one that stands on a token of the home itself, which has no row, keeps its hash.
+The cookie is a random value of which only the hash is kept. A session stands on the token or the person that
+opened it: `token_id` names either, and one that stands on a token of the home itself, which has no row, keeps
+its hash. `address` and `program` are for the person who looks where they are logged in.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sqlalchemy as sa
 from holdfast.clock import DAY_MS, Millis
 from holdfast.log import Tx
 from holdfast.log.tables import metadata
+from holdfast.text import clean_text, clip
 
 COOKIE: Final = "holdfast"
 SIGNAL: Final = "tokens"  # those who hold tokens in memory hold their sessions too
@@ -34,6 +36,8 @@ table = sa.Table(
     sa.Column("expires_at", sa.BigInteger, nullable=False),
     sa.Column("last_used_at", sa.BigInteger, nullable=False),
     sa.Column("ended_at", sa.BigInteger),
+    sa.Column("address", sa.Text),
+    sa.Column("program", sa.Text),
 )
 _IS_OPEN: Final = table.c.ended_at.is_(None)
 
@@ -47,13 +51,26 @@ class PageSession:
     expires_at: Millis
     last_used_at: Millis
     ended_at: Millis | None
+    address: str | None = None
+    program: str | None = None
+
+    def is_open(self, now: int) -> bool:
+        return self.ended_at is None and self.expires_at > now
 
 
 def id_of(cookie: str) -> str:
     return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
 
 
-def start(tx: Tx, token_id: str, *, days: int, home_token: str | None = None) -> str:
+def start(
+    tx: Tx,
+    token_id: str,
+    *,
+    days: int,
+    home_token: str | None = None,
+    address: str | None = None,
+    program: str | None = None,
+) -> str:
     """Open a session; the cookie's value is returned here and never again."""
     cookie = secrets.token_urlsafe(32)
     row = {
@@ -63,6 +80,8 @@ def start(tx: Tx, token_id: str, *, days: int, home_token: str | None = None) ->
         "created_at": tx.now,
         "expires_at": tx.now + days * DAY_MS,
         "last_used_at": tx.now,
+        "address": address,
+        "program": None if program is None else clip(clean_text(program), 200),
     }
     tx.conn.execute(sa.insert(table), row)
     newest = sa.select(table.c.id).where(table.c.token_id == token_id, _IS_OPEN)
@@ -76,8 +95,9 @@ def end(tx: Tx, id_: str) -> None:
     _end(tx, table.c.id == id_)
 
 
-def end_of_token(tx: Tx, token_id: str) -> None:
-    _end(tx, table.c.token_id == token_id)
+def end_of_token(tx: Tx, token_id: str, *, but: str | None = None) -> None:
+    """End all sessions of a token or a person, or all but one."""
+    _end(tx, sa.and_(table.c.token_id == token_id, table.c.id != (but or "")))
 
 
 def end_of_home_tokens(tx: Tx, hashes: Collection[str]) -> None:

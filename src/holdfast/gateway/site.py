@@ -20,7 +20,9 @@ BUILT: Final = Path(__file__).with_name("built")
 INDEX: Final = "/index.html"
 ASSETS: Final = "/assets/"
 # Programs call these: whatever they miss is answered with a problem, never with a page.
-PROGRAMS: Final = frozenset({"api", "v1", "ws", "mcp", "healthz", "metrics", "openapi.json"})
+PROGRAMS: Final = frozenset({"api", "v1", "ws", "mcp", "healthz", "metrics", "openapi.json", ".well-known"})
+# Routes of plugins; `/plugins` itself is a place within the pages.
+PLUGINS: Final = "/plugins/"
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -55,7 +57,7 @@ def is_page(scope: Scope, headers: Headers) -> bool:
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return False
     path: str = scope["path"]
-    if path[1:].partition("/")[0] in PROGRAMS:
+    if path[1:].partition("/")[0] in PROGRAMS or path.startswith(PLUGINS):
         return False
     return path == "/" or _is_file(path) or "text/html" in headers.get("accept", "")
 

@@ -19,9 +19,10 @@ from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, No
 from holdfast.gateway import page_sessions
 from holdfast.gateway.page_sessions import SIGNAL, PageSession
 from holdfast.ids import uuid7
-from holdfast.log import SYSTEM, Reader, Store, Tx
+from holdfast.log import FOR_ANYONE, SYSTEM, Origin, Reader, Store, Tx, audit, for_member, for_space
 from holdfast.log.audience import holding
 from holdfast.log.tables import Json, metadata
+from holdfast.people import Right, Role, Team, User, roles, teams, users
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ table = sa.Table(
     sa.Column("expires_at", sa.BigInteger),
     sa.Column("revoked_at", sa.BigInteger),
     sa.Column("last_used_at", sa.BigInteger),
+    sa.Column("user_id", sa.Text),
 )
 
 
@@ -62,8 +64,9 @@ class Scope(IntEnum):
 class Principal:
     """Who is calling. `spaces` and `agents` None means no limit.
 
+    A person has a `role` and a `user_id`; a token of the home's has neither, and may what its scope says.
     `session_id` is the page session that they came in by; `home_token` is the hash of the home's token behind
-    it all, which has no row that could be revoked.
+    it all, which has no row that could be revoked. `origin` is where they call from.
     """
 
     id: str
@@ -72,13 +75,42 @@ class Principal:
     spaces: frozenset[str] | None = None
     agents: frozenset[str] | None = None
     expires_at: int | None = None
+    role: Role | None = None
+    user_id: str | None = None
+    teams: tuple[Team, ...] = ()
     session_id: str | None = field(default=None, compare=False, repr=False)
     home_token: str | None = field(default=None, compare=False, repr=False)
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def actor(self) -> str:
+        """Who acts, for trails and for people who read them."""
+        return f"token:{self.name}" if self.user_id is None else f"user:{self.name}"
 
     @property
     def reader(self) -> Reader:
-        """What the caller may read: all, as the owner, or what its spaces share and its agents wrote."""
-        return holding(f"token:{self.name}", self.spaces, self.agents)
+        """What the caller may read: all, as the owner; what its spaces share and its agents wrote; or what is
+        a person's own and their teams'."""
+        if self.user_id is None or not self.limited:
+            return holding(self.actor, self.spaces, self.agents)
+        held = map(for_space, self.spaces or ())
+        return Reader(self.actor, frozenset((FOR_ANYONE, for_member(self.user_id), *held)))
+
+    @property
+    def giver(self) -> Role:
+        """As whom they give roles to others: a token that may administer everything is the owner's."""
+        return self.role or (Role.OWNER if self.is_owner else Role.VIEWER)
+
+    def may(self, right: Right) -> bool:
+        return roles.may(self.role, right) if self.role is not None else self.is_owner
+
+    def require_right(self, right: Right) -> None:
+        if not self.may(right):
+            raise Forbidden(
+                f"{self.actor} may not {right.value}",
+                code="role_forbidden",
+                hint="See the roles in docs/people.md; an administrator can change yours.",
+            )
 
     @property
     def limited(self) -> bool:
@@ -92,16 +124,21 @@ class Principal:
     def require_unlimited(self) -> None:
         if self.limited:
             raise Forbidden(
-                f"token {self.name!r} is limited to some spaces or agents, and this is about all",
+                f"{self.actor} is limited to some spaces or agents, and this is about all",
                 hint="Use a token without such limits.",
             )
 
     def require(self, scope: Scope) -> None:
         if self.scope < scope:
             raise Forbidden(
-                f"token {self.name!r} may {self.scope.name.lower()}, not {scope.name.lower()}",
+                f"{self.actor} may {self.scope.name.lower()}, not {scope.name.lower()}",
                 hint=f"Make one that may: holdfast tokens add NAME --scope {scope.name.lower()}",
             )
+
+    @property
+    def may_ask_agents(self) -> bool:
+        """People by their role; tokens unless they are limited to spaces."""
+        return self.spaces is None if self.user_id is None else self.may(Right.TALK)
 
     def may_see_space(self, space_id: str | None) -> bool:
         return self.spaces is None or space_id in self.spaces
@@ -121,6 +158,7 @@ class Token:
     expires_at: Millis | None
     revoked_at: Millis | None
     last_used_at: Millis | None
+    user_id: str | None = None
 
 
 def add(
@@ -131,11 +169,13 @@ def add(
     spaces: Iterable[str] | None = None,
     agents: Iterable[str] | None = None,
     expires_at: int | None = None,
+    user: User | None = None,
 ) -> tuple[Token, str]:
-    """Make a token; its text is returned here and never again."""
+    """Make a token, a person's own with `user`; its text is returned here and never again."""
     if not name or len(name) > 80 or not name.isprintable():
         raise InvalidInput("a token needs a name of at most 80 printable characters")
-    if tx.conn.execute(sa.select(table.c.id).where(*_live(name))).first() is not None:
+    owned = table.c.user_id == (None if user is None else user.id)
+    if tx.conn.execute(sa.select(table.c.id).where(*_live(name), owned)).first() is not None:
         raise Conflict(f"there is a token {name!r} already", hint="Revoke it first, or choose another name.")
     live = sa.select(sa.func.count()).where(table.c.revoked_at.is_(None))
     count = tx.conn.execute(live).scalar() or 0
@@ -152,25 +192,35 @@ def add(
         "agents": None if agents is None else sorted(agents),
         "created_at": tx.now,
         "expires_at": expires_at,
+        "user_id": None if user is None else user.id,
     }
     tx.conn.execute(sa.insert(table), row)
+    audit.note(tx, "token.added", name, scope=scope.name.lower(), user="" if user is None else user.login)
     tx.wake(SIGNAL)
     return _get(tx, id_), text
 
 
-def listing(tx: Tx) -> list[Token]:
-    rows = tx.conn.execute(sa.select(table).order_by(table.c.created_at).limit(MAX_TOKENS)).mappings()
-    return [_token(row) for row in rows]
+def listing(tx: Tx, user_id: str | None = None) -> list[Token]:
+    """All tokens, or those of one person."""
+    query = sa.select(table).order_by(table.c.created_at).limit(MAX_TOKENS)
+    if user_id is not None:
+        query = query.where(table.c.user_id == user_id)
+    return [_token(row) for row in tx.conn.execute(query).mappings()]
 
 
-def revoke(tx: Tx, name_or_id: str) -> Token:
-    """End a token and the page sessions that stand on it, at once, in every process."""
-    named = sa.or_(table.c.id == name_or_id, table.c.name == name_or_id)
+def revoke(tx: Tx, name_or_id: str, *, user_id: str | None = None) -> Token:
+    """End a token and the page sessions that stand on it, at once, in every process; of a person by
+    its id, or by its name where they do it themselves."""
+    own = sa.and_(table.c.name == name_or_id, table.c.user_id == user_id)
+    named = sa.or_(table.c.id == name_or_id, own)
+    if user_id is not None:
+        named = sa.and_(named, table.c.user_id == user_id)
     id_ = tx.conn.execute(sa.select(table.c.id).where(named, table.c.revoked_at.is_(None))).scalar()
     if id_ is None:
         raise NotFound(f"no live token {name_or_id[:80]!r}", hint="See `holdfast tokens list`.")
     tx.conn.execute(sa.update(table).where(table.c.id == id_).values(revoked_at=tx.now))
     page_sessions.end_of_token(tx, id_)
+    audit.note(tx, "token.revoked", name_or_id)
     tx.wake(SIGNAL)
     return _get(tx, id_)
 
@@ -179,6 +229,7 @@ def revoke(tx: Tx, name_or_id: str) -> Token:
 class _Known:
     by_hash: dict[str, Principal]
     by_id: dict[str, Principal]
+    """Tokens by their ids, and people by theirs."""
     sessions: dict[str, PageSession]
 
 
@@ -246,14 +297,30 @@ class TokenBook:
         elif principal.home_token is not None:
             self._checked(self._admin.get(principal.home_token))
 
-    def open_session(self, principal: Principal, *, days: int) -> str:
-        """The cookie's value of a new page session that stands on the token of this caller."""
-        with self._store.write(SYSTEM, ordered=False) as tx:
-            return page_sessions.start(tx, principal.id, days=days, home_token=principal.home_token)
+    def of_user(self, user_id: str) -> Principal:
+        """A person who has just proved who they are."""
+        return self._checked(self._live().by_id.get(user_id))
 
-    def end_session(self, cookie: str) -> None:
+    def open_session(self, principal: Principal, *, days: int, program: str | None = None) -> str:
+        """The cookie's value of a new page session that stands on the token or the person of this caller."""
         with self._store.write(SYSTEM, ordered=False) as tx:
+            tx.origin = principal.origin
+            if principal.user_id is None:
+                audit.note(tx, "login", principal.name, by=principal.actor)
+            return page_sessions.start(
+                tx,
+                principal.id,
+                days=days,
+                home_token=principal.home_token,
+                address=None if principal.origin is None else principal.origin.address,
+                program=program,
+            )
+
+    def end_session(self, principal: Principal, cookie: str) -> None:
+        with self._store.write(SYSTEM, ordered=False) as tx:
+            tx.origin = principal.origin
             page_sessions.end(tx, page_sessions.id_of(cookie))
+            audit.note(tx, "logout", principal.name, by=principal.actor)
 
     def wants_touch(self, principal: Principal) -> bool:
         """Whether the last use of the caller's session was written down long ago."""
@@ -320,9 +387,12 @@ class TokenBook:
     def _read(self) -> _Known:
         query = sa.select(table).where(table.c.revoked_at.is_(None)).limit(MAX_TOKENS)
         with self._store.read(SYSTEM) as tx:
-            found = {row["hash"]: _principal(row) for row in tx.conn.execute(query).mappings()}
+            people = _people(tx)
+            rows = tx.conn.execute(query).mappings().all()
             sessions = page_sessions.live(tx)
-        return _Known(found, {principal.id: principal for principal in found.values()}, sessions)
+        known = [(row["hash"], _principal(row, people)) for row in rows]
+        found = {hash_: principal for hash_, principal in known if principal is not None}
+        return _Known(found, people | {principal.id: principal for principal in found.values()}, sessions)
 
     def _forget(self) -> None:
         with self._lock:
@@ -368,11 +438,15 @@ def _token(row: Mapping[Any, Any]) -> Token:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
+        user_id=row["user_id"],
     )
 
 
-def _principal(row: Mapping[Any, Any]) -> Principal:
+def _principal(row: Mapping[Any, Any], people: Mapping[str, Principal]) -> Principal | None:
+    """Whom a token stands for; nobody if it is the token of somebody who may not log in any more."""
     token = _token(row)
+    if token.user_id is not None:
+        return _of_person(token, people.get(token.user_id))
     return Principal(
         token.id,
         token.name,
@@ -380,4 +454,33 @@ def _principal(row: Mapping[Any, Any]) -> Principal:
         None if token.spaces is None else frozenset(token.spaces),
         None if token.agents is None else frozenset(token.agents),
         token.expires_at,
+    )
+
+
+def _of_person(token: Token, person: Principal | None) -> Principal | None:
+    """A person by a token of theirs: no more than they may, and no more than it may."""
+    if person is None:
+        return None
+    return replace(person, id=token.id, scope=min(token.scope, person.scope), expires_at=token.expires_at)
+
+
+def _people(tx: Tx) -> dict[str, Principal]:
+    """Everyone who may log in, as they are now."""
+    all_teams = teams.listing(tx)
+    return {user.id: _person(user, all_teams) for user in users.listing(tx) if user.active}
+
+
+def _person(user: User, all_teams: Iterable[Team]) -> Principal:
+    if user.role is Role.OWNER:
+        return Principal(user.id, user.login, Scope.ADMIN, role=user.role, user_id=user.id)
+    own = tuple(team for team in all_teams if user.id in team.members)
+    return Principal(
+        user.id,
+        user.login,
+        Scope.READ if user.role is Role.VIEWER else Scope.WRITE,
+        frozenset(team.space_id for team in own),
+        frozenset(agent for team in own for agent in team.agents),
+        role=user.role,
+        user_id=user.id,
+        teams=own,
     )

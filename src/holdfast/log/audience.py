@@ -39,6 +39,10 @@ def for_group(channel: str, account: str | None, group: str) -> Audience:
     return Audience(f"group:{_part(channel)}:{_part(account or '')}:{group}")
 
 
+def for_member(user_id: str) -> Audience:
+    return Audience(f"member:{user_id}")
+
+
 def for_space(space_id: str) -> Audience:
     return Audience(f"space:{space_id}")
 
@@ -167,6 +171,14 @@ def _both(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] 
     if one is None or other is None:
         return other if one is None else one
     return one & other
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Through which surface somebody acts, and from which address; for the audit trail."""
+
+    surface: str
+    address: str | None = None
 
 
 # The home's owner: at the terminal, on the pages, with a token without limits.

@@ -24,22 +24,22 @@ def copy(
     migrations.migrate(target)
     copied: dict[str, int] = {}
     with source.read(SYSTEM) as old, target.write(SYSTEM) as new:
-        from_tables, to_tables = _tables(old.conn), {t.name: t for t in _tables(new.conn)}
+        from_tables, to_tables = reflected(old.conn), {t.name: t for t in reflected(new.conn)}
         for table in from_tables:
-            _require_empty(new.conn, to_tables[table.name])
+            require_empty(new.conn, to_tables[table.name])
         for table in from_tables:
             copied[table.name] = 0
-            for rows in _batches(old.conn, table):
+            for rows in batches(old.conn, table):
                 new.conn.execute(sa.insert(to_tables[table.name]), rows)
                 copied[table.name] += len(rows)
                 if progress is not None:
                     progress(table.name, copied[table.name])
         for table in from_tables:
-            _carry_sequence(old, new, table)
+            carry_sequence(old, new, table)
     return copied
 
 
-def _tables(conn: sa.Connection) -> list[sa.Table]:
+def reflected(conn: sa.Connection) -> list[sa.Table]:
     """All tables, in an order in which references point backwards."""
     metadata = sa.MetaData()
     metadata.reflect(conn)
@@ -50,14 +50,14 @@ def _tables(conn: sa.Connection) -> list[sa.Table]:
     return [t for t in metadata.sorted_tables if t.name not in _NOT_COPIED]
 
 
-def _batches(conn: sa.Connection, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
+def batches(conn: sa.Connection, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
     query = sa.select(table).order_by(*table.primary_key.columns)
     result = conn.execution_options(yield_per=_BATCH).execute(query).mappings()
     for batch in result.partitions(_BATCH):
         yield [dict(row) for row in batch]
 
 
-def _require_empty(conn: sa.Connection, table: sa.Table) -> None:
+def require_empty(conn: sa.Connection, table: sa.Table) -> None:
     if conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first() is not None:
         raise Conflict(
             f"the target store is not empty (table {table.name})",
@@ -66,7 +66,7 @@ def _require_empty(conn: sa.Connection, table: sa.Table) -> None:
         )
 
 
-def _carry_sequence(old: Tx, new: Tx, table: sa.Table) -> None:
+def carry_sequence(old: Tx, new: Tx, table: sa.Table) -> None:
     """On PostgreSQL numbers go on behind the highest that was given; SQLite counts from the rows."""
     key = list(table.primary_key.columns)
     if not new.postgres or len(key) != 1 or not isinstance(key[0].type, sa.Integer):

@@ -112,6 +112,11 @@ class Entry:
     idempotency_key: str | None = None
     deleted_at: Millis | None = None
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether a model says something in it; a row of tool calls alone only tells of them."""
+        return self.role == "assistant" and self.type is not EntryType.ACTION and bool(self.content.strip())
+
 
 @dataclass(frozen=True, slots=True)
 class Appended:

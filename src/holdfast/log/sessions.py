@@ -186,6 +186,13 @@ def history(tx: Tx, key: str, *, limit: int = MAX_PAGE) -> list[Session]:
     return [_session(r) for r in tx.conn.execute(query.limit(limit)).mappings()]
 
 
+def before(tx: Tx, session: Session) -> Session | None:
+    """The session whose successor this one is."""
+    own = table.c.key == session.key, table.c.successor_id == session.id, *_within_reach(tx.reader)
+    row = tx.conn.execute(sa.select(table).where(*own).limit(1)).mappings().first()
+    return None if row is None else _session(row)
+
+
 def update(tx: Tx, session: Session, **values: Any) -> Session:
     """Change fields of a session, unless someone else did since it was read (`Conflict`)."""
     wrong = values.keys() - (_NAMES - _FIXED)

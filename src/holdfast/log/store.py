@@ -28,7 +28,7 @@ from sqlalchemy.exc import DBAPIError
 from holdfast.clock import Clock, Millis, StoreClock
 from holdfast.errors import InvalidInput, Transient, Unavailable
 from holdfast.log import faults
-from holdfast.log.audience import SYSTEM, Reader
+from holdfast.log.audience import SYSTEM, Origin, Reader
 from holdfast.log.connections import PREPARING, CommitFailed, Connections, Driver, begin
 from holdfast.log.durability import MOST_FRAMES, Checkpointer, GroupFlush
 from holdfast.log.signals import Signals
@@ -60,13 +60,14 @@ class Tx:
     """One transaction: its connection, who reads in it, the moment it stands for, and what to wake once it is
     committed."""
 
-    __slots__ = ("callbacks", "conn", "gathered", "now", "postgres", "reader", "wakes")
+    __slots__ = ("callbacks", "conn", "gathered", "now", "origin", "postgres", "reader", "wakes")
 
     def __init__(self, conn: Connection, reader: Reader, now: Millis, *, postgres: bool) -> None:
         self.conn = conn
         self.reader = reader
         self.now = now
         self.postgres = postgres
+        self.origin: Origin | None = None
         self.wakes: set[str] = set()
         self.callbacks: list[Callable[[], None]] = []
         self.gathered: dict[Callable[[Tx, list[Any]], None], list[Any]] = {}

@@ -222,3 +222,19 @@ exposed_surfaces = sa.Table(
     sa.Column("sender", sa.Text, nullable=False),
     sa.Column("exposed_at", sa.BigInteger, nullable=False),
 )
+
+audit_trail = sa.Table(
+    "audit_trail",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("act", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("surface", sa.Text, nullable=False),
+    sa.Column("address", sa.Text),
+    sa.Column("behalf_of", sa.Text),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("details", Json, nullable=False),
+    sa.Column("before", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+)

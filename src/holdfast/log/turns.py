@@ -25,6 +25,7 @@ from holdfast.log.sessions import Session
 from holdfast.log.statements import Row, Statement, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import agenda as agenda_table
+from holdfast.log.tables import entries as entry_table
 from holdfast.log.tables import turns as table
 from holdfast.text import clean_text
 
@@ -34,6 +35,8 @@ KINDS: Final = (KIND, SUBAGENT)
 """Turns of spawned sessions have places of their own: a crowd of them never stands before a person."""
 BESIDE: Final = "summaries"
 COUNTED: Final = "counted"
+MOST_LOOKED_AT: Final = 20_000
+_STRETCH: Final = 500
 _MOST_TRACE: Final = 64
 
 
@@ -312,6 +315,18 @@ def resume(tx: Tx, turn: Turn, *, max_attempts: int = 1) -> Turn:
     return _apply(tx, turn, {"agenda_id": item.id}, "turn.resumed")
 
 
+def hand_on(tx: Tx, left: Session, successor: Session) -> None:
+    """Have the turns of a session that have not ended go on in its successor, with all that they have
+    said."""
+    live = (TurnStatus.ACCEPTED.value, TurnStatus.RUNNING.value)
+    query = sa.select(table.c.id).where(table.c.session_id == left.id, table.c.status.in_(live))
+    for id_ in tx.conn.execute(query.order_by(table.c.number)).scalars().all():
+        values = {"session_id": successor.id, "number": sessions.next_turn_number(tx, successor.id)}
+        tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values))
+        own = entry_table.c.turn_id == id_
+        tx.conn.execute(sa.update(entry_table).where(own).values(session_id=successor.id))
+
+
 def kind_of(session_key: str) -> str:
     """The agenda's kind of a session's turns."""
     return SUBAGENT if parse_key(session_key).is_subagent else KIND
@@ -367,6 +382,31 @@ def listing(tx: Tx, session_id: str, *, before: int | None = None, limit: int = 
     query = query.order_by(table.c.number.desc()).limit(max(1, min(limit, 500)))
     found = [_turn(row) for row in tx.conn.execute(query).mappings()]
     return [turn for turn in found if _may_read(tx.reader, turn)]
+
+
+def recent(
+    tx: Tx, *, status: TurnStatus | None = None, since: Millis | None = None, limit: int = 50
+) -> list[Turn]:
+    """The newest turns of all sessions that the reader may read; ids are minted in order, so none is sorted.
+
+    At most `MOST_LOOKED_AT` are looked through for a reader who may read few of them.
+    """
+    found: list[Turn] = []
+    before: str | None = None
+    for _ in range(MOST_LOOKED_AT // _STRETCH):
+        query = sa.select(table).order_by(table.c.id.desc()).limit(_STRETCH)
+        query = query if before is None else query.where(table.c.id < before)
+        rows = [_turn(row) for row in tx.conn.execute(query).mappings()]
+        found += [turn for turn in rows if _wanted(turn, status, since) and _may_read(tx.reader, turn)]
+        over = since is not None and bool(rows) and rows[-1].accepted_at < since
+        if len(found) >= limit or len(rows) < _STRETCH or over:
+            break
+        before = rows[-1].id
+    return found[:limit]
+
+
+def _wanted(turn: Turn, status: TurnStatus | None, since: Millis | None) -> bool:
+    return (status is None or turn.status is status) and (since is None or turn.accepted_at >= since)
 
 
 def start(tx: Tx, turn: Turn) -> Turn:
@@ -512,7 +552,7 @@ def _entries_of(tx: Tx, turn: Turn) -> list[Entry]:
 
 
 def _reply_of(written: Sequence[Entry]) -> str | None:
-    replies = [e.id for e in written if e.role == "assistant" and e.content]
+    replies = [e.id for e in written if e.is_answer]
     return replies[-1] if replies else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from holdfast.config.memory import CollectionPath, MemoryConfig
+from holdfast.errors import Unavailable
 from holdfast.log import Reader
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
@@ -19,6 +20,31 @@ from holdfast.memory.scope import PRIVATE, Chat
 from holdfast.memory.service import Ask
 
 T = TypeVar("T")
+
+
+class BackendFailed(Unavailable):
+    """A backend beside the built-in index has no answer; that serves in its place."""
+
+    code = "backend_failed"
+
+
+class Backend(Protocol):
+    """What may answer searches before the built-in index: `qmd`, or a plugin's. It knows no readers."""
+
+    @property
+    def name(self) -> str: ...
+
+    def ready(self, agent: str) -> bool: ...
+
+    def search(self, ask: Ask) -> Found:
+        """`BackendFailed` where it has no answer."""
+        ...
+
+    def update(self, agent: str) -> int: ...
+
+    def embed(self, agent: str) -> None: ...
+
+    def status(self, agent: str) -> dict[str, Any]: ...
 
 
 class MemoryService(Protocol):

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.memory.embedders.base import Embedder
-from holdfast.memory.engine.postings import idf
 from holdfast.memory.question import Query
-from holdfast.memory.scoring import Candidates, Scored, Scoring, Weighed, choose, weigh
+from holdfast.memory.scoring import Candidates, Scored, Scoring, Weighed, WordsHeld, choose, weigh
 
 LOOKED_AT: Final = 10
 _LEVEL: Final = 100
@@ -89,17 +88,27 @@ def answer(
 
     `base` is the static embedder, of which every document has a vector.
     """
-    weighed = weigh(query, view, options, limit)
-    best = weighed.best(LOOKED_AT)
-    if not best or limit < 1:
+    weighed, sure = judged(query, view, base, options, limit)
+    if not len(weighed.order) or limit < 1:
         return Answer([], 0.0, 0)
-    serves = "static" if query.fingerprint == base.id.fingerprint else "better"
-    sure = confidence(signals_of(query, view, weighed, best, base), serves)
-    scale = sure / best[0].score if best[0].score > 0 else 0.0
+    best = float(weighed.total[weighed.order[0]])
+    scale = sure / best if best > 0 else 0.0
     kept = weighed.above(least / scale if scale else math.inf)
     chosen = choose(query, kept, options, limit)
     below = min(limit, len(weighed.order)) - len(chosen)
     return Answer([_scaled(one, scale) for one in chosen], sure, max(0, below))
+
+
+def judged(
+    query: Query, view: Candidates, base: Embedder | None, options: Scoring, limit: int
+) -> tuple[Weighed, float]:
+    """All that may answer, and how likely it is that anything does, 0 without the static `base` to judge."""
+    weighed = weigh(query, view, options, limit)
+    best = weighed.best(LOOKED_AT)
+    if not best or base is None or limit < 1:
+        return weighed, 0.0
+    serves = "static" if query.fingerprint == base.id.fingerprint else "better"
+    return weighed, confidence(signals_of(query, view, weighed, best, base), serves)
 
 
 def signals_of(
@@ -131,10 +140,8 @@ def _words(
     """Each word's share of the question by its rarity, which documents hold it, and whether any does."""
     if not words:
         return np.zeros(0), np.zeros((0, len(numbers)), np.bool_), np.zeros(0, np.bool_)
-    having = [max(view.frequencies(word)) for word in words]
-    rarity = np.array([idf(view.count + _POPULATION, min(count, view.count)) for count in having])
-    holds = np.array([view.lexical_scores(word, numbers) > 0 for word in words], np.bool_)
-    return rarity / rarity.sum(), holds, np.array(having) > 0
+    found = WordsHeld.of(words, view, numbers, population=view.count + _POPULATION)
+    return found.share, found.held, found.known
 
 
 def _lent(

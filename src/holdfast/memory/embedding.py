@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from holdfast.config.memory import Embedding, EmbeddingProvider
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.memory.embedders.base import Embedder, Vectors
 from holdfast.memory.embedders.hub import HubModel, Manifest, Progress, check_address
 from holdfast.memory.hurry import Hurry, TooSlow
@@ -223,10 +224,16 @@ class EmbedderChain:
         return vector
 
 
-def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = None) -> EmbedderChain:
+def chain_from(
+    config: Embedding,
+    env: Mapping[str, str],
+    models: Path | None = None,
+    plugged: Mapping[str, Callable[[], Embedder]] = MappingProxyType({}),
+) -> EmbedderChain:
     """The chain as configured; a provider without a key, or a model that is not there, is passed over.
 
-    A hub's model is kept in `models` and awaited until it is there; `fetch` brings it.
+    A hub's model is kept in `models` and awaited until it is there; `fetch` brings it. `plugged` makes those
+    that plugins bring.
     """
     preferred: list[Embedder] = []
     awaited: list[tuple[int, HubModel]] = []
@@ -235,8 +242,12 @@ def chain_from(config: Embedding, env: Mapping[str, str], models: Path | None = 
             found: Embedder | HubModel | None
             if name == "local":
                 found = _local(config.local, models or _models(env))
-            else:
+            elif name in plugged:
+                found = plugged[name]()
+            elif name in _KEYS:
                 found = _remote(name, config, env)
+            else:
+                raise NotFound("no plugin brings it")
         except HoldfastError as error:
             log.warning("embedder %s is left out: %s", name, error.message)
             continue

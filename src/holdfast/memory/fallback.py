@@ -1,4 +1,4 @@
-"""Memory that asks `qmd` where that is configured, and the built-in index whenever `qmd` has no answer."""
+"""Memory that asks `qmd` or a plugin where that is configured, and the built-in index where they fail."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from holdfast.clock import Clock
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import HoldfastError
 from holdfast.log import OWNER, Reader
+from holdfast.memory.backend import Backend, BackendFailed
 from holdfast.memory.catalogue import Catalogue
 from holdfast.memory.collections import Collection
 from holdfast.memory.damage import Health
@@ -19,7 +20,7 @@ from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
-from holdfast.memory.qmd import QmdFailed, QmdMemory
+from holdfast.memory.qmd import QmdMemory
 from holdfast.memory.results import MOST_OF_A_REASON, Found
 from holdfast.memory.scope import PRIVATE, Chat, may_search
 from holdfast.memory.service import Ask, Memory
@@ -68,13 +69,21 @@ class Breaker:
 
 
 class FallbackMemory:
-    """One memory of two: `qmd` for agents that are configured so, the built-in one for all else."""
+    """One memory of two: the plugin that holds the slot, or `qmd` for agents that are configured so; the
+    built-in one for all else."""
 
     def __init__(
-        self, builtin: Memory, qmd: QmdMemory, *, config: Callable[[str], MemoryConfig], clock: Clock
+        self,
+        builtin: Memory,
+        qmd: QmdMemory,
+        *,
+        config: Callable[[str], MemoryConfig],
+        clock: Clock,
+        plugged: Backend | None = None,
     ) -> None:
         self.builtin = builtin
         self.qmd = qmd
+        self._plugged = plugged
         self._config = config
         self._breaker = Breaker(clock)
 
@@ -101,21 +110,22 @@ class FallbackMemory:
         return self.builtin.mend(seconds, thorough=thorough)
 
     def search(self, ask: Ask) -> Found:
-        """What memory has on a question; `fallback` tells why `qmd` did not serve."""
-        if not self._asks_qmd(ask):
+        """What memory has on a question; `fallback` tells why another backend did not serve."""
+        backend = self._asked_first(ask)
+        if backend is None:
             return self.builtin.search(ask)
-        why = self._why_not(ask.agent)
+        why = self._why_not(backend, ask.agent)
         if why is None:
             try:
-                found = self.qmd.search(ask)
+                found = backend.search(ask)
                 self._breaker.worked(ask.agent)
                 return found
-            except QmdFailed as error:
+            except BackendFailed as error:
                 why = error.message
                 self._breaker.failed(ask.agent, why)
-                log.warning("qmd of agent %s: %s; the built-in index serves", ask.agent, why)
+                log.warning("%s of agent %s: %s; the built-in index serves", backend.name, ask.agent, why)
         found = self.builtin.search(ask)
-        told = clip(f"qmd: {why}", MOST_OF_A_REASON)
+        told = clip(f"{backend.name}: {why}", MOST_OF_A_REASON)
         return replace(found, fallback="; ".join(filter(None, (told, found.fallback))))
 
     def find(self, query: str, *, agent: str = "main", limit: int | None = None) -> Found:
@@ -140,12 +150,13 @@ class FallbackMemory:
     def update(self, agent: str, *, progress: Progress | None = None, force: bool = False) -> Update:
         """Bring the files into both: the built-in index must be able to take over at any moment."""
         done = self.builtin.update(agent, progress=progress, force=force)
-        if self._uses_qmd(agent):
+        backend = self._backend(agent)
+        if backend is not None:
             try:
-                self.qmd.update(agent)
+                backend.update(agent)
                 self._breaker.worked(agent)
             except (HoldfastError, OSError) as error:
-                done.problems.append(self._told(agent, error))
+                done.problems.append(self._told(backend, agent, error))
         return done
 
     def forget(self, agent: str) -> int:
@@ -159,11 +170,12 @@ class FallbackMemory:
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
     ) -> int:
         """Let the better embedders catch up, and `qmd` its own; that it cannot is no reason to fail."""
-        if agent is not None and self._uses_qmd(agent):
+        backend = None if agent is None else self._backend(agent)
+        if agent is not None and backend is not None:
             try:
-                self.qmd.embed(agent)
+                backend.embed(agent)
             except (HoldfastError, OSError) as error:
-                log.warning("qmd of agent %s made no vectors: %s", agent, error)
+                log.warning("%s of agent %s made no vectors: %s", backend.name, agent, error)
         return self.builtin.refine(agent, limit=limit, progress=progress)
 
     @property
@@ -177,17 +189,18 @@ class FallbackMemory:
         return self.builtin.collections(agent)
 
     def status(self, agent: str) -> dict[str, Any]:
-        """What the built-in one tells, with who would serve a question now, and why that is not `qmd`."""
+        """What the built-in one tells, with who would serve a question now, and why that is not another."""
         told = self.builtin.status(agent)
-        if not self._uses_qmd(agent):
+        backend = self._backend(agent)
+        if backend is None:
             return told
-        why = self._why_not(agent)
+        why = self._why_not(backend, agent)
         return {
             **told,
-            "backend": "qmd" if why is None else "builtin",
-            "configured": "qmd",
-            "fallback": None if why is None else f"qmd: {why}",
-            "qmd": self.qmd.status(agent),
+            "backend": backend.name if why is None else "builtin",
+            "configured": backend.name,
+            "fallback": None if why is None else f"{backend.name}: {why}",
+            backend.name: backend.status(agent),
         }
 
     def close(self) -> None:
@@ -199,21 +212,24 @@ class FallbackMemory:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _uses_qmd(self, agent: str) -> bool:
-        return self._config(agent).backend == "qmd"
+    def _backend(self, agent: str) -> Backend | None:
+        """Whom to ask before the built-in index."""
+        if self._plugged is not None:
+            return self._plugged
+        return self.qmd if self._config(agent).backend == "qmd" else None
 
-    def _asks_qmd(self, ask: Ask) -> bool:
-        """What `qmd` has indexed are files with the owner's words, which it cannot tell apart by reader."""
+    def _asked_first(self, ask: Ask) -> Backend | None:
+        """What others have indexed are the owner's files, which they cannot tell apart by reader."""
         if not ask.reader.reads_all:
-            return False
-        config = self._config(ask.agent)
-        return config.backend == "qmd" and may_search(ask.chat, config.search.scope).allowed
+            return None
+        allowed = may_search(ask.chat, self._config(ask.agent).search.scope).allowed
+        return self._backend(ask.agent) if allowed else None
 
-    def _why_not(self, agent: str) -> str | None:
+    def _why_not(self, backend: Backend, agent: str) -> str | None:
         why = self._breaker.why_not(agent)
-        return why if why is not None else None if self.qmd.ready(agent) else NOT_READY
+        return why if why is not None else None if backend.ready(agent) else NOT_READY
 
-    def _told(self, agent: str, error: Exception) -> str:
+    def _told(self, backend: Backend, agent: str, error: Exception) -> str:
         why = error.message if isinstance(error, HoldfastError) else str(error)
         self._breaker.failed(agent, why)
-        return f"qmd: {why}"
+        return f"{backend.name}: {why}"

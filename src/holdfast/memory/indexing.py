@@ -216,7 +216,7 @@ def refine(
     clock: Clock,
     *,
     limit: int = 10_000,
-    cache_entries: int = 50_000,
+    cache_entries: int,
     progress: Progress | None = None,
     stop: Stop = lambda: False,
 ) -> int:

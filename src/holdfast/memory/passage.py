@@ -16,11 +16,13 @@ Places = NDArray[np.int64]
 class Links:
     """For each place in a pool the places one, two, … turns before and after it, row by row.
 
-    Where there is none stands the number of places, under which a value of 0 is found.
+    Where there is none stands the number of places, under which a value of 0 is found. What has no turn on
+    either side stands alone.
     """
 
     before: Places
     after: Places
+    alone: NDArray[np.bool_]
 
     @classmethod
     def of(
@@ -36,7 +38,8 @@ class Links:
         places = np.minimum(pool.searchsorted(neighbours), len(pool) - 1)
         near = np.abs(at[places] - at[:, None]) <= pause
         held = np.where((neighbours >= 0) & (pool[places] == neighbours) & near, places, len(pool))
-        return cls(_walk(held[:, 0], reach), _walk(held[:, 1], reach))
+        alone = (neighbours[:, 0] < 0) & (neighbours[:, 1] < 0)
+        return cls(_walk(held[:, 0], reach), _walk(held[:, 1], reach), alone)
 
 
 def _walk(link: Places, reach: int) -> Places:
@@ -49,12 +52,13 @@ def _walk(link: Places, reach: int) -> Places:
     return found
 
 
-def spread(values: Column, links: Links, weights: Sequence[float]) -> Column:
-    """What the turns one, two, … before and after lend, each with its weight."""
-    padded, lent = np.append(values, 0.0), np.zeros_like(values)
-    for weight, before, after in zip(weights, links.before, links.after, strict=False):
-        lent += weight * (padded[before] + padded[after])
-    return lent
+def lent(held: NDArray[np.bool_], links: Links, reach: int) -> NDArray[np.bool_]:
+    """Row by row what each place or one within `reach` turns of it holds."""
+    padded = np.column_stack([held, np.zeros(len(held), np.bool_)])
+    found = held.copy()
+    for places in (*links.before[:reach], *links.after[:reach]):
+        found |= padded[:, places]
+    return found
 
 
 def from_question(values: Column, links: Links, asks: NDArray[np.bool_]) -> Column:
@@ -64,12 +68,12 @@ def from_question(values: Column, links: Links, asks: NDArray[np.bool_]) -> Colu
 
 
 def around(values: Column, links: Links, reach: int, best: int) -> Column:
-    """The mean of the best few values within `reach` turns, the document itself among them."""
+    """The mean of the best few values within `reach` turns, the document itself among them; what stands alone
+    is a passage by itself."""
     padded = np.append(values, 0.0)
     rows = [values, *padded[links.before[:reach]], *padded[links.after[:reach]]]
     top = _greatest(rows, min(best, len(rows)))
-    mean: Column = np.sum(top, axis=0) / len(top)
-    return mean
+    return np.where(links.alone, values, np.sum(top, axis=0) / len(top))
 
 
 def _greatest(rows: Sequence[Column], best: int) -> list[Column]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any
@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from holdfast.clock import Millis
 from holdfast.memory.folding import fold
-from holdfast.memory.stopwords import ENGLISH, GERMAN
-from holdfast.memory.text import query_terms
+from holdfast.memory.stopwords import FUNCTION_WORDS
+from holdfast.memory.text import Language, query_terms, run_terms, runs, terms_in
 from holdfast.memory.timewords import CALENDAR, TimeRange, asks_for_time, resolve
 
+_QUOTED = re.compile(r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|„([^“”\n]{2,80})[“”]|`([^`\n]{2,80})`")
+_MEASURED = re.compile(r"\d+[^\W\d_]{1,3}")
+_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)\d{3,}")
+_MARKED = re.compile(r"[_/\\@#]")
 _ROLES = frozenset({"user", "assistant", "system", "tool", "agent", "bot", "unknown"})
 _WORD = re.compile(r"[^\W_]+")
 _SHORTEST_NAME = 3
-_FUNCTION_WORDS = ENGLISH | GERMAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Query:
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What terms that the scope does not have mean in another language; those stand in `terms` as well."""
     translated: str = ""
+    literals: tuple[tuple[str, ...], ...] = ()
+    """What is looked for to the letter, each as its terms: an identifier, a number, a quotation."""
 
     @property
     def plain_text(self) -> str:
@@ -62,14 +67,34 @@ def understand(text: str, now: Millis, speakers: Iterable[str | None] = (), zone
     person ever said. The words keep it, and what that person said is preferred.
     """
     named = named_speakers(text, speakers)
+    found = query_terms(text)
     return Query(
         text=text,
-        terms=query_terms(text).terms,
+        terms=found.terms,
         dense_text=_without(text, named) or text,
         persons=frozenset(named),
         ranges=tuple(resolve(text, now, zone)),
         wants_time=asks_for_time(text),
+        literals=tuple(dict.fromkeys(_literals(text, found.language))),
     )
+
+
+def _literals(text: str, language: Language) -> Iterator[tuple[str, ...]]:
+    """The quotations of a question, then its identifiers and numbers; no years, no amounts with units."""
+    for match in _QUOTED.finditer(text):
+        terms = terms_in(next(filter(None, match.groups())), language)
+        if terms:
+            yield terms
+    for run in runs(text):
+        if _is_identifier(run) and (terms := run_terms(run, language)):
+            yield (terms[-1],)
+
+
+def _is_identifier(run: str) -> bool:
+    if _MARKED.search(run) or _NUMBER.fullmatch(run):
+        return True
+    mixed = any(map(str.isdigit, run)) and any(map(str.isalpha, run))
+    return mixed and _MEASURED.fullmatch(run) is None
 
 
 def named_speakers(text: str, speakers: Iterable[str | None]) -> dict[str, str]:
@@ -87,7 +112,7 @@ def _name_words(text: str) -> dict[str, str]:
         folded: word
         for place, word in enumerate(every)
         if (bare or not word.islower())
-        and ((folded := fold(word)) not in _FUNCTION_WORDS or (place > 0 and not bare))
+        and ((folded := fold(word)) not in FUNCTION_WORDS or (place > 0 and not bare))
     }
 
 
@@ -97,7 +122,7 @@ def _called(name: str, words: dict[str, str]) -> str:
         if part in words:
             return words[part]
     for word, raw in words.items():
-        short = len(word) >= _SHORTEST_NAME and word not in CALENDAR | _FUNCTION_WORDS
+        short = len(word) >= _SHORTEST_NAME and word not in CALENDAR | FUNCTION_WORDS
         if short and any(part.startswith(word) for part in parts):
             return raw
     return ""

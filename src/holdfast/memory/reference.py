@@ -55,6 +55,13 @@ class InMemoryEngine:
             return np.full(len(numbers), np.nan, np.float32)
         return np.asarray(known[numbers] @ vector, np.float32)
 
+    def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        held = np.zeros((len(terms), self.count), np.bool_)
+        for place, term in enumerate(terms):
+            if term in self._postings:
+                held[place, self._postings[term][0]] = True
+        return held[:, numbers]
+
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         return [len(self._postings[term][0]) if term in self._postings else 0 for term in terms]
 

@@ -1,9 +1,11 @@
 """How what the engine finds becomes one ranked list.
 
 Two components (dense and lexical), each scaled over the whole scope, are added with the configured
-weights. To them comes what a conversation gives: the turns beside, the answer that follows a
-question, the person named, the time asked about, the passage around. Each of these is a part of the
-score that can be shown; the parts of a result add up to its score, which lies between 0 and 1.
+weights. To them comes how much of the question stands in a document and the turns beside it, and what a
+conversation gives: the answer that follows a question, the person named, the time asked about, the passage
+around, the kind of text. What is asked for to the letter stands before all that is merely near. Each of
+these is a part of the score that can be shown; the parts of a result add up to its score, which lies
+between 0 and 1.
 """
 
 from __future__ import annotations
@@ -17,14 +19,19 @@ from numpy.typing import NDArray
 
 from holdfast.clock import DAY_MS
 from holdfast.errors import InvalidInput
+from holdfast.memory.engine.postings import idf
 from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
-from holdfast.memory.passage import Column, Links, around, from_question, spread
+from holdfast.memory.passage import Column, Links, around, from_question, lent
 from holdfast.memory.question import Query
 from holdfast.memory.quotas import Shares
-from holdfast.memory.text import ASKS, NAMES_TIME
+from holdfast.memory.text import ASKS, NAMES_TIME, OWN, PARTICULAR, PARTICULARS, REPLIES
 
 _FEW = 20
 _TELLING = 2.0
+_SINGLED_OUT = 10
+_BESIDE = 2
+_NOT_OWN = 0.7
+_CUES = (ASKS, PARTICULAR, PARTICULARS, OWN, REPLIES, NAMES_TIME)
 _LEAST_GRACE = 3 * DAY_MS
 _MOST_GRACE = 30 * DAY_MS
 
@@ -40,6 +47,10 @@ class Candidates(Protocol):
     def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top: ...
 
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
+
+    def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        """Term by term which of these documents hold it."""
+        ...
 
     def frequencies(self, terms: Sequence[str]) -> list[int]: ...
 
@@ -68,18 +79,18 @@ class Scoring:
 
     dense: float = 0.6
     lexical: float = 0.4
-    beside_dense: tuple[float, ...] = (0.2, 0.1)
-    beside_lexical: tuple[float, ...] = (0.3, 0.1)
+    beside: float = 0.7
     answer_dense: float = 0.2
-    answer_lexical: float = 0.5
-    speaker: float = 0.25
-    time: float = 0.1
-    period: float = 0.1
-    statement: float = 0.05
-    curated: float = 0.3
-    passage: float = 0.3
-    passage_reach: int = 8
-    passage_best: int = 3
+    answer_lexical: float = 0.6
+    speaker: float = 0.85
+    time: float = 0.5
+    period: float = 0.5
+    statement: float = 0.15
+    particular: float = 0.15
+    curated: float = 0.5
+    passage: float = 0.7
+    passage_reach: int = 4
+    passage_best: int = 2
     pause_ms: int = 6 * 3_600_000
     candidates: int = 100
     quotas: Mapping[str, float] = field(default_factory=lambda: {"transcript": 0.7, "log": 0.7})
@@ -87,10 +98,13 @@ class Scoring:
     rerank: int = 0
     per_file: int = 0
     """Places that one file has at most while others wait; 0: any number."""
+    most_lexical: float = 0.0
+    """The share of words where they single out a few texts; 0: as anywhere."""
 
     def __post_init__(self) -> None:
-        numbers = (self.dense, self.lexical, self.speaker, self.time, self.period, self.statement)
-        if min(*numbers, self.curated, self.passage) < 0 or self.dense + self.lexical <= 0:
+        numbers = [self.dense, self.lexical, self.beside, self.speaker, self.time, self.period]
+        numbers += [self.statement, self.particular, self.curated, self.passage]
+        if min(numbers) < 0 or self.dense + self.lexical <= 0:
             raise InvalidInput(
                 "scoring weights must not be negative, nor both components zero",
                 hint="Give dense and lexical weights such as 0.6 and 0.4.",
@@ -123,19 +137,21 @@ class _Pool:
     links: Links
     cosine: Column
     bm25: Column
-    asks: NDArray[np.bool_]
-    names_time: NDArray[np.bool_]
+    cues: Mapping[str, NDArray[np.bool_]]
+    covered: Column
+    literal: Column
     speaks: Column
 
 
 _NOTHING = _Pool(
     numbers=np.zeros(0, np.int64),
     metadata=Metadata(np.zeros(0, np.int64), np.zeros(0, np.bool_), [], []),
-    links=Links(np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int64)),
+    links=Links(np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int64), np.zeros(0, np.bool_)),
     cosine=np.zeros(0),
     bm25=np.zeros(0),
-    asks=np.zeros(0, np.bool_),
-    names_time=np.zeros(0, np.bool_),
+    cues={},
+    covered=np.zeros(0),
+    literal=np.zeros(0),
     speaks=np.zeros(0),
 )
 
@@ -178,7 +194,16 @@ class Weighed:
 
 def weigh(query: Query, view: Candidates, options: Scoring, limit: int) -> Weighed:
     """Gather what may answer and add up its parts."""
-    numbers, beside = _gather(query, view, options, max(options.candidates, limit))
+    most = max(options.candidates, limit)
+    literal = _literal(query, view)
+    by_words = view.lexical(query.terms, most)
+    options = _by_telling_words(options, by_words)
+    found = [by_words.numbers, literal]
+    if query.vector is not None:
+        found.append(view.dense(query.fingerprint, query.vector, most).numbers)
+    numbers = _distinct(np.concatenate(found).astype(np.int64))
+    turns = options.beside or options.passage
+    numbers, beside = _with_turns(view, numbers) if turns else (numbers, np.full((len(numbers), 2), -1))
     if not len(numbers):
         return Weighed(_NOTHING, {}, np.zeros(0), numbers)
     pool = _describe(query, view, options, numbers, beside)
@@ -200,7 +225,7 @@ def choose(
     about = pool.metadata
     shares = Shares(options.quotas, options.quota_floor, options.per_file)
     chosen = shares.places(weighed.order, total, about.source, about.thread, limit)
-    _give_the_rare_word_a_place(chosen, pool.bm25, total >= weighed.least)
+    _give_the_rare_word_a_place(chosen, pool.bm25, total, weighed.least)
     return _reranked(
         query, _scored(np.array(chosen, np.int64), pool, total, weighed.parts), options, reranker
     )
@@ -215,21 +240,40 @@ def _order(scores: Column, at: NDArray[np.int64], relevant: NDArray[np.bool_], m
     return places[np.lexsort((places, -at[places], -scores[places]))]
 
 
-def _give_the_rare_word_a_place(chosen: list[int], bm25: Column, fits: NDArray[np.bool_]) -> None:
+def _give_the_rare_word_a_place(chosen: list[int], bm25: Column, total: Column, least: float) -> None:
     """The last place goes to what alone has the telling word, where much that is alike has crowded it out."""
     best = int(np.argmax(bm25))
-    if fits[best] and len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max() and best not in chosen:
+    telling = len(chosen) > 1 and bm25[best] >= _TELLING * bm25[chosen].max()
+    if telling and total[best] >= least and best not in chosen:
         chosen[-1] = best
+        chosen.sort(key=lambda place: -total[place])
 
 
-def _gather(query: Query, view: Candidates, options: Scoring, most: int) -> tuple[Numbers, Numbers]:
-    """The best of each component and the turns beside them, ascending, each with its neighbours."""
-    found = [view.lexical(query.terms, most).numbers]
-    if query.vector is not None:
-        found.append(view.dense(query.fingerprint, query.vector, most).numbers)
-    numbers = _distinct(np.concatenate(found).astype(np.int64))
+def _by_telling_words(options: Scoring, by_words: Top) -> Scoring:
+    """Words count for more the more they single out a few texts: a rare word is what was meant.
+
+    Many texts on what is common in the question would otherwise stand before the only one with the rare word.
+    """
+    if not options.most_lexical or len(by_words.scores) <= _SINGLED_OUT:
+        return options
+    gap = float(by_words.scores[0]) / max(float(by_words.scores[_SINGLED_OUT]), 1e-9)
+    certainty = min(1.0, max(0.0, gap / _TELLING - 1))
+    share = options.lexical / (options.dense + options.lexical)
+    share += certainty * max(0.0, options.most_lexical - share)
+    return replace(options, dense=1 - share, lexical=share)
+
+
+def _literal(query: Query, view: Candidates) -> Numbers:
+    """The best by what is asked for to the letter, which longer questions might crowd out."""
+    terms = [term for literal in query.literals for term in literal]
+    apart = bool(terms) and not set(query.terms) <= set(terms)
+    return view.lexical(terms, _FEW).numbers if apart else np.zeros(0, np.int64)
+
+
+def _with_turns(view: Candidates, numbers: Numbers) -> tuple[Numbers, Numbers]:
+    """Documents and the turns beside them, ascending, each with its neighbours."""
     beside = lent = view.neighbours(numbers)
-    for _ in range(max(len(options.beside_dense), len(options.beside_lexical))):
+    for _ in range(_BESIDE):
         fresh = _distinct(lent[lent >= 0])
         fresh = fresh[numbers[np.minimum(numbers.searchsorted(fresh), len(numbers) - 1)] != fresh]
         if not len(fresh):
@@ -252,54 +296,104 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
     cosine = np.full(len(numbers), np.nan)
     if query.vector is not None:
         cosine = view.dense_scores(query.fingerprint, query.vector, numbers).astype(np.float64)
-    reach = max(1, options.passage_reach, len(options.beside_dense), len(options.beside_lexical))
+    links = Links.of(
+        numbers, beside, metadata.at, pause=options.pause_ms, reach=max(_BESIDE, options.passage_reach)
+    )
+    bm25 = view.lexical_scores(query.terms, numbers).astype(np.float64)
+    words = WordsHeld.of(query.words if options.beside else [], view, numbers, population=max(view.count, 1))
+    kinds = _CUES if options.statement or options.particular or options.speaker or options.time else ()
     return _Pool(
         numbers=numbers,
         metadata=metadata,
-        links=Links.of(numbers, beside, metadata.at, pause=options.pause_ms, reach=reach),
+        links=links,
         cosine=cosine,
-        bm25=view.lexical_scores(query.terms, numbers).astype(np.float64),
-        asks=view.lexical_scores([ASKS], numbers) > 0,
-        names_time=view.lexical_scores([NAMES_TIME] if query.wants_time else [], numbers) > 0,
+        bm25=bm25,
+        cues=dict.fromkeys(_CUES, np.zeros(len(numbers), np.bool_))
+        | dict(zip(kinds, view.holding(kinds, numbers), strict=True)),
+        covered=words.share @ lent(words.held, links, _BESIDE),
+        literal=_to_the_letter(query, view, numbers),
         speaks=_speaks(query, view.speakers_of(numbers)) if query.persons else np.zeros(len(numbers)),
     )
 
 
+class WordsHeld(NamedTuple):
+    """A question's words in some documents: what share of it each is by its rarity, which hold it, and
+    whether any document of the scope does."""
+
+    share: Column
+    held: NDArray[np.bool_]
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, words: Sequence[Sequence[str]], view: Candidates, numbers: Numbers, *, population: int
+    ) -> WordsHeld:
+        if not words:
+            return cls(np.zeros(0), np.zeros((0, len(numbers)), np.bool_), np.zeros(0, np.bool_))
+        every = [term for word in words for term in word]
+        starts = np.cumsum([0, *map(len, words[:-1])])
+        having = np.maximum.reduceat(view.frequencies(every), starts)
+        rarity = np.array([idf(population, min(count, view.count)) for count in having.tolist()])
+        held = np.logical_or.reduceat(view.holding(every, numbers), starts, axis=0)
+        return cls(rarity / rarity.sum(), held, having > 0)
+
+
+def _to_the_letter(query: Query, view: Candidates, numbers: Numbers) -> Column:
+    """The share of what is asked for to the letter that each document has, of what singles out a few."""
+    if not query.literals:
+        return np.zeros(len(numbers))
+    every = [term for literal in query.literals for term in literal]
+    starts = np.cumsum([0, *map(len, query.literals[:-1])])
+    held = np.logical_and.reduceat(view.holding(every, numbers), starts, axis=0)
+    few = (held.sum(axis=1) > 0) & (np.minimum.reduceat(view.frequencies(every), starts) <= _FEW)
+    share: Column = held[few].mean(axis=0) if few.any() else np.zeros(len(numbers))
+    return share
+
+
 def _parts(query: Query, options: Scoring, pool: _Pool) -> dict[str, Column]:
     """Every part of the score, on one scale on which the best conceivable result has 1."""
-    parts = _components(options, pool)
+    parts, answer = _components(options, pool)
+    cues = {name: held.astype(np.float64) for name, held in pool.cues.items()}
+    near = parts["dense"] + parts["lexical"]
     bonus: dict[str, tuple[float, Column]] = {
-        "speaker": (options.speaker, pool.speaks),
-        "time": (options.time * query.wants_time, pool.names_time.astype(np.float64)),
+        "beside": (options.beside, pool.covered),
+        "answer": (answer, parts["answer"] / answer if answer else parts["answer"]),
+        "speaker": (options.speaker, pool.speaks * (_NOT_OWN + (1 - _NOT_OWN) * cues[OWN])),
+        "time": (options.time * query.wants_time, cues[NAMES_TIME]),
         "period": (options.period * bool(query.ranges), _in_period(query, pool.metadata.at)),
         "curated": (options.curated, pool.metadata.curated.astype(np.float64)),
-        "statement": (options.statement, (~pool.asks).astype(np.float64)),
+        "statement": (options.statement, 1 - (cues[ASKS] + cues[REPLIES]) / 2),
+        "particular": (options.particular, (cues[PARTICULAR] + cues[PARTICULARS]) / 2),
+        "passage": (options.passage, around(near, pool.links, options.passage_reach, options.passage_best)),
     }
     best = 1.0
     for name, (weight, column) in bonus.items():
         parts[name] = weight * column
         best += weight if column.any() else 0.0
-    before: Column = np.sum(list(parts.values()), axis=0)
-    passage = around(before, pool.links, options.passage_reach, options.passage_best)
-    parts["passage"] = options.passage * passage
-    scale = 1 / (best * (1 + options.passage))
-    return {name: column * scale for name, column in parts.items()}
+    if pool.literal.any():
+        parts["literal"] = best * pool.literal
+        best *= 2
+    return {name: column / best for name, column in parts.items()}
 
 
-def _components(options: Scoring, pool: _Pool) -> dict[str, Column]:
-    """Own words and meaning, and what the turns beside lend of theirs."""
+def _components(options: Scoring, pool: _Pool) -> tuple[dict[str, Column], float]:
+    """Own words and meaning, and what a question before lends of its; with how much that is at most."""
     known = ~np.isnan(pool.cosine)
-    meaning = _meaning(pool, known)
     weight = options.dense / (options.dense + options.lexical) if known.any() else 0.0
-    dense = _component(meaning, weight, options.beside_dense, options.answer_dense, pool)
-    words = (1 - weight, options.beside_lexical, options.answer_lexical)
-    lexical = _component(pool.bm25, *words, pool)
-    return {
-        "dense": np.where(known, dense[0], 0.0),
-        "lexical": lexical[0] + np.where(known, 0.0, dense[0]),
-        "beside": dense[1] + lexical[1],
-        "answer": dense[2] + lexical[2],
+    meaning, words = weight * _scaled(_meaning(pool, known)), (1 - weight) * _scaled(pool.bm25)
+    asked = options.answer_dense * meaning + options.answer_lexical * words
+    parts = {
+        "dense": np.where(known, meaning, 0.0),
+        "lexical": words + np.where(known, 0.0, meaning),
+        "answer": from_question(asked, pool.links, pool.cues[ASKS]),
     }
+    return parts, weight * options.answer_dense + (1 - weight) * options.answer_lexical
+
+
+def _scaled(own: Column) -> Column:
+    """So that the best document of the scope has 1."""
+    most = float(own.max())
+    return own / most if most > 0 else np.zeros(len(own))
 
 
 def _meaning(pool: _Pool, known: NDArray[np.bool_]) -> Column:
@@ -322,17 +416,6 @@ def _floor(cosines: Column) -> float:
     return certainty * least + (1 - certainty) * min(least, 0.0)
 
 
-def _component(
-    own: Column, weight: float, beside: Sequence[float], answer: float, pool: _Pool
-) -> tuple[Column, Column, Column]:
-    """One component scaled so that the best document of the scope reaches its whole weight."""
-    lent = spread(own, pool.links, beside)
-    answered = answer * from_question(own, pool.links, pool.asks)
-    most = float(np.max(own + lent + answered))
-    scale = weight / most if most > 0 else 0.0
-    return own * scale, lent * scale, answered * scale
-
-
 def _speaks(query: Query, speakers: Sequence[str | None]) -> Column:
     """1 for what a named person said; nothing where everyone is named, for it would not tell apart."""
     if query.persons.issuperset(speaker for speaker in speakers if speaker):
@@ -353,25 +436,30 @@ def _in_period(query: Query, at: NDArray[np.int64]) -> Column:
 
 def _scored(chosen: Numbers, pool: _Pool, total: Column, parts: Mapping[str, Column]) -> list[Scored]:
     """The results in these places of the pool, turned from numpy's values into plain ones all at once."""
-    own = {name: column[chosen] for name, column in parts.items()}
-    names = [name for name, column in own.items() if column.any()]
     columns = (pool.numbers, total, pool.cosine, pool.bm25)
-    shares = zip(*(own[name].tolist() for name in names), strict=True) if names else [()] * len(chosen)
-    plain = zip(shares, *(column[chosen].tolist() for column in columns), strict=True)
+    plain = zip(_named(chosen, parts), *(column[chosen].tolist() for column in columns), strict=True)
     return [
-        Scored(
-            number,
-            score,
-            dict(zip(names, values, strict=True)) if all(values) else _present(names, values),
-            None if cosine != cosine else cosine,
-            bm25,
-        )
-        for values, number, score, cosine, bm25 in plain
+        Scored(number, score, own, None if cosine != cosine else cosine, bm25)
+        for own, number, score, cosine, bm25 in plain
     ]
 
 
-def _present(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
-    return {name: value for name, value in zip(names, values, strict=True) if value}
+def _named(chosen: Numbers, parts: Mapping[str, Column]) -> list[dict[str, float]]:
+    """The parts of each that are something; made together for all that have the same ones."""
+    if not parts:
+        return [{} for _ in chosen]
+    names = list(parts)
+    values = np.array([column[chosen] for column in parts.values()])
+    has = values != 0
+    kinds = (1 << np.arange(len(names))) @ has
+    made: list[dict[str, float]] = [{}] * len(chosen)
+    for kind in set(kinds.tolist()):
+        rows = np.flatnonzero(kinds == kind)
+        held = np.flatnonzero(has[:, rows[0]]).tolist()
+        own = [names[place] for place in held]
+        for row, value in zip(rows.tolist(), values[held][:, rows].T.tolist(), strict=True):
+            made[row] = dict(zip(own, value, strict=True))
+    return made
 
 
 def _reranked(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.clock import DAY_MS, Clock, SystemClock, iso
-from holdfast.config.memory import MemoryConfig
+from holdfast.config.memory import Embedding, MemoryConfig
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.log import OWNER, Entry, Reader, Store, entries
 from holdfast.memory.catalogue import Catalogue
@@ -161,7 +161,13 @@ class Memory:
         if not self.index.computes_here or state == self._complete:
             return False
         made = refine(
-            self.index, self.chain.base, self.catalogue, self._clock, limit=_MENDED_AT_ONCE, stop=self._stop
+            self.index,
+            self.chain.base,
+            self.catalogue,
+            self._clock,
+            limit=_MENDED_AT_ONCE,
+            cache_entries=Embedding().cache_entries,
+            stop=self._stop,
         )
         if made < _MENDED_AT_ONCE:
             self._complete = state
@@ -307,10 +313,10 @@ class Memory:
             return 0
         made, done = 0, set[str]()
         while (one := self.chain.for_documents()) is not None and one.id.fingerprint not in done:
-            made += self._refined(one, limit, progress)
+            made += self._refined(one, limit, progress, agent)
             done.add(one.id.fingerprint)
         beside = [one for one in self.chain.beside if one.id.fingerprint not in done]
-        return made + sum(self._refined(one, limit, progress) for one in beside)
+        return made + sum(self._refined(one, limit, progress, agent) for one in beside)
 
     @property
     def batches(self) -> BatchIndexing:
@@ -332,9 +338,9 @@ class Memory:
         wanted = [self.chain.for_documents(), *self.chain.beside]
         return any(one and self.index.without_vector(one.id.fingerprint, 1) for one in wanted)
 
-    def _refined(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
+    def _refined(self, embedder: Embedder, limit: int, progress: Progress | None, agent: str | None) -> int:
         try:
-            made = self.whole(partial(self._refine, embedder, limit, progress))
+            made = self.whole(partial(self._refine, embedder, limit, progress, agent))
         except Unavailable as error:
             if error.code == _DAMAGED:
                 raise
@@ -343,13 +349,15 @@ class Memory:
         self.chain.worked(embedder)
         return made
 
-    def _refine(self, embedder: Embedder, limit: int, progress: Progress | None) -> int:
+    def _refine(self, embedder: Embedder, limit: int, progress: Progress | None, agent: str | None) -> int:
+        kept = Embedding() if agent is None else self._config(agent).search.embedding
         return refine(
             self.index,
             embedder,
             self._embeddings,
             self._clock,
             limit=limit,
+            cache_entries=kept.cache_entries,
             progress=progress,
             stop=self._stop,
         )

@@ -3,21 +3,22 @@
 Every term is made of letters and digits only, so any engine's whitespace or unicode tokenizer keeps
 it whole. Identifiers, paths, addresses and versions are kept whole (joined without their marks) and
 in parts; Chinese, Japanese and Korean become overlapping pairs of characters. A document also gets
-cue terms, by which the scoring knows a text that asks something or that names a time.
+cue terms, by which the scoring knows what kind of text it is: whether it asks, names a time or a thing by
+its name, speaks of its writer, or only answers kindly.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Final, Literal
 
 from holdfast.memory.folding import fold
-from holdfast.memory.stopwords import ENGLISH, GERMAN
+from holdfast.memory.stopwords import ENGLISH, GERMAN, HEARER, WRITER
 from holdfast.memory.timewords import may_name_time, names_time
 
 Language = Literal["english", "german"]
@@ -26,6 +27,14 @@ ASKS: Final = "0cueasks"
 """Cue term of a document that asks a question."""
 NAMES_TIME: Final = "0cuetime"
 """Cue term of a document that says when something happens."""
+PARTICULAR: Final = "0cuefact"
+"""Cue term of a document that has a proper name, a quotation or a number."""
+PARTICULARS: Final = "0cuefacts"
+"""Cue term of a document that has two or more of them."""
+OWN: Final = "0cueown"
+"""Cue term of a document that speaks of its writer more than of whom it is written to."""
+REPLIES: Final = "0cuereply"
+"""Cue term of a document that begins by thanking, praising or agreeing."""
 
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f々〆"
 _CJK_CHAR = re.compile(f"[{_CJK}]")
@@ -37,7 +46,18 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\WA-Z\d_]+|[A-Z]+")
 _ELISION = re.compile(r"['’](?:s|re|ve|ll|d|m)$", re.IGNORECASE)
 _NEGATION = re.compile(r"\w+n['’]t", re.IGNORECASE)
-_HEADER = re.compile(r"^\s*\[[^\]]{1,80}\]")
+_HEADER = re.compile(r"^\s*\[[^\]]{1,80}\](?:\s*[^\s:][^:\n]{0,40}:)?")
+_QUOTATION = r"\"[^\"\n]+\"|“[^”\n]+”|„[^“”\n]+[“”]"
+_PARTICULAR: dict[Language, re.Pattern[str]] = {
+    "english": re.compile(rf"(?<=[a-z] )[A-Z][a-z]+|\d+|{_QUOTATION}"),
+    "german": re.compile(rf"\d+|{_QUOTATION}"),
+}
+_REPLY = re.compile(
+    r"""\s*(?:wow|that'?s|that\ is|that\ sounds|thanks|thank\ you|congrats|congratulations|cool|awesome|sounds
+    |nice|great|glad|absolutely|definitely|totally|good\ luck|you're|danke|super|toll|klasse|prima|gratuliere
+    |gluckwunsch|das\ klingt|freut\ mich|gern)\b""",
+    re.VERBOSE,
+)
 _STOPS: dict[Language, frozenset[str]] = {"english": ENGLISH, "german": GERMAN}
 _LONGEST_TERM = 64
 _LONGEST_RUN = 256
@@ -60,17 +80,29 @@ class QueryTerms:
 def terms(text: str) -> list[str]:
     """The terms under which a document is found, in order and with repeats, and its cues last.
 
-    A date in square brackets before it is the document's own, and no cue.
+    A date in square brackets before it is the document's own, and no cue; so is a name after that.
     """
     folded = fold(text)
     words = _words(folded)
-    found = list(chain.from_iterable(map(_READERS[_language(words)], _runs(text))))
+    language = _language(words)
+    found = list(chain.from_iterable(map(_READERS[language], runs(text))))
+    found.extend(_cues(text, folded, words, language))
+    return found
+
+
+def _cues(text: str, folded: str, words: list[str], language: Language) -> Iterator[str]:
+    header = _HEADER.match(text)
     body = _HEADER.sub("", folded, count=1)
     if "?" in body:
-        found.append(ASKS)
+        yield ASKS
     if may_name_time(words, body) and names_time(body):
-        found.append(NAMES_TIME)
-    return found
+        yield NAMES_TIME
+    named = _PARTICULAR[language].finditer(text, header.end() if header else 0)
+    yield from (cue for cue, _ in zip((PARTICULAR, PARTICULARS), named, strict=False))
+    if sum(map(WRITER.__contains__, words)) > sum(map(HEARER.__contains__, words)):
+        yield OWN
+    if _REPLY.match(body):
+        yield REPLIES
 
 
 def query_terms(text: str) -> QueryTerms:
@@ -78,7 +110,7 @@ def query_terms(text: str) -> QueryTerms:
     language = language_of(text)
     every: dict[str, None] = {}
     content: dict[str, None] = {}
-    for run in _runs(text):
+    for run in runs(text):
         every.update(dict.fromkeys(_EVERY[language](run)))
         content.update(dict.fromkeys(_READERS[language](run)))
     return QueryTerms(tuple(content), tuple(every), language)
@@ -86,7 +118,19 @@ def query_terms(text: str) -> QueryTerms:
 
 def terms_in(text: str, language: Language) -> tuple[str, ...]:
     """The terms of a text that is known to be in this language, each once; none for function words."""
-    return tuple(dict.fromkeys(term for run in _runs(text) for term in _READERS[language](run)))
+    return tuple(dict.fromkeys(term for run in runs(text) for term in _READERS[language](run)))
+
+
+def run_terms(run: str, language: Language) -> tuple[str, ...]:
+    """The terms of one run of a text; none for a function word."""
+    return _READERS[language](run)
+
+
+def pieces(run: str) -> list[str]:
+    """The words of a run, folded and without their marks; a stretch of CJK as its pairs."""
+    if _is_cjk(run[0]):
+        return list(_pairs(run))
+    return _PIECE.findall(fold(_ELISION.sub("", run)))
 
 
 def language_of(text: str) -> Language:
@@ -104,7 +148,7 @@ def _words(folded: str) -> list[str]:
     return (_ASCII_WORD if folded.isascii() else _PIECE).findall(folded)
 
 
-def _runs(text: str) -> list[str]:
+def runs(text: str) -> list[str]:
     """Runs of the text: plain words, identifiers with their marks, stretches of CJK."""
     if text.isascii():
         return _ASCII_RUN.findall(text)
@@ -121,20 +165,24 @@ def _content_forms(run: str, language: Language) -> tuple[str, ...]:
 
 def _forms(run: str, language: Language) -> tuple[str, ...]:
     if _is_cjk(run[0]):
-        run = unicodedata.normalize("NFKC", run)
-        return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
-    pieces = _PIECE.findall(_ELISION.sub("", run))
-    parts = [fold(part) for piece in pieces for part in _camel_parts(piece)]
+        return _pairs(run)
+    joined = _PIECE.findall(_ELISION.sub("", run))
+    parts = [fold(part) for piece in joined for part in _camel_parts(piece)]
     if len(parts) > 1:
         parts = [part for part in parts if part not in _STOPS[language]]
-        parts += [_whole(pieces)] if len(run) <= _LONGEST_RUN else []
-    return tuple(_stem(part, language)[:_LONGEST_TERM] for part in parts)
+        parts += [_whole(joined)] if len(run) <= _LONGEST_RUN else []
+    return tuple(stem(part, language)[:_LONGEST_TERM] for part in parts)
 
 
-def _whole(pieces: list[str]) -> str:
+def _pairs(run: str) -> tuple[str, ...]:
+    run = unicodedata.normalize("NFKC", run)
+    return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
+
+
+def _whole(joined: list[str]) -> str:
     """The identifier as one term; numbers keep a joint, so that version 1.2.3 is not the number 123."""
-    joined = fold("".join(pieces))
-    return "p".join(pieces) if joined.isdigit() else joined
+    whole = fold("".join(joined))
+    return "p".join(joined) if whole.isdigit() else whole
 
 
 def _camel_parts(piece: str) -> list[str]:
@@ -148,7 +196,8 @@ def _is_cjk(char: str) -> bool:
     return _CJK_CHAR.match(char) is not None
 
 
-def _stem(word: str, language: Language) -> str:
+def stem(word: str, language: Language) -> str:
+    """A folded word without its ending; what is no plain word stays as it is."""
     if not word.isascii() or not word.isalpha() or len(word) < 3:
         return word
     stemmed: str = _stemmer(language).stemWord(word)

@@ -15,9 +15,11 @@ from holdfast.agents.loop import Ask, Runs, TurnHook
 from holdfast.agents.loop import Parts as LoopParts
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.calling import SummaryCosts
-from holdfast.agents.loop.hooks import ApprovalHook, ProcessHook
+from holdfast.agents.loop.hooks import ApprovalHook, EngineHook, ProcessHook
 from holdfast.agents.loop.planning import caller_of
+from holdfast.agents.mcp import McpServers
 from holdfast.agents.models import Hit, Models, ModelSummariser, StoredLessons
+from holdfast.agents.plugin_hooks import AfterCompaction, before_compaction
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.subagents import Parts as SubagentParts
 from holdfast.agents.subagents import Subagents, chain_refusal
@@ -37,6 +39,7 @@ from holdfast.logs import limits_of
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
+from holdfast.runtime.plugging import PluggedAdapter, PluggedModels, SessionNews, SubagentNews, plug_in
 
 if TYPE_CHECKING:
     from holdfast.runtime.hold import Holdfast
@@ -56,14 +59,22 @@ class Agency:
 
         self._config = config
         self.models = Models(
-            hold.home, config, hold.clock, search=self._recall, lessons=StoredLessons(hold.store)
+            hold.home,
+            config,
+            hold.clock,
+            search=self._recall,
+            lessons=StoredLessons(hold.store),
+            plugged=PluggedModels(hold).find,
         )
-        self.skills = SkillRoom(hold.home, config, hold.workspace)
+        self.skills = SkillRoom(hold.home, config, hold.workspace, lambda: hold.plugins.skill_folders)
+        self.plugged_channels: dict[str, PluggedAdapter] = {}
         self.processes = Commands()
         self.tools = builtin_toolbox(self._tool_parts())
         common: dict[str, Any] = {"store": hold.store, "threads": hold.threads, "config": config}
+        self.mcp = McpServers(**common, home=hold.home, tools=self.tools)
         self.channels = Channels(
             **common,
+            plugin_hooks=hold.plugin_hooks,
             runs=lambda: self.runs,
             children=lambda: self.subagents.spawner,
             context=lambda: hold.context,
@@ -75,24 +86,28 @@ class Agency:
                 models=self.models,
                 open_thread=self.channels.open_thread,
                 bind=self.channels.bind,
+                plugin_hooks=hold.plugin_hooks,
             )
         )
         heard_at = self.channels.heard_at
         self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace, heard_at=heard_at))
         self.standing = Standing(StandingParts(**common, patch=hold.config.patch, heard_at=heard_at))
         self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
-        self.hooks += [ProcessHook(self.processes), ApprovalHook()]
+        self.hooks += [ProcessHook(self.processes), ApprovalHook(), EngineHook(lambda: hold.context)]
         self.runs = Runs(self._loop_parts())
         self.continuation = self._continuation()
         self.subagents.watch(self.continuation.hook)
+        self.subagents.watch(SubagentNews(hold.plugin_hooks))
         # Before all others, so that a token is taken out before anyone asks whether what is left is silence.
         self.hooks.insert(0, self.continuation.hook)
-        self.hooks.append(self.channels.hook)
+        self.hooks += [self.channels.hook, SessionNews(hold.plugin_hooks)]
         self.standing.bind(self.runs)
         for room in (self.subagents, self.standing, self.continuation, self.channels):
             self.tools.register_all(room.tools())
         for command in self.subagents.commands:
             self.runs.commands.register(command)
+        self.tools.plugin_hooks = hold.plugin_hooks
+        plug_in(hold, self)
         hold.context.on_compacted(self._tell_compacted)
         hold.context.use_summariser(
             ModelSummariser(self.models, config, SummaryCosts(hold.store, hold.threads))
@@ -110,6 +125,7 @@ class Agency:
             skills=self.skills,
             courier=self,
             commands=self.processes,
+            recalls=lambda agent_id: hold.context.has_recall_tools(agent_id),
         )
 
     def _loop_parts(self) -> LoopParts:
@@ -126,6 +142,7 @@ class Agency:
             skills=lambda: self.skills,
             debug=DebugOutputs(hold.home.logs, hold.clock, limits=lambda: limits_of(hold.settings.logging)),
             hooks=self.hooks,
+            plugin_hooks=hold.plugin_hooks,
         )
 
     def _continuation(self) -> Continuation:
@@ -174,6 +191,7 @@ class Agency:
         return caller_of(config, session, terms, self._hold.workspace(terms.agent_id), about)
 
     async def _compact(self, session: Session, window: int, used: int) -> CompactResult:
+        self._hold.plugin_hooks.tell(before_compaction(session, "request"))
         return await self._hold.context.compact(
             session, window=window, reason="request", force=True, current_tokens=used
         )
@@ -184,6 +202,14 @@ class Agency:
                 hook.compacted(tx, session)
 
         self._hold.store.run(SYSTEM, write)
+        self._hold.plugin_hooks.tell(
+            AfterCompaction(
+                audience=session.audience,
+                session_key=session.key,
+                session_id=session.id,
+                agent_id=session.agent_id,
+            )
+        )
 
     async def aclose(self) -> None:
         """End what still runs for agents, and give connections back."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.context import ContextRoom
     from holdfast.memory import MemoryService
     from holdfast.memory.collections import Collection
+    from holdfast.plugins import PluginHooks, PluginHost
     from holdfast.runtime.agency import Agency
 
 
@@ -110,12 +111,41 @@ class Holdfast:
     @property
     def context(self) -> ContextRoom:
         """The context room: what a model sees. Its summariser is handed in by whoever has a model."""
+        from holdfast.board.ingest import prepare
         from holdfast.context import ContextRoom
 
         with self._context_lock:
             if self._context is None:
-                self._context = ContextRoom(self.store, self.threads, self.home, lambda: self.settings)
+                self.plugins.load()
+                self._context = ContextRoom(
+                    self.store,
+                    self.threads,
+                    self.home,
+                    lambda: self.settings,
+                    registry=self.plugins.engines,
+                    prepare=lambda tx, draft: prepare(tx, draft, self.settings.board),
+                )
             return self._context
+
+    @cached_property
+    def plugins(self) -> PluginHost:
+        """The plugins of the home. They are loaded with the first room that takes something of them."""
+        from holdfast.plugins import PluginHost
+
+        return PluginHost(self.home, lambda: self.settings, self._workspaces)
+
+    @cached_property
+    def plugin_hooks(self) -> PluginHooks:
+        """Where plugins hear of what happens in this home."""
+        from holdfast.plugins import PluginHooks
+
+        self.plugins.load()
+        hooks = PluginHooks(self.plugins, lambda: self.settings.plugins.limits.hook_ms)
+        hooks.listen()
+        return hooks
+
+    def _workspaces(self) -> list[Path]:
+        return list(dict.fromkeys(self.workspace(agent.id) for agent in self.settings.agent_list))
 
     @cached_property
     def agency(self) -> Agency:
@@ -135,6 +165,8 @@ class Holdfast:
             await self.agency.aclose()
         if self._context is not None:
             await self._context.dispose()
+        if "plugins" in self.__dict__:
+            await self.threads(self.plugins.stop)
 
     def collections(self, agent_id: str) -> list[Collection]:
         """The collections of an agent, without opening the index."""
@@ -146,6 +178,8 @@ class Holdfast:
         """Close all rooms; long work that still runs ends with the piece it is at."""
         self.stopping = True
         self.threads.close()
+        if "plugins" in self.__dict__:
+            self.plugins.stop()
         if self._board is not None:
             self._board.close()
         if self._memory is not None:

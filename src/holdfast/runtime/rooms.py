@@ -10,7 +10,7 @@ from holdfast.errors import Conflict
 from holdfast.memory import MemoryService
 
 if TYPE_CHECKING:
-    from holdfast.recall_bridge import IndexRecall
+    from holdfast.board.recall import IndexRecall
     from holdfast.runtime.hold import Holdfast
 
 
@@ -30,13 +30,15 @@ def open_memory_room(hold: Holdfast) -> MemoryService:
 
 def _memory_room(hold: Holdfast) -> MemoryService:
     from holdfast.board import spaces_of_entries
+    from holdfast.board.semantic import BoardPlaces, findable_text
     from holdfast.memory import LogFollower, LogWatcher, open_memory
     from holdfast.memory.embedding import chain_from
     from holdfast.memory.fallback import FallbackMemory
     from holdfast.memory.qmd import QmdMemory
-    from holdfast.recall_bridge import BoardPlaces, findable_text
+    from holdfast.runtime.plugging import plugged_embedders, plugged_memory
 
-    chain = chain_from(hold.settings.memory.search.embedding, os.environ, hold.home.path / "models")
+    own = hold.settings.memory.search.embedding
+    chain = chain_from(own, os.environ, hold.home.path / "models", plugged_embedders(hold))
     qmd = QmdMemory(
         lambda agent: hold.home.path / "agents" / agent / "qmd",
         config=hold.settings_for_memory,
@@ -68,7 +70,9 @@ def _memory_room(hold: Holdfast) -> MemoryService:
         readable=qmd.exported,
         stop=lambda: hold.stopping,
     )
-    return FallbackMemory(builtin, qmd, config=hold.settings_for_memory, clock=hold.clock)
+    return FallbackMemory(
+        builtin, qmd, config=hold.settings_for_memory, clock=hold.clock, plugged=plugged_memory(hold)
+    )
 
 
 def open_board(hold: Holdfast) -> Board:
@@ -78,8 +82,8 @@ def open_board(hold: Holdfast) -> Board:
 
 def index_recall(hold: Holdfast) -> IndexRecall:
     """Memory's index as the board searches it."""
+    from holdfast.board.recall import IndexRecall
     from holdfast.memory.scoring import Scoring
-    from holdfast.recall_bridge import IndexRecall
 
     def scoring() -> Scoring:
         dense, lexical = hold.settings.memory.search.normalised

@@ -166,3 +166,21 @@ def test_a_run_that_is_not_over_leaves_the_next_one_out_and_others_wait_their_tu
             assert [t["lastStatus"] for t in stage.standing.listing()] == ["ok", "ok"]
 
     asyncio.run(main())
+
+
+def test_the_session_of_a_schedule_is_kept_for_as_long_as_the_config_says(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        script = [Say("cloudless")]
+        cron = {"cron": {"sessionRetention": "2h"}}
+        async with HeartStage(sqlite_store, threads, tmp_path, script, **cron) as stage:
+            made = stage.standing.add(Wish(prompt="Look at the sky.", name="sky", every="24h"), CLI)
+            await stage.beat(hours=24)
+            (waits,) = stage.due("cron.archive")
+            assert waits.due_at - stage.clock.now() == 2 * 3_600_000
+            await stage.beat(hours=2)
+            with stage.store.read(OWNER) as tx:
+                assert sessions.history(tx, made["sessionKey"])[0].status is SessionStatus.ARCHIVED
+
+    asyncio.run(main())

@@ -64,6 +64,7 @@ class Stage:
         self.settings = _config(config or {}, url or self.server.url, window)
         self.waits: list[float] = []
         self.timeouts: list[asyncio.Event] = []
+        self.limits: list[float] = []
         self.toolbox = Toolbox(threads, store, Outputs(self.place, store.clock))
         self.ran: list[str] = []
         self.gate = asyncio.Event()
@@ -147,6 +148,7 @@ class Stage:
         """The limit of a run is an event that a test sets."""
         bell = asyncio.Event()
         self.timeouts.append(bell)
+        self.limits.append(seconds)
         await bell.wait()
 
     def _tools(self) -> Sequence[Tool[Any]]:

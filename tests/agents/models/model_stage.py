@@ -49,9 +49,10 @@ def client(
     **entry: Any,
 ) -> tuple[Client, Pool]:
     """The real client for a scripted server."""
-    given = {"providers": {"a": {"baseUrl": server.url, "api": server.api, "models": [{"id": "m", **entry}]}}}
+    provider = {"baseUrl": server.url, "api": server.api, "models": [{"id": "m", **entry}]}
+    given = {"providers": {"a": provider | ({} if at_once is None else {"maxConcurrent": at_once})}}
     resolved = Catalogue(ModelsConfig.model_validate(given)).resolve(ModelRef("a", "m"))
-    endpoint = replace(resolved.endpoint, timeout_seconds=silence, max_concurrent=at_once)
+    endpoint = replace(resolved.endpoint, timeout_seconds=silence)
     resolved = replace(resolved, endpoint=endpoint)
     pool = Pool()
     credential = credential or Credential("a:test", "a", "sk-test-1234567890")

@@ -39,7 +39,7 @@ from holdfast.context import (
     UserMessage,
 )
 from holdfast.log import Store
-from holdfast.testing import Fail, Say, ScriptedOpenAI
+from holdfast.testing import Fail, Say, ScriptedAnthropic, ScriptedOpenAI
 
 STRICT = ModelFit(alternates=True)
 BARE = ModelFit(alternates=True, system=False, tools="prompt")
@@ -390,3 +390,39 @@ def test_what_was_learned_is_forgotten_when_the_server_serves_another_model() ->
     assert not known.of(ref, server_name("http://here/v1", "bbb"))
     assert not known.of(ref, server_name("http://there/v1", "aaa"))
     assert not known.of(ModelRef("a", "other"), server_name("http://here/v1", "aaa"))
+
+
+def test_what_the_config_says_that_a_server_takes_is_what_it_is_sent(tmp_path: Path) -> None:
+    plain = {"systemRole": False, "tools": "prompt", "thinking": False}
+    entries = [{"id": "plain", "reasoning": True, "compat": plain}, {"id": "m", "reasoning": True}]
+    with ScriptedOpenAI([Say("Hi."), Say("Hi.")]) as server:
+        made = stage(tmp_path, {"models": {"providers": providers(server, models=entries)}})
+
+        async def build(about: ModelAbout) -> ModelRequest:
+            return asked(*TURN, tools=[READ], thinking="low")
+
+        made.build = build  # type: ignore[method-assign]
+
+        async def both() -> None:
+            await made.answer("a/plain")
+            await made.answer("a/m")
+
+        run(made, both)
+        simple, full = (request.body for request in server.requests)
+        assert "system" not in [m["role"] for m in simple["messages"]]
+        assert "tools" not in simple
+        assert "reasoning_effort" not in simple
+        assert full["messages"][0]["role"] == "system"
+        assert full["reasoning_effort"] == "low"
+        assert full["tools"]
+
+
+def test_a_key_is_sent_as_a_bearer_where_the_config_says_so(tmp_path: Path) -> None:
+    with ScriptedAnthropic([Say("Hi.")]) as server:
+        entries = [{"id": "m"}]
+        given = {"models": {"providers": providers(server, models=entries, authHeader=True)}}
+        made = stage(tmp_path, given)
+        run(made, lambda: made.answer("a/m"))
+        headers = server.requests[-1].headers
+        assert headers["authorization"].startswith("Bearer ")
+        assert "x-api-key" not in headers

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from model_stage import Stage, run, stage
@@ -18,6 +19,7 @@ from builders import in_threads
 from holdfast.agents.models import ModelFailure, oauth
 from holdfast.agents.models.logins import EARLY_MS, Logins
 from holdfast.agents.models.oauth import Tokens
+from holdfast.cli.logging_in import by_hand
 from holdfast.clock import ManualClock
 from holdfast.config.models import OAuth
 from holdfast.errors import Forbidden, InvalidInput
@@ -198,3 +200,22 @@ def test_tokens_travel_only_where_nobody_listens_and_names_stay_in_their_folder(
             logins.keep("p", name, Tokens("a"))
         with pytest.raises(InvalidInput):
             logins.path(name)
+
+
+def test_a_login_asks_comes_back_and_ends_as_the_config_says() -> None:
+    with OAuthServer() as server:
+        own = {"clientSecret": "s3cret", "redirectPort": 45_671, "redirectPath": "/back"}
+        settings = OAuth.model_validate(server.config | own)
+        shown: list[str] = []
+
+        def paste(address: str) -> str:
+            shown.append(address)
+            return server.agree(address)
+
+        tokens = by_hand(settings, paste)
+        asked = parse_qs(urlsplit(shown[0]).query)
+        assert asked["redirect_uri"] == ["http://127.0.0.1:45671/back"]
+        assert asked["scope"] == ["models offline"]
+        assert server.asked[-1]["client_secret"] == "s3cret"
+        oauth.revoke(settings, tokens.access)
+        assert server.revoked == [tokens.access]

@@ -555,9 +555,10 @@ def test_long_work_is_supervised_told_of_and_nudged(play: Stage) -> None:
         await world.begun.wait()
         world.forward(6 * 60_000)
         await world.until(lambda: any("hanger is silent" in e.content for e in world.log()))
-        said = [e.content for e in world.log(run.child_key) if e.role == "user"]
-        assert said[0] == "hang about"
-        assert "nothing was heard of you" in said[1]
+        said = [e for e in world.log(run.child_key) if e.role == "user"]
+        assert said[0].content == "hang about"
+        assert "nothing was heard of you" in said[1].content
+        assert (said[1].agent_id, said[1].code) == ("holdfast", "filtered_non_semantic")
         world.forward(2 * 3_600_000)
         listed = await world.say("/subagents")
         assert "hanger: running (stale)" in (listed.reply or "")
@@ -580,3 +581,40 @@ def test_stopping_a_session_stops_what_it_delegated_earlier(play: Stage) -> None
         assert (await world.say("/stop")).reply == "Nothing was running."
 
     play(work)
+
+
+def test_a_run_is_bounded_kept_and_asked_for_again_as_the_config_says(play: Stage) -> None:
+    async def work(world: World) -> None:
+        world.when("hang about", Call("hold"), Say("Held."))
+        world.when("send off", spawn("hang about"), Say("Gone."))
+        world.when("return", Fail(400, "no", trouble="bad_request"))
+        await world.say("send off")
+        await world.live()
+        await world.begun.wait()
+        began = world.children()[0].started_at
+        assert began is not None
+        assert world.due("subagent.stop") == [began + 33_000]
+        assert {a.model for a in world.asked if "hang about" in json.dumps(a.messages[-1])} == {"other"}
+        world.gate.set()
+        await world.until(lambda: world.children()[0].ended_at is not None)
+        await world.until(lambda: len(world.returns()) == 1 and world.returns()[0].status == "failed")
+        await world.until(lambda: world.children()[0].announce == "waiting")
+        ended = world.children()[0].ended_at
+        assert ended is not None
+        await world.until(lambda: world.due("subagent.sweep") == [ended + 7 * 60_000])
+        world.forward(1_500)
+        await world.until(lambda: len(world.returns()) == 2)
+
+    options = {"runTimeoutSeconds": 33, "archiveAfterMinutes": 7, "announceTimeoutMs": 1_500}
+    play(work, subagents={**options, "model": "scripted/other"})
+
+
+def test_a_finished_session_goes_at_once_where_the_config_says_so(play: Stage) -> None:
+    async def work(world: World) -> None:
+        world.when("vanish", Say("Vanished."))
+        world.when("send off", spawn("vanish"), Say("Gone."))
+        await world.say("send off")
+        await world.settled()
+        await world.until(lambda: world.session(world.children()[0].child_key).status == "archived")
+
+    play(work, subagents={"cleanup": "delete"})

@@ -21,7 +21,7 @@ from holdfast.errors import Conflict, InvalidInput
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.engine.merging import Merge
-from holdfast.memory.text import terms
+from holdfast.memory.text import query_terms
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def found(
     index: EmbeddedIndex, question: str, wanted: Filter | None = None, limit: int = 10
 ) -> list[str | None]:
     view = index.view(wanted or Filter())
-    return ids_of(view, view.lexical(terms(question), limit).numbers)
+    return ids_of(view, view.lexical(query_terms(question).terms, limit).numbers)
 
 
 WRITER = """

@@ -78,7 +78,7 @@ def note(number: int, text: str, **fields: Any) -> Document:
 
 def found(index: Index, question: str, wanted: Filter | None = None, limit: int = 10) -> list[str | None]:
     view = index.view(wanted or Filter())
-    return ids_of(view, view.lexical(terms(question), limit).numbers)
+    return ids_of(view, view.lexical(query_terms(question).terms, limit).numbers)
 
 
 def test_any_history_leaves_an_index_that_answers_like_the_model(url: str) -> None:

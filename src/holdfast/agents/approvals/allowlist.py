@@ -18,6 +18,7 @@ from holdfast.agents.policy import check_pattern
 from holdfast.clock import Millis
 from holdfast.errors import Busy, NotFound
 from holdfast.log import Tx, changes
+from holdfast.log import audit as trail
 
 MAX_PATTERNS: Final = 1_000
 MAX_SHOWN: Final = 64
@@ -149,3 +150,4 @@ def _found(tx: Tx, agent_id: str, pattern: str) -> AllowedCommand:
 def _account(tx: Tx, event: audit.Event, agent_id: str, pattern: str, by: str) -> None:
     call = audit.Call(agent_id=agent_id, tool="exec", text=pattern)
     audit.record(tx, event, call, rule="person", actor=by)
+    trail.note(tx, f"approval.{event}", pattern, by=by, agent=agent_id)

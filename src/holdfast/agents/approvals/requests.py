@@ -18,6 +18,7 @@ from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import Busy, Conflict, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import Tx, changes
+from holdfast.log import audit as trail
 from holdfast.text import clean_json, clean_text
 
 SIGNAL: Final = "approvals"
@@ -281,6 +282,7 @@ def _decide(tx: Tx, id_: str, status: ApprovalStatus, by: str) -> Approval:
     tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values))
     event: audit.Event = "approved" if status is ApprovalStatus.APPROVED else "denied"
     audit.record(tx, event, before.call, rule="person", actor=by, approval_id=id_)
+    trail.note(tx, f"approval.{event}", id_, by=by, agent=before.agent_id, tool=before.tool)
     _tell(tx, "approval.decided", id_)
     return get(tx, id_)
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.agents.models.types import ModelFailure, ModelRef
+from holdfast.agents.plugin_hooks import before_compaction
 from holdfast.clock import iso
 from holdfast.context import how_full
 from holdfast.errors import Conflict, NotFound
@@ -99,6 +100,7 @@ async def compact(context: CommandContext, args: str) -> Reply:
         )
     settings = parts.config().agent(context.to.agent_id)
     ref = parts.models.choice(settings, (session.meta or {}).get("model"))[0]
+    parts.plugin_hooks.tell(before_compaction(context.session, "manual"))
     result = await parts.context().compact(
         session,
         window=window_of(context, ref) or DEFAULT_WINDOW,

@@ -18,6 +18,7 @@ from holdfast.agents.loop.hooks import TurnHook
 from holdfast.agents.loop.journal import DROPPED, DroppedMessages
 from holdfast.agents.loop.stopping import SessionEnded, end_session
 from holdfast.board.ingest import prepare
+from holdfast.board.noise import is_of_the_runtime
 from holdfast.board.rules import NOT_STORED
 from holdfast.board.sharing import heard_under_key
 from holdfast.clock import Millis, iso
@@ -289,15 +290,20 @@ def _draft(ask: Ask, entered: Entered, to: Address) -> EntryDraft:
     )
     if not ask.stored:
         return replace(draft, status=Classification.CLASSIFIED, code=NOT_STORED)
-    return _of_the_runtime(draft) if ask.chain_id is not None and ask.trust is Trust.OPERATOR else draft
+    if ask.chain_id is None:
+        return draft
+    if ask.trust is Trust.OTHER_SESSION and is_of_the_runtime(source, draft.role, draft.content):
+        return of_the_runtime(draft, label="Delegated work")
+    return of_the_runtime(draft) if ask.trust is Trust.OPERATOR else draft
 
 
-def _of_the_runtime(draft: EntryDraft) -> EntryDraft:
-    """A wake is nobody's words: no person is said to have spoken it, and the board makes nothing of it."""
+def of_the_runtime(draft: EntryDraft, label: str = "Holdfast") -> EntryDraft:
+    """A wake or a return is nobody's words: no person is said to have spoken it, and the board makes nothing
+    of it."""
     return replace(
         draft,
         agent_id=RUNTIME,
-        agent_label="Holdfast",
+        agent_label=label,
         status=Classification.CLASSIFIED,
         code="filtered_non_semantic",
     )

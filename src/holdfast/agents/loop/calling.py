@@ -21,6 +21,7 @@ from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan
 from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest, Usage
+from holdfast.agents.plugin_hooks import AfterModelCall, BeforeCompaction, BeforeModelCall
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.types import Caller
 from holdfast.context import (
@@ -30,14 +31,18 @@ from holdfast.context import (
     Message,
     Occasion,
     Pressure,
+    SystemMessage,
     ToolResult,
     Trust,
     UserMessage,
     fence,
     how_to_shrink,
+    manifest,
 )
-from holdfast.errors import HoldfastError, InvalidInput, NotFound, TooLarge, Unavailable
-from holdfast.log import SYSTEM, Store, Threads, sessions, turns
+from holdfast.context.account import summary_account
+from holdfast.context.blobs import Blobs
+from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, TooLarge, Unavailable
+from holdfast.log import SYSTEM, Store, Threads, Tx, sessions, turns
 
 if TYPE_CHECKING:
     from holdfast.agents.models.retrying import Attempt
@@ -80,6 +85,12 @@ class Calling:
         usage = None if self.last is None else self.last.usage
         counted = usage.input + usage.output if usage is not None and usage.input else 0
         return replace(self.built.pressure, used=counted or self.built.pressure.used)
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """What the last prompt held, by the provider's count where it gave one."""
+        reported = None if self.last is None else self.last.usage.input
+        return reported or (None if self.built is None else self.built.manifest.used)
 
     async def ask(self, nudge: Message | None = None) -> ModelReply:
         """A whole answer to all that was said so far; an overflow makes room and asks again, a few times."""
@@ -139,6 +150,7 @@ class Calling:
         self.built = built = await self._parts.context().build(request)
         if self._parts.debug is not None and self._parts.debug.takes_requests:
             await self._parts.threads(self._parts.debug.request, built)
+        await self._ask_plugins(about, built)
         form = terms.form if self._enforced else None
         return ModelRequest(
             messages=built.messages,
@@ -151,6 +163,41 @@ class Calling:
             output_strict=None if form is None else form.strict,
             must_call=terms.must_call if self._enforced else (),
         )
+
+    async def _ask_plugins(self, about: ModelAbout, built: Built) -> None:
+        if not self._parts.plugin_hooks.wants(BeforeModelCall):
+            return
+        event = BeforeModelCall(
+            **self._whose,
+            turn_id=self.plan.turn.id,
+            model=str(about.ref),
+            call=self.number,
+            prompt_tokens=built.manifest.used,
+            tools=tuple(tool.name for tool in built.tools),
+        )
+        blocked = (await self._parts.plugin_hooks.ask(event)).blocked
+        if blocked is not None:
+            raise Forbidden(f"the model was not called: {blocked}", code="plugin_blocked")
+
+    @property
+    def _whose(self) -> dict[str, Any]:
+        session = self.plan.session
+        named = {"session_key": session.key, "session_id": session.id}
+        return named | {"agent_id": self.plan.terms.agent_id, "audience": session.audience}
+
+    def _tell_plugins(self, reply: ModelReply) -> None:
+        if self._parts.plugin_hooks.wants(AfterModelCall):
+            self._parts.plugin_hooks.tell(
+                AfterModelCall(
+                    **self._whose,
+                    turn_id=self.plan.turn.id,
+                    model=str(reply.model),
+                    text=reply.text,
+                    tools=tuple(call.name for call in reply.calls),
+                    input_tokens=reply.usage.input,
+                    output_tokens=reply.usage.output,
+                )
+            )
 
     def _most_tokens(self, request: BuildRequest, built: Built, about: ModelAbout) -> int:
         """How long the answer may be: what the window leaves; less for who asks for less, and for a flush."""
@@ -173,6 +220,7 @@ class Calling:
         self.attempts += attempts if len(attempts) > 1 else ()
         self.about, self.last = about, reply
         self._reporter.answered(reply)
+        self._tell_plugins(reply)
         if self._parts.debug is not None and self.built is not None:
             body = {"model": str(reply.model), "text": reply.text, "usage": reply.usage.json()}
             calls = [{"id": c.id, "name": c.name, "arguments": dict(c.arguments)} for c in reply.calls]
@@ -188,6 +236,7 @@ class Calling:
         room = self._parts.context()
         window = self.plan.window(self.about)
         used = None if self.built is None else self.built.manifest.used
+        self._parts.plugin_hooks.tell(BeforeCompaction(**self._whose, reason="overflow"))
         result = await room.compact(self.plan.session, window=window, reason="overflow", current_tokens=used)
         self._reporter.lifecycle(
             "compaction",
@@ -196,7 +245,16 @@ class Calling:
             tokensAfter=result.tokens_after,
         )
         self._parts.tools.compacted(self.plan.turn.id)
+        if result.successor_session_id is not None:
+            await self._parts.threads(self._follow, result.successor_session_id)
         return result.compacted or self._thin()
+
+    def _follow(self, session_id: str) -> None:
+        """Go on in the session that took the place of this turn's own."""
+        with self._parts.store.read(SYSTEM) as tx:
+            session, turn = sessions.get(tx, session_id), turns.get(tx, self.plan.turn.id)
+        self.plan = replace(self.plan, session=session, turn=turn)
+        self._journal.session, self._journal.turn = session, turn
 
     def _own_weigh_most(self) -> bool:
         """A summary takes nothing away from what this turn has just read."""
@@ -355,12 +413,25 @@ class SummaryCosts:
     def __init__(self, store: Store, threads: Threads) -> None:
         self._store = store
         self._threads = threads
+        self._blobs = Blobs()
 
     async def agent_of(self, session_id: str) -> str | None:
         return await self._threads(self._agent_of, session_id)
 
     async def spent(self, session_id: str, usage: Usage) -> None:
         await self._threads(self._store.run, SYSTEM, lambda tx: turns.charge(tx, session_id, usage.json()))
+
+    async def asked(self, session_id: str, about: ModelAbout, messages: Sequence[Message]) -> None:
+        await self._threads(
+            self._store.run, SYSTEM, lambda tx: self._account(tx, session_id, about, messages)
+        )
+
+    def _account(self, tx: Tx, session_id: str, about: ModelAbout, messages: Sequence[Message]) -> None:
+        """What the model was shown stands among the accounts of its session, as any other call's does."""
+        session = sessions.get(tx, session_id)
+        account = summary_account(session, str(about.ref), about.window, messages, tx.now)
+        system = [m.text for m in messages if isinstance(m, SystemMessage)]
+        manifest.save(tx, self._blobs, account, messages, tools=None, system=system)
 
     def _agent_of(self, session_id: str) -> str | None:
         with self._store.read(SYSTEM) as tx:

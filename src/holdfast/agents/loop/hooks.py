@@ -8,14 +8,14 @@ approvals and background commands with their session.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.tools import STOPS, Commands
-from holdfast.context import SILENT_WORDS, Pressure, ShownData, Text
+from holdfast.context import SILENT_WORDS, ContextRoom, Occasion, Pressure, ShownData, Text
 from holdfast.keys import parse_key
 from holdfast.log import Session, Turn, TurnStatus, Tx, sessions
 
@@ -34,6 +34,8 @@ class TurnEnd:
     tools: tuple[str, ...] = ()
     pressure: Pressure | None = None
     signals: Mapping[str, Any] = field(default_factory=dict)
+    prompt_tokens: int | None = None
+    token_budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,28 @@ def _said_aloud(text: str, shown: ShownData) -> str:
 _SILENT_PLACES: Final = {
     word: re.compile(rf"(?:\A(?:[^\w\s]|\s)*{word}\b|\b{word}(?:[^\w\s]|\s)*\Z)") for word in SILENT_WORDS
 }
+
+
+class EngineHook(TurnHook):
+    """Has the context engine told of every turn that ended, by what is written with its end."""
+
+    name = "engine"
+
+    def __init__(self, context: Callable[[], ContextRoom]) -> None:
+        self._context = context
+
+    def committed(self, tx: Tx, end: TurnEnd) -> None:
+        self.failed(tx, end)
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        if end.terms.stored:
+            self._context().turn_ended(
+                tx,
+                end.turn,
+                is_heartbeat=end.terms.occasion in (Occasion.HEARTBEAT, Occasion.HEARTBEAT_LIGHT),
+                prompt_tokens=end.prompt_tokens,
+                token_budget=end.token_budget,
+            )
 
 
 class ApprovalHook(TurnHook):

@@ -188,7 +188,7 @@ class Journal:
         return [id_ for id_ in _steered(turn) if id_ not in self._known]
 
     def _take_up(self, found: Sequence[Entry]) -> None:
-        spoken = [str(e.id) for e in found if e.role == "assistant" and e.content.strip()]
+        spoken = [str(e.id) for e in found if e.is_answer]
         self.said_id = spoken[-1] if spoken else self.said_id
         self._known |= {str(entry.id) for entry in found if entry.role == "user"}
         self.people |= {str(e.id) for e in found if e.role == "user" and "note" not in (e.source or {})}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.agents.models.types import ModelAbout, ModelEvent, ModelReply, ModelRequest
+from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.policy import Policy
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.events import ToolEvent
@@ -91,4 +92,5 @@ class Parts:
     skills: Callable[[], SkillRoom] | None = None
     debug: DebugOutputs | None = None
     hooks: Sequence[TurnHook] = ()
+    plugin_hooks: HookBus = NO_HOOKS
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep)

@@ -14,6 +14,7 @@ from holdfast.agents import guests
 from holdfast.agents.loop.asks import RUNTIME, Terms
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.models.types import ModelAbout, ModelRef
+from holdfast.agents.plugin_hooks import BeforePromptBuild
 from holdfast.agents.policy import Policy, policy_of
 from holdfast.agents.skills import Skill, skill_list
 from holdfast.agents.tools.catalogue import Listed
@@ -36,7 +37,18 @@ from holdfast.context import (
 )
 from holdfast.errors import HoldfastError
 from holdfast.keys import parse_key
-from holdfast.log import FOR_ANYONE, FOR_OWNER, Entry, EntryFilter, Session, Turn, Tx, entries, turns
+from holdfast.log import (
+    FOR_ANYONE,
+    FOR_OWNER,
+    Audience,
+    Entry,
+    EntryFilter,
+    Session,
+    Turn,
+    Tx,
+    entries,
+    turns,
+)
 from holdfast.memory.scope import Chat
 
 log = logging.getLogger(__name__)
@@ -108,6 +120,7 @@ class Plan:
             pending=pending,
             extra_files=self.config.hooks.internal.extra_files,
             opened_files=guests.opened_files(self.config, self.session.audience),
+            subagent_files=self.settings.subagents.bootstrap_files,
             citations_mode=self.memory.citations,
             daily_logs=self.memory.daily_logs,
             record=self.terms.stored,
@@ -199,6 +212,7 @@ class Planner:
         instructions = await parts.threads(self._instructions, config, settings, terms, session)
         most = self._most_recalled(config, settings, refs)
         told = (*await _continuity(parts, config, turn, session, terms, most), *shown)
+        told = (*told, *await _added(parts, turn, session, terms))
         return Plan(
             turn=turn,
             session=session,
@@ -304,6 +318,33 @@ async def _continuity(
         return ()
     told = Text(CONTINUITY, block, Trust.OTHER_SESSION, "board/continuity", session.audience)
     return (told,) if block else ()
+
+
+async def _added(parts: Parts, turn: Turn, session: Session, terms: Terms) -> list[Text]:
+    """What plugins add to the carrier: each a section of its own, fenced as data, and only where all who will
+    see the reply may read it."""
+    if not parts.plugin_hooks.wants(BeforePromptBuild):
+        return []
+
+    def read() -> str:
+        with parts.store.read(session.reader) as tx:
+            return _question(tx, turn, terms)
+
+    event = BeforePromptBuild(
+        audience=session.audience,
+        session_key=session.key,
+        session_id=session.id,
+        agent_id=terms.agent_id,
+        turn_id=turn.id,
+        trigger=turn.trigger,
+        prompt=await parts.threads(read),
+    )
+    found = (await parts.plugin_hooks.ask(event)).added
+    return [
+        Text(f"plugin-{one.plugin}", one.text, Trust.TOOL, f"plugin/{one.plugin}", Audience(one.audience))
+        for one in found
+        if session.reader.may_read(one.audience)
+    ]
 
 
 def _question(tx: Tx, turn: Turn, terms: Terms) -> str:

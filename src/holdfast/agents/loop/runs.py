@@ -27,6 +27,7 @@ from holdfast.agents.loop.stopping import (
     stop_chains,
 )
 from holdfast.agents.loop.turn import AFTER_TURN, TurnLoop
+from holdfast.agents.plugin_hooks import MessageReceived
 from holdfast.clock import Millis, iso
 from holdfast.context import is_silent
 from holdfast.errors import NotFound
@@ -275,7 +276,15 @@ class Runs:
 
     def _take_in(self, ask: Ask, to: Address) -> Accepted:
         config = self.parts.config()
-        return self.parts.store.run(SYSTEM, lambda tx: take_in(tx, ask, to, config, self.parts.hooks))
+
+        def write(tx: Tx) -> Accepted:
+            accepted = take_in(tx, ask, to, config, self.parts.hooks)
+            if ask.external and accepted.created and self.parts.plugin_hooks.wants(MessageReceived):
+                event = _received(sessions.get(tx, accepted.session_id), accepted, ask, to)
+                tx.on_commit(lambda: self.parts.plugin_hooks.tell(event))
+            return accepted
+
+        return self.parts.store.run(SYSTEM, write)
 
     async def _stop_item(self, item_id: str, reason: str) -> None:
         """Through the runner, which stops a handler that is here; else by a mark that its owner will see."""
@@ -308,6 +317,19 @@ class Runs:
     def _status(self, run_id: str) -> RunStatus:
         with self.parts.store.read(SYSTEM) as tx:
             return status_of(tx, run_id)
+
+
+def _received(session: Session, accepted: Accepted, ask: Ask, to: Address) -> MessageReceived:
+    return MessageReceived(
+        audience=session.audience,
+        session_key=session.key,
+        session_id=session.id,
+        agent_id=to.agent_id,
+        text=ask.text,
+        run_id=accepted.run_id,
+        channel=to.channel,
+        sender=ask.sender,
+    )
 
 
 async def _next(

@@ -19,6 +19,7 @@ from holdfast.agents.loop.parts import Parts
 from holdfast.agents.loop.planning import Plan, Planner
 from holdfast.agents.loop.rounds import Rounds
 from holdfast.agents.models.types import ModelFailure, ModelReply
+from holdfast.agents.plugin_hooks import before_compaction
 from holdfast.context import (
     AfterTurn,
     Message,
@@ -246,6 +247,8 @@ class _Attempt:
             tools=journal.called,
             pressure=calling.pressure,
             signals=signals,
+            prompt_tokens=calling.prompt_tokens,
+            token_budget=None if calling.built is None else calling.built.manifest.budget,
         )
         for hook in self._parts.hooks:
             hook.committed(tx, end)
@@ -391,7 +394,6 @@ class AfterWork:
                 session,
                 calling.built,
                 reported_input_tokens=calling.last.usage.input or None,
-                is_heartbeat=terms.occasion in (Occasion.HEARTBEAT, Occasion.HEARTBEAT_LIGHT),
             )
             # The daily notes are the owner's: what others hear is not written into them.
             flush = verdict.flush_due and terms.occasion is not Occasion.FLUSH and turn.audience == FOR_OWNER
@@ -440,6 +442,7 @@ class AfterWork:
         """Compact a session between its turns. What brings nothing now is due again after its next turn."""
         payload: Mapping[str, Any] = job.item.payload
         session = await self._parts.threads(self._session, str(payload["sessionId"]))
+        self._parts.plugin_hooks.tell(before_compaction(session, "threshold"))
         result = await self._parts.context().compact(
             session, window=int(payload["window"]), reason="threshold", current_tokens=int(payload["used"])
         )

@@ -10,7 +10,7 @@ from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolv
 from holdfast.agents.models.credentials import Credential, Credentials
 from holdfast.agents.models.discovery import Found, Row
 from holdfast.agents.models.failover import Models
-from holdfast.agents.models.helpers import ModelJudge, ModelScribe, ModelSummariser
+from holdfast.agents.models.helpers import BoardModels, ModelJudge, ModelSummariser
 from holdfast.agents.models.lessons import Lesson, StoredLessons
 from holdfast.agents.models.recall_model import Hit, RecallModel, Search
 from holdfast.agents.models.retrying import Attempt
@@ -38,6 +38,7 @@ __all__ = [
     "RECALL",
     "Answered",
     "Attempt",
+    "BoardModels",
     "CallDelta",
     "Catalogue",
     "Credential",
@@ -57,7 +58,6 @@ __all__ = [
     "ModelRef",
     "ModelReply",
     "ModelRequest",
-    "ModelScribe",
     "ModelSummariser",
     "Models",
     "RecallModel",

@@ -216,6 +216,12 @@ class Catalogue:
         return Resolved(about, endpoint, entry.api or endpoint.api, cost, server, served.settled)
 
 
+def plugged_in(about: ModelAbout) -> Resolved:
+    """A model within this process: it is asked for without an address or a credential, as `recall` is."""
+    endpoint = Endpoint(provider=about.ref.provider, api="recall", base_url="", keyless=True)
+    return Resolved(about, endpoint, "recall")
+
+
 def _told(about: ModelAbout, served: Served) -> ModelAbout:
     """With what a server says of itself. One that takes no tools has them described to its model."""
     fit = about.fit

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.agents.models.answering import Answered, Answering, Build, Exhausted, OnEvent, Pace, Sleep
-from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolved
+from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolved, plugged_in
 from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential, Credentials
 from holdfast.agents.models.dialects import CHAT, load
@@ -46,8 +46,11 @@ class Models:
         spread: Callable[[], float] = random.random,
         search: Search | None = None,
         lessons: LessonKeeper | None = None,
+        plugged: Callable[[ModelRef], Model | None] = lambda ref: None,
     ) -> None:
+        """`plugged` finds the models that plugins bring; they go before others of the same name."""
         self._config = config
+        self._plugged = plugged
         self._clock = clock
         self._env = env
         self._pace = Pace(clock, sleep, spread)
@@ -130,15 +133,17 @@ class Models:
     async def warm(self, refs: Sequence[ModelRef]) -> None:
         """Load the clients of these models now, off the loop, so that the first turn need not."""
         for ref in refs:
-            if ref != RECALL:
-                await load(await asyncio.to_thread(self.resolve, ref))
+            resolved = await asyncio.to_thread(self.resolve, ref)
+            if resolved.api != "recall":
+                await load(resolved)
 
     async def aclose(self) -> None:
         """Give the connections back."""
         await self._pool.aclose()
 
     def resolve(self, ref: ModelRef) -> Resolved:
-        return self._catalogue().resolve(ref)
+        theirs = self._plugged(ref)
+        return self._catalogue().resolve(ref) if theirs is None else plugged_in(theirs.about)
 
     async def met(self, ref: ModelRef) -> Resolved:
         """A model with all that can be known of it before it is asked: its server, if it is on this machine,
@@ -187,6 +192,9 @@ class Models:
         return list(self._awake(found) or found[:1]) or [None]
 
     def model(self, resolved: Resolved, credential: Credential | None, session_key: str | None) -> Model:
+        theirs = self._plugged(resolved.about.ref)
+        if theirs is not None:
+            return theirs
         if resolved.api == "recall":
             return RecallModel(self._search, session_key)
         return Client(resolved, credential, self._pool, env=self._env, echoes=self._echoes)

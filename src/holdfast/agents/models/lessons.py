@@ -31,6 +31,11 @@ class Lesson:
     value: bool | int | str
     why: str = ""
 
+    @property
+    def limits(self) -> bool:
+        """Whether it takes something from what the model may do; else it is only asked in another form."""
+        return self.fact in ("tools", "images", "max_tokens", "thinking", "window")
+
 
 @dataclass(frozen=True, slots=True)
 class Remembered:

@@ -235,7 +235,7 @@ def added(usage: Mapping[str, Any] | None, more: Mapping[str, Any] | None) -> di
 def last_words(tx: Tx, turn: Turn) -> str:
     """What the child had said in a turn that brought no reply."""
     newest = entries.listing(tx, EntryFilter(turn_id=turn.id), limit=20).entries
-    said = (entry.content for entry in newest if entry.role == "assistant" and entry.content.strip())
+    said = (entry.content for entry in newest if entry.is_answer)
     return next(said, "")
 
 

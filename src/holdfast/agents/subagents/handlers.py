@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
+from holdfast.agents.loop.accepting import of_the_runtime
 from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Terms
 from holdfast.agents.routing import Origin
 from holdfast.agents.subagents import due, ending, registry, words
@@ -299,7 +300,7 @@ class RegistryRuns:
         turn = None if known is None else ending.turn_of(tx, known)
         if turn is None or turn.status is not TurnStatus.RUNNING:
             return
-        spoken = draft_of(UserMessage(text=words.NUDGE, trust=Trust.OPERATOR))
+        spoken = of_the_runtime(draft_of(UserMessage(text=words.NUDGE, trust=Trust.OPERATOR)))
         turns.join(tx, turn, replace(spoken, idempotency_key=f"subagent-nudge:{run.run_id}:{run.step}"))
 
 

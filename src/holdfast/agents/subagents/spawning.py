@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from holdfast.agents.loop.asks import ASK, Deliver, Terms
 from holdfast.agents.loop.parts import Answers
+from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus, SubagentSpawned, SubagentSpawning
 from holdfast.agents.sandbox import is_sandboxed
 from holdfast.agents.subagents import due, ending, registry
 from holdfast.agents.subagents.asking import SpawnInput
@@ -22,7 +23,7 @@ from holdfast.board import lineage, supervision
 from holdfast.board.ingest import prepare
 from holdfast.config import AgentEntry, Config
 from holdfast.context import ContextRoom, SpawnParams, Trust, UserMessage, draft_of
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import AgentId, uuid7
 from holdfast.keys import SubagentKey, parse_key
 from holdfast.log import (
@@ -62,6 +63,7 @@ class Parts:
     models: Answers
     open_thread: OpenThread | None = None
     bind: Callable[[Tx, Run], None] = lambda tx, run: None
+    plugin_hooks: HookBus = NO_HOOKS
     watchers: list[Watcher] = field(default_factory=list)
     """Rooms that take part in how runs end."""
 
@@ -131,15 +133,33 @@ class Spawner:
         rollback: Callable[[], Awaitable[None]] | None = None
         launched: Run | None = None
         try:
-            rollback = await self._parts.context().prepare_subagent_spawn(_params(run, requester))
+            await self._ask_plugins(run, requester)
+            minutes = self._parts.config().agent(run.requester_agent).subagents.archive_after_minutes
+            ttl_ms = _ttl_ms(run, minutes)
+            rollback = await self._parts.context().prepare_subagent_spawn(_params(run, requester, ttl_ms))
             binding = await self._binding(run, requester) if thread else None
             launched = await self._parts.threads(
                 self._parts.store.run, SYSTEM, lambda tx: self._launch(tx, run.id, binding, traceparent)
             )
+            self._parts.plugin_hooks.tell(_spawned(run, requester))
             return launched
         finally:
             if launched is None:
                 await to_the_end(self._taken_back(run, rollback, keep=keep))
+
+    async def _ask_plugins(self, run: Run, requester: Session) -> None:
+        if not self._parts.plugin_hooks.wants(SubagentSpawning):
+            return
+        event = SubagentSpawning(
+            audience=requester.audience,
+            session_key=requester.key,
+            session_id=requester.id,
+            agent_id=run.requester_agent,
+            task=run.task,
+        )
+        blocked = (await self._parts.plugin_hooks.ask(event)).blocked
+        if blocked is not None:
+            raise Forbidden(f"the subagent was not sent off: {blocked}", code="plugin_blocked")
 
     async def _taken_back(
         self, run: Run, rollback: Callable[[], Awaitable[None]] | None, *, keep: bool
@@ -423,13 +443,33 @@ def _record(tx: Tx, caller: Caller, turn: Turn | None, origin: Terms, **fields: 
     return registry.insert(tx, run)
 
 
-def _params(run: Run, requester: Session) -> SpawnParams:
+def _spawned(run: Run, requester: Session) -> SubagentSpawned:
+    return SubagentSpawned(
+        audience=requester.audience,
+        session_key=requester.key,
+        session_id=requester.id,
+        agent_id=run.requester_agent,
+        child_key=run.child_key,
+        run_id=run.id,
+        task=run.task,
+    )
+
+
+def _ttl_ms(run: Run, archive_minutes: int) -> int | None:
+    """For how long a child's context is wanted: as long as its run may take, and until its session is
+    archived; None for one that stays for more."""
+    kept = 0 if run.cleanup == "delete" else archive_minutes * 60_000
+    return None if run.mode == "session" else run.timeout_seconds * 1_000 + kept or None
+
+
+def _params(run: Run, requester: Session, ttl_ms: int | None) -> SpawnParams:
     return SpawnParams(
         parent_session_id=requester.id,
         parent_session_key=requester.key,
         child_session_id=run.child_session_id,
         child_session_key=run.child_key,
         context_mode=run.context,
+        ttl_ms=ttl_ms,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -54,13 +55,16 @@ def _who(caller: Caller) -> board_tools.Caller:
     return board_tools.Caller(caller.agent_id, caller.reader, caller.session.key)
 
 
-def context_adapters(store: Store, threads: Threads) -> list[Tool[Any]]:
+def context_adapters(store: Store, threads: Threads, offered: Callable[[str], bool]) -> list[Tool[Any]]:
+    """Offered where the context engine of an agent says so: `legacy` has no tools."""
+
     def call(name: str) -> Call:
         return lambda caller, given: recall_tools.call(
             store, name, given, session=caller.session, most_chars=int(cap_of(caller) * _PAGE_SHARE)
         )
 
-    return [_adapter(name, tool, call(name), threads) for name, tool in recall_tools.TOOLS.items()]
+    made = (_adapter(name, tool, call(name), threads) for name, tool in recall_tools.TOOLS.items())
+    return [replace(tool, offered=lambda caller: offered(caller.agent_id)) for tool in made]
 
 
 class SkillInput(BaseModel):

@@ -41,6 +41,8 @@ class Parts:
     board: Callable[[], Board]
     skills: SkillRoom
     courier: Courier | None = None
+    recalls: Callable[[str], bool] = lambda agent_id: True
+    """Whether an agent's context engine has tools that read back what it no longer shows."""
     fetcher: Fetcher = field(default_factory=Fetcher)
     commands: Commands = field(default_factory=Commands)
 
@@ -60,7 +62,7 @@ def builtin_tools(parts: Parts) -> list[Tool[Any]]:
         *SessionTools(store, threads, parts.courier).tools(),
         *memory_adapters(parts.memory, threads),
         *board_adapters(parts.board, threads),
-        *context_adapters(store, threads),
+        *context_adapters(store, threads, parts.recalls),
         skill_adapter(parts.skills, threads),
     ]
 

@@ -22,7 +22,7 @@ class RecordedResult:
     @property
     def kept(self) -> tuple[str, ...]:
         """The names under which what was cut out of it is kept, if any."""
-        return tuple(dict.fromkeys(_KEPT.findall(self.entry.content)))[:_MOST_NAMES]
+        return kept_outputs(self.entry.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class RecordedCall:
     entry: Entry
     call: ToolCall
     result: RecordedResult | None
+
+
+def kept_outputs(text: str) -> tuple[str, ...]:
+    """The names under which what was cut out of a result is kept, as the result itself tells."""
+    return tuple(dict.fromkeys(_KEPT.findall(text)))[:_MOST_NAMES]
 
 
 def recorded_calls(newest_first: Iterable[Entry]) -> list[RecordedCall]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.agents.approvals import audit
+from holdfast.agents.plugin_hooks import NO_HOOKS, AfterToolCall, BeforeToolCall, HookBus
 from holdfast.agents.policy import Policy, Situation, allowed, decide, policy_of
 from holdfast.agents.tools import catalogue, loops
 from holdfast.agents.tools.arguments import checked
@@ -51,6 +52,7 @@ class Toolbox:
         self._store = store
         self._outputs = outputs
         self._redact = redact or redactor()
+        self.plugin_hooks: HookBus = NO_HOOKS
         self._tools: dict[str, Tool[Any]] = {}
         self._specs: dict[str, ToolSpec] = {}
         self._weighed: dict[Situation, _Allowed] = {}
@@ -79,6 +81,13 @@ class Toolbox:
     def register_all(self, tools: Iterable[Tool[Any]]) -> None:
         for tool in tools:
             self.register(tool)
+
+    def replace_all(self, prefix: str, tools: Iterable[Tool[Any]]) -> None:
+        """Have exactly these of all tools whose names begin so: what a server of others offers now."""
+        for name in [name for name in self._tools if name.startswith(prefix)]:
+            del self._tools[name], self._specs[name]
+        self._weighed.clear()
+        self.register_all(tools)
 
     def get(self, name: str) -> Tool[Any]:
         """`NotFound` for a name that no tool has."""
@@ -194,6 +203,8 @@ class Toolbox:
     async def _one(self, caller: Caller, call: ToolCall, on_event: OnEvent) -> _Run:
         if caller.cancelled():
             return _not_run(call, "the turn was cancelled")
+        asked = await self._asked_plugins(caller, call)
+        call = replace(call, arguments=asked.params) if asked.changed_by else call
         tell = _Teller(call, on_event, self._redact)
         tell("start", _text(call))
 
@@ -204,7 +215,10 @@ class Toolbox:
                 caller.progress(text, approval)
             tell("progress", text, approval)
 
-        output = await self._watched(replace(caller, progress=progress), call)
+        if asked.blocked is not None:
+            output = _failure(Forbidden(f"{call.name} was not run: {asked.blocked}", code="plugin_blocked"))
+        else:
+            output = _with_change(await self._watched(replace(caller, progress=progress), call), asked)
         text = await self._bounded(caller, call, output)
         trust = min(output.trust, Trust.TOOL)
         result = ToolResult(
@@ -217,7 +231,39 @@ class Toolbox:
             images=output.images if caller.images else (),
         )
         tell.end(output, text)
+        self._tell_plugins(asked, result)
         return _Run(result, output.ends_turn)
+
+    async def _asked_plugins(self, caller: Caller, call: ToolCall) -> BeforeToolCall:
+        """What plugins make of a call, before anything is decided on it."""
+        event = BeforeToolCall(
+            audience=caller.session.audience,
+            session_key=caller.session.key,
+            session_id=caller.session.id,
+            agent_id=caller.agent_id,
+            turn_id=caller.turn_id,
+            tool=call.name,
+            call_id=call.id,
+            params=call.arguments,
+        )
+        return await self.plugin_hooks.ask(event) if self.plugin_hooks.wants(BeforeToolCall) else event
+
+    def _tell_plugins(self, asked: BeforeToolCall, result: ToolResult) -> None:
+        if self.plugin_hooks.wants(AfterToolCall):
+            self.plugin_hooks.tell(
+                AfterToolCall(
+                    audience=asked.audience,
+                    session_key=asked.session_key,
+                    session_id=asked.session_id,
+                    agent_id=asked.agent_id,
+                    turn_id=asked.turn_id,
+                    tool=asked.tool,
+                    call_id=asked.call_id,
+                    params=asked.params,
+                    result=result.text,
+                    is_error=result.is_error,
+                )
+            )
 
     async def _watched(self, caller: Caller, call: ToolCall) -> ToolOutput:
         """The call, unless it goes round in circles; a repeat is noted in its result."""
@@ -434,6 +480,15 @@ def _masked(value: Any, redact: Redact) -> Any:
     if isinstance(value, list | tuple):
         return [_masked(item, redact) for item in value]
     return value
+
+
+def _with_change(output: ToolOutput, asked: BeforeToolCall) -> ToolOutput:
+    """The model reads that it did not get what it asked for, and what was done instead."""
+    if not asked.changed_by:
+        return output
+    given = clip(json.dumps(dict(asked.params), ensure_ascii=False, default=str), _SHOWN)
+    said = f"[Plugin {', '.join(asked.changed_by)} changed the arguments of this call to {given}]"
+    return replace(output, text=f"{said}\n\n{output.text}")
 
 
 def _failure(error: HoldfastError) -> ToolOutput:

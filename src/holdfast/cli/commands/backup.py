@@ -203,3 +203,28 @@ def _require_stopped(home: Home) -> None:
 
     if home.path.is_dir() and (home.path / "gateway.json").exists() and running_gateway(home) is not None:
         raise Conflict(f"a gateway runs on {home.path}", hint="Stop it first.")
+
+
+@click.command(cls=Command)
+@click.argument("folder", metavar="DIR", type=Folder)
+@json_option
+@pass_app
+def export(app: App, folder: Path, as_json: bool) -> None:
+    """Write everything of the home into DIR in open forms: JSON lines, Markdown, attachments, workspaces.
+
+    `holdfast import export DIR --home NEW` makes a home of it again, without loss.
+
+    \b
+    Example:
+      holdfast export ~/holdfast-export
+    """
+    from holdfast.backup.export import export as write
+    from holdfast.cli.commands.adopt import progress
+
+    with app.open() as hold:
+        counts = write(hold, folder.expanduser().absolute(), progress)
+    progress("")
+    if as_json:
+        print_json(counts)
+    else:
+        print_table(["table", "rows"], [row for row in counts.items() if row[1]], empty="There is nothing.")

@@ -41,6 +41,7 @@ def status(ctx: click.Context, app: App, as_json: bool) -> None:
     body["gateway"] = {"running": seen.state == "ours", "url": seen.url, "version": seen.version}
     if seen.state == "ours":
         body["health"] = _health(app, seen.url)
+        body["plugins"] = _plugins_there(app, seen.url) or body.get("plugins", [])
     if seen.state == "foreign":
         body["gateway"]["note"] = "something else answers there"
     body["configErrors"] = [] if problem is None else _lines(problem)
@@ -61,6 +62,18 @@ def _health(app: App, url: str) -> dict[str, Any] | None:
     except HoldfastError:
         return None
     return told if isinstance(told, dict) else None
+
+
+def _plugins_there(app: App, url: str) -> list[dict[str, Any]]:
+    """How plugins fare in the running gateway, where they are loaded."""
+    from holdfast.cli.client import Client
+    from holdfast.errors import HoldfastError
+
+    try:
+        told = Client(url, app.home.admin_token()).get("/api/plugins")
+    except HoldfastError:
+        return []
+    return told if isinstance(told, list) else []
 
 
 def _health_line(health: dict[str, Any] | None) -> str:
@@ -115,9 +128,24 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
         "tokenEstimates": _estimates(hold),
         "modelLessons": _lessons(hold),
         "contextEngine": hold.settings.plugins.engine,
+        "plugins": _plugins(hold),
+        "engines": hold.context.engine_health(),
         "memoryBackend": hold.settings.memory.backend,
         "cutFiles": [words for agent in hold.settings.agent_list for words in _cut_files(hold, agent.id)],
     }
+
+
+def _plugins(hold: Holdfast) -> list[dict[str, Any]]:
+    """Those that are found; nothing of them is run for this."""
+    from holdfast.plugins.views import plugin_json
+
+    return [plugin_json(one) for one in hold.plugins.find()]
+
+
+def _plugin_words(plugins: list[dict[str, Any]]) -> str:
+    well = ("validated", "registered", "initialised", "running")
+    said = [one["id"] if one["state"] in well else f"{one['id']} ({one['state']})" for one in plugins]
+    return ", ".join(said) or "none"
 
 
 def _cut_files(hold: Holdfast, agent_id: str) -> list[str]:
@@ -195,14 +223,31 @@ def _print(body: dict[str, Any]) -> None:
             "approvals": f"{body['approvalsWaiting']} waiting",
             "estimates": _off(body["tokenEstimates"]),
             "learned": "; ".join(body["modelLessons"]) or "nothing from refusals",
-            "engine": body["contextEngine"],
+            "engine": _engine_line(body["contextEngine"], body["engines"]),
             "memory": body["memoryBackend"],
+            "plugins": _plugin_words(body["plugins"]),
             "tokens": body["tokens"],
         }
         if body["cutFiles"]:
             fields["workspace"] = " ".join(body["cutFiles"])
     fields["config"] = "; ".join(body["configErrors"]) or "in order"
     print_fields(fields)
+
+
+def _engine_line(used: str, engines: list[dict[str, Any]]) -> str:
+    """The engine in use, whether it is there, and how it and those that are owed something fare."""
+    said: list[str] = []
+    for one in engines:
+        name, queue = one["engine"], one["queue"]
+        if name == used and not one["registered"]:
+            said.append(f"{name} IS NOT THERE: every turn fails")
+        elif name == used:
+            said.append(name)
+        if one["failures"] and (name == used or queue["waiting"]):
+            said.append(f"{name} failed {one['failures']} of {one['calls']} calls, last: {one['lastError']}")
+        if queue["waiting"]:
+            said.append(f"{name} is still to hear of {queue['waiting']} turns")
+    return "; ".join(said)
 
 
 def _skew(ms: int) -> str:

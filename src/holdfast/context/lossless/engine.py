@@ -26,7 +26,7 @@ from holdfast.context.lossless import debts, projections
 from holdfast.context.lossless.choosing import Chosen, choose
 from holdfast.context.lossless.debts import Debt
 from holdfast.context.lossless.guard import Guard
-from holdfast.context.lossless.items import Item, Projection
+from holdfast.context.lossless.items import Item, Projection, as_json, from_json
 from holdfast.context.lossless.outcomes import left_of, result_of
 from holdfast.context.lossless.planning import Order
 from holdfast.context.lossless.reading import Reader
@@ -69,7 +69,12 @@ class LosslessEngine(BaseEngine):
         self._context = context
         self._settings = parse(context.config)
         self._info = EngineInfo(
-            id="lossless", name="Lossless", version="1", owns_compaction=True, wants_messages=False
+            id="lossless",
+            name="Lossless",
+            version="1",
+            owns_compaction=True,
+            wants_messages=False,
+            recall_tools=True,
         )
         self._guard = Guard(context.clock, self._settings)
         self._reader = Reader(self._settings)
@@ -86,7 +91,7 @@ class LosslessEngine(BaseEngine):
     async def assemble(self, params: AssembleParams) -> AssembleResult:
         """Summaries, then the log's tail, within the budget; the same state gives the same bytes."""
         view, chosen = await self._context.threads(self._choose, params)
-        if chosen.left_out and _may_compact(view):
+        if chosen.left_out and params.past is None and _may_compact(view):
             order = self._order(params.session_id, params.token_budget, urgent=True)
             async with self._alone(params.session_id):
                 report = await self._sweeper.run(order)
@@ -102,6 +107,7 @@ class LosslessEngine(BaseEngine):
                 "summaries": len(view.summaries),
                 "leftOut": chosen.left_out,
             },
+            state={"items": as_json(view.known.items), "revision": view.known.revision},
         )
 
     async def compact(self, params: CompactParams) -> CompactResult:
@@ -161,8 +167,10 @@ class LosslessEngine(BaseEngine):
 
     def _view(self, params: AssembleParams) -> View:
         with self._context.store.read(SYSTEM) as tx:
-            known = self._projection(tx, params.session_id)
-            read = self._reader.newest(tx, known, budget=params.token_budget * 2, skip=params.skip)
+            known = self._then(params) or self._projection(tx, params.session_id)
+            read = self._reader.newest(
+                tx, known, budget=params.token_budget * 2, skip=params.skip, past=params.past
+            )
             found = self._reader.summaries(tx, known.summaries)
             return View(
                 known=known,
@@ -172,6 +180,15 @@ class LosslessEngine(BaseEngine):
                 debt=debts.find(tx, params.session_id),
                 now=tx.now,
             )
+
+    def _then(self, params: AssembleParams) -> Projection | None:
+        """The projection of an old context, as this engine gave it away with it."""
+        kept = params.state
+        if params.past is None or not isinstance(kept, dict):
+            return None
+        return Projection(
+            session_id=params.session_id, items=from_json(kept["items"]), revision=kept["revision"]
+        )
 
     def _choose(self, params: AssembleParams) -> tuple[View, Chosen]:
         view = self._view(params)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from holdfast.context.blobs import insert_new
+from holdfast.context.history import settled_until
 from holdfast.context.lossless.items import Item, Projection, as_json, closed, fresh, from_json, retained
 from holdfast.context.lossless.tables import debts
 from holdfast.context.lossless.tables import projections as table
@@ -73,7 +74,8 @@ def fork(tx: Tx, parent_id: str, child_id: str, *, retain_depth: int) -> Project
     parent = of(tx, parent_id, retain_depth=retain_depth)
     column = entry_table.c.position
     own = tx.conn.execute(sa.select(sa.func.min(column)).where(entry_table.c.session_id == child_id)).scalar()
-    return begin(tx, child_id, closed(parent, own or entries.head(tx) + 1))
+    until = settled_until(tx, parent_id) + 1
+    return begin(tx, child_id, closed(parent, until if own is None else min(own, until)))
 
 
 def begin(tx: Tx, session_id: str, base: Sequence[Item]) -> Projection:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.context.history import MOST_MESSAGES, History
+from holdfast.context.history import MOST_MESSAGES, History, Past
 from holdfast.context.lossless import nodes, passes
 from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
@@ -47,7 +47,15 @@ class Reader:
         self._settings = settings
         self._history = History()
 
-    def newest(self, tx: Tx, known: Projection, *, budget: int, skip: frozenset[str] = frozenset()) -> Newest:
+    def newest(
+        self,
+        tx: Tx,
+        known: Projection,
+        *,
+        budget: int,
+        skip: frozenset[str] = frozenset(),
+        past: Past | None = None,
+    ) -> Newest:
         """The newest that come just past a budget, large ones counted as their stubs."""
         found: list[Message] = []
         used = 0
@@ -55,7 +63,9 @@ class Reader:
             before = item.until
             while used <= budget:
                 room = budget - used
-                page = self._history.newest(tx, _state(item), {}, budget=room, skip=skip, before=before)
+                page = self._history.newest(
+                    tx, _state(item), {}, budget=room, skip=skip, before=before, past=past
+                )
                 found = in_turn_order([*page, *found])
                 used += self.shown_tokens(page)
                 if len(page) < MOST_MESSAGES and sum(map(message_tokens, page)) <= room:

@@ -24,7 +24,7 @@ from holdfast.context.messages import AssistantMessage
 from holdfast.context.recall_tools import TOOLS
 from holdfast.context.transcript import message_of
 from holdfast.errors import InvalidInput
-from holdfast.log import Entry, entries
+from holdfast.log import Entry, EntryType, entries
 from holdfast.log.tables import entries as table
 
 MOST_WORDS: Final = 12
@@ -139,7 +139,8 @@ def _ranked(
     phrase = " ".join(query.lower().split())
     hits: list[Hit] = []
     for entry in entries.get_many(recall.tx, ids):
-        text = entry.content if _holds(entry.content, rarest) else _with_calls(entry)
+        said = _said(entry)
+        text = said if _holds(said, rarest) else _with_calls(entry)
         if not _holds(text, words):
             continue
         low = " ".join(text.lower().split())
@@ -150,13 +151,18 @@ def _ranked(
     return sorted(hits, key=lambda h: (-h.score, -h.entry.position))
 
 
+def _said(entry: Entry) -> str:
+    """The words of an entry; those of one that only calls tools are a line for people who read the log."""
+    return "" if entry.role == "assistant" and entry.type is EntryType.ACTION else entry.content
+
+
 def _with_calls(entry: Entry) -> str:
     """The words of an entry and what it called, but for calls of these tools, which hold what was asked."""
     message = message_of(entry)
     if not (isinstance(message, AssistantMessage) and any(call.name in TOOLS for call in message.calls)):
         return f"{entry.content}\n{entry.raw or ''}"
     rest = [f"{call.name} {json.dumps(call.arguments)}" for call in message.calls if call.name not in TOOLS]
-    return "\n".join((entry.content, *rest))
+    return "\n".join((_said(entry), *rest))
 
 
 def _holds(text: str, words: Sequence[str]) -> bool:

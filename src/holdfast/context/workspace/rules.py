@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -89,16 +90,19 @@ def names_for(
     occasion: Occasion = Occasion.MESSAGE,
     *,
     first_session: bool = False,
-    subagent_persona: bool = False,
+    subagent_files: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """The names of the files to inject, in order.
 
-    Subagents get AGENTS and TOOLS; with `subagent_persona` also SOUL, IDENTITY and USER, as older hosts did.
+    Subagents get AGENTS and TOOLS, or the files that are configured for them: of the persona's too, as older
+    hosts did, and of nothing that is private.
     """
     if occasion is Occasion.HEARTBEAT_LIGHT:
         return ("HEARTBEAT.md",)
     wanted = set(_ALWAYS)
-    if kind is not SessionKind.SUBAGENT or subagent_persona:
+    if kind is SessionKind.SUBAGENT and subagent_files is not None:
+        wanted = {*subagent_files} & (_ALWAYS | _PERSONA)
+    if kind is not SessionKind.SUBAGENT:
         wanted |= _PERSONA
     if kind in (SessionKind.MAIN, SessionKind.PRIVATE):
         wanted.add("MEMORY.md")

@@ -227,7 +227,7 @@ def agent_of(model: str, config: Config, caller: Principal) -> str:
 
 
 def may_ask(caller: Principal, agent_id: str) -> bool:
-    return caller.spaces is None and caller.may_see_agent(agent_id)
+    return caller.may_ask_agents and caller.may_see_agent(agent_id)
 
 
 async def _begin(

@@ -20,7 +20,7 @@ from holdfast.context import draft_of
 from holdfast.context.transcript import message_of
 from holdfast.errors import Conflict, HoldfastError, NotFound, Unauthorized
 from holdfast.gateway.access import require_key
-from holdfast.gateway.asking import accept, named_by, require_address, require_own, serving
+from holdfast.gateway.asking import accept, named_by, placed, require_address, require_own, serving
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.openai.errors import error_json
 from holdfast.gateway.openai.requests import Request, unsupported
@@ -131,7 +131,7 @@ async def _accept_after(
     here: Gateway, caller: Principal, ask: Ask, request: Request, named: str | None
 ) -> Accepted:
     """What the client has of the conversation and its ask, in one transaction."""
-    ask = replace(ask, commands=False)
+    ask = placed(here, caller, replace(ask, commands=False))
     await require_address(here, caller, ask)
 
     def write(tx: Tx) -> Accepted:
@@ -142,7 +142,8 @@ async def _accept_after(
         else:
             known = request.said.history() if named is None else request.said.answers()
             own, before = ask, [draft_of(message) for message in known]
-        session = sessions.ensure(tx, str(own.session_key), agent_id=own.agent_id, channel=CHANNEL)
+        heard = {} if own.heard is None else {"audience": own.heard}
+        session = sessions.ensure(tx, str(own.session_key), agent_id=own.agent_id, channel=CHANNEL, **heard)
         written = entries.append_many(
             tx, [_remembered(draft, session, stored=ask.stored) for draft in before]
         )

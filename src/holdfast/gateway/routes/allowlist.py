@@ -28,7 +28,7 @@ Most = Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.
 Pattern = Annotated[Text, Field(min_length=1, max_length=500)]
 
 
-class AllowedOut(Answer):
+class AllowedCommandOut(Answer):
     agent_id: str
     pattern: str
     source: Literal["config", "person"] = Field(description="Those of the config are changed there.")
@@ -57,7 +57,7 @@ class AuditOut(Answer):
     created_at: Iso
 
 
-@router.get("/api/allowlist", response_model=list[AllowedOut])
+@router.get("/api/allowlist", response_model=list[AllowedCommandOut])
 async def listing(
     here: Here,
     caller: Caller,
@@ -73,14 +73,14 @@ async def listing(
     return page([_allowed_json(row) for row in rows[skip : skip + most]], skip + most if more else None)
 
 
-@router.post("/api/allowlist", response_model=AllowedOut, status_code=201)
+@router.post("/api/allowlist", response_model=AllowedCommandOut, status_code=201)
 async def add(here: Here, caller: Caller, body: AllowIn) -> Response:
     """Let commands of a pattern run unasked from now on."""
     _require_agent(here, caller, body.agent_id)
 
     def write() -> AllowedCommand:
         with here.write_as(caller) as tx:
-            return allowlist.allow(tx, body.agent_id, body.pattern, by=f"token:{caller.name}")
+            return allowlist.allow(tx, body.agent_id, body.pattern, by=caller.actor)
 
     return json_response(_allowed_json(await here.hold.threads(write)), 201)
 
@@ -97,7 +97,7 @@ async def remove(
 
     def write() -> None:
         with here.write_as(caller) as tx:
-            allowlist.disallow(tx, agent_id, pattern, by=f"token:{caller.name}")
+            allowlist.disallow(tx, agent_id, pattern, by=caller.actor)
 
     await here.hold.threads(write)
     return json_response({"ok": True})

@@ -103,7 +103,7 @@ async def decide(
 ) -> Response:
     """Answer: only who may administer decides what an agent may run."""
     caller.require(Scope.ADMIN)
-    by = f"token:{caller.name}"
+    by = caller.actor
 
     def write() -> Approval:
         with here.write_as(caller) as tx:

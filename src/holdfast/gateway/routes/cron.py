@@ -31,7 +31,7 @@ Limit = Annotated[int, Field(ge=1, le=604_800)]
 TaskId = Annotated[str, Path(alias="id", max_length=256)]
 
 
-class TaskOut(Answer):
+class StandingTaskOut(Answer):
     id: str
     name: str
     agent_id: str
@@ -57,7 +57,7 @@ class TaskOut(Answer):
     revision: int
 
 
-class TaskIn(Wire):
+class StandingTaskIn(Wire):
     """One of `cron`, `every` and `at` says when."""
 
     prompt: Prompt
@@ -74,7 +74,7 @@ class TaskIn(Wire):
     enabled: bool = True
 
 
-class TaskPatch(Wire):
+class StandingTaskPatch(Wire):
     """Only what is sent changes. With `revision`, only if nobody changed it since."""
 
     prompt: Prompt | None = None
@@ -96,7 +96,7 @@ class TaskPatch(Wire):
         return {k: v for k, v in values.items() if v is not None or k in ("model", "timeout_seconds")}
 
 
-class RunOut(Answer):
+class StandingRunOut(Answer):
     id: str
     due_at: Iso
     agenda_id: str
@@ -109,7 +109,7 @@ async def _room(request: Request) -> Standing:
 Room = Annotated[Standing, Depends(_room)]
 
 
-@router.get("/api/cron", response_model=list[TaskOut])
+@router.get("/api/cron", response_model=list[StandingTaskOut])
 async def listing(
     here: Here,
     caller: Caller,
@@ -129,8 +129,8 @@ async def listing(
     return page(rows[:most], skip + most if more else None)
 
 
-@router.post("/api/cron", response_model=TaskOut, status_code=201)
-async def add(here: Here, caller: Unlimited, room: Room, body: TaskIn) -> Response:
+@router.post("/api/cron", response_model=StandingTaskOut, status_code=201)
+async def add(here: Here, caller: Unlimited, room: Room, body: StandingTaskIn) -> Response:
     """A new standing task. For tokens without limits, as all that changes one: what it says is delivered."""
     agent = body.agent_id or here.hold.settings.default_agent_id
     wish = Wish(**body.model_dump(exclude={"name", "agent_id"}), name=body.name or "", agent_id=agent)
@@ -138,7 +138,7 @@ async def add(here: Here, caller: Unlimited, room: Room, body: TaskIn) -> Respon
     return json_response(await here.hold.threads(room.add, wish, made_by), 201)
 
 
-@router.get("/api/cron/{id}", response_model=TaskOut)
+@router.get("/api/cron/{id}", response_model=StandingTaskOut)
 async def get(here: Here, caller: Caller, room: Room, id_: TaskId) -> Response:
     found = await here.hold.threads(room.get, id_)
     agents = seen_agents(caller, None)
@@ -147,8 +147,8 @@ async def get(here: Here, caller: Caller, room: Room, id_: TaskId) -> Response:
     return json_response(found)
 
 
-@router.patch("/api/cron/{id}", response_model=TaskOut)
-async def change(here: Here, caller: Unlimited, room: Room, id_: TaskId, body: TaskPatch) -> Response:
+@router.patch("/api/cron/{id}", response_model=StandingTaskOut)
+async def change(here: Here, caller: Unlimited, room: Room, id_: TaskId, body: StandingTaskPatch) -> Response:
     """Change a task; a new schedule, or being switched on, counts from now."""
     return json_response(await here.hold.threads(room.change, id_, body.sent(), body.revision))
 
@@ -159,7 +159,7 @@ async def remove(here: Here, caller: Unlimited, room: Room, id_: TaskId) -> Resp
     return json_response({"ok": True, "deleted": True, "id": id_})
 
 
-@router.post("/api/cron/{id}/run", response_model=RunOut, status_code=202)
+@router.post("/api/cron/{id}/run", response_model=StandingRunOut, status_code=202)
 async def run(here: Here, caller: Unlimited, room: Room, id_: TaskId) -> Response:
     """A run at once, besides the schedule."""
     item = await here.hold.threads(room.run_now, id_)

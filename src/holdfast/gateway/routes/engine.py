@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
@@ -14,12 +14,14 @@ from holdfast.context import (
     CompactResult,
     ContextRoom,
     Message,
+    Named,
     SpawnParams,
     SubagentEndedParams,
     ToolCall,
     ToolResult,
     Trust,
     UserMessage,
+    recall_tools,
     wire,
 )
 from holdfast.gateway.access import heard_under, require_key
@@ -27,7 +29,7 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Id, Text, Wire, json_response
+from holdfast.gateway.wire import Id, Text, Timestamp, Wire, json_response
 from holdfast.log import Session, sessions
 
 router = APIRouter(tags=["engine"], prefix="/api/engine", route_class=StrictRoute)
@@ -49,7 +51,11 @@ class CallIn(Wire):
 
 
 class MessageIn(Wire):
-    """A message of the host. `trust` may say that it is from elsewhere; nobody is the operator here."""
+    """A message of the host. `trust` may say that it is from elsewhere; nobody is the operator here.
+
+    `key` is the host's own name for it: whatever call brings it again, it is written once. `at` is when it
+    was said.
+    """
 
     role: Literal["user", "assistant", "toolResult"]
     content: Text = ""
@@ -58,23 +64,26 @@ class MessageIn(Wire):
     tool_name: Id | None = None
     is_error: StrictBool = False
     trust: Literal["user", "model", "tool", "other_session", "outside"] | None = None
+    key: Id | None = None
+    at: Timestamp | None = None
 
     def message(self) -> Message:
         own = {"user": Trust.USER, "assistant": Trust.MODEL, "toolResult": Trust.TOOL}[self.role]
         trust = own if self.trust is None else min(own, Trust.parse(self.trust))
+        named = Named(self.key, self.at)
         if self.role == "assistant":
             calls = tuple(ToolCall(c.id, c.name, c.arguments) for c in self.tool_calls)
-            return AssistantMessage(text=self.content, trust=trust, calls=calls)
+            return AssistantMessage(text=self.content, trust=trust, named=named, calls=calls)
         if self.role == "toolResult":
-            name = self.tool_name or "unknown"
             return ToolResult(
                 text=self.content,
                 trust=trust,
+                named=named,
                 call_id=self.tool_call_id or "unknown",
-                name=name,
+                name=self.tool_name or "unknown",
                 is_error=self.is_error,
             )
-        return UserMessage(text=self.content, trust=trust)
+        return UserMessage(text=self.content, trust=trust, named=named)
 
 
 Messages = Annotated[tuple[MessageIn, ...], Field(max_length=Many)]
@@ -113,6 +122,7 @@ class AssembleIn(SessionIn):
     citations_mode: Literal["auto", "on", "off"] = "auto"
     model: Annotated[Text, Field(max_length=256)] = ""
     prompt: Text | None = None
+    is_heartbeat: StrictBool = False
 
 
 class CompactIn(SessionIn):
@@ -128,6 +138,7 @@ class AfterTurnIn(SessionIn):
     token_budget: Tokens
     prompt_tokens: Annotated[StrictInt, Field(ge=0, le=100_000_000)] = 0
     messages: Messages = ()
+    is_heartbeat: StrictBool = False
 
 
 class SpawnIn(Wire):
@@ -140,6 +151,13 @@ class SpawnIn(Wire):
 class EndedIn(Wire):
     child_session_key: Key
     reason: Literal["completed", "deleted", "swept", "released"] = "completed"
+
+
+class RecallIn(SessionIn):
+    """`tool` with its arguments: the two by which an agent reads what its context no longer shows."""
+
+    tool: Literal["context_read", "context_search"]
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class BootstrapOut(Answer):
@@ -214,7 +232,10 @@ async def ingest_batch(here: Here, caller: Caller, body: IngestBatchIn) -> Respo
     found = _messages(body.messages)
     room = room_of(here)
     if body.advancement_key is not None:
-        status = (await room.commit_turn(session, body.advancement_key, found)).status
+        done_turn = await room.commit_turn(
+            session, body.advancement_key, found, is_heartbeat=body.is_heartbeat
+        )
+        status = done_turn.status
         duplicate = status == "duplicate"
         return json_response(_ingested(0 if duplicate else len(found), duplicate))
     done = await room.ingest_batch(session, found, key=body.key, is_heartbeat=body.is_heartbeat)
@@ -223,9 +244,13 @@ async def ingest_batch(here: Here, caller: Caller, body: IngestBatchIn) -> Respo
 
 @router.post("/assemble", response_model=AssembleOut)
 async def assemble(here: Here, caller: Caller, body: AssembleIn) -> Response:
-    """The messages that fit the budget; calling again with what came back changes nothing."""
+    """The messages that fit the budget; calling again with what came back changes nothing.
+
+    Each has the `key` that the host gave it, and its `form`: empty is whole, else what was left off.
+    """
     session = await _session(here, caller, body.session_key)
-    result = await room_of(here).assemble(
+    room = room_of(here)
+    result = await room.assemble(
         session,
         token_budget=body.token_budget,
         model=body.model,
@@ -234,10 +259,13 @@ async def assemble(here: Here, caller: Caller, body: AssembleIn) -> Response:
         prompt=body.prompt,
         transcript=_messages(body.messages),
         live=_messages(body.pending),
+        is_heartbeat=body.is_heartbeat,
     )
+    ids = [m.mark.entry_id for m in result.messages if m.mark is not None]
+    keys = await here.hold.threads(room.host_keys, session, ids)
     return json_response(
         {
-            "messages": [_shown(m) for m in result.messages],
+            "messages": [_shown(m, keys) for m in result.messages],
             "estimatedTokens": result.estimated_tokens,
             "systemPromptAddition": result.system_prompt_addition,
         }
@@ -269,6 +297,7 @@ async def after_turn(here: Here, caller: Caller, body: AfterTurnIn) -> Response:
         messages=_messages(body.messages),
         used=body.prompt_tokens,
         window=body.token_budget,
+        is_heartbeat=body.is_heartbeat,
     )
     return json_response(
         {
@@ -279,6 +308,16 @@ async def after_turn(here: Here, caller: Caller, body: AfterTurnIn) -> Response:
             "compactionDue": found.compaction_due,
         }
     )
+
+
+@router.post("/recall", response_model=dict[str, Any])
+async def recall(here: Here, caller: Caller, body: RecallIn) -> Response:
+    """What a session's context no longer shows, read or searched; it is data, whatever it says."""
+    session = await _session(here, caller, body.session_key)
+    found = await here.hold.threads(
+        lambda: recall_tools.call(here.hold.store, body.tool, body.arguments, session=session)
+    )
+    return json_response(found)
 
 
 @router.post("/prepareSubagentSpawn", response_model=SpawnOut)
@@ -329,9 +368,16 @@ def _messages(found: Sequence[MessageIn]) -> list[Message]:
     return [message.message() for message in found]
 
 
-def _shown(message: Message) -> dict[str, Any]:
-    entry_id = None if message.mark is None else message.mark.entry_id
-    return {**wire(message), "trust": message.trust.label, "entryId": entry_id}
+def _shown(message: Message, keys: Mapping[str, str]) -> dict[str, Any]:
+    mark = message.mark
+    entry_id, form = (None, None) if mark is None else (mark.entry_id, mark.form)
+    return {
+        **wire(message),
+        "trust": message.trust.label,
+        "entryId": entry_id,
+        "key": keys.get(entry_id or ""),
+        "form": form,
+    }
 
 
 def _ingested(count: int, duplicate: bool) -> dict[str, Any]:

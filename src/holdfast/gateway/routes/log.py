@@ -7,19 +7,22 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Query
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from holdfast.board import log_view, sharing
 from holdfast.board.ingest import prepare
+from holdfast.coding_agents import hook
 from holdfast.errors import InvalidInput, TooLarge
 from holdfast.gateway.access import audience_of, own_view, repeated, require_draft, require_places
 from holdfast.gateway.bodies import DirectRoute, StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import AcceptedOut, DeletedOut, EntryOut, FullEntryOut
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
-from holdfast.gateway.scope import Placed
+from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import LogIn, LogPatch, dumps, entry_json, json_response
+from holdfast.keys import effective_key
 from holdfast.log import (
     Classification,
     Cursor,
@@ -93,6 +96,7 @@ async def listing(
     topic_id: Annotated[str | None, Query(alias="topicId")] = None,
     task_id: Annotated[str | None, Query(alias="taskId")] = None,
     session_key: Annotated[str | None, Query(alias="sessionKey")] = None,
+    turn_id: Annotated[str | None, Query(alias="turnId", max_length=256)] = None,
     agent_id: Annotated[str | None, Query(alias="agentId", max_length=256)] = None,
     type_: Annotated[EntryType | None, Query(alias="type")] = None,
     status: Annotated[Classification | None, Query(alias="classificationStatus")] = None,
@@ -105,6 +109,7 @@ async def listing(
     """Entries, newest first."""
     where = EntryFilter(
         session_key=session_key,
+        turn_id=turn_id,
         topic_id=topic_id,
         task_id=task_id,
         agent_ids=None if agent_id is None else frozenset((agent_id,)),
@@ -129,14 +134,14 @@ async def listing(
 async def get(
     here: Here,
     caller: Caller,
-    ask: Placed,
+    ask: Asked,
     id_: EntryPath,
     include_raw: Annotated[bool, Query(alias="includeRaw")] = False,
 ) -> Response:
     """One entry."""
 
     def read() -> Entry:
-        with here.read_as(caller) as tx:
+        with here.read_as(caller, ask.session_key) as tx:
             return log_view.get(tx, id_, ask.view(tx, caller))
 
     return json_response(entry_json(await here.hold.threads(read), raw=include_raw))
@@ -173,10 +178,45 @@ async def delete(here: Here, caller: Caller, id_: EntryPath) -> Response:
     return json_response({"ok": True, "deleted": True, "id": entry.id})
 
 
+def take_in_waiting(here: Gateway) -> None:
+    """Write what hooks of coding agents put aside while no gateway ran; each has a key, so it comes once."""
+    for files, batch in hook.waiting(here.hold.home.path / hook.HOOKS):
+        for file, waiting in zip(files, batch, strict=True):
+            try:
+                drafts = [LogIn.model_validate(one).draft() for one in waiting]
+            except ValidationError:
+                hook.set_aside(file)
+                continue
+            with here.write_as(here.book.home, ordered=False) as tx:
+                ingest.accept(tx, [_allowed(here, tx, here.book.home, draft) for draft in drafts])
+            file.unlink(missing_ok=True)
+
+
 def _allowed(here: Gateway, tx: Tx, caller: Principal, draft: EntryDraft) -> EntryDraft:
-    """The draft with who may read it, if the caller may write it at all."""
+    """The draft in its session and with who may read it, if the caller may write it at all."""
+    draft = replace(draft, session_key=_session_key(here, draft))
     require_draft(tx, caller, draft)
     return replace(draft, audience=audience_of(tx, caller, draft, here.hold.settings.is_private))
+
+
+def _session_key(here: Gateway, draft: EntryDraft) -> str | None:
+    """The session that an entry belongs to, by all that its host says of it; a key that cannot be read stays
+    as it was sent."""
+    source = draft.source or {}
+    named = {
+        "session_key": draft.session_key,
+        "conversation_id": source.get("conversationId"),
+        "thread_id": source.get("threadId"),
+        "channel_id": source.get("channelId"),
+        "provider": source.get("channel"),
+    }
+    given = {name: one for name, one in named.items() if isinstance(one, str) and one}
+    if not given.keys() & {"session_key", "conversation_id", "channel_id"}:
+        return draft.session_key
+    try:
+        return effective_key(**given, agent_id=here.hold.settings.default_agent_id)
+    except InvalidInput:
+        return draft.session_key
 
 
 def _require_kept(caller: Principal, named: Mapping[str, Any]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from holdfast.clock import iso
 from holdfast.errors import NotFound
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
+from holdfast.log import FOR_OWNER
 from holdfast.memory import Ask, Chat
 from holdfast.runtime import readers
 
@@ -57,6 +60,28 @@ async def get(
     def read() -> dict[str, object]:
         reader, chat = here.reader_for(caller, session_key), Chat.of(session_key)
         return here.hold.memory.read(agent, path, reader, start=start, lines=lines, chat=chat)
+
+    return json_response(await here.hold.threads(read))
+
+
+@router.get("/api/memory/files")
+async def files(
+    here: Here,
+    caller: Caller,
+    agent_id: AgentParam = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 200,
+) -> Response:
+    """The files that an agent remembers by, as `GET /api/memory/get` takes their paths."""
+    agent = _agent(here, caller, agent_id)
+
+    def read() -> list[dict[str, object]]:
+        if not here.reader_for(caller, None).may_read_of(FOR_OWNER, agent):
+            return []
+        found = ((one, *each) for one in here.hold.collections(agent) for each in one.files())
+        return [
+            {"path": one.address(path), "bytes": facts.st_size, "updatedAt": iso(facts.st_mtime_ns // 10**6)}
+            for one, path, facts in islice(found, limit)
+        ]
 
     return json_response(await here.hold.threads(read))
 

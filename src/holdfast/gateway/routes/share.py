@@ -17,6 +17,7 @@ from holdfast.gateway.contract import Answer
 from holdfast.gateway.wire import Id, Text, Wire, json_response
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import Tx, parse_audience
+from holdfast.log import audit as trail
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -51,7 +52,7 @@ async def share(here: Here, caller: Unlimited, body: ShareIn) -> Response:
 
     def write() -> Shared:
         with here.write_as(caller) as tx:
-            return share_in(tx, body, actor=f"token:{caller.name}")
+            return share_in(tx, body, actor=caller.actor)
 
     return json_response((await here.hold.threads(write)).json())
 
@@ -68,4 +69,13 @@ def share_in(tx: Tx, body: ShareIn, *, actor: str) -> Shared:
     call = audit.Call(agent_id="", tool="share", text=f"{done.kind} {done.id}", session_key=body.session_key)
     reason = f"{done.before} -> {done.after}, {done.entries} entries"
     audit.record(tx, "shared", call, rule="share", reason=reason, actor=actor)
+    trail.note(
+        tx,
+        "shared",
+        f"{done.kind} {done.id}",
+        by=actor,
+        before=done.before,
+        after=done.after,
+        entries=str(done.entries),
+    )
     return done

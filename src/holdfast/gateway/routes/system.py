@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Query
@@ -23,14 +24,17 @@ from holdfast.gateway.contract import (
     HealthDetailOut,
     HealthOut,
     LoginOut,
+    McpServerOut,
     OkOut,
 )
+from holdfast.gateway.guard import address_of
 from holdfast.gateway.metrics import exposition
 from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.problems import problem
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import agenda
+from holdfast.log import Origin, agenda, audit
+from holdfast.people import users
 from holdfast.supervision import PartHealth, Supervisor
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
@@ -42,15 +46,19 @@ Secret = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class Login(BaseModel):
-    """Either a token, or the code of a login link."""
+    """A token, the code of a login link, or a person's login with their password."""
 
     token: Secret | None = None
     code: Secret | None = None
+    login: Secret | None = None
+    password: Secret | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> Login:
-        if (self.token is None) == (self.code is None):
-            raise ValueError("send a token or a code")
+        if sum(one is not None for one in (self.token, self.code, self.login)) != 1:
+            raise ValueError("send a token, a code, or a login with its password")
+        if (self.login is None) != (self.password is None):
+            raise ValueError("a login goes with its password")
         return self
 
 
@@ -93,14 +101,21 @@ async def metrics(here: Here, caller: Unlimited) -> Response:
 
 @router.post("/api/login", response_model=LoginOut)
 async def login(here: Here, body: Login, request: Request) -> Response:
-    """Trade a token, or the code of a login link, for the cookie that keeps a page logged in."""
+    """Trade a token, the code of a login link or a password for the cookie that keeps a page logged in."""
+    origin = Origin("page", address_of(request.scope))
+    principal = await here.hold.threads(_who, here, body, origin)
+    return await logged_in(here, replace(principal, origin=origin), request)
+
+
+async def logged_in(here: Gateway, principal: Principal, request: Request) -> Response:
+    """The answer that keeps a page logged in as somebody who has just proved who they are."""
     public = here.hold.settings.gateway.public_url or ""
     days = here.hold.settings.gateway.auth.cookie_days
-    principal = await here.hold.threads(_who, here, body)
+    program = request.headers.get("user-agent")
     response = json_response({"ok": True, "name": principal.name, "scope": principal.scope.name.lower()})
     response.set_cookie(
         COOKIE,
-        await here.hold.threads(here.book.open_session, principal, days=days),
+        await here.hold.threads(here.book.open_session, principal, days=days, program=program),
         max_age=days * 86_400,
         httponly=True,
         samesite="strict",
@@ -114,7 +129,7 @@ async def logout(here: Here, caller: Caller, request: Request) -> Response:
     """End the page session, wherever its cookie has got to, and what is open by it."""
     cookie = request.cookies.get(COOKIE)
     if cookie:
-        await here.hold.threads(here.book.end_session, cookie)
+        await here.hold.threads(here.book.end_session, caller, cookie)
     response = json_response({"ok": True})
     response.delete_cookie(COOKIE, samesite="strict", httponly=True)
     return response
@@ -129,6 +144,9 @@ async def whoami(caller: Caller) -> Response:
             "scope": caller.scope.name.lower(),
             "spaces": None if caller.spaces is None else sorted(caller.spaces),
             "agents": None if caller.agents is None else sorted(caller.agents),
+            "userId": caller.user_id,
+            "role": None if caller.role is None else caller.role.value,
+            "teams": [team.id for team in caller.teams],
         }
     )
 
@@ -146,6 +164,12 @@ async def config(here: Here, caller: Admin) -> Response:
 async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any], Body()]) -> Response:
     """Merge into the config file (RFC 7396); nothing is written unless the whole is valid."""
     new = await here.hold.threads(here.hold.config.patch, body)
+
+    def note() -> None:
+        with here.write_as(caller, ordered=False) as tx:
+            audit.note(tx, "config.changed", ", ".join(sorted(body)))
+
+    await here.hold.threads(note)
     return json_response({"config": public_dump(new), "error": None})
 
 
@@ -158,6 +182,15 @@ async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=
             return agenda.listing(tx, limit=limit)
 
     return json_response([_item(item) for item in await here.hold.threads(read)])
+
+
+@router.get("/api/mcp/servers", response_model=list[McpServerOut])
+async def mcp_servers(here: Here, caller: Admin) -> Response:
+    """The servers of others that the config names: how each stands, its tools, and what waits."""
+    states = here.hold.agency.mcp.states()
+    return json_response(
+        [{**asdict(one), "tools": list(one.tools), "held": list(one.held)} for one in states]
+    )
 
 
 async def _not_ready(supervisor: Supervisor) -> Response | None:
@@ -187,7 +220,9 @@ def _part(part: PartHealth) -> dict[str, Any]:
     }
 
 
-def _who(here: Gateway, body: Login) -> Principal:
+def _who(here: Gateway, body: Login, origin: Origin) -> Principal:
+    if body.login is not None:
+        return here.book.of_user(users.log_in(here.hold.store, body.login, body.password or "", origin).id)
     if body.token is not None:
         return here.book.principal(body.token)
     here.codes.redeem(body.code or "")

@@ -15,6 +15,7 @@ from holdfast.log.transcripts.lines import (
     BadLine,
     Line,
     MessageLine,
+    calls_line,
     dump_line,
     line_content,
     line_time,
@@ -57,7 +58,7 @@ def to_drafts(
             role=None if role is None else storable(role),
             session_key=session_key,
             session_id=session_id,
-            content=storable(line_content(line)),
+            content=storable(_content(line, type_)),
             raw=_to_raw(line),
             source=source if line_id is None else {**source, "messageId": storable(line_id)},
             status=Classification.CLASSIFIED if silent else Classification.PENDING,
@@ -100,6 +101,12 @@ def _draft_type(line: Line) -> EntryType:
         return EntryType.SYSTEM
     only_tools = line.has_tool_calls and not line_content(line).strip()
     return EntryType.ACTION if only_tools else EntryType.CONVERSATION
+
+
+def _content(line: Line, type_: EntryType) -> str:
+    if type_ is EntryType.ACTION and isinstance(line, MessageLine) and line.has_tool_calls:
+        return calls_line(line.message.get("content"))
+    return line_content(line)
 
 
 def _idempotency_key(session_id: str, line_id: str | None, text: str, seen: dict[bytes, int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar, Literal, TypeAlias
@@ -9,9 +10,12 @@ from typing import IO, Any, ClassVar, Literal, TypeAlias
 from holdfast.clock import Millis, parse_iso
 from holdfast.errors import InvalidInput
 from holdfast.log.transcripts.record import Json, Record, decode, encode, key, record
+from holdfast.text import clip
 
 Fault = Literal["blank", "torn", "junk"]
 
+_MOST_ARGUMENTS = 300
+_MOST_CALLS = 2_000
 _LATEST = 253_402_300_799_999
 
 
@@ -149,6 +153,18 @@ def line_content(line: Line) -> str:
             return line.text.strip()
         case Header():
             return ""
+
+
+def calls_line(content: object) -> str:
+    """What a row of tool calls alone shows to people: the tools, each with a line of its arguments."""
+    calls = [block for block in _blocks(content) if block.get("type") == "toolCall"]
+    lines = [f"Tool call: {one.get('name') or 'unknown'} {_arguments(one)}".rstrip() for one in calls]
+    return clip("\n".join(lines), _MOST_CALLS)
+
+
+def _arguments(call: dict[str, Any]) -> str:
+    given = call.get("arguments")
+    return clip(json.dumps(given, ensure_ascii=False, default=str), _MOST_ARGUMENTS) if given else ""
 
 
 def text_of(content: object) -> str:

@@ -79,6 +79,17 @@ class PostgresView:
         found = dict(self._all(query, {**wanted, "nums": rows.listed(numbers.tolist())}))
         return np.array([found.get(number, 0.0) for number in numbers.tolist()], np.float32)
 
+    def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        out = np.zeros((len(terms), len(numbers)), np.bool_)
+        query = """select d.num, array(select w.place from unnest(%(terms)s::bigint[]) with ordinality
+                as w (term, place) where w.term = any(d.terms))
+            from docs d where d.num = any(%(nums)s::bigint[]) and d.terms && %(terms)s::bigint[]"""
+        wanted = {"terms": rows.listed(rows.signed_keys(terms)), "nums": rows.listed(numbers.tolist())}
+        at = {number: column for column, number in enumerate(numbers.tolist())}
+        for number, held in self._all(query, wanted) if len(terms) and len(numbers) else ():
+            out[[place - 1 for place in held], at[number]] = True
+        return out
+
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         keys = rows.signed_keys(terms)
         having = self._having(keys)

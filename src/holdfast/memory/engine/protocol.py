@@ -72,6 +72,10 @@ class View(Protocol):
 
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores: ...
 
+    def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        """Term by term which of these documents hold it."""
+        ...
+
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """How many documents of the scope have each term, as BM25 counts them."""
         ...

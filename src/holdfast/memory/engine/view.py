@@ -82,6 +82,17 @@ class EmbeddedView:
                 out[at] += np.where(rows[place] == own, gains(place), np.float32(0))
         return out
 
+    def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        keys = term_keys(terms)
+        out = np.zeros((len(terms), len(numbers)), np.bool_)
+        for piece, at, own in self._located(numbers):
+            postings = piece.segment.postings
+            for place, (first, last) in enumerate(postings.spans(keys)):
+                if first < last:
+                    rows = postings.rows[first:last]
+                    out[place, at] = rows[np.minimum(np.searchsorted(rows, own), len(rows) - 1)] == own
+        return out
+
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         keys = term_keys(terms)
         counts = [0] * len(terms)

@@ -52,6 +52,8 @@ class QmdMemory:
         self._lock = threading.Lock()
         self._busy: dict[str, threading.Lock] = {}
 
+    name: Final = "qmd"
+
     def ready(self, agent: str) -> bool:
         """Whether there is an index to search."""
         return bool(self._notes(agent).get("updatedAt"))

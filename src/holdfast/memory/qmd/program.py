@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from holdfast.errors import Unavailable
+from holdfast.memory.backend import BackendFailed
 
 MAX_OUTPUT: Final = 4 * 1024 * 1024
 _TAIL: Final = 2_000
@@ -30,7 +30,7 @@ _INHERITED_STARTS: Final = (
 )
 
 
-class QmdFailed(Unavailable):
+class QmdFailed(BackendFailed):
     """`qmd` is not there, ended badly, took too long or gave something that is no answer."""
 
     code = "qmd_failed"

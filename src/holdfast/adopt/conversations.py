@@ -1,0 +1,147 @@
+"""Conversations and notes that were kept elsewhere, written into the log: whole, in order, and once.
+
+Each reader of a foreign form gives `Conversation`s; this writes them. Who runs an import again, or had hooks
+log a session while it went on, gets only what is not there yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import sqlalchemy as sa
+
+from holdfast.adopt.report import Report
+from holdfast.board.ingest import prepare
+from holdfast.errors import HoldfastError
+from holdfast.log import FOR_OWNER, OWNER, EntryDraft, EntryType, Tx, entries
+from holdfast.log.tables import entries as table
+from holdfast.text import clean_json, clean_text
+
+if TYPE_CHECKING:
+    from holdfast.runtime import Holdfast
+
+BATCH: Final = 100
+MOST_TEXT: Final = 1024 * 1024
+MOST_RAW: Final = 16_000
+Kind = Literal["user", "assistant", "action", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One thing that was said, done or noted. `id` is its own where it comes from, and stays the same."""
+
+    id: str
+    kind: Kind
+    text: str
+    at: int | None = None
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What stands under one session key; `origin` names the program that it comes from."""
+
+    origin: str
+    key: str
+    messages: tuple[Message, ...]
+    title: str = ""
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+
+def take_over(
+    hold: Holdfast, conversations: Iterable[Conversation], report: Report, *, dry_run: bool
+) -> Report:
+    """Write what is not in the log yet. What cannot be written is noted, and the rest goes on."""
+    for one in conversations:
+        report.begin(one.title or one.key)
+        try:
+            added = _take_over(hold, one, dry_run=dry_run)
+        except HoldfastError as error:
+            report.note("sessions", "failed", one.key, error.message)
+            continue
+        report.entries_added += added
+        known = len(one.messages) - added
+        report.count("sessions", "unchanged" if not added else "grown" if known else "added")
+    return report
+
+
+def _take_over(hold: Holdfast, conversation: Conversation, *, dry_run: bool) -> int:
+    with hold.store.read(OWNER) as tx:
+        new = _not_known(tx, conversation)
+    if dry_run:
+        return len(new)
+    for start in range(0, len(new), BATCH):
+        drafts = [_draft(conversation, one) for one in new[start : start + BATCH]]
+
+        def write(tx: Tx, drafts: list[EntryDraft] = drafts) -> None:
+            entries.append_many(tx, [prepare(tx, draft, hold.settings.board) for draft in drafts])
+
+        hold.store.run(OWNER, write)
+    return len(new)
+
+
+def _not_known(tx: Tx, conversation: Conversation) -> list[Message]:
+    """The messages whose id is not in the log, and whose words no hook has logged under this key."""
+    keys = {_key(conversation, one): one for one in conversation.messages if one.text.strip()}
+    known: set[str] = set()
+    ordered = list(keys)
+    for start in range(0, len(ordered), 500):
+        part = table.c.idempotency_key.in_(ordered[start : start + 500])
+        known |= set(tx.conn.execute(sa.select(table.c.idempotency_key).where(part)).scalars())
+    said = _logged_by_hooks(tx, conversation)
+    new = []
+    for key, message in keys.items():
+        mark = _mark(message.kind, message.text)
+        if key in known:
+            continue
+        if said[mark] > 0:
+            said[mark] -= 1
+            continue
+        new.append(message)
+    return new
+
+
+def _logged_by_hooks(tx: Tx, conversation: Conversation) -> Counter[str]:
+    """How often each text stands under the key already, from elsewhere than an import."""
+    found: Counter[str] = Counter()
+    columns = (table.c.content, table.c.raw, table.c.agent_id, table.c.type, table.c.idempotency_key)
+    query = sa.select(*columns).where(table.c.session_key == conversation.key, table.c.deleted_at.is_(None))
+    for content, raw, agent, type_, key in tx.conn.execute(query):
+        if str(key or "").startswith(f"import:{conversation.origin}:"):
+            continue
+        kind = "action" if type_ == EntryType.ACTION else "user" if agent == "user" else "assistant"
+        found[_mark(kind, content if kind == "action" or raw is None else raw)] += 1
+    return found
+
+
+def _mark(kind: str, text: str) -> str:
+    return hashlib.sha256(f"{kind}\n{' '.join(clean_text(text).split())}".encode()).hexdigest()
+
+
+def _key(conversation: Conversation, message: Message) -> str:
+    named = f"{conversation.key}\n{message.id}"
+    return f"import:{conversation.origin}:{hashlib.sha256(named.encode('utf-8', 'replace')).hexdigest()[:40]}"
+
+
+def _draft(conversation: Conversation, message: Message) -> EntryDraft:
+    own = message.kind == "user"
+    source = {"channel": conversation.origin, "sessionKey": conversation.key, "imported": True}
+    titled = {"title": conversation.title} if conversation.title else {}
+    types = {"action": EntryType.ACTION, "note": EntryType.NOTE}
+    return EntryDraft(
+        content=clean_text(message.text[:MOST_TEXT]),
+        type=types.get(message.kind, EntryType.CONVERSATION),
+        audience=FOR_OWNER,
+        role="user" if own else None,
+        session_key=conversation.key,
+        agent_id="user" if own else conversation.origin,
+        agent_label=None if own else conversation.origin,
+        raw=None if message.raw is None else clean_text(message.raw[:MOST_RAW]),
+        source=clean_json({**source, **titled, **conversation.source}),
+        idempotency_key=_key(conversation, message),
+        created_at=message.at,
+    )

@@ -1,0 +1,228 @@
+"""One server of others: connected, listed, called, and connected again with patience when it is gone.
+
+A transport is opened and closed in the one task that looks after it; calls come from the tasks of turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.agents.mcp.definitions import MOST_TOOLS, Definition, defined
+from holdfast.config.tools import McpServer
+from holdfast.errors import HoldfastError, InvalidInput, Unavailable
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS: Final = 1.0
+LONGEST_SECONDS: Final = 300.0
+STEADY_SECONDS: Final = 60.0
+_MISSING: Final = "pip install 'holdfast[mcp]', then start the gateway again."
+
+
+@asynccontextmanager
+async def connected(
+    name: str, settings: McpServer, folder: Path, changed: Callable[[], None]
+) -> AsyncIterator[Client]:
+    """A client of the server. It is told of no roots, asks no model for the server, and answers no forms."""
+    try:
+        from mcp import Client
+        from mcp_types import Implementation
+    except ImportError as error:
+        raise Unavailable("MCP is not installed here", code="mcp_missing", hint=_MISSING) from error
+
+    async def heard(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            changed()
+
+    async with AsyncExitStack() as stack:
+        transport = await _transport(name, settings, folder, stack)
+        client = Client(
+            transport,
+            message_handler=heard,
+            client_info=Implementation(name="holdfast", version=version("holdfast")),
+            read_timeout_seconds=settings.timeout_seconds,
+        )
+        yield await stack.enter_async_context(client)
+
+
+async def _transport(name: str, settings: McpServer, folder: Path, stack: AsyncExitStack) -> Any:
+    env = {key: secret.reveal(os.environ) for key, secret in settings.env.items()}
+    if settings.command is not None:
+        from mcp import StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
+        program = StdioServerParameters(
+            command=str(Path(settings.command).expanduser()), args=list(settings.args), env=env
+        )
+        errors = stack.enter_context(_error_log(folder, name))
+        return stdio_client(program, errlog=errors)
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    headers = {key: secret.reveal(os.environ) for key, secret in settings.headers.items()}
+    auth = None
+    if settings.auth == "oauth":
+        from holdfast.agents.mcp.login import provider
+
+        auth = provider(name, settings, folder.parent / "credentials")
+    client = await stack.enter_async_context(create_mcp_http_client(headers=headers, auth=auth))
+    return streamable_http_client(str(settings.url), http_client=client)
+
+
+def _error_log(folder: Path, name: str) -> Any:
+    """What a program writes to stderr, of its last run."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return (folder / f"{name}.stderr.log").open("w", encoding="utf-8", errors="replace")
+
+
+async def listed(client: Client, name: str) -> tuple[Definition, ...]:
+    """All tools that the server offers, as they may be offered on; what cannot be is left out."""
+    found: list[Definition] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            hints = {} if tool.annotations is None else tool.annotations.model_dump(by_alias=True)
+            made = defined(name, tool.name, tool.description or "", tool.input_schema, hints)
+            if made is not None and made.name not in {one.name for one in found}:
+                found.append(made)
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= MOST_TOOLS:
+            return tuple(found[:MOST_TOOLS])
+
+
+class Connection:
+    """Looks after one server until it is cancelled; `found` is told whenever its tools are known anew."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServer,
+        folder: Path,
+        found: Callable[[tuple[Definition, ...]], None],
+        pause: Callable[[float], Any] = asyncio.sleep,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self._folder = folder
+        self._found = found
+        self._pause = pause
+        self._client: Client | None = None
+        self._again = asyncio.Event()
+        self._broken = False
+        self.error: str | None = None
+        self.restarts = 0
+
+    @property
+    def ready(self) -> bool:
+        return self._client is not None
+
+    async def run(self) -> None:
+        """Connect, and again after each break: at once at first, then ever later while it does not hold."""
+        wait = FIRST_SECONDS
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._once()
+            except HoldfastError as error:
+                self.error = error.message
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                    raise
+                # A boundary: whatever a stranger's server does wrong is told, and it is tried again.
+                self.error = told(error)
+            finally:
+                self._client = None
+                self._found(())
+            log.warning("the MCP server %s is gone: %s", self.name, self.error)
+            steady = asyncio.get_running_loop().time() - began > STEADY_SECONDS
+            wait = FIRST_SECONDS if steady else wait
+            await self._pause(wait)
+            wait = min(wait * 2, LONGEST_SECONDS)
+            self.restarts += 1
+
+    async def _once(self) -> None:
+        self._broken = False
+        async with (
+            asyncio.timeout(self.settings.connect_seconds) as limit,
+            connected(self.name, self.settings, self._folder, self._changed) as client,
+        ):
+            self._found(await listed(client, self.name))
+            limit.reschedule(None)
+            self._client, self.error = client, None
+            async with asyncio.TaskGroup() as group:
+                listening = group.create_task(self._listen(client))
+                await self._until_broken(client)
+                listening.cancel()
+        raise Unavailable(f"the MCP server {self.name} broke off", code="mcp_gone")
+
+    async def _until_broken(self, client: Client) -> None:
+        while True:
+            await self._again.wait()
+            self._again.clear()
+            if self._broken:
+                return
+            async with asyncio.timeout(self.settings.connect_seconds):
+                self._found(await listed(client, self.name))
+
+    async def _listen(self, client: Client) -> None:
+        """Servers of the newer era tell of changes on a stream of its own, if they do at all."""
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+        from mcp.shared.exceptions import MCPError
+
+        with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self._changed()
+
+    def _changed(self) -> None:
+        self._again.set()
+
+    def give_up(self) -> None:
+        """The connection does not answer any more: begin it anew."""
+        self._broken = True
+        self._again.set()
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
+        """What a tool answers; every way in which it does not is an error that a model can read."""
+        from mcp.shared.exceptions import MCPError
+
+        client = self._client
+        if client is None:
+            raise Unavailable(
+                f"the MCP server {self.name} is not there: {self.error or 'it is being started'}",
+                code="mcp_gone",
+                hint="Do without it, or try once more in a while.",
+            )
+        try:
+            async with asyncio.timeout(self.settings.timeout_seconds):
+                return await client.call_tool(tool, arguments)
+        except TimeoutError as error:
+            raise Unavailable(
+                f"the MCP server {self.name} did not answer within {self.settings.timeout_seconds} seconds",
+                code="mcp_timeout",
+            ) from error
+        except MCPError as error:
+            if "closed" in str(error.error.message).lower():
+                self.give_up()
+            raise InvalidInput(f"{self.name}: {error.error.message[:500]}", code="mcp_error") from error
+        except (OSError, RuntimeError, ValueError) as error:
+            self.give_up()
+            raise Unavailable(f"{self.name}: {told(error)}", code="mcp_gone") from error
+
+
+def told(error: BaseException) -> str:
+    """The first cause that says something, of however many at once."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"[:300]

@@ -1,0 +1,112 @@
+"""What the doctor looks at in plugins. `doctor` runs nothing of them; `plugins doctor` loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.cli.findings import Finding, Patient
+from holdfast.cli.workspaces import workspace_of
+
+if TYPE_CHECKING:
+    from holdfast.config import Config
+    from holdfast.home import Home
+    from holdfast.plugins import Plugin
+
+
+def check_plugins(patient: Patient) -> Iterator[Finding]:
+    """As far as can be told without running them; a running gateway is asked how they fare."""
+    if patient.config is not None:
+        yield from findings(patient.home, patient.config, load=False)
+        yield from _in_gateway(patient)
+
+
+def findings(home: Home, config: Config, *, load: bool) -> Iterator[Finding]:
+    from holdfast.plugins import PluginHost
+    from holdfast.plugins.installing import is_changed, record
+
+    places = [workspace_of(home, config, agent.id) for agent in config.agent_list]
+    host = PluginHost(home, lambda: config, lambda: list(dict.fromkeys(places)))
+    found = host.load() if load else host.find()
+    for plugin in found:
+        yield from _of_one(plugin)
+    for hidden in host.hidden:
+        said = f"{hidden.id} in {hidden.folder} lies below another of that id, and is not used"
+        yield Finding("warn", said, "Take one of them away.")
+    for known in record(home).values():
+        if is_changed(home, known):
+            said = f"the files of {known.id} are not those that were installed"
+            yield Finding("warn", said, f"Look at {home.plugins / known.id}, or install it again.")
+    yield from _entries_without_plugin(config, {plugin.id for plugin in found}, set(host.engines))
+    if load:
+        yield from _slot_without_engine(config, set(host.engines))
+        host.stop()
+    if not found:
+        yield Finding("ok", "there are no plugins")
+
+
+def may_bring_engines(home: Home, config: Config) -> bool:
+    """Whether any plugin that is let in declares context engines."""
+    from holdfast.plugins import PluginHost
+
+    places = [workspace_of(home, config, agent.id) for agent in config.agent_list]
+    found = PluginHost(home, lambda: config, lambda: list(dict.fromkeys(places))).find()
+    manifests = [one.found.manifest for one in found if one.is_in]
+    return any(one is not None and "contextEngine" in one.capabilities for one in manifests)
+
+
+def _of_one(plugin: Plugin) -> Iterator[Finding]:
+    manifest = plugin.found.manifest
+    if plugin.failed:
+        yield Finding("fail", f"{plugin.id}: {plugin.reason}", f"Mend or disable it ({plugin.found.folder}).")
+    elif not plugin.is_in:
+        yield Finding("ok", f"{plugin.id} is off: {plugin.reason}")
+    elif manifest is not None and manifest.foreign:
+        said = f"{plugin.id} is of OpenClaw: its skills are used, its code cannot run here"
+        yield Finding("warn", said, "See docs/plugins.md for what a plugin of Holdfast looks like.")
+    else:
+        yield Finding(
+            "ok", f"{plugin.id} {manifest.version if manifest else ''} ({plugin.found.origin.label})"
+        )
+    for trouble in plugin.troubles if plugin.is_in else ():
+        yield Finding("warn", f"{plugin.id}: {trouble}", "See docs/plugins.md.")
+
+
+def _entries_without_plugin(config: Config, ids: set[str], engines: set[str]) -> Iterator[Finding]:
+    from holdfast.plugins.host import BUILTIN
+    from holdfast.plugins.manifest import SLOTS
+
+    for name in sorted(config.plugins.entries.keys() - ids - engines):
+        said = f"plugins.entries.{name} is for a plugin that is not there"
+        yield Finding("warn", said, "Install it, or take the key out.")
+    for slot in SLOTS[1:]:
+        chosen = config.plugins.slots.chosen(slot)
+        if chosen not in (None, BUILTIN) and chosen not in ids:
+            said = f"plugins.slots.{slot} names {chosen!r}, which is no plugin: the built-in part serves"
+            yield Finding("fail", said, "Install it, or take the key out.")
+
+
+def _slot_without_engine(config: Config, engines: set[str]) -> Iterator[Finding]:
+    name = config.plugins.engine
+    if name not in engines:
+        said = f"plugins.slots.contextEngine names {name!r}, which is no engine: every turn will fail"
+        yield Finding("fail", said, f"Name one of {', '.join(sorted(engines))}.")
+
+
+def _in_gateway(patient: Patient) -> Iterator[Finding]:
+    """What a running gateway says of plugins that failed, and of parts that do."""
+    from holdfast.cli.client import Client, find_gateway
+    from holdfast.errors import HoldfastError
+
+    seen = find_gateway(patient.home, patient.config)
+    if seen.state != "ours":
+        return
+    try:
+        told = Client(seen.url, patient.home.admin_token()).get("/api/plugins")
+    except HoldfastError:
+        return
+    for plugin in told if isinstance(told, list) else ():
+        if plugin["state"] == "failed":
+            yield Finding("fail", f"{plugin['id']} failed in the gateway: {plugin['reason']}", "Mend it.")
+        for trouble in plugin["troubles"] if plugin["state"] not in ("failed", "off") else ():
+            yield Finding("warn", f"{plugin['id']} in the gateway: {trouble}", "See its log.")

@@ -1,0 +1,222 @@
+"""What a context was built from, kept with its account: the request, the config, the clock, the
+calibration, the
+texts of the workspace, and where the log ended. With it the same engine builds the same context again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.clock import Millis
+from holdfast.config import AgentSettings
+from holdfast.config.memory import DailyLogs
+from holdfast.context import blobs, manifest
+from holdfast.context.history import Past
+from holdfast.context.kept import Kept
+from holdfast.context.messages import Message, Trust, decode, text_digest
+from holdfast.context.request import BuildRequest, ModelFacts, Text, ToolSpec
+from holdfast.context.states import State
+from holdfast.context.workspace import FileReader, Occasion
+from holdfast.context.workspace.files import FileText
+from holdfast.errors import NotFound
+from holdfast.log import Session, Tx
+
+_SETTINGS: Final = {
+    "compaction",
+    "context_pruning",
+    "bootstrap_max_chars",
+    "bootstrap_total_max_chars",
+    "user_timezone",
+}
+_STATE: Final = (
+    "engine",
+    "revision",
+    "floor",
+    "cut",
+    "summary_id",
+    "fork_session_id",
+    "fork_until",
+    "first_session",
+    "daily",
+    "called_at",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """All that a stored context was built from, besides the log. `opened` says that its turn had begun
+    with an earlier call, whose opening it repeats."""
+
+    request: BuildRequest
+    past: Past
+    state: State
+    factor: float
+    forms: Mapping[str, str] = field(repr=False)
+    files: FileReader
+    engine_state: Any
+    opened: bool
+
+
+class RecordingReader(FileReader):
+    """Reads through another, and keeps what each file then said."""
+
+    def __init__(self, reader: FileReader) -> None:
+        super().__init__()
+        self._reader = reader
+        self.seen: dict[str, FileText] = {}
+
+    def read(self, workspace: Path, name: str) -> FileText:
+        found = self.seen[name] = self._reader.read(workspace, name)
+        return found
+
+
+class StoredReader(FileReader):
+    """Files as they were; one that was not looked at then was not there."""
+
+    def __init__(self, files: Mapping[str, FileText]) -> None:
+        super().__init__()
+        self._files = files
+
+    def read(self, workspace: Path, name: str) -> FileText:
+        return self._files.get(name) or FileText(name, problem="missing")
+
+
+def record(
+    request: BuildRequest,
+    contents: dict[str, str],
+    *,
+    state: State,
+    head: int,
+    factor: float,
+    forms: Mapping[str, str],
+    files: Mapping[str, FileText],
+    engine_state: Any,
+    opened: bool,
+) -> dict[str, Any]:
+    """The inputs of a build as they are stored; their texts are added to `contents`, each by its hash."""
+    kept: dict[str, str] = {}
+
+    def put(text: str) -> str:
+        hash_ = text_digest(text)
+        kept[hash_] = text
+        return hash_
+
+    body = {
+        "head": head,
+        "factor": factor,
+        "opened": opened,
+        "state": {name: getattr(state, name) for name in _STATE},
+        "settings": put(_settings([request.settings])),
+        "forms": put(json.dumps(forms, ensure_ascii=False, sort_keys=True)) if forms else None,
+        "files": {f.name: [put(f.text), f.problem, f.left_out] for f in files.values()},
+        "engine": None if engine_state is None else put(_json(engine_state)),
+        "instructions": [_text(text, put) for text in request.instructions],
+        "volatile": [_text(text, put) for text in request.volatile],
+        "input": request.input_id if request.input is None else manifest.ref_of(request.input, kept),
+        "pending": [manifest.ref_of(message, kept) for message in request.pending],
+        "occasion": request.occasion.value,
+        "opened_files": list(request.opened_files),
+        "subagent_files": None if request.subagent_files is None else list(request.subagent_files),
+        "citations": request.citations_mode,
+        "daily": request.daily_logs.model_dump(mode="json", by_alias=True),
+        "heard": str(request.session.audience),
+    }
+    contents |= kept
+    return {**body, "kept": sorted(kept)}
+
+
+def load(tx: Tx, session: Session, stored: manifest.Stored, messages: Sequence[Message]) -> Inputs:
+    """The inputs of a stored context again; `messages` are those of it, as they were joined from the
+    store."""
+    body = stored.inputs
+    if body is None:
+        raise NotFound(
+            "this context was stored by an older version, without what it was built from",
+            code="no_inputs",
+            hint="It can be replayed from its parts; turns from now on can be built again.",
+        )
+    texts = blobs.get_many(tx, [*body["kept"], *([stored.tools] if stored.tools else [])])
+    account = stored.manifest
+    settings = AgentSettings.model_validate(json.loads(texts[body["settings"]]))
+    by_ref = _by_ref(tx, stored, messages)
+    given = body["input"]
+    files = {
+        name: FileText(name, texts[hash_], problem, left_out)
+        for name, (hash_, problem, left_out) in body["files"].items()
+    }
+    request = BuildRequest(
+        session=replace(session, audience=body["heard"]),
+        turn_id=account.turn_id,
+        number=account.number,
+        model=ModelFacts(account.model, account.window, account.sent_as),
+        settings=settings,
+        workspace=Path(),
+        call=account.call,
+        occasion=Occasion(body["occasion"]),
+        loaded_tools=_tools(texts[stored.tools]) if stored.tools else (),
+        instructions=[_text_of(one, texts) for one in body["instructions"]],
+        volatile=[_text_of(one, texts) for one in body["volatile"]],
+        input_id=given if given is None or not given.startswith(("b:", "e:")) else None,
+        input=_message(given, by_ref, texts) if given and given.startswith(("b:", "e:")) else None,
+        pending=[_message(ref, by_ref, texts) for ref in body["pending"]],
+        extra_files=[name for name in files if "/" in name and not name.startswith("memory/")],
+        opened_files=body["opened_files"],
+        subagent_files=None if body["subagent_files"] is None else tuple(body["subagent_files"]),
+        citations_mode=body["citations"],
+        daily_logs=DailyLogs.model_validate(body["daily"]),
+        record=False,
+    )
+    revisions = {ref.split("@")[0]: int(ref.split("@")[1].split("/")[0]) for ref in _entry_refs(by_ref)}
+    state = State(session_id=session.id, agent_id=session.agent_id, updated_at=Millis(0), **body["state"])
+    return Inputs(
+        request=request,
+        past=Past(body["head"], account.created_at, revisions),
+        state=state,
+        factor=body["factor"],
+        forms=json.loads(texts[body["forms"]]) if body["forms"] else {},
+        files=StoredReader(files),
+        engine_state=json.loads(texts[body["engine"]]) if body["engine"] else None,
+        opened=body["opened"],
+    )
+
+
+def _by_ref(tx: Tx, stored: manifest.Stored, messages: Sequence[Message]) -> dict[str, Message]:
+    refs = manifest.unpack(tx, stored.refs)
+    spoken = messages[1:] if stored.system else messages
+    return dict(zip(refs, spoken, strict=True))
+
+
+def _entry_refs(by_ref: Iterable[str]) -> list[str]:
+    return [ref[2:] for ref in by_ref if ref.startswith("e:")]
+
+
+def _message(ref: str, by_ref: Mapping[str, Message], texts: Mapping[str, str]) -> Message:
+    known = by_ref.get(ref)
+    return known if known is not None else decode(texts[ref[2:]])
+
+
+def _tools(text: str) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(one["name"], one["description"], one["parameters"]) for one in json.loads(text))
+
+
+def _text(text: Text, put: Any) -> list[str]:
+    return [text.name, put(text.text), text.trust.label, text.source, str(text.audience)]
+
+
+def _text_of(kept: Sequence[str], texts: Mapping[str, str]) -> Text:
+    name, hash_, trust, source, audience = kept
+    return Text(name, texts[hash_], Trust.parse(trust), source, audience)  # type: ignore[arg-type]
+
+
+def _encode(settings: Sequence[AgentSettings]) -> str:
+    return _json(settings[0].model_dump(mode="json", by_alias=True, include=_SETTINGS))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+_settings: Kept[AgentSettings, str] = Kept(_encode, most=100)

@@ -1,0 +1,146 @@
+"""Teams: people who share a space of the board and agents.
+
+A team's space is made with it and shared from then on: what is put into it by name, and what is said in the
+team's session, all of its members may read. What a member says to an agent alone stays theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from holdfast.board import sharing, spaces
+from holdfast.board.tags import Label
+from holdfast.clock import Millis
+from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.log import Tx, audit
+from holdfast.log.tables import Json, metadata
+from holdfast.people.users import SIGNAL, User, checked_name
+
+MAX_TEAMS: Final = 1_000
+_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+table = sa.Table(
+    "teams",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("space_id", sa.Text, nullable=False),
+    sa.Column("agents", Json, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+members = sa.Table(
+    "team_members",
+    metadata,
+    sa.Column("team_id", sa.Text, primary_key=True),
+    sa.Column("user_id", sa.Text, primary_key=True),
+    sa.Column("joined_at", sa.BigInteger, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    id: str
+    name: str
+    space_id: str
+    agents: tuple[str, ...]
+    created_at: Millis
+    members: tuple[str, ...] = ()
+
+
+def add(tx: Tx, id_: str, *, name: str | None = None, agents: Sequence[str] = ()) -> Team:
+    """Make a team with a space of its own; one of that name that is there already becomes the team's."""
+    if not _ID.fullmatch(id_):
+        raise InvalidInput(
+            f"not a team's id: {id_[:80]!r}", code="bad_team", hint="Use a-z, 0-9 and -, such as research."
+        )
+    if tx.conn.execute(sa.select(table.c.id).where(table.c.id == id_)).first() is not None:
+        raise Conflict(f"there is a team {id_!r} already", code="team_taken")
+    if (tx.conn.execute(sa.select(sa.func.count()).select_from(table)).scalar() or 0) >= MAX_TEAMS:
+        raise Conflict(f"there are {MAX_TEAMS} teams already")
+    shown = checked_name(name or id_)
+    space_id = f"team-{id_}"
+    spaces.ensure(tx, [Label(space_id, shown)])
+    sharing.mark_shared(tx, frozenset((space_id,)))
+    row = {"id": id_, "name": shown, "space_id": space_id, "agents": sorted(agents), "created_at": tx.now}
+    tx.conn.execute(sa.insert(table), row)
+    audit.note(tx, "team.added", id_, agents=", ".join(sorted(agents)))
+    tx.wake(SIGNAL)
+    return get(tx, id_)
+
+
+def get(tx: Tx, id_: str) -> Team:
+    found = [team for team in listing(tx) if team.id == id_]
+    if not found:
+        raise NotFound(f"no team {id_[:80]!r}", code="unknown_team", hint="See `holdfast teams list`.")
+    return found[0]
+
+
+def listing(tx: Tx) -> list[Team]:
+    """All teams, with the ids of their members."""
+    joined: dict[str, list[str]] = defaultdict(list)
+    for team_id, user_id in tx.conn.execute(
+        sa.select(members.c.team_id, members.c.user_id).order_by(members.c.joined_at, members.c.user_id)
+    ):
+        joined[team_id].append(user_id)
+    query = sa.select(table).order_by(table.c.id).limit(MAX_TEAMS)
+    return [_team(row, joined[row["id"]]) for row in tx.conn.execute(query).mappings()]
+
+
+def change(tx: Tx, id_: str, *, name: str | None = None, agents: Sequence[str] | None = None) -> Team:
+    before = get(tx, id_)
+    values: dict[str, Any] = {}
+    if name is not None:
+        values["name"] = checked_name(name)
+    if agents is not None:
+        values["agents"] = sorted(agents)
+    if values:
+        tx.conn.execute(sa.update(table).where(table.c.id == id_).values(values))
+        told = {"before": ", ".join(before.agents), "after": ", ".join(values.get("agents", before.agents))}
+        audit.note(tx, "team.changed", id_, name=values.get("name", before.name), **told)
+        tx.wake(SIGNAL)
+    return get(tx, id_)
+
+
+def remove(tx: Tx, id_: str) -> None:
+    """End a team. Its space and all that was said stay, for the owner to read or to share again."""
+    get(tx, id_)
+    tx.conn.execute(sa.delete(members).where(members.c.team_id == id_))
+    tx.conn.execute(sa.delete(table).where(table.c.id == id_))
+    audit.note(tx, "team.removed", id_)
+    tx.wake(SIGNAL)
+
+
+def join(tx: Tx, id_: str, user: User) -> Team:
+    team = get(tx, id_)
+    if user.id not in team.members:
+        row = {"team_id": id_, "user_id": user.id, "joined_at": tx.now}
+        tx.conn.execute(sa.insert(members), row)
+        audit.note(tx, "team.joined", id_, user=user.login)
+        tx.wake(SIGNAL)
+    return get(tx, id_)
+
+
+def leave(tx: Tx, id_: str, user: User) -> Team:
+    get(tx, id_)
+    own = sa.and_(members.c.team_id == id_, members.c.user_id == user.id)
+    if tx.conn.execute(sa.delete(members).where(own)).rowcount:
+        audit.note(tx, "team.left", id_, user=user.login)
+        tx.wake(SIGNAL)
+    return get(tx, id_)
+
+
+def _team(row: Mapping[Any, Any], joined: Sequence[str]) -> Team:
+    return Team(
+        id=row["id"],
+        name=row["name"],
+        space_id=row["space_id"],
+        agents=tuple(row["agents"]),
+        created_at=row["created_at"],
+        members=tuple(joined),
+    )

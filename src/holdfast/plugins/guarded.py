@@ -1,0 +1,162 @@
+"""What plugins registered, as the rooms hold it: the plugin's code behind a guard, its results checked."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from holdfast.agents.commands import Command, CommandContext, Reply
+from holdfast.agents.tools.arguments import checked
+from holdfast.agents.tools.events import AskedApproval
+from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.context import Image, ToolSpec, Trust
+from holdfast.plugins.api import CommandCall, PluginRequest, PluginResponse, Route, SlashHandler
+from holdfast.plugins.running import Part
+from holdfast.text import clean_json, clean_text
+
+MOST_OUTPUT: Final = 4_000_000
+MOST_DETAILS: Final = 256 * 1024
+MOST_ANSWER: Final = 16 * 1024 * 1024
+MOST_REPLY: Final = 100_000
+
+
+class _Arguments(BaseModel):
+    """What a model sent, as it came: the plugin's own model reads it on the plugin's own threads."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedTool(Tool[Any]):
+    """A plugin's tool. What the model is told of it was asked for once, when it was registered."""
+
+    shown: ToolSpec = field(repr=False)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.shown
+
+
+def guarded_tool(
+    tool: Tool[Any], part: Part, usable: Callable[[], bool], seconds: Callable[[], float]
+) -> GuardedTool:
+    """The tool as the toolbox holds it; raises what is wrong with its schema."""
+    shown = part.call_here(lambda: tool.spec, seconds=seconds(), check=_spec)
+
+    async def run(caller: Caller, given: _Arguments, call_id: str) -> ToolOutput:
+        theirs = replace(caller, progress=_from_their_thread(caller))
+        arguments = given.model_extra or {}
+
+        async def wait() -> Any:
+            return await tool.run(theirs, checked(tool, arguments), call_id)
+
+        def at_once() -> Any:
+            return tool.run(theirs, checked(tool, arguments), call_id)
+
+        work = wait if inspect.iscoroutinefunction(tool.run) else at_once
+        return await part.call(work, seconds=seconds(), check=_output)
+
+    return GuardedTool(
+        name=tool.name,
+        input=_Arguments,
+        run=run,
+        effect=tool.effect,
+        repeatable=tool.repeatable,
+        offered=lambda _: usable() and not part.is_out,
+        for_others=tool.for_others,
+        shown=shown,
+    )
+
+
+def guarded_command(
+    command: SlashHandler, part: Part, usable: Callable[[], bool], seconds: Callable[[], float]
+) -> Command:
+    """A slash command; one of a plugin that is out says so."""
+
+    async def handle(context: CommandContext, args: str) -> Reply:
+        if not usable():
+            return Reply(f"/{command.name} is switched off: plugin {part.plugin_id} is out.")
+        call = CommandCall(
+            args=args,
+            session_key=context.session.key,
+            agent_id=context.to.agent_id,
+            owner=context.ask.owner,
+        )
+        return Reply(await part.call(command.handler, call, seconds=seconds(), check=_reply))
+
+    return Command(
+        name=command.name,
+        help=command.help or f"By plugin {part.plugin_id}.",
+        handler=handle,
+        owner_only=command.owner_only,
+    )
+
+
+async def answer(route: Route, part: Part, request: PluginRequest, seconds: float) -> PluginResponse:
+    """What a plugin's route says: JSON alone, of bounded size."""
+    return await part.call(route.handler, request, seconds=seconds, check=_response)
+
+
+def _from_their_thread(caller: Caller) -> Callable[..., None]:
+    """Progress, told in our loop whichever thread tells of it; asking a person is for our own tools."""
+    loop = asyncio.get_running_loop()
+
+    def progress(text: str, approval: AskedApproval | None = None, /) -> None:
+        if isinstance(text, str):
+            loop.call_soon_threadsafe(caller.progress, text[:MOST_REPLY])
+
+    return progress
+
+
+def _spec(found: Any) -> ToolSpec:
+    if not isinstance(found, ToolSpec) or not isinstance(found.description, str):
+        raise TypeError("it has no schema")
+    json.dumps(found.parameters)
+    return found
+
+
+def _output(found: Any) -> ToolOutput:
+    made = ToolOutput(text=found) if isinstance(found, str) else found
+    if not isinstance(made, ToolOutput) or not isinstance(made.text, str):
+        raise TypeError(f"expected a ToolOutput or text, found {type(found).__name__}")
+    if len(made.text) > MOST_OUTPUT:
+        raise ValueError(f"{len(made.text)} characters are more than {MOST_OUTPUT}")
+    if not isinstance(made.is_error, bool) or not isinstance(made.ends_turn, bool):
+        raise TypeError("expected is_error and ends_turn to be bools")
+    if not isinstance(made.trust, Trust) or not isinstance(made.details, Mapping):
+        raise TypeError("expected trust to be a Trust and details an object")
+    if not isinstance(made.images, tuple) or not all(isinstance(one, Image) for one in made.images):
+        raise TypeError("expected images to be a tuple of Image")
+    return replace(made, details=_plain(dict(made.details), MOST_DETAILS))
+
+
+def _reply(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"expected text, found {type(found).__name__}")
+    if len(found) > MOST_REPLY:
+        raise ValueError(f"{len(found)} characters are more than {MOST_REPLY}")
+    return clean_text(found)
+
+
+def _response(found: Any) -> PluginResponse:
+    made = found if isinstance(found, PluginResponse) else PluginResponse(body=found)
+    if isinstance(made.status, bool) or not isinstance(made.status, int) or not 200 <= made.status <= 599:
+        raise ValueError(f"no status of HTTP: {made.status!r:.20}")
+    return replace(made, body=_plain(made.body, MOST_ANSWER))
+
+
+def _plain(value: Any, most: int) -> Any:
+    """A JSON value that nobody else holds a part of."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}"[:200]) from None
+    if len(text) > most:
+        raise ValueError(f"{len(text)} characters of JSON are more than {most}")
+    return clean_json(json.loads(text))

@@ -1,0 +1,207 @@
+"""What a plugin says of itself, as data: read, checked and shown before anything of it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from holdfast.errors import ConfigError, InvalidInput
+
+NAME: Final = "holdfast.plugin.json"
+FOREIGN_NAME: Final = "openclaw.plugin.json"
+MOST_BYTES: Final = 256 * 1024
+
+Capability = Literal[
+    "contextEngine",
+    "tools",
+    "memory",
+    "channels",
+    "providers",
+    "embedders",
+    "commands",
+    "cli",
+    "http",
+    "services",
+    "skills",
+    "hooks",
+]
+Slot = Literal["contextEngine", "memory", "sandbox", "browser"]
+SLOTS: Final[tuple[Slot, ...]] = get_args(Slot)
+# What each capability lets a plugin do, in words for whoever is asked to agree.
+MEANING: Final[Mapping[Capability, str]] = {
+    "contextEngine": "build what the model sees",
+    "tools": "give agents tools",
+    "memory": "answer searches in memory",
+    "channels": "connect channels, and speak on them",
+    "providers": "be asked as a model: it reads whole prompts",
+    "embedders": "turn what is indexed into vectors: it reads all of it",
+    "commands": "answer slash commands",
+    "cli": "add commands to `holdfast`",
+    "http": "answer HTTP calls under /plugins/<id>/",
+    "services": "run in the background",
+    "skills": "give agents skills",
+    "hooks": "hear of messages, prompts, tools and sessions, and change some of them",
+}
+
+
+class InvalidManifest(InvalidInput):
+    code = "bad_manifest"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, populate_by_name=True)
+
+
+class ConfigSchema(_Part):
+    """The JSON Schema of a plugin's settings, and what holds where none is given."""
+
+    rules: dict[str, Any] = Field(default_factory=lambda: {"type": "object"}, alias="schema")
+    defaults: dict[str, Any] = Field(default_factory=dict)
+
+
+class Requirements(_Part):
+    """What must be there for a plugin to be loaded."""
+
+    holdfast: str = ""
+    bins: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    env: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+class Manifest(_Part):
+    """One plugin, as its author describes it. Without a module it is data alone: skills, nothing that runs.
+
+    `audience` bounds what its hooks hear of: the owner's plugin (the default) hears what the owner may read.
+    `foreign` is set for a manifest of OpenClaw, whose code cannot run here.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
+    name: str = Field(default="", max_length=200)
+    version: str = Field(default="0", max_length=64)
+    description: str = Field(default="", max_length=2000)
+    module: str | None = Field(default=None, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=200)
+    capabilities: Annotated[tuple[Capability, ...], Field(strict=False)] = ()
+    slots: Annotated[tuple[Slot, ...], Field(strict=False)] = ()
+    config: ConfigSchema = Field(default_factory=ConfigSchema)
+    requires: Requirements = Field(default_factory=Requirements)
+    skills: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    audience: str = "owner"
+    foreign: bool = False
+
+    @field_validator("skills")
+    @classmethod
+    def _inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any(Path(one).is_absolute() or ".." in Path(one).parts for one in value):
+            raise ValueError("expected folders within the plugin's own")
+        return value
+
+    @property
+    def title(self) -> str:
+        return self.name or self.id
+
+    def may(self) -> list[str]:
+        """What it may do, a line each, for whoever has to agree."""
+        said = [MEANING[one] for one in self.capabilities]
+        said += [f"take the place of the built-in {slot}" for slot in self.slots]
+        said += ["be read for its skills and settings; its code, of OpenClaw, cannot run here"] * self.foreign
+        return said or ["nothing but be there"]
+
+    def unmet(self, env: Mapping[str, str] = os.environ) -> str | None:
+        """What it needs and is not here; None if nothing."""
+        wanted = self.requires.holdfast
+        here = version("holdfast")
+        try:
+            fits = not wanted or SpecifierSet(wanted).contains(here, prereleases=True)
+        except InvalidSpecifier:
+            return f"requires.holdfast is no version: {wanted[:40]!r}"
+        if not fits:
+            return f"it needs holdfast {wanted}, and this is {here}"
+        bins = [name for name in self.requires.bins if shutil.which(name) is None]
+        lacking = [f"the program {name}" for name in bins]
+        lacking += [f"the variable {name}" for name in self.requires.env if not env.get(name)]
+        return f"it needs {', '.join(lacking)}" if lacking else None
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Its settings, defaults filled in; `ConfigError` names the key that does not fit the schema."""
+        import jsonschema_rs
+
+        filled = _over(self.config.defaults, given)
+        try:
+            rules = jsonschema_rs.validator_for(self.config.rules, retriever=_nowhere)
+            fault = next(iter(rules.iter_errors(filled)), None)
+        except (jsonschema_rs.ValidationError, ValueError) as error:
+            raise ConfigError(
+                f"the schema in the manifest of {self.id} cannot be used: {error}"[:300]
+            ) from None
+        if fault is not None:
+            at = ".".join(map(str, fault.instance_path))
+            path = f"plugins.entries.{self.id}.config{'.' if at else ''}{at}"
+            raise ConfigError(f"{path}: {fault.message}"[:300], hint="See `holdfast plugins info`.")
+        return filled
+
+
+def _over(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects are filled in key by key; everything else that is given holds as it is."""
+    filled = dict(defaults)
+    for name, value in given.items():
+        below = filled.get(name)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        filled[name] = _over(below, value) if both and isinstance(below, Mapping) else value
+    return filled
+
+
+def _nowhere(uri: str) -> Any:
+    raise ValueError(f"{uri[:200]} is not followed")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in a file; `InvalidManifest` says what is wrong with it."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InvalidManifest(f"{path}: it is larger than {MOST_BYTES} bytes")
+        data = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidManifest(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidManifest(f"{path}: it is no JSON: {error}"[:300]) from error
+    if not isinstance(data, dict):
+        raise InvalidManifest(f"{path}: expected an object")
+    try:
+        return _foreign(data) if path.name == FOREIGN_NAME else Manifest.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidManifest(f"{path}: {where}: {first['msg']}"[:400]) from None
+
+
+def _foreign(data: Mapping[str, Any]) -> Manifest:
+    """What is data in a manifest of OpenClaw: names, skills, the schema of its settings."""
+    parts = data.get("capabilities")
+    skills = data.get("skills") or (parts.get("skills") if isinstance(parts, Mapping) else None) or ()
+    own = data.get("config")
+    rules = data.get("configSchema") or (own.get("schema") if isinstance(own, Mapping) else None)
+    defaults = own.get("defaults") if isinstance(own, Mapping) else None
+    schema = {
+        "schema": rules if isinstance(rules, Mapping) else {"type": "object"},
+        "defaults": defaults if isinstance(defaults, Mapping) else {},
+    }
+    named = str(data.get("id") or data.get("name") or "").rpartition("/")[2].lower()
+    return Manifest.model_validate(
+        {
+            "id": named,
+            "name": str(data.get("name") or named),
+            "version": str(data.get("version") or "0"),
+            "description": str(data.get("description") or ""),
+            "capabilities": ["skills"] if skills else [],
+            "skills": [skills] if isinstance(skills, str) else list(skills),
+            "config": schema,
+            "foreign": True,
+        }
+    )

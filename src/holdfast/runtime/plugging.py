@@ -1,0 +1,285 @@
+"""What plugins registered, put in its place in the rooms. What cannot be is refused and told of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.agents.loop import TurnHook
+from holdfast.agents.loop.asks import Terms
+from holdfast.agents.models.types import ModelRef
+from holdfast.agents.plugin_hooks import HookBus, SessionEnd, SessionStart, SubagentEnded
+from holdfast.agents.subagents.registry import Run
+from holdfast.channels import Abilities, ChannelContext, Inbound, Message, Received, SendFailed, Surface
+from holdfast.config.channels import ChannelConfig
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.log import FOR_OWNER, Session, Turn, Tx, sessions
+from holdfast.plugins import Part, Plugin, PluginFailed
+from holdfast.plugins.backends import GuardedEmbedder, GuardedMemory, GuardedModel, MemoryContext
+from holdfast.plugins.guarded import guarded_command, guarded_tool
+
+if TYPE_CHECKING:
+    from holdfast.runtime.agency import Agency
+    from holdfast.runtime.hold import Holdfast
+
+_OWN_EMBEDDERS: Final = frozenset({"openai", "gemini", "local"})
+_BY_HAND: Final = ("new", "reset", "archive")
+
+
+def plug_in(hold: Holdfast, agency: Agency) -> None:
+    """Give the rooms of an open home what its plugins bring."""
+    for plugin in hold.plugins.load():
+        if plugin.is_in:
+            _tools(hold, plugin, agency)
+            _commands(hold, plugin, agency)
+            _channels(hold, plugin, agency)
+    hold.plugins.initialised()
+
+
+def call_seconds(hold: Holdfast) -> Callable[[], float]:
+    return lambda: hold.settings.plugins.limits.call_seconds
+
+
+def _tools(hold: Holdfast, plugin: Plugin, agency: Agency) -> None:
+    for tool in plugin.registered.tools:
+        part = hold.plugins.part(plugin, f"tool {tool.name}")
+        try:
+            made = guarded_tool(tool, part, lambda: hold.plugins.usable(plugin), call_seconds(hold))
+            agency.tools.register(made)
+        except HoldfastError as error:
+            plugin.registered.refused.append(f"tool {tool.name}: {error.message}")
+
+
+def _commands(hold: Holdfast, plugin: Plugin, agency: Agency) -> None:
+    for command in plugin.registered.commands:
+        part = hold.plugins.part(plugin, f"command /{command.name}")
+        made = guarded_command(command, part, lambda: hold.plugins.usable(plugin), call_seconds(hold))
+        try:
+            agency.runs.commands.register(made)
+        except ValueError as error:
+            plugin.registered.refused.append(str(error))
+
+
+def _channels(hold: Holdfast, plugin: Plugin, agency: Agency) -> None:
+    for name, factory in plugin.registered.channels.items():
+        part = hold.plugins.part(plugin, f"channel {name}")
+        adapter = PluggedAdapter(hold, plugin, part, factory)
+        agency.plugged_channels[name] = adapter
+        agency.channels.plug_in(name, adapter)
+
+
+@dataclass
+class PluggedAdapter:
+    """The channels that a plugin's factory makes, each once."""
+
+    hold: Holdfast
+    plugin: Plugin
+    part: Part
+    factory: Callable[[ChannelContext], Any]
+    made: dict[str, GuardedChannel] = field(default_factory=dict)
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self, name: str, config: ChannelConfig) -> GuardedChannel:
+        if not self.hold.plugins.usable(self.plugin):
+            raise SendFailed(f"channel {name}: plugin {self.plugin.id} is out: {self.plugin.reason}")
+        if name not in self.made:
+            context = ChannelContext(name=name, settings=config, receive=self._receive)
+            seconds = call_seconds(self.hold)
+            try:
+                theirs: Any = self.part.call_here(self.factory, context, seconds=seconds())
+                self.made[name] = GuardedChannel(name, theirs, self.part, seconds)
+            except PluginFailed as error:
+                raise SendFailed(error.message) from error
+        return self.made[name]
+
+    async def _receive(self, message: Inbound) -> Received:
+        """From the plugin's loop into ours, where turns are accepted."""
+        if not isinstance(message, Inbound):
+            raise TypeError(f"expected an Inbound, found {type(message).__name__}")
+        if self.loop is None:
+            raise Unavailable("no gateway serves", code="not_serving")
+        receiving = self.hold.agency.channels.receive(message)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(receiving, self.loop))
+
+    async def run(self, name: str) -> None:
+        """Keep the connection of a channel that has one to keep."""
+        self.loop = asyncio.get_running_loop()
+        config = self.hold.settings.channels[name]
+        channel = await self.hold.threads(self, name, config)
+        run = getattr(channel.theirs, "run", None)
+        if run is None:
+            await asyncio.Event().wait()
+        else:
+            await asyncio.wrap_future(self.part.loop.begin(run))
+
+
+class GuardedChannel:
+    """A plugin's channel. What it fails at is a message that was not sent, and is tried again."""
+
+    def __init__(self, name: str, theirs: Any, part: Part, seconds: Callable[[], float]) -> None:
+        self.name = name
+        self.theirs = theirs
+        self._part = part
+        self._seconds = seconds
+        self.abilities = part.call_here(lambda: theirs.abilities, seconds=seconds(), check=_abilities)
+
+    async def send(self, message: Message) -> str | None:
+        found: str | None = await self._called("send", message, check=_id)
+        return found
+
+    async def edit(self, message_id: str, message: Message) -> None:
+        await self._called("edit", message_id, message)
+
+    async def react(self, message_id: str, message: Message) -> None:
+        await self._called("react", message_id, message)
+
+    async def open_thread(self, surface: Surface, name: str, key: str, about: str | None = None) -> str:
+        found: str | None = await self._called("open_thread", surface, name, key, about, check=_id)
+        if found is None:
+            raise SendFailed(f"channel {self.name} opened no thread")
+        return found
+
+    async def _called(self, method: str, *args: Any, check: Callable[[Any], Any] = lambda found: None) -> Any:
+        try:
+            return await self._part.call(
+                getattr(self.theirs, method), *args, seconds=self._seconds(), check=check
+            )
+        except PluginFailed as error:
+            raise SendFailed(error.message) from error
+        except AttributeError as error:
+            raise SendFailed(f"channel {self.name} cannot {method}", final=True) from error
+
+
+def _abilities(found: Any) -> Abilities:
+    if not isinstance(found, Abilities):
+        raise TypeError(f"expected `abilities` to be Abilities, found {type(found).__name__}")
+    if found.most_chars < 100:
+        raise ValueError("messages of less than 100 characters")
+    return found
+
+
+def _id(found: Any) -> str | None:
+    if found is not None and not isinstance(found, str):
+        raise TypeError(f"expected a message's id or nothing, found {type(found).__name__}")
+    return None if found is None else found[:256]
+
+
+class PluggedModels:
+    """Models of plugins, by provider; each is made once."""
+
+    def __init__(self, hold: Holdfast) -> None:
+        self._hold = hold
+        self._made: dict[ModelRef, GuardedModel] = {}
+
+    def find(self, ref: ModelRef) -> GuardedModel | None:
+        """The model of a plugin; None for a provider that no plugin in use has registered."""
+        for plugin in self._hold.plugins.load():
+            factory = plugin.registered.providers.get(ref.provider)
+            if factory is None or not self._hold.plugins.usable(plugin):
+                continue
+            if ref not in self._made:
+                part = self._hold.plugins.part(plugin, f"provider {ref}")
+                seconds = call_seconds(self._hold)
+                theirs: Any = part.call_here(factory, ref.model, seconds=seconds())
+                self._made[ref] = GuardedModel(ref, theirs, part, seconds)
+            return self._made[ref]
+        return None
+
+
+def plugged_embedders(hold: Holdfast) -> dict[str, Callable[[], GuardedEmbedder]]:
+    """Embedders of plugins by name, each made when the config names it; where it names none of theirs, no
+    plugin is run."""
+    if set(hold.settings.memory.search.embedding.providers) <= _OWN_EMBEDDERS:
+        return {}
+    found: dict[str, Callable[[], GuardedEmbedder]] = {}
+    for plugin in hold.plugins.load():
+        for name, factory in plugin.registered.embedders.items() if plugin.is_in else ():
+            part = hold.plugins.part(plugin, f"embedder {name}")
+
+            def make(plugin: Plugin = plugin, part: Part = part, factory: Any = factory) -> GuardedEmbedder:
+                theirs: Any = part.call_here(factory, plugin.config, seconds=call_seconds(hold)())
+                return GuardedEmbedder(theirs, part, call_seconds(hold))
+
+            found.setdefault(name, make)
+    return found
+
+
+def plugged_memory(hold: Holdfast) -> GuardedMemory | None:
+    """The backend of the plugin that holds the memory slot; None where it cannot be made, or none does."""
+    if not any(one.is_in and "memory" in one.slots for one in hold.plugins.find()):
+        return None
+    hold.plugins.load()
+    plugin = hold.plugins.holder("memory")
+    if plugin is None or plugin.registered.memory is None:
+        return None
+    part = hold.plugins.part(plugin, "memory")
+    context = MemoryContext(workspace=hold.workspace, data_dir=hold.plugins.data_dir(plugin))
+    try:
+        theirs: Any = part.call_here(plugin.registered.memory, context, seconds=call_seconds(hold)())
+    except HoldfastError:
+        return None
+    return GuardedMemory(theirs, part, hold.settings_for_memory, context.data_dir / "updated.json")
+
+
+class SessionNews(TurnHook):
+    """Tells plugins of sessions that begin and end, once the log has it."""
+
+    name = "plugins"
+
+    def __init__(self, bus: HookBus) -> None:
+        self._bus = bus
+
+    def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        if turn.number != 1 or turn.attempt != 1:
+            return
+        before = sessions.before(tx, session) if self._bus.wants(SessionEnd) else None
+        if before is not None and before.archive_cause not in _BY_HAND:
+            self._ended(tx, before, before.archive_cause or "")
+        if self._bus.wants(SessionStart):
+            event = SessionStart(
+                audience=session.audience,
+                session_key=session.key,
+                session_id=session.id,
+                agent_id=session.agent_id,
+            )
+            tx.on_commit(lambda: self._bus.tell(event))
+
+    def reset(self, tx: Tx, left: Session) -> None:
+        if self._bus.wants(SessionEnd):
+            self._ended(tx, left, "left")
+
+    def _ended(self, tx: Tx, session: Session, reason: str) -> None:
+        event = SessionEnd(
+            audience=session.audience,
+            session_key=session.key,
+            session_id=session.id,
+            agent_id=session.agent_id,
+            reason=reason,
+        )
+        tx.on_commit(lambda: self._bus.tell(event))
+
+
+class SubagentNews:
+    """Tells plugins of subagents that ended."""
+
+    def __init__(self, bus: HookBus) -> None:
+        self._bus = bus
+
+    def run_stopping(self, tx: Tx, run: Run) -> None:
+        return None
+
+    def run_ended(self, tx: Tx, run: Run) -> None:
+        if not self._bus.wants(SubagentEnded):
+            return
+        asked = sessions.active(tx, run.requester_key)
+        event = SubagentEnded(
+            audience=FOR_OWNER if asked is None else asked.audience,
+            session_key=run.requester_key,
+            agent_id=run.requester_agent,
+            child_key=run.child_key,
+            run_id=run.id,
+            outcome="" if run.outcome is None else run.outcome.value,
+        )
+        tx.on_commit(lambda: self._bus.tell(event))

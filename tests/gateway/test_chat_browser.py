@@ -1,0 +1,370 @@
+"""Chat, home and the inspector in a real browser, over a real gateway with a scripted model."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from agent_stage import KilledGateway, agents_serving
+from browsing import axe_violations, chromium, log_in, small_targets, visitor
+from serving import Running, wait_for
+
+from builders import PATIENCE
+from holdfast.gateway import site
+from holdfast.testing import Call, Fail, Say, ScriptedOpenAI
+
+MARKDOWN = """The **elbow joint** leaks.
+
+| part | price |
+|---|---|
+| joint | 4 |
+
+<img src=x onerror=alert(1)> [bad](javascript:alert(1)) [good](https://example.org/a)
+
+```python
+def leak() -> str:
+    return "elbow"
+```"""
+SLOW = "one two three four five six seven eight nine ten eleven twelve"
+FIRST_LOAD = 150_000
+
+
+def script(asked: Any) -> Any:
+    """Runs the command that a message names, speaks slowly or not at all, else says what leaks."""
+    last = asked.messages[-1]
+    content = last["content"]
+    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    if last["role"] == "tool":
+        return Say("It ran.", thinking="That went well.")
+    if found := re.search(r"RUN:(.*):END", text):
+        return Call("exec", {"command": found[1]}, thinking="I have to run something.")
+    if "FAIL" in text:
+        return Fail(400, "the model refused")
+    return Say(SLOW, chunks=12, pause=0.15) if "SLOWLY" in text else Say(MARKDOWN)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def stage(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Any
+) -> Iterator[tuple[Running, httpx.Client]]:
+    """One gateway for all tests here; each keeps to sessions of its own."""
+    home = tmp_path_factory.mktemp("chat") / "home"
+    with (
+        agents_serving(home, sqlite_template, script) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+        yield gateway, api
+
+
+def at(key: str, **more: str) -> str:
+    return f"/chat?session={quote(key)}" + "".join(f"&{name}={value}" for name, value in more.items())
+
+
+def say(page: Any, text: str) -> None:
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Enter")
+
+
+def answered(api: httpx.Client, key: str, text: str) -> dict[str, Any]:
+    run = api.post("/api/agent", json={"message": text, "sessionKey": key}).json()
+    found: dict[str, Any] = api.get(f"/api/agent/{run['runId']}/wait").json()
+    return found
+
+
+def test_a_new_home_leads_to_a_first_answer_and_shows_what_is_remembered_of_it(
+    browser: Any, tmp_path: Path, sqlite_template: Path
+) -> None:
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, script) as (gateway, _),
+        visitor(browser, gateway) as page,
+    ):
+        loaded: list[str] = []
+        page.on("response", lambda answer: loaded.append(httpx.URL(answer.url).path))
+        log_in(page, gateway, "/")
+        page.get_by_role("heading", name="Welcome to Holdfast").wait_for()
+        page.get_by_text("scripted/scripted answers.").wait_for()
+        files = [site.BUILT / path[1:] for path in set(loaded) if (site.BUILT / path[1:]).is_file()]
+        assert sum(len(gzip.compress(file.read_bytes())) for file in files) <= FIRST_LOAD
+
+        page.get_by_label("Say something worth remembering").fill("Where does the garden hose leak?")
+        page.keyboard.press("Enter")
+        answer = page.locator(".answered")
+        answer.locator("strong", has_text="elbow joint").wait_for()
+        assert "session=agent%3Amain%3Amain" in page.url
+        assert page.title() == "Where does the garden hose leak? · Holdfast"
+
+        page.get_by_role("link", name="Home", exact=True).click()
+        step = page.locator(".welcome-step", has_text="What is remembered")
+        step.get_by_role("link").first.wait_for()
+        assert "garden hose" in step.inner_text()
+        page.get_by_role("button", name="Done, hide this").click()
+        page.get_by_role("heading", name="Needs you").wait_for()
+
+
+def test_an_answer_is_markdown_without_any_markup_of_its_own(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _ = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at("agent:main:web:dm:markdown"))
+        say(page, "<b>What</b> leaks? RIGHT\u202eLEFT")
+        answer = page.locator(".answered")
+        answer.get_by_role("cell", name="joint").wait_for()
+        assert "<img src=x onerror=alert(1)>" in answer.inner_text()
+        assert answer.locator("img").count() == 0
+        assert answer.get_by_role("link").evaluate_all(
+            "all => all.map(a => [a.textContent, a.href, a.rel])"
+        ) == [["good", "https://example.org/a", "noopener noreferrer nofollow"]]
+        answer.locator(".hljs-keyword", has_text="def").wait_for()
+        asked = page.locator(".asked")
+        assert "<b>What</b> leaks? RIGHTRLOLEFT" in asked.inner_text()
+
+
+def test_a_call_is_approved_where_it_was_asked_for_and_its_steps_are_told(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _ = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at("agent:main:web:dm:approve"))
+        say(page, "RUN:touch approved.txt:END")
+        turn = page.locator(".turn")
+        turn.get_by_label("The exact command").get_by_text("touch approved.txt").wait_for()
+        turn.get_by_text("Waiting for your decision").wait_for()
+        page.wait_for_function("() => document.title.startsWith('(1) ')")
+        turn.get_by_role("button", name="Approve once").click()
+        turn.get_by_text("It ran.").wait_for()
+        turn.locator(".live").wait_for(state="detached")
+        assert (gateway.hold.home.path / "workspace/approved.txt").exists()
+
+        steps = turn.get_by_role("list", name="Steps").locator("summary")
+        wait_for_in(page, lambda: steps.count() == 3)
+        assert [text.split("\n")[0] for text in steps.all_inner_texts()] == ["Thought", "exec", "Thought"]
+        assert "touch approved.txt" in steps.nth(1).inner_text()
+        steps.nth(0).click()
+        turn.get_by_text("I have to run something.").last.wait_for()
+        steps.nth(1).click()
+        turn.get_by_label("What it was given").wait_for()
+        turn.get_by_label("Result", exact=True).wait_for()
+
+
+def test_a_failed_turn_keeps_its_reason_after_a_reload_and_is_tried_again(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:fails"
+    assert answered(api, key, "FAIL")["status"] == "failed"
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at(key))
+        for _ in range(2):
+            page.get_by_role("alert").get_by_text("the model refused").wait_for()
+            page.reload()
+        page.get_by_role("button", name="Try again").click()
+        wait_for_in(page, lambda: len(api.get(f"/api/sessions/{key}/turns").json()) == 2)
+        page.get_by_role("article", name="Turn 2").get_by_text("the model refused").wait_for()
+        page.get_by_role("link", name="Home", exact=True).click()
+        page.get_by_role("link", name="main gave no answer").first.wait_for()
+
+
+def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_address_of_its_own(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:xray"
+    answered(api, key, "The quokka sleeps in the shed.")
+    used = answered(api, key, "Where does the quokka sleep?")
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at(key))
+        page.get_by_role("link", name="Inspect turn 2").click()
+        pane = page.get_by_role("complementary", name="Turn 2")
+        pane.get_by_text("byte by byte the same").wait_for()
+        manifest = api.get(f"/api/sessions/{key}/turns/2/context").json()["manifest"]
+        assert used["turn"] == 2
+        assert f"{manifest['used']:,} of {manifest['window']:,} tokens" in pane.inner_text()
+        assert pane.locator(".sections tbody tr").count() == len(manifest["sections"])
+        history = pane.get_by_role("row").filter(has_text="history").first
+        assert history.inner_text().split("\t")[2:] == ["log", "model", "owner"]
+
+        pane.get_by_role("button", name="Compare with the turn before").click()
+        pane.locator(".diff .added", has_text="Where does the quokka sleep?").wait_for()
+        assert "tokens since turn 1" in pane.locator(".difference").inner_text()
+
+        pane.get_by_role("link", name="Trace").click()
+        pane.locator(".span.of-model").wait_for()
+        page.reload()
+        pane.locator(".span.of-model").wait_for()
+        assert page.url.endswith("view=trace")
+        pane.get_by_role("link", name="Recall").click()
+        pane.get_by_role("heading", name="Found now for the same words").wait_for()
+        pane.get_by_role("link", name="Follow-ups").click()
+        pane.get_by_text("Nothing followed from this turn").or_(pane.get_by_text("Began with")).wait_for()
+        pane.get_by_role("button", name="Close").click()
+        pane.wait_for(state="detached")
+
+
+def test_a_gateway_that_is_killed_in_mid_sentence_loses_no_word_of_anybody(
+    browser: Any, tmp_path: Path
+) -> None:
+    with ScriptedOpenAI(script) as model:
+        gateway = KilledGateway(tmp_path / "home", model)
+        gateway.start()
+        try:
+            with visitor(browser, gateway) as page:
+                log_in(page, gateway, "/")
+                _said_across_a_death(page, gateway)
+        finally:
+            gateway.kill()
+
+
+def _said_across_a_death(page: Any, gateway: KilledGateway) -> None:
+    page.get_by_role("link", name="Chat", exact=True).click()
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_role("list", name="With whom").get_by_role("button").first.click()
+    say(page, "Count SLOWLY")
+    page.locator(".streaming", has_text="one two").wait_for()
+    gateway.kill()
+    page.get_by_text("The connection to the gateway is down").wait_for()
+    say(page, "And where does it leak?")
+    page.get_by_text("Kept here; sent when the gateway is back.").wait_for()
+    box = page.get_by_label("Message", exact=True)
+    box.fill("Half a thou")
+    page.get_by_role("link", name="Home", exact=True).click()
+    page.get_by_text("One message is kept here").wait_for()
+    page.go_back()
+    assert box.input_value() == "Half a thou"
+    gateway.start()
+    page.locator(".answered", has_text="eleven twelve").wait_for()
+    page.locator(".answered strong", has_text="elbow joint").wait_for()
+    assert page.get_by_text("Kept here").count() == 0
+    assert box.input_value() == "Half a thou"
+    log = page.request.get("/api/log").json()
+    said = sorted(entry["content"] for entry in log if entry["agentId"] == "user")
+    assert said == ["And where does it leak?", "Count SLOWLY"]
+
+
+def test_a_chat_is_found_by_words_and_commands_are_completed_by_keyboard_alone(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    answered(api, "agent:other:main", "The walrus arrives on Tuesday.")
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/")
+        page.keyboard.press("Control+k")
+        page.get_by_placeholder("Go to a page").fill("walrus")
+        page.get_by_role("option", name="The walrus arrives on Tuesday.").wait_for()
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="The walrus arrives on Tuesday.").wait_for()
+        page.get_by_role("button", name="Find in this chat").click()
+        page.get_by_label("Search in this conversation").fill("WALRUS")
+        page.get_by_text("1 found").wait_for()
+
+        box = page.get_by_label("Message", exact=True)
+        box.press_sequentially("/sta")
+        page.get_by_role("option", name="/status").wait_for()
+        page.keyboard.press("Tab")
+        assert box.input_value() == "/status "
+        page.keyboard.press("Enter")
+        page.locator(".turn").nth(1).locator(".answered").wait_for()
+        page.locator("main").focus()
+        page.keyboard.press("?")
+        page.get_by_role("heading", name="Keyboard shortcuts").wait_for()
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        page.keyboard.press("b")
+        page.get_by_role("heading", name="Board", exact=True).wait_for()
+
+
+def test_a_standing_task_is_made_run_and_switched_off_and_what_was_used_is_added_up(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/schedule")
+        page.get_by_label("What to do").fill("Look at the pump")
+        page.get_by_label("When:").fill("whenever")
+        page.get_by_role("button", name="Schedule", exact=True).click()
+        page.locator(".bad-toast").wait_for()
+        assert api.get("/api/cron").json() == []
+        page.get_by_label("When:").fill("every 12h")
+        page.get_by_role("button", name="Schedule", exact=True).click()
+        card = page.get_by_role("list", name="Standing tasks").get_by_role("article")
+        card.get_by_role("button", name="Run now").click()
+        wait_for_in(page, lambda: api.get("/api/cron").json()[0]["runs"] == 1)
+        card.get_by_role("button", name="Switch off").click()
+        card.get_by_role("button", name="Switch on").wait_for()
+        assert not api.get("/api/cron").json()[0]["enabled"]
+        page.get_by_role("link", name="Usage").click()
+        page.get_by_role("button", name="Model", exact=True).click()
+        page.get_by_role("rowheader", name="scripted/scripted").wait_for()
+        page.get_by_role("link", name="Chains").click()
+        page.get_by_role("heading", name="Chains").wait_for()
+
+
+PAGES = (
+    "/",
+    "/chat",
+    at("agent:main:web:dm:axe"),
+    "/board",
+    "/approvals",
+    "/approvals/allowlist",
+    "/log",
+    "/graph",
+    "/chains",
+    "/schedule",
+    "/usage",
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1440, "light"), (390, "dark")], ids=["wide and light", "a phone, dark"]
+)
+def test_every_page_is_for_everybody(
+    browser: Any, stage: tuple[Running, httpx.Client], width: int, theme: str
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:axe"
+    answered(api, key, "What leaks?")
+    answered(api, key, "FAIL")
+    topic = api.post("/api/topics", json={"name": f"Pump {width}"}).json()["id"]
+    api.post("/api/log", json={"type": "note", "content": "Dry.", "topicId": topic, "agentId": "user"})
+    views = [at(key, turn="1", view=view) for view in ("context", "recall", "trace", "followups")]
+    size = {"width": width, "height": 844}
+    wrong: list[str] = []
+    with visitor(browser, gateway, viewport=size, color_scheme=theme, reduced_motion="reduce") as page:
+        log_in(page, gateway, "/")
+        for path in (*PAGES, *views, f"/board/topics/{topic}"):
+            page.goto(path)
+            page.locator("h1").first.wait_for(state="attached")
+            page.locator(".skeleton, .loading").first.wait_for(state="detached")
+            wrong += [f"{path}: {found}" for found in axe_violations(page)]
+            wrong += (
+                []
+                if page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+                else [f"{path}: wide"]
+            )
+            wrong += [f"{path}: {small}" for small in (small_targets(page) if width == 390 else [])]
+        assert not wrong, "\n".join(wrong)
+        page.goto(at(key))
+        box = page.get_by_label("Message", exact=True).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 844
+
+
+def wait_for_in(page: Any, holds: Any) -> None:
+    """Wait while the browser goes on: its events are heard only then."""
+    for _ in range(int(PATIENCE * 50)):
+        if holds():
+            return
+        page.wait_for_timeout(20)
+    wait_for(holds)

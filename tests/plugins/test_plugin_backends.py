@@ -1,0 +1,174 @@
+"""Models, embedders, channels and engines of plugins in a home: used where the config names them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_stage import agents_serving
+from plugin_stage import plugin
+from serving import wait_for
+
+from holdfast.agents.models.types import ModelFailure, ModelRef, ModelReply, ModelRequest
+from holdfast.context import UserMessage
+from holdfast.log import OWNER, outbox
+from holdfast.runtime import Holdfast, open_home
+from holdfast.testing import Say
+
+MODEL = """
+import asyncio, threading
+from holdfast.agents.models import *
+
+class Echo:
+    def __init__(self, name):
+        self.name = name
+        if name == "stillborn":
+            raise RuntimeError("no")
+        self.about = "nothing" if name == "vague" else ModelAbout(ModelRef("x", name), 32_000, 1_000)
+    async def stream(self, request):
+        words = request.messages[-1].text
+        yield TextDelta(words)
+        if self.name == "hangs":
+            await asyncio.Event().wait()
+        if self.name == "blocks":
+            threading.Event().wait()
+        if self.name == "raises":
+            raise OSError("gone")
+        if self.name == "odd":
+            yield 17
+        if self.name != "short":
+            yield ModelReply(model=self.about.ref, text=f"{self.name}: {words}")
+
+def register(api):
+    api.register_provider("echo", Echo)
+"""
+EMBEDDER = """
+import numpy as np
+from holdfast.memory.embedders.base import EmbedderId
+
+class Letters:
+    id = EmbedderId("letters", "a-z", 26, "letters-1")
+    def embed_query(self, text):
+        made = np.array([text.lower().count(chr(97 + n)) for n in range(26)], dtype=np.float32)
+        return made / max(1.0, float(np.linalg.norm(made)))
+    def embed_documents(self, texts):
+        if any("wrong" in text for text in texts):
+            return [[1.0]]
+        return np.stack([self.embed_query(text) for text in texts])
+
+def register(api):
+    api.register_embedder("letters", lambda config: Letters())
+"""
+CHANNEL = """
+import asyncio
+from holdfast.channels import Abilities, Inbound, Surface
+from holdfast.plugins import MessageChange
+
+class Pipe:
+    abilities = Abilities(most_chars=500)
+    def __init__(self, context, folder):
+        self.name, self.context, self.folder = context.name, context, folder
+    async def run(self):
+        said = Inbound(surface=Surface(self.name, "dm", "ada"), message_id="1", sender="ada", text="hello?")
+        got = await self.context.receive(said)
+        (self.folder / "state").write_text(got.state)
+        await asyncio.Event().wait()
+    async def send(self, message):
+        if "swear" in message.text:
+            raise AssertionError("it was to be stopped")
+        with (self.folder / "sent").open("a") as file:
+            file.write(message.text + "\\n")
+        return "id-1"
+
+def sending(event):
+    if "swear" in event.text:
+        return MessageChange(cancel="no swearing")
+    return MessageChange(text=event.text + " (by pipe)")
+
+def register(api):
+    api.register_channel("pipe", lambda context: Pipe(context, api.data_dir))
+    api.on("message_sending", sending)
+    api.on("message_sent", lambda event: (api.data_dir / "told").write_text(f"{event.ok} {event.text}"))
+"""
+
+
+def opened(home: Path, code: str, capabilities: list[str], **config: Any) -> Holdfast:
+    plugin(home / "plugins", code, id="it", capabilities=capabilities)
+    (home / "holdfast.json").write_text(json.dumps(config))
+    return open_home(home)
+
+
+def answered(hold: Holdfast, name: str) -> ModelReply:
+    async def build(about: Any) -> ModelRequest:
+        assert about.window == 32_000
+        return ModelRequest(messages=[UserMessage(text="hi")])
+
+    async def ask() -> ModelReply:
+        found = await hold.agency.models.answer([ModelRef("echo", name)], build, agent_id="main")
+        return found.reply
+
+    return asyncio.run(ask())
+
+
+def test_a_provider_of_a_plugin_answers_and_its_failures_are_those_of_a_model(tmp_path: Path) -> None:
+    limits = {"callSeconds": 1}
+    with opened(tmp_path, MODEL, ["providers"], plugins={"limits": limits}) as hold:
+        reply = answered(hold, "one")
+        assert (str(reply.model), reply.text) == ("echo/one", "one: hi")
+        for name in ("raises", "odd", "short", "hangs", "blocks", "stillborn", "vague"):
+            with pytest.raises(Exception, match="plugin it: provider echo/") as failed:
+                answered(hold, name)
+            assert isinstance(failed.value, ModelFailure) or failed.value.code == "plugin_failed"
+        hold.plugins.stop()
+
+
+def test_an_embedder_of_a_plugin_is_asked_where_the_chain_names_it(tmp_path: Path) -> None:
+    search = {"embedding": {"providers": ["letters"]}}
+    with opened(tmp_path, EMBEDDER, ["embedders"], memory={"search": search}) as hold:
+        chain = hold.memory.chain
+        [embedder] = chain.preferred
+        assert embedder.id.fingerprint == "letters-1"
+        assert embedder.embed_documents(["abc", "b"]).shape == (2, 26)
+        with pytest.raises(Exception, match="expected numbers of shape"):
+            embedder.embed_documents(["wrong"])
+
+
+def test_an_embedder_that_nobody_brings_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.json").write_text('{memory: {search: {embedding: {providers: ["none"]}}}}')
+    with open_home(tmp_path) as hold:
+        assert hold.memory.chain.preferred == []
+
+
+def test_a_channel_of_a_plugin_receives_sends_and_is_heard_by_hooks(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    listed = tmp_path / "listed"
+    plugin(listed, CHANNEL, id="pipes", capabilities=["channels", "hooks"])
+    config = {
+        "plugins": {"load": {"paths": [str(listed)]}},
+        "messages": {"queue": {"debounceMs": 0}},
+        "channels": {"dock": {"adapter": "pipe", "owners": ["ada"], "dmPolicy": "open", "streaming": "off"}},
+    }
+    with agents_serving(tmp_path / "home", sqlite_template, lambda asked: Say("Well."), **config) as (
+        gateway,
+        _,
+    ):
+        folder = gateway.hold.plugins.data_dir(gateway.hold.plugins.get("pipes"))
+        wait_for(lambda: (folder / "sent").exists())
+        assert (folder / "state").read_text() == "answered"
+        assert (folder / "sent").read_text() == "Well. (by pipe)\n"
+        wait_for(lambda: (folder / "told").exists())
+        assert (folder / "told").read_text() == "True Well. (by pipe)"
+        gateway.hold.agency.channels.send("dock:dm:ada", "swear")
+
+        def receipts() -> list[str | None]:
+            with gateway.hold.store.read(OWNER) as tx:
+                return [one.receipt for one in outbox.listing(tx, target="dock:dm:ada", limit=10)]
+
+        wait_for(lambda: None not in receipts() and len(receipts()) == 2)
+        assert "not sent: plugin pipes: no swearing" in receipts()
+        [listing] = gateway.hold.agency.channels.listing()
+        assert (listing["adapter"], listing["state"]) == ("pipe", "connected")
