@@ -272,7 +272,7 @@ def test_11_search_stays_as_it_is_whether_or_not_context_was_asked(
     before = search(api, "drip valve")
     context(api, q="drip valve", sessionKey=KEY, mode="patient")
     after = search(api, "drip valve")
-    ours = {"confidence", "fits"}
+    ours = {"confidence", "fits", "behind"}
     assert {"ok", "q", "mode", "topics", "tasks", "logs", "notes", "took"} == set(before) - ours
     for kind in ("topics", "tasks", "logs", "notes"):
         assert before[kind] == after[kind] != []

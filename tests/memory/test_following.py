@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 from conftest_memory import Desk
 
 from builders import append
@@ -22,6 +25,30 @@ def test_what_was_said_a_moment_ago_is_found(new_desk: Callable[..., Desk], stor
     id_ = say(desk, "My sister Ines has the key to the boathouse.")
     (hit,) = desk.ask("who can open the boathouse?").hits
     assert (hit.path, hit.source) == (f"sessions/{id_}.md", "sessions")
+
+
+def test_what_was_said_a_moment_ago_is_found_while_another_is_slow_to_take_it_in(
+    new_desk: Callable[..., Desk], sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the follower may take its time over a few entries: a search waits for them."""
+    desk = new_desk(sqlite_store)
+    at_it, go_on = threading.Event(), threading.Event()
+    put = desk.memory.index.upsert
+
+    def slow(*args: Any, **more: Any) -> Any:
+        at_it.set()
+        assert go_on.wait(30)
+        return put(*args, **more)
+
+    monkeypatch.setattr(desk.memory.index, "upsert", slow)
+    id_ = say(desk, "My sister Ines has the key to the boathouse.")
+    follower = threading.Thread(target=desk.memory.follow)
+    follower.start()
+    assert at_it.wait(30)
+    threading.Timer(1.0, go_on.set).start()
+    (hit,) = desk.ask("who can open the boathouse?").hits
+    follower.join(30)
+    assert hit.path == f"sessions/{id_}.md"
 
 
 def test_a_hit_leads_back_to_the_conversation_around_it(desk: Desk) -> None:

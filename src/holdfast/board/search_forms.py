@@ -67,8 +67,8 @@ def found_forms(found: SearchFound, *, most: int = PREVIEW) -> dict[str, list[di
 
 
 def fit_form(found: SearchFound) -> dict[str, Any]:
-    """How likely it is that something here answers the question, and whether that is enough."""
-    return {"confidence": round(found.confidence, 4), "fits": found.fits}
+    """How likely it is that something answers the question, if that is enough, and what was not looked at."""
+    return {"confidence": round(found.confidence, 4), "fits": found.fits, "behind": found.behind}
 
 
 def found_json(found: SearchFound) -> str:
@@ -78,7 +78,8 @@ def found_json(found: SearchFound) -> str:
     text = _Texts()
     logs, notes = (",".join([_entry_json(one, text) for one in ones]) for ones in (found.logs, found.notes))
     lists = f'"topics":{_json(of_topics)},"tasks":{_json(of_tasks)},"logs":[{logs}],"notes":[{notes}]'
-    return f'{lists},"confidence":{found.confidence:.4f},"fits":{_json(found.fits)}'
+    sure = f'"confidence":{found.confidence:.4f},"fits":{_json(found.fits)},"behind":{found.behind}'
+    return f"{lists},{sure}"
 
 
 class _Texts(dict[str | None, str]):

@@ -23,6 +23,7 @@ SEQ: Final = "change_seq"
 COMPARED: Final = "compared"
 WRITES: Final = "writes"
 _BATCH: Final = 500
+_NEARLY_DONE_SECONDS: Final = 10.0
 _PLACES: Final[frozenset[Source]] = frozenset(("topic", "task"))
 _NOISE: Final = ("filtered_", "context_injection_noise", "classifier_payload_noise", "conversation_noise")
 
@@ -98,15 +99,21 @@ class LogFollower:
     def catch_up(self, limit: int = 50_000, *, patience: float | None = None) -> Followed:
         """Take in what happened since the last time, at most about `limit` entries; says what is left.
 
-        Who does not wait longer than `patience` seconds for another who is at it is told how far that is.
+        Who does not wait longer than `patience` seconds for another who takes in a long log is told how far
+        that is; where little is left the other is nearly done, however slow the machine is just now.
         """
         if not self._lock.acquire(timeout=-1 if patience is None else patience):
-            with self._store.read(SYSTEM) as tx:
-                return Followed(behind=max(0, entries.head(tx) - self._index.position))
+            behind = self._behind()
+            if behind > limit or not self._lock.acquire(timeout=_NEARLY_DONE_SECONDS):
+                return Followed(behind=behind)
         try:
             return self._catch_up(limit)
         finally:
             self._lock.release()
+
+    def _behind(self) -> int:
+        with self._store.read(SYSTEM) as tx:
+            return max(0, entries.head(tx) - self._index.position)
 
     def _catch_up(self, limit: int) -> Followed:
         """One at a time: two who follow at once would each take in and embed the same entries."""
@@ -279,9 +286,7 @@ class LogWatcher(LogFollower):
     fills = False
 
     def catch_up(self, limit: int = 50_000, *, patience: float | None = None) -> Followed:
-        with self._store.read(SYSTEM) as tx:
-            head = entries.head(tx)
-        return Followed(behind=max(0, head - self._index.position))
+        return Followed(behind=self._behind())
 
 
 def speaker_of(entry: Entry) -> str:

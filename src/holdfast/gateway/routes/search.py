@@ -35,6 +35,9 @@ class SearchOut(Answer):
     fits: bool = Field(
         default=True, description="False: nothing does, and only what is named by the question is given."
     )
+    behind: int = Field(
+        default=0, description="Entries that a long log still keeps the index from; they were not searched."
+    )
     took: int = Field(description="Milliseconds; those of the first time for an answer given again.")
 
 
