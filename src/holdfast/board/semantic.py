@@ -77,6 +77,12 @@ def _channel(entry: Said) -> str:
     return str((entry.source or {}).get("channel") or "").lower()
 
 
+def _trusted(entry: Said) -> Mapping[str, Any] | None:
+    """What is told of an entry's origin, if that says how far it is trusted; most does not, and is not read."""
+    stored = getattr(entry, "stored_source", None)
+    return None if isinstance(stored, str) and '"trust"' not in stored else entry.source
+
+
 def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
     """The text of a topic or a task for the index; its digest and its reserved tags are left out."""
     plain = [tag for tag in tags if not tag.strip().lower().startswith("system:")]
@@ -84,7 +90,7 @@ def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
 
 
 def _is_noise(entry: Said, text: str) -> bool:
-    if noise.is_of_the_runtime(entry.source, entry.role, text):
+    if noise.is_of_the_runtime(_trusted(entry), entry.role, text):
         return True
     channel = _channel(entry)
     if noise.is_plain(channel, entry.session_key, text):
