@@ -83,6 +83,15 @@ def out(tmp_path: Path, site: Path, clock: ManualClock) -> Callable[..., Any]:
     return put
 
 
+def test_the_registry_is_the_one_of_the_config(out: Callable[..., Any], url: str, tmp_path: Path) -> None:
+    out("weather", "1.0.0")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "holdfast.json").write_text(json.dumps({"skills": {"registry": {"url": url}}}))
+    told = CliRunner().invoke(cli, ["--home", str(home), "skills", "search", "weather"])
+    assert (told.exit_code, "1.0.0" in told.output) == (0, True), told.output
+
+
 def zipped(*members: tuple[str, bytes], kind: int = stat.S_IFREG) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:

@@ -8,7 +8,7 @@ import random
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +25,7 @@ from holdfast.log import (
     Entry,
     EntryDraft,
     EntryType,
+    Pace,
     Reader,
     Store,
     Threads,
@@ -515,3 +516,53 @@ def test_history_that_is_loaded_dates_its_topics_by_when_it_was_said(board: Boar
     assert [one.payload for one in fresh] == [{"topicId": fence.id}]
     assert digested is not None
     assert fresh[0].due_at == digested + 15 * 60_000
+
+
+@pytest.mark.parametrize(("lookback", "goes_on"), [(80, True), (1, False)])
+def test_the_topic_at_hand_is_looked_for_as_far_back_as_the_config_says(
+    board: Board, lookback: int, goes_on: bool
+) -> None:
+    """What somebody placed by hand is nothing that routing remembers: it is found by looking back."""
+    board.options = BoardConfig.model_validate({"classifier": {"lookback": lookback}})
+    fence = board.made("Fence of the quokkas")
+    draft = EntryDraft(
+        content=FENCE,
+        role="user",
+        session_key=MAIN,
+        topic_id=fence.id,
+        status=Classification.CLASSIFIED,
+    )
+    with board.store.write(OWNER) as tx:
+        entries.append(tx, draft)
+    board.say("/status")
+    board.run()
+    later = board.say("Go on, please.")
+    board.run()
+    assert (board.entry(later).topic_id == fence.id) is goes_on
+
+
+class Rush:
+    """More comes in than can be sorted at once, for as long as a test says."""
+
+    busy = True
+
+    async def gap(self, seconds: float) -> None:
+        return None
+
+
+def test_in_a_rush_so_many_sessions_are_sorted_in_each_interval_as_the_config_says(
+    sqlite_store: Store, threads: Threads
+) -> None:
+    given = {"classifier": {"sessionsPerCycle": 3, "intervalSeconds": 100}}
+    options, seconds = BoardConfig.model_validate(given), [0.0]
+    room = Classifier(sqlite_store, threads, lambda: options, pace=cast("Pace", Rush()))
+    room._allowance._now = lambda: seconds[0]
+    held = room.kind().held
+    assert held is not None
+    left = [held()]
+    room._allowance.take()
+    left.append(held())
+    seconds[0] = 50.0
+    left.append(held())
+    seconds[0] = 101.0
+    assert [*left, held()] == [3, 2, 2, 3]

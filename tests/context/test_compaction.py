@@ -137,6 +137,19 @@ def test_a_compaction_puts_a_summary_before_what_is_kept_and_leaves_the_log_whol
     assert stage.fresh().compaction_count == 1
 
 
+@pytest.mark.parametrize("kept", [1, 8])
+def test_as_many_of_the_newest_turns_stay_as_the_config_says(
+    sqlite_store: Store, threads: Threads, tmp_path: Path, kept: int
+) -> None:
+    compaction = {"recentTurnsPreserve": kept, "keepRecentTokens": 1_000}
+    config = {"agents": {"defaults": {"compaction": compaction}}}
+    stage = Stage(sqlite_store, threads, tmp_path / "home", summariser=Echo(), config=config, window=20_000)
+    stage.past((f"question {number} " + "word " * 80, ()) for number in range(40))
+    assert _compact(stage).compacted
+    shown = [text for text in users(asyncio.run(stage.build())) if text.startswith("question")]
+    assert (len(shown) >= 8) is (kept == 8)
+
+
 def test_the_summary_is_a_line_of_the_transcript_as_the_seed_has_it(stage: Stage) -> None:
     result = _compact(stage)
     out = io.BytesIO()

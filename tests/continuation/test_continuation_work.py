@@ -504,12 +504,14 @@ def test_a_wake_runs_with_the_rights_of_the_turn_that_elected_it(staged: Callabl
     assert woken.session.key == KEY
 
 
-@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("how", ["ended", "too old", "live"])
 def test_work_is_reaped_only_if_it_cannot_run_now_and_its_parent_is_over_for_certain(
-    staged: Callable[..., Play], ended: bool
+    staged: Callable[..., Play], how: str
 ) -> None:
-    """By its own end a run takes along what it elected; this is the hedge for a run that ended unseen."""
-    play = staged()
+    """By its own end a run takes along what it elected; this is the hedge for a run that ended unseen, or
+    that is older than the config says that one gets."""
+    reaped = how != "live"
+    play = staged(orphanReapStaleCutoffMs=1_000 if how == "too old" else 3_600_000)
     play.turn(("continue_delegate", {"task": "look"}))
     play.due()
     [order] = play.nursery.orders
@@ -521,17 +523,17 @@ def test_work_is_reaped_only_if_it_cannot_run_now_and_its_parent_is_over_for_cer
     assert live is not None
     play.call(live, *elect()[:1], **elect()[1])
     play.end(live)
-    if ended:
+    if how == "ended":
         with play.store.write(OWNER) as tx:
             registry.save(tx, run, status=registry.Status.ENDED, ended_at=tx.now)
     play.say(trigger="flush", to=child)
     flush = play.begin(child)
     assert flush is not None
     play.later(15)
-    assert play.records(child)[0].failure == ("reaped" if ended else None)
+    assert play.records(child)[0].failure == ("reaped" if reaped else None)
     play.end(flush)
     play.due()
-    assert len(play.waiting_turns(child)) == (0 if ended else 1)
+    assert len(play.waiting_turns(child)) == (0 if reaped else 1)
 
 
 def test_a_session_that_is_gone_ends_what_it_elected_with_a_notice(staged: Callable[..., Play]) -> None:

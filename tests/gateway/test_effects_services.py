@@ -8,14 +8,17 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from serving import running
+from serving import running, wait_for
 
-from builders import PATIENCE, rows
+from builders import PATIENCE, in_threads, new_database, rows
 from holdfast import logs
-from holdfast.log import OWNER, agenda
-from holdfast.runtime import Holdfast
+from holdfast.log import OWNER, agenda, entries
+from holdfast.log.bridge import Bridge
+from holdfast.log.pulse import Pulse
+from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 
 Opens = Callable[..., Holdfast]
@@ -80,6 +83,68 @@ def test_the_store_has_as_many_threads_and_as_much_patience_as_the_config_says(h
 
     asyncio.run(main())
     assert at_once == [0, 2]
+
+
+def test_as_many_read_at_once_as_the_config_says(hold_with: Opens) -> None:
+    hold, gate = hold_with(store={"poolSize": 12}), threading.Barrier(12)
+
+    def read(_: int) -> None:
+        with hold.store.read(OWNER) as tx:
+            entries.head(tx)
+            gate.wait(PATIENCE)
+
+    in_threads(12, read)
+
+
+def test_postgres_is_waited_for_and_listened_to_as_the_config_says(
+    postgres_server: Any, tmp_path: Path
+) -> None:
+    """`lockTimeoutMs` is the server's own; the connection that listens is told by its name."""
+    url = new_database(postgres_server, "effects")
+    own = {"lockTimeoutMs": 4_321, "listenUrl": f"{url}&application_name=the-ear"}
+    (tmp_path / "holdfast.json").write_text(json.dumps({"store": own}))
+    with open_home(tmp_path, store_url=url) as hold:
+        with hold.store.write(OWNER) as tx:
+            assert tx.conn.exec_driver_sql("SHOW lock_timeout").scalar() == "4321ms"
+        bridge = Bridge(hold.store)
+        bridge.start()
+        try:
+            listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'the-ear'"
+            wait_for(lambda: rows(hold.store, listening) == [(1,)])
+        finally:
+            bridge.stop()
+
+
+def test_no_reader_is_begun_where_the_config_says_none(hold_with: Opens) -> None:
+    with running(hold_with(gateway={"readers": 0})) as gateway, gateway.client(gateway.admin) as api:
+        for _ in range(3):
+            in_threads(4, lambda _: api.get("/api/search", params={"q": "kelp"}))
+        assert gateway.app.state.gateway.readers.processes == []
+
+
+def test_what_runs_is_let_end_for_as_long_as_the_config_says(hold_with: Opens) -> None:
+    given: list[float] = []
+    with running(hold_with(gateway={"shutdownGraceSeconds": 60})) as gateway:
+        runner = gateway.server.services.runner
+        stop = runner.stop
+
+        async def noted(seconds: float) -> None:
+            given.append(seconds)
+            await stop(seconds)
+
+        runner.stop = noted
+    assert given[0] > 30
+
+
+def test_a_part_is_stuck_after_as_long_as_the_config_says(hold_with: Opens) -> None:
+    """One pass of the bridge takes a minute of a clock that is turned by hand."""
+    hold, now = hold_with(gateway={"health": {"stuckSeconds": 300}}), [0.0]
+    supervisor = Services(hold).supervisor
+    pulse = Pulse("slow", now=lambda: now[0])
+    supervisor.add(pulse)
+    pulse.begin()
+    now[0] = 60.0
+    assert [part.state for part in supervisor.parts() if part.name == "slow"] == ["ok"]
 
 
 def test_a_stream_gives_a_sign_of_life_as_often_as_the_config_says(hold_with: Opens) -> None:

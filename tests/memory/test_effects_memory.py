@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,21 @@ from conftest_memory import Desk
 from test_cycles import Round
 from test_embedder_chain import Seconds, Vendor
 from test_remote_embedders import Provider, fails, provider, vectors
+from tiny_model import write_model
 
-from builders import append, session
+from builders import append, new_database, session
+from holdfast.board.recall import Wanted
 from holdfast.clock import ManualClock
 from holdfast.config.memory import Embedding, MemoryConfig
-from holdfast.log import Store, Threads
-from holdfast.memory import Chat
+from holdfast.log import OWNER, Store, Threads
+from holdfast.memory import Ask, Chat
 from holdfast.memory.backend import rules_of
 from holdfast.memory.cycles import EMBED
 from holdfast.memory.embedders.static import StaticEmbedder
 from holdfast.memory.embedding import EmbedderChain, chain_from
 from holdfast.memory.scope import may_search
+from holdfast.runtime import open_home
+from holdfast.runtime.rooms import index_recall
 
 __all__ = ["provider"]
 
@@ -90,6 +95,77 @@ def test_embeddings_are_kept_as_many_as_the_config_says(
             desk.memory.update("main")
         given.append(len(vendor.given))
     assert given == [4, 2]
+
+
+def test_a_local_model_embeds_beside_the_others_where_the_config_says_so(
+    provider: Callable[..., Provider], tmp_path: Path
+) -> None:
+    given = {
+        "providers": ["openai", "local"],
+        "openai": {"baseUrl": provider(vectors()).url},
+        "local": {"model": str(write_model(tmp_path / "tiny-minilm"))},
+        "localBeside": True,
+    }
+    chain = chain_from(Embedding.model_validate(given), {}, Path("none"))
+    assert [one.id.provider for one in chain.beside] == ["local"]
+
+
+def test_a_home_has_the_word_lists_of_the_config(tmp_path: Path) -> None:
+    (tmp_path / "de-en").write_text("Bootshaus {n} :: boathouse\n")
+    search = {"dictionaries": [str(tmp_path / "de-en")], "embedding": {"providers": []}}
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "holdfast.json").write_text(json.dumps({"memory": {"search": search}}))
+    with open_home(home) as hold:
+        (hold.workspace("main") / "memory").mkdir(parents=True)
+        (hold.workspace("main") / "memory/a.md").write_text("The boathouse is by the pier.")
+        hold.memory.update("main")
+        found = hold.memory.search(Ask("Wo ist das Bootshaus?", "main", OWNER, Chat()))
+        assert [hit.path for hit in found.hits] == ["memory/a.md"]
+
+
+def test_gateways_on_one_postgres_share_as_many_embeddings_as_the_config_says(
+    postgres_server: Any, provider: Callable[..., Provider], tmp_path: Path
+) -> None:
+    url, one = new_database(postgres_server, "shared_effects"), provider(vectors())
+    embedding = {
+        "providers": ["openai"],
+        "openai": {"baseUrl": one.url, "dimensions": 3},
+        "sharedCacheEntries": 0,
+    }
+    asked = []
+    for name in ("first", "second"):
+        home = tmp_path / name
+        home.mkdir()
+        (home / "holdfast.json").write_text(json.dumps({"memory": {"search": {"embedding": embedding}}}))
+        with open_home(home, store_url=url) as hold:
+            if name == "first":
+                append(hold.store, "the kelp grows", role="user", session_key="agent:main:main")
+            hold.memory.follow()
+            hold.memory.refine()
+        asked.append(len(one.requests))
+    assert asked[1] > asked[0] > 0
+
+
+@pytest.mark.parametrize(("embedder", "asks"), [("static", False), ("best", True)])
+def test_the_board_asks_the_embedder_of_the_config_about_a_question(
+    provider: Callable[..., Provider], tmp_path: Path, embedder: str, asks: bool
+) -> None:
+    one = provider(vectors())
+    embedding = {"providers": ["openai"], "openai": {"baseUrl": one.url, "dimensions": 3}}
+    config = {"memory": {"search": {"embedding": embedding}}, "board": {"search": {"embedder": embedder}}}
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "holdfast.json").write_text(json.dumps(config))
+    with open_home(home) as hold:
+        append(hold.store, "the kelp grows", role="user", session_key="agent:main:main")
+        hold.memory.follow()
+        hold.memory.refine()
+        before = len(one.requests)
+        wanted = Wanted(question="what grows?", reader=OWNER, spaces=None, logs=3, places=0, seq=-1)
+        for _ in range(2):
+            index_recall(hold).search(wanted)
+        assert len(one.requests) - before == int(asks)
 
 
 def test_neighbouring_chunks_share_what_the_config_says(new_desk: Desks, sqlite_store: Store) -> None:

@@ -157,6 +157,18 @@ def test_whatever_qmd_does_wrong_the_built_in_index_serves_and_says_why(
     assert why in told["fallback"]
 
 
+@pytest.mark.parametrize("step", ["update", "embed"])
+def test_a_step_that_hangs_is_ended_when_the_config_says(new_bench: Callable[..., Bench], step: str) -> None:
+    limit = {"updateTimeoutMs": 800} if step == "update" else {"embedTimeoutMs": 800}
+    bench = new_bench(update=limit)
+    bench.write("MEMORY.md", "The staging deploy needs the VPN.")
+    if step == "embed":
+        bench.memory.update("main")
+    bench.program.behaves(f"{step}:hang")
+    with pytest.raises(QmdFailed, match="did not end within 800 ms"):
+        getattr(bench.memory.qmd, step)("main")
+
+
 def test_a_query_that_hangs_is_ended_with_all_that_it_started(
     new_bench: Callable[..., Bench], clock: ManualClock
 ) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from holdfast.config.board import BoardConfig
 from holdfast.log import Reader
 from holdfast.memory.confidence import judged
 from holdfast.memory.documents import Filter, Source
-from holdfast.memory.embedding import ENOUGH
 from holdfast.memory.question import Query, understand
 from holdfast.memory.scoring import Scored, Scoring, choose, rank
 
@@ -131,8 +129,6 @@ class IndexRecall:
         self._followed = (-1, 0)
         # Two that compute at once take longer than one after the other: they wait for each other's steps.
         self._one = threading.Lock()
-        self._kept = threading.Lock()
-        self._vectors: OrderedDict[tuple[str, frozenset[str]], tuple[Any, str]] = OrderedDict()
 
     def search(self, wanted: Wanted) -> Recollection:
         """What was written before the question is found, if need be by taking it in now."""
@@ -210,28 +206,13 @@ class IndexRecall:
         if quick or self._options().search.embedder == "static":
             base = self._memory().chain.base
             return query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
-        vector, fingerprint = self._vector(query.dense_text, view)
-        return query.with_vector(vector, fingerprint)
-
-    def _vector(self, text: str, view: View) -> tuple[Any, str]:
-        """The question's vector; asked again soon, as it is typed or sent twice, it costs nothing."""
         chain = self._memory().chain
         covered = {
             embedder.id.fingerprint: view.with_vector(embedder.id.fingerprint) / max(1, view.count)
             for embedder in chain.preferred
         }
-        key = (text, frozenset(name for name, share in covered.items() if share >= ENOUGH))
-        with self._kept:
-            if key in self._vectors:
-                self._vectors.move_to_end(key)
-                return self._vectors[key]
-        made = chain.question(text, covered)
-        found = (made.vector, made.embedder.id.fingerprint)
-        with self._kept:
-            self._vectors[key] = found
-            while len(self._vectors) > self._options().search.embed_query_cache_size:
-                self._vectors.popitem(last=False)
-        return found
+        made = chain.question(query.dense_text, covered)
+        return query.with_vector(made.vector, made.embedder.id.fingerprint)
 
 
 def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Final
 
@@ -32,6 +33,8 @@ class Previews(Following):
         self._shown = ""
         self._status = WORKING
         self._count = 0
+        self._now = asyncio.get_running_loop().time
+        self._shown_at = 0.0
 
     @property
     def pause(self) -> float:
@@ -47,7 +50,7 @@ class Previews(Following):
             self._text = ""
         elif event.final and self._count and not holding.spoken(str(event.data.get("text") or "")).strip():
             await self._show(DONE, always=True)
-        if not self._count:
+        if not self._count or self._now() - self._shown_at >= self.pause:
             await self.paused()
 
     async def paused(self) -> None:
@@ -66,7 +69,7 @@ class Previews(Following):
 
     async def _show(self, text: str, *, always: bool = False) -> None:
         if await self._threads(self._store.run, SYSTEM, lambda tx: self._posted(tx, text, always)):
-            self._shown = text
+            self._shown, self._shown_at = text, self._now()
 
     def _posted(self, tx: Tx, text: str, always: bool) -> bool:
         """Post a preview, unless the one before it is still on its way: then a later one will do."""

@@ -37,7 +37,6 @@ class BoardSearch(Section):
     embedder: Literal["static", "best"] = key(
         "static", "Who embeds what is asked at every turn: the static model, or the best that there is."
     )
-    embed_query_cache_size: Count = key(256, "Embedded queries kept.")
 
 
 class Digests(Section):

@@ -97,8 +97,10 @@ class UpdateCycle(Section):
     embed_interval: DurationMinutes = key(
         "60m", "Between refreshes of embeddings; bare numbers are minutes.", validate_default=True
     )
-    update_timeout_ms: Ms = key(120000, "Limit for one update of the text index.", ge=1)
-    embed_timeout_ms: Ms = key(120000, "Limit for one refresh of embeddings.", ge=1)
+    update_timeout_ms: Ms = key(
+        120000, "Limit for one update of a text index that another program keeps.", ge=1
+    )
+    embed_timeout_ms: Ms = key(120000, "Limit for one refresh of embeddings by another program.", ge=1)
 
 
 class CollectionPath(Section):

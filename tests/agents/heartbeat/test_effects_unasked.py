@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[1] / "cron"))
 from test_webhook_calls import BODY, hooks, signed
 
 from builders import rows
+from holdfast.agents.cron import Wish
 from holdfast.log import OWNER, Store, Threads, sessions
 from holdfast.testing import Say
 
@@ -96,3 +97,19 @@ def test_a_call_goes_to_the_agent_that_the_config_names(
     called(sqlite_store, threads, tmp_path, agents=agents, agent="clerk")
     with sqlite_store.read(OWNER) as tx:
         assert sessions.find(tx, "agent:clerk:hook:github").turn_count == 1
+
+
+def test_standing_tasks_run_only_where_the_config_says_so(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with HeartStage(
+            sqlite_store, threads, tmp_path, [Say("done")], cron={"enabled": False}
+        ) as stage:
+            wish = Wish(prompt="Look.", every="1h", session="main", deliver="none")
+            stage.standing.add(wish, {"kind": "cli", "owner": True})
+            await stage.beat(hours=1)
+            assert stage.standing.listing()[0]["runs"] == 0
+            assert stage.server.requests == []
+
+    asyncio.run(main())

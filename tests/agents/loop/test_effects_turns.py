@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_stage import staged
+from loop_stage import MODEL, staged
 
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.asks import address, queue_mode
@@ -68,5 +68,21 @@ def test_a_turn_lasts_and_starts_afresh_as_the_config_says(
             assert stage.session().id != first
             with stage.store.read(OWNER) as tx:
                 assert len(sessions.history(tx, stage.session().key)) == 2
+
+    asyncio.run(main())
+
+
+def test_a_model_that_thinks_is_asked_to_as_the_config_says(
+    sqlite_store: Store, threads: Threads, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with staged(sqlite_store, threads, tmp_path, [Say("hi")]) as stage:
+            thinker = {"id": "scripted", "reasoning": True, "contextWindow": 100_000}
+            provider = {"baseUrl": stage.server.url, "apiKey": "key", "models": [thinker]}
+            defaults = {"model": MODEL, "thinkingDefault": "high"}
+            given = {"models": {"providers": {"scripted": provider}}, "agents": {"defaults": defaults}}
+            stage.settings = Config.model_validate(given)
+            await stage.say("hello")
+            assert stage.server.requests[0].body["reasoning_effort"] == "high"
 
     asyncio.run(main())

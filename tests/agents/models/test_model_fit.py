@@ -418,11 +418,11 @@ def test_what_the_config_says_that_a_server_takes_is_what_it_is_sent(tmp_path: P
 
 
 def test_a_key_is_sent_as_a_bearer_where_the_config_says_so(tmp_path: Path) -> None:
-    with ScriptedAnthropic([Say("Hi.")]) as server:
-        entries = [{"id": "m"}]
-        given = {"models": {"providers": providers(server, models=entries, authHeader=True)}}
-        made = stage(tmp_path, given)
-        run(made, lambda: made.answer("a/m"))
-        headers = server.requests[-1].headers
-        assert headers["authorization"].startswith("Bearer ")
-        assert "x-api-key" not in headers
+    for bearer in (True, False):
+        with ScriptedAnthropic([Say("Hi.")]) as server:
+            more = {"models": [{"id": "m"}], "authHeader": bearer}
+            made = stage(tmp_path, {"models": {"providers": providers(server, **more)}})
+            run(made, lambda made=made: made.answer("a/m"))
+            headers = server.requests[-1].headers
+            assert headers.get("authorization", "").startswith("Bearer ") is bearer
+            assert ("x-api-key" in headers) is not bearer

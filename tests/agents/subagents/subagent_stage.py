@@ -68,6 +68,7 @@ class World:
         (home / "workspace").mkdir(exist_ok=True)
         self.settings = _config(self.server.url, options.pop("agents", []), options.pop("subagents", {}))
         self.gate, self.begun = asyncio.Event(), asyncio.Event()
+        self.holding = 0
         self.context = ContextRoom(store, threads, place, lambda: self.settings)
         self.models = Models(place, lambda: self.settings, store.clock, {}, sleep=self._slept)
         self.parts = Parts(
@@ -198,6 +199,7 @@ class World:
 
     async def _hold(self, caller: Caller, given: Nothing, call_id: str) -> ToolOutput:
         self.begun.set()
+        self.holding += 1
         await self.gate.wait()
         return ToolOutput(text="held")
 

@@ -79,6 +79,24 @@ def test_a_task_is_sent_off_at_once_and_its_result_comes_back_in_one_turn(play: 
     play(work)
 
 
+def test_children_run_so_many_at_once_and_think_as_the_config_says(play: Stage) -> None:
+    async def work(world: World) -> None:
+        for place in ("bow", "stern"):
+            world.when(f"look at the {place}", Call("hold"), Say("Seen."))
+        world.when("send off", spawns("look at the bow", "look at the stern"), Say("Gone."))
+        world.when("hello", Say("Hi."))
+        await world.say("send off")
+        await world.begun.wait()
+        for _ in range(3):
+            await world.say("hello")
+        assert world.holding == 1
+        world.gate.set()
+        runs = await world.settled(2)
+        assert [(world.session(run.child_key).meta or {})["thinking"] for run in runs] == ["low", "low"]
+
+    play(work, subagents={"maxConcurrent": 1, "thinking": "low"})
+
+
 def test_a_child_is_told_its_place_and_has_neither_the_session_tools_nor_more_rights(play: Stage) -> None:
     async def work(world: World) -> None:
         world.when("look around", Say("Seen."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from test_web_tools import Answer, serving
 from tool_world import World, world
 
+from holdfast.agents.sandbox import Bubblewrap
 from holdfast.agents.tools.addresses import refusal
 from holdfast.agents.tools.fetching import Fetcher
 
@@ -51,6 +53,13 @@ def test_a_container_is_what_the_config_says(
     said = here.ok("exec", {"command": "ls"})
     for part in ("--network pier", "--memory 64m", "--cpus 0.5", " harbour:1 ", "TIDE is high"):
         assert part in said
+
+
+@pytest.mark.skipif(Bubblewrap().missing() is not None, reason="bubblewrap is not installed")
+def test_a_sandbox_has_a_network_where_the_config_says_so(here: World) -> None:
+    sandbox = {"mode": "all", "backend": "bubblewrap", "network": True}
+    here.configure(tools={"exec": {"security": "full"}}, agents={"defaults": {"sandbox": sandbox}})
+    assert os.readlink("/proc/self/ns/net") in here.ok("exec", {"command": "readlink /proc/self/ns/net"})
 
 
 def test_a_page_is_waited_for_and_followed_as_far_as_the_config_says(

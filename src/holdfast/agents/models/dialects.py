@@ -163,7 +163,7 @@ def _spare_the_walk(client: AsyncOpenAI) -> None:
 def _anthropic(
     resolved: Resolved, credential: Credential | None, pool: Pool, env: Mapping[str, str]
 ) -> Their:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, omit
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -171,12 +171,14 @@ def _anthropic(
     endpoint, about = resolved.endpoint, resolved.about
     secret = credential.secret if credential is not None else _NO_KEY
     bearer = endpoint.bearer or (credential is not None and credential.mode != "api_key")
+    # Their client sends keys as bearers too, which not every server of this protocol takes.
+    as_key: dict[str, Any] = {} if bearer else {"X-Api-Key": secret, "Authorization": omit}
     client = AsyncAnthropic(
         base_url=endpoint.base_url.removesuffix("/v1"),
         api_key=None if bearer else secret,
         auth_token=secret if bearer else None,
         http_client=pool.http(endpoint),
-        default_headers=revealed(endpoint.headers, env),
+        default_headers=as_key | revealed(endpoint.headers, env),
         timeout=timeout(endpoint),
         max_retries=0,
     )
