@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import pytest
 from click.testing import Result
 
 from holdfast.config import load_config, parse_config
@@ -120,14 +119,13 @@ def test_settings_that_do_nothing_stop_the_start_and_the_doctor_takes_them_out(r
     assert (home / "holdfast.json.bak").read_text() == IDLE
 
 
-def test_the_lenient_go_on_without_settings_that_do_nothing(
-    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lenient_go_on_without_settings_that_do_nothing(run: Run, home: Path) -> None:
     run("init")
     (home / "holdfast.json").write_text(IDLE)
-    monkeypatch.setenv("HOLDFAST_LENIENT", "1")
-    assert run("status").exit_code == 0
-    assert levels(run)["config"] == {"warn"}
+    assert run("status").exit_code == 1
+    assert run("--lenient", "status").exit_code == 0
+    told = json.loads(run("--lenient", "doctor", "--json").stdout)
+    assert {row["level"] for row in told if row["check"] == "config"} == {"warn"}
     assert "--lenient" in run("up", "--help").stdout
 
 

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.config import Config, InvalidConfig, parse_config
+from holdfast.config.source import leniently
 from holdfast.errors import ConfigError, NotFound
 
 
@@ -205,7 +206,7 @@ def test_a_channel_has_no_name_that_a_session_key_reads_otherwise() -> None:
     ],
 )
 def test_a_setting_without_an_effect_is_an_error_that_says_how_to_mend_it(
-    text: str, path: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    text: str, path: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InvalidConfig) as caught:
         parse_config(text)
@@ -214,14 +215,15 @@ def test_a_setting_without_an_effect_is_an_error_that_says_how_to_mend_it(
     assert told in problem.message
     assert "doctor --fix" in caught.value.hint
     assert "--lenient" in caught.value.hint
-    monkeypatch.setenv("HOLDFAST_LENIENT", "1")
-    parse_config(text)
+    with leniently():
+        parse_config(text)
     assert path in caplog.text
+    with pytest.raises(InvalidConfig):
+        parse_config(text)
 
 
-def test_what_is_wrong_is_wrong_for_the_lenient_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_LENIENT", "1")
-    with pytest.raises(InvalidConfig) as caught:
+def test_what_is_wrong_is_wrong_for_the_lenient_too() -> None:
+    with leniently(), pytest.raises(InvalidConfig) as caught:
         parse_config("{zzz: 1, gateway: {port: 'many'}}")
     assert [problem.path for problem in caught.value.problems] == ["gateway.port"]
 

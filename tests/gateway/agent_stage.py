@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from hypothesis import strategies as st
+from openai import OpenAI
 from serving import Running, running, wait_for
 
 from builders import PATIENCE
-from holdfast.clock import ManualClock
+from holdfast.agents.loop import RunEvent
+from holdfast.clock import ManualClock, Millis
 from holdfast.gateway import listen
 from holdfast.home import Home
 from holdfast.log import sqlite_url
@@ -34,6 +38,52 @@ def agents_serving(
         url = sqlite_url(shutil.copy(template, home))
         with open_home(home, store_url=url, clock=ManualClock()) as hold, running(hold) as gateway:
             yield gateway, model
+
+
+@pytest.fixture(scope="module")
+def stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[tuple[Running, ScriptedOpenAI]]:
+    """One gateway for a module, whose model says what the module's `answer` does."""
+    home = tmp_path_factory.mktemp("agents") / "home"
+    with agents_serving(home, sqlite_template, request.module.answer) as found:
+        yield found
+
+
+@pytest.fixture
+def gateway(stage: tuple[Running, ScriptedOpenAI]) -> Running:
+    return stage[0]
+
+
+@pytest.fixture
+def model(stage: tuple[Running, ScriptedOpenAI]) -> ScriptedOpenAI:
+    return stage[1]
+
+
+@pytest.fixture
+def client(gateway: Running) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin, max_retries=0) as found:
+        yield found
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def assert_openai_error(response: httpx.Response, *statuses: int) -> None:
+    assert response.status_code in statuses, response.text
+    assert response.headers["content-type"] == "application/json"
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    assert error["code"]
+
+
+def run_event(seq: int, stream: Any, **data: Any) -> RunEvent:
+    return RunEvent("run", seq, stream, data, Millis(0), passing="delta" in data)
 
 
 class KilledGateway:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,16 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from agent_stage import agents_serving
+from agent_stage import (
+    JSON_VALUES,
+    agents_serving,
+    assert_openai_error,
+    client,
+    gateway,
+    model,
+    run_event,
+    stage,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import AsyncOpenAI, OpenAI
@@ -21,13 +29,13 @@ from openai.types.chat import ChatCompletionChunk
 from serving import Running, make_token, wait_for
 
 from builders import PATIENCE, rows
-from holdfast.agents.loop import RunEvent
 from holdfast.clock import Millis
 from holdfast.gateway.openai import runs as openai_routes
 from holdfast.gateway.openai.chat import Chunks, Head
 from holdfast.gateway.tokens import Scope
 from holdfast.testing import Asked, Call, Fail, Say, ScriptedOpenAI, Stall, Turn, Used, cut_off
 
+__all__ = ["client", "gateway", "model", "stage"]
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -48,30 +56,6 @@ def answer(asked: Asked) -> Turn:
     if "be brief" in said:
         return Say("Cut", finish="length")
     return Say("The heron stands still.", used=Used(input=900, output=12, cache_read=800))
-
-
-@pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
-) -> Iterator[tuple[Running, ScriptedOpenAI]]:
-    with agents_serving(tmp_path_factory.mktemp("openai") / "home", sqlite_template, answer) as found:
-        yield found
-
-
-@pytest.fixture
-def gateway(stage: tuple[Running, ScriptedOpenAI]) -> Running:
-    return stage[0]
-
-
-@pytest.fixture
-def model(stage: tuple[Running, ScriptedOpenAI]) -> ScriptedOpenAI:
-    return stage[1]
-
-
-@pytest.fixture
-def client(gateway: Running) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin) as found:
-        yield found
 
 
 def user(text: str) -> Any:
@@ -413,47 +397,31 @@ def test_what_cannot_be_used_is_an_error_of_openais_form(
 ) -> None:
     with gateway.client(gateway.admin) as api:
         response = api.post("/v1/chat/completions", json={"model": "holdfast", **body})
-    _assert_error(response, 400)
+    assert_openai_error(response, 400)
     assert response.json()["error"]["param"] == param
 
 
 def test_no_other_refusal_has_another_form(gateway: Running) -> None:
     with gateway.client(gateway.admin) as api:
-        _assert_error(api.post("/v1/chat/completions", content="{", headers=JSON), 400)
-        _assert_error(api.post("/v1/chat/completions", content="x", headers={"Content-Type": "a/b"}), 400)
-        _assert_error(api.get("/v1/chat/completions"), 405)
-        _assert_error(api.get("/v1/nothing"), 404)
+        assert_openai_error(api.post("/v1/chat/completions", content="{", headers=JSON), 400)
+        assert_openai_error(
+            api.post("/v1/chat/completions", content="x", headers={"Content-Type": "a/b"}), 400
+        )
+        assert_openai_error(api.get("/v1/chat/completions"), 405)
+        assert_openai_error(api.get("/v1/nothing"), 404)
     with gateway.client() as nobody:
-        _assert_error(nobody.post("/v1/chat/completions", json={}), 401)
+        assert_openai_error(nobody.post("/v1/chat/completions", json={}), 401)
 
 
 JSON = {"Content-Type": "application/json"}
-_JSON_VALUE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
-)
 _FIELDS = st.sampled_from(["messages", "stream", "stream_options", "user", "n", "tools", "reasoning_effort"])
 
 
 @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck), deadline=None)
-@given(sent=st.dictionaries(_FIELDS, _JSON_VALUE, max_size=3))
+@given(sent=st.dictionaries(_FIELDS, JSON_VALUES, max_size=3))
 def test_nothing_that_is_sent_is_a_fault_of_ours(gateway: Running, sent: dict[str, Any]) -> None:
     with gateway.client(gateway.admin) as api:
-        _assert_error(api.post("/v1/chat/completions", json={"model": "holdfast", **sent}), 400)
-
-
-def _assert_error(response: httpx.Response, status: int) -> None:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/json"
-    error = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["message"]
-    assert error["code"]
-
-
-def _event(seq: int, stream: Any, **data: Any) -> RunEvent:
-    return RunEvent("run", seq, stream, data, Millis(0), passing="delta" in data)
+        assert_openai_error(api.post("/v1/chat/completions", json={"model": "holdfast", **sent}), 400)
 
 
 @given(
@@ -466,10 +434,10 @@ def test_a_reader_who_lost_deltas_still_gets_every_word_once(text: str, cuts: li
     places = [0, *sorted({c for c in cuts if c < len(text)}), len(text)]
     deltas = [text[a:b] for a, b in pairwise(places)]
     chunks = Chunks(Head("run", "holdfast", Millis(0)), with_usage=False)
-    seen = [_event(n, "assistant", kind="text", delta=d) for n, d in enumerate(deltas)]
+    seen = [run_event(n, "assistant", kind="text", delta=d) for n, d in enumerate(deltas)]
     if lost < len(seen):
-        seen[lost] = _event(lost, "lifecycle", phase="lagged", lost=1)
-    seen.append(_event(99, "assistant", kind="message", text=text))
+        seen[lost] = run_event(lost, "lifecycle", phase="lagged", lost=1)
+    seen.append(run_event(99, "assistant", kind="message", text=text))
     told = [c for event in seen for c in chunks.of(event)]
     told += list(chunks.end({"status": "committed", "text": text}))
     assert "".join(c["choices"][0]["delta"].get("content", "") for c in told) == text
@@ -478,7 +446,7 @@ def test_a_reader_who_lost_deltas_still_gets_every_word_once(text: str, cuts: li
 @pytest.mark.parametrize(("kind", "broken"), [("text", True), ("thinking", False)])
 def test_only_words_that_were_told_cannot_be_taken_back(kind: str, broken: bool) -> None:
     chunks = Chunks(Head("r", "m", Millis(0)), with_usage=False)
-    told = [*chunks.of(_event(1, "assistant", kind=kind, delta="The heron"))]
-    told += chunks.of(_event(2, "lifecycle", phase="restarted"))
+    told = [*chunks.of(run_event(1, "assistant", kind=kind, delta="The heron"))]
+    told += chunks.of(run_event(2, "lifecycle", phase="restarted"))
     assert chunks.broken is broken
     assert len(told) == broken

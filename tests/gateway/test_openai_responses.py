@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
-from agent_stage import agents_serving
+from agent_stage import JSON_VALUES, assert_openai_error, client, gateway, model, run_event, stage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
@@ -18,12 +15,12 @@ from pydantic import BaseModel
 from serving import Running, make_token
 
 from builders import rows
-from holdfast.agents.loop import RunEvent
-from holdfast.clock import ManualClock, Millis
+from holdfast.clock import ManualClock
 from holdfast.gateway.openai.responses import ResponseEvents, ResponseHead
 from holdfast.gateway.tokens import Scope
 from holdfast.testing import Asked, Call, Calls, Fail, Say, ScriptedOpenAI, Turn, Used, cut_off
 
+__all__ = ["client", "gateway", "model", "stage"]
 PNG = "data:image/png;base64,iVBORw0KGgo="
 WEATHER: Any = {
     "type": "function",
@@ -63,30 +60,6 @@ def answer(asked: Asked) -> Turn:
         case "form":
             return Say('{"city": "Oslo", "degrees": 13}')
     return Say("The heron stands still.", used=Used(input=900, output=12, cache_read=800))
-
-
-@pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
-) -> Iterator[tuple[Running, ScriptedOpenAI]]:
-    with agents_serving(tmp_path_factory.mktemp("responses") / "home", sqlite_template, answer) as found:
-        yield found
-
-
-@pytest.fixture
-def gateway(stage: tuple[Running, ScriptedOpenAI]) -> Running:
-    return stage[0]
-
-
-@pytest.fixture
-def model(stage: tuple[Running, ScriptedOpenAI]) -> ScriptedOpenAI:
-    return stage[1]
-
-
-@pytest.fixture
-def client(gateway: Running) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.admin, max_retries=0) as found:
-        yield found
 
 
 def test_a_response_has_the_words_the_usage_and_what_was_asked(client: OpenAI, model: ScriptedOpenAI) -> None:
@@ -413,32 +386,18 @@ def test_what_is_not_there_and_what_is_not_the_askers_are_alike(client: OpenAI, 
 def test_what_cannot_be_used_is_an_error_of_openais_form(gateway: Running, body: dict[str, Any]) -> None:
     with gateway.client(gateway.admin) as api:
         response = api.post("/v1/responses", json={"model": "holdfast", **body})
-    assert response.status_code in (400, 404), response.text
-    assert_error(response)
+    assert_openai_error(response, 400, 404)
 
 
-_VALUE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
-)
 _FIELDS = st.sampled_from(["stream", "instructions", "tools", "text", "reasoning", "metadata", "tool_choice"])
 
 
 @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck), deadline=None)
-@given(sent=st.dictionaries(_FIELDS, _VALUE, max_size=3), items=_VALUE)
+@given(sent=st.dictionaries(_FIELDS, JSON_VALUES, max_size=3), items=JSON_VALUES)
 def test_nothing_that_is_sent_is_a_fault_of_ours(gateway: Running, sent: dict[str, Any], items: Any) -> None:
     with gateway.client(gateway.admin) as api:
         answered = api.post("/v1/responses", json={"model": "holdfast", **sent, "input": items})
     assert answered.status_code < 500, answered.text
-
-
-def assert_error(response: httpx.Response) -> None:
-    assert response.headers["content-type"] == "application/json"
-    error = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["message"]
-    assert error["code"]
 
 
 def test_a_bare_prompt_is_refused_with_the_way_to_go(client: OpenAI, gateway: Running) -> None:
@@ -493,10 +452,6 @@ def test_what_cannot_be_embedded_is_refused_plainly(client: OpenAI, gateway: Run
         limited.embeddings.create(model="holdfast-embedding", input="x")
 
 
-def _event(seq: int, stream: Any, **data: Any) -> RunEvent:
-    return RunEvent("run", seq, stream, data, Millis(0), passing="delta" in data)
-
-
 @given(
     texts=st.lists(st.text(min_size=1, max_size=12).map(lambda text: f"x{text}"), min_size=1, max_size=3),
     cut=st.integers(0, 12),
@@ -510,10 +465,10 @@ def test_whatever_is_lost_the_events_add_up_to_what_the_last_one_has(
     events = ResponseEvents(ResponseHead("turn-1", 0, {"model": "m"}))
     frames = list(events.begin())
     for number, text in enumerate(texts):
-        frames += events.of(_event(number, "assistant", kind="text", delta=text[:cut]))
+        frames += events.of(run_event(number, "assistant", kind="text", delta=text[:cut]))
         if lost:
-            frames += events.of(_event(number, "lifecycle", phase="lagged", lost=1))
-        frames += events.of(_event(number, "assistant", kind="message", text=text))
+            frames += events.of(run_event(number, "lifecycle", phase="lagged", lost=1))
+        frames += events.of(run_event(number, "assistant", kind="message", text=text))
     handed = [{"id": f"c{n}", "name": "look", "arguments": {"n": n}} for n in range(calls)]
     frames += events.end({"status": "committed", "text": texts[-1], "handed": handed})
     told = [json.loads(frame.partition("data: ")[2]) for frame in frames]

@@ -1,7 +1,7 @@
 """Clients that others wrote, each with one call of its own to a gateway; those not installed are named.
 
-`pip install litellm langchain-openai llm` and, for JavaScript, `HOLDFAST_NODE_CLIENTS=DIR` with a folder in
-which `npm install ai @ai-sdk/openai openai` was run.
+`CONTRIBUTING.md` says how to install them beside the sources. `HOLDFAST_NODE_CLIENTS` is the folder of those
+for JavaScript.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 from collections.abc import Iterator
@@ -40,9 +39,9 @@ def check_home(patient: Patient) -> Iterator[Finding]:
 
 
 def check_config(patient: Patient) -> Iterator[Finding]:
-    """What does nothing is told here also where `HOLDFAST_LENIENT` lets Holdfast start."""
+    """What does nothing is told here also where `--lenient` lets Holdfast start."""
     from holdfast.config import InvalidConfig
-    from holdfast.config.source import LENIENT, check, parse_text, read_text
+    from holdfast.config.source import check, is_lenient, parse_text, read_text
     from holdfast.config.store import take_out_idle
     from holdfast.errors import ConfigError
 
@@ -56,7 +55,7 @@ def check_config(patient: Patient) -> Iterator[Finding]:
             if problem.without_effect is None:
                 yield Finding("fail", str(problem), f"Correct it in {path}.")
                 continue
-            level: Level = "warn" if os.environ.get(LENIENT) else "fail"
+            level: Level = "warn" if is_lenient() else "fail"
             mend = f"Take it out of {path}, or have `holdfast doctor --fix` do so."
             yield Finding(level, str(problem), mend, partial(take_out_idle, path))
         return

@@ -58,10 +58,15 @@ COMMANDS: Final = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="holdfast")
+@click.option("--lenient", is_flag=True, help="Warn of settings that do nothing, and go on without.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, lenient: bool) -> None:
     """Holdfast: a context runtime for persistent AI agents.
 
     Begin with `holdfast onboard`, or with `holdfast up`.
     """
     ctx.ensure_object(App)
+    if lenient:
+        from holdfast.config.source import leniently
+
+        ctx.with_resource(leniently())

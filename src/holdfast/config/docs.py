@@ -29,7 +29,7 @@ when it changes; one that is wrong is reported and the last good one stays in us
 **No key without an effect.** A key that is not known, is not built yet, or does nothing as the rest of the
 file stands is an error, with its path and what was expected; only `skills.entries.<name>.config` and
 `plugins.entries.<name>.config` are free in form. `holdfast doctor --fix` takes such keys out and leaves all
-else as you wrote it; `holdfast up --lenient` (or `HOLDFAST_LENIENT=1` for any command) warns and goes on
+else as you wrote it; `holdfast up --lenient` (or `holdfast --lenient COMMAND`, for any) warns and goes on
 without them. That each key below is read by the code is checked by type, in
 `tests/config/test_config_is_used.py`.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from holdfast.config.root import Config
 from holdfast.config.tree import Loc
 
 log = logging.getLogger(__name__)
-
-LENIENT = "HOLDFAST_LENIENT"
 
 MAX_FILE_BYTES = 1024**2
 _JSON5_ERROR = re.compile(r"^[^:]*:(?P<line>\d+) (?P<what>.*) at column (?P<column>\d+)$", re.S)
@@ -38,17 +36,35 @@ def parse_config(text: str, *, source: str = "config") -> Config:
 
 def accept(data: Any, *, source: str = "config") -> Config:
     """A Config from a user's data. A key that does nothing is an error, which tells it before it is missed;
-    where `HOLDFAST_LENIENT` is set it is warned of and left out."""
+    within `leniently` it is warned of and left out."""
     try:
         return check(data, source=source)
     except InvalidConfig as error:
-        if not os.environ.get(LENIENT):
+        if not is_lenient():
             raise
         kept, left_out = without_idle(data, error.problems)
     config = check(kept, source=source)
     for problem in left_out:
         log.warning("%s: left out: %s", source, problem)
     return config
+
+
+_lenient: list[None] = []
+
+
+@contextmanager
+def leniently() -> Iterator[None]:
+    """While it lasts, in every thread of this process, a key that does nothing is left out with a warning."""
+    _lenient.append(None)
+    try:
+        yield
+    finally:
+        _lenient.pop()
+
+
+def is_lenient() -> bool:
+    """Whether this process goes on without keys that do nothing; those that it starts are told so."""
+    return bool(_lenient)
 
 
 def without_idle(data: Any, problems: Sequence[Problem]) -> tuple[Any, list[Problem]]:

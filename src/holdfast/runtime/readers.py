@@ -20,6 +20,7 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from holdfast.config.source import is_lenient, leniently
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, SYSTEM, Threads
 
@@ -157,6 +158,7 @@ class Readers:
                 self._hold.home.path,
                 self._hold.store.url.render_as_string(hide_password=False),
                 os.getpid(),
+                is_lenient(),
             ),
         )
         self._warm = self._pool.submit(_warmed)
@@ -192,7 +194,7 @@ _here: Holdfast | None = None
 _config_seen = 0
 
 
-def _open(home: Path, store_url: str, gateway: int) -> None:
+def _open(home: Path, store_url: str, gateway: int, lenient: bool) -> None:
     """Open the home to read it. What stops the gateway stops its readers, and they outlive it in no case."""
     from holdfast.runtime.opening import open_home
 
@@ -200,6 +202,8 @@ def _open(home: Path, store_url: str, gateway: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(gateway,), daemon=True).start()
+    if lenient:
+        leniently().__enter__()  # for as long as the process
     _here = open_home(home, store_url=store_url, reads_only=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--lenient",
     is_flag=True,
-    help="Warn of settings that do nothing, and start without (or HOLDFAST_LENIENT=1).",
+    help="Warn of settings that do nothing, and start without.",
 )
 @pass_app
 def up(
@@ -43,13 +42,13 @@ def up(
     """
     from holdfast.cli.client import address, announced
     from holdfast.cli.stores import keep_store
-    from holdfast.config.source import LENIENT
+    from holdfast.config.source import leniently
     from holdfast.gateway.codes import login_link
     from holdfast.gateway.server import listen, serve
     from holdfast.gateway.site import is_built
 
     if lenient:
-        os.environ[LENIENT] = "1"  # for the processes that it starts as well
+        click.get_current_context().with_resource(leniently())
     home = app.home
     if store_url is not None and (kept := keep_store(home, store_url)):
         click.echo(f"store: {kept} (kept in {home.config.name} for every command of this home)")
