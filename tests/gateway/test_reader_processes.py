@@ -16,6 +16,7 @@ import httpx
 import pytest
 from serving import Running, running, wait_for
 
+from holdfast.config.source import leniently
 from holdfast.runtime import open_home
 from holdfast.runtime.readers import Readers
 
@@ -83,6 +84,15 @@ def test_readers_answer_as_the_gateway_does_and_find_what_was_written_a_moment_a
     log(gateway, "The anchor of the quokka is new.")
     for answer in at_once(gateway, "/api/search?q=quokka"):
         assert any("quokka" in hit["content"] for hit in answer["logs"])
+
+
+def test_the_readers_of_a_lenient_gateway_are_lenient(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "holdfast.json").write_text(json.dumps({**CONFIG, "tide": "high"}))
+    with leniently(), open_home(home) as hold, running(hold) as gateway:
+        log(gateway, "The anchor chain is rusty.")
+        assert begin(gateway).processes
 
 
 def test_a_reader_that_is_killed_costs_no_answer_and_is_replaced(gateway: Running) -> None:

@@ -55,11 +55,16 @@ _lenient: list[None] = []
 @contextmanager
 def leniently() -> Iterator[None]:
     """While it lasts, in every thread of this process, a key that does nothing is left out with a warning."""
-    _lenient.append(None)
+    be_lenient()
     try:
         yield
     finally:
         _lenient.pop()
+
+
+def be_lenient() -> None:
+    """For as long as the process."""
+    _lenient.append(None)
 
 
 def is_lenient() -> bool:

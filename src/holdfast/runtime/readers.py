@@ -20,7 +20,7 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from holdfast.config.source import is_lenient, leniently
+from holdfast.config.source import be_lenient, is_lenient
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, SYSTEM, Threads
 
@@ -203,7 +203,7 @@ def _open(home: Path, store_url: str, gateway: int, lenient: bool) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(gateway,), daemon=True).start()
     if lenient:
-        leniently().__enter__()  # for as long as the process
+        be_lenient()
     _here = open_home(home, store_url=store_url, reads_only=True)
 
 
