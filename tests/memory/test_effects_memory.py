@@ -147,13 +147,14 @@ def test_gateways_on_one_postgres_share_as_many_embeddings_as_the_config_says(
     assert asked[1] > asked[0] > 0
 
 
-@pytest.mark.parametrize(("embedder", "asks"), [("static", False), ("best", True)])
-def test_the_board_asks_the_embedder_of_the_config_about_a_question(
-    provider: Callable[..., Provider], tmp_path: Path, embedder: str, asks: bool
+@pytest.mark.parametrize(("embedder", "kept", "asked"), [("static", 8, 0), ("best", 8, 1), ("best", 0, 2)])
+def test_the_board_asks_the_embedder_of_the_config_about_a_question_and_keeps_as_many_as_it_says(
+    provider: Callable[..., Provider], tmp_path: Path, embedder: str, kept: int, asked: int
 ) -> None:
     one = provider(vectors())
     embedding = {"providers": ["openai"], "openai": {"baseUrl": one.url, "dimensions": 3}}
-    config = {"memory": {"search": {"embedding": embedding}}, "board": {"search": {"embedder": embedder}}}
+    search = {"embedder": embedder, "embedQueryCacheSize": kept}
+    config = {"memory": {"search": {"embedding": embedding}}, "board": {"search": search}}
     home = tmp_path / "home"
     home.mkdir()
     (home / "holdfast.json").write_text(json.dumps(config))
@@ -165,7 +166,7 @@ def test_the_board_asks_the_embedder_of_the_config_about_a_question(
         wanted = Wanted(question="what grows?", reader=OWNER, spaces=None, logs=3, places=0, seq=-1)
         for _ in range(2):
             index_recall(hold).search(wanted)
-        assert len(one.requests) - before == int(asks)
+        assert len(one.requests) - before == asked
 
 
 def test_neighbouring_chunks_share_what_the_config_says(new_desk: Desks, sqlite_store: Store) -> None:

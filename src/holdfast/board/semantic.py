@@ -78,7 +78,7 @@ def _channel(entry: Said) -> str:
 
 
 def _trusted(entry: Said) -> Mapping[str, Any] | None:
-    """What is told of an entry's origin, if that says how far it is trusted; most does not, and is not read."""
+    """What is told of an entry's origin where that says how far it is trusted; most does not, unread."""
     stored = getattr(entry, "stored_source", None)
     return None if isinstance(stored, str) and '"trust"' not in stored else entry.source
 

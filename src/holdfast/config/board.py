@@ -37,6 +37,7 @@ class BoardSearch(Section):
     embedder: Literal["static", "best"] = key(
         "static", "Who embeds what is asked at every turn: the static model, or the best that there is."
     )
+    embed_query_cache_size: Count = key(256, "Embedded questions kept, whoever asks them again.")
 
 
 class Digests(Section):

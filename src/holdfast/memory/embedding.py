@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 ENOUGH: Final = 0.9
 PATIENCE: Final = 2.0
-_MOST_KEPT: Final = 256
+QUESTIONS_KEPT: Final = 256
 _FIRST_PAUSE: Final = 30.0
 _LONGEST_PAUSE: Final = 600.0
 _KEYS: Final = {"openai": ("OPENAI_API_KEY",), "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
@@ -104,6 +104,7 @@ class EmbedderChain:
         self._fetching = threading.Lock()
         self._keeping = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
+        self.questions_kept: Callable[[], int] = lambda: QUESTIONS_KEPT
 
     def for_documents(self) -> Embedder | None:
         """The one that embeds documents now; None when there is none, or trouble is waited out."""
@@ -219,7 +220,7 @@ class EmbedderChain:
         self.worked(embedder)
         with self._keeping:
             self._kept[key] = vector
-            while len(self._kept) > _MOST_KEPT:
+            while len(self._kept) > self.questions_kept():
                 self._kept.popitem(last=False)
         return vector
 

@@ -39,6 +39,7 @@ def _memory_room(hold: Holdfast) -> MemoryService:
 
     own = hold.settings.memory.search.embedding
     chain = chain_from(own, os.environ, hold.home.path / "models", plugged_embedders(hold))
+    chain.questions_kept = lambda: hold.settings.board.search.embed_query_cache_size
     qmd = QmdMemory(
         lambda agent: hold.home.path / "agents" / agent / "qmd",
         config=hold.settings_for_memory,
