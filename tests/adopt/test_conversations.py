@@ -17,7 +17,7 @@ from holdfast.adopt.conversations import take_over
 from holdfast.adopt.exports import conversations_in, take_vault
 from holdfast.cli.root import cli
 from holdfast.coding_agents import hook
-from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, entries
+from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, EntryType, entries
 from holdfast.runtime import Holdfast, open_home
 
 AT = "2026-01-31T09:30:00.000Z"
@@ -199,6 +199,89 @@ def test_a_rollout_of_codex_has_what_was_said_and_done_once() -> None:
         ("action", 'shell: ["tar"]'),
         ("assistant", "Tarred."),
     ]
+
+
+def rollout(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    meta = {"timestamp": AT, "type": "session_meta", "payload": {"id": "c1", "cwd": CWD}}
+    return [meta, *({"timestamp": AT, "type": "response_item", "payload": one} for one in items)]
+
+
+def test_messages_of_a_model_that_repeats_its_ids_are_all_taken_over(hold: Holdfast, tmp_path: Path) -> None:
+    said = [
+        {
+            "type": "message",
+            "id": "msg_0",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": one}],
+        }
+        for one in ("First.", "Second.", "Third.")
+    ]
+    jsonl(tmp_path / "sessions" / "rollout.jsonl", rollout(*said))
+    found = take_over(hold, sessions_of("codex", tmp_path / "sessions"), Report("", False), dry_run=False)
+    assert found.entries_added == 3
+    assert [one.content for one in under(hold, "codex:boat|thread:c1")] == ["First.", "Second.", "Third."]
+
+
+def test_a_tool_call_that_a_hook_logged_in_other_words_is_not_taken_over_again(
+    hold: Holdfast, tmp_path: Path
+) -> None:
+    ran = {"type": "function_call", "name": "exec_command", "call_id": "7", "arguments": '{"cmd": "ls"}'}
+    own = ran | {"name": "recall", "namespace": "mcp__holdfast", "call_id": "8"}
+    patched = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "9", "input": "*** Begin Patch"}
+    logged = {"hook_event_name": "PostToolUse", "session_id": "c1", "cwd": CWD, "tool_use_id": "7"}
+    event = {**logged, "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    (entry,) = hook.entries_of("codex", "codex:boat|thread:c1", event)
+    draft = EntryDraft(
+        content=entry["content"],
+        type=EntryType.ACTION,
+        session_key="codex:boat|thread:c1",
+        agent_id="codex",
+        idempotency_key=entry["idempotencyKey"],
+    )
+    hold.store.run(OWNER, lambda tx: entries.append(tx, draft))
+    jsonl(tmp_path / "sessions" / "rollout.jsonl", rollout(ran, own, patched))
+    take_over(hold, sessions_of("codex", tmp_path / "sessions"), Report("", False), dry_run=False)
+    told = {one.content for one in under(hold, "codex:boat|thread:c1")}
+    assert told == {"Bash: ls", "apply_patch: *** Begin Patch"}
+
+
+def test_what_our_own_tools_read_is_not_taken_over(hold: Holdfast) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "mcp__holdfast__recall", "input": {"query": "boat"}}
+    rows = [line("u1", None, "user", "Where?"), line("a1", "u1", "assistant", [call])]
+    found = claude_session(rows, "s1")
+    assert found is not None
+    assert [one.text for one in found.messages] == ["Where?"]
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_a_damaged_session_file_costs_what_is_damaged_and_no_more(
+    host: str, hold: Holdfast, tmp_path: Path
+) -> None:
+    if host == "codex":
+        good = rollout({"type": "message", "role": "assistant", "content": [{"text": "Whole."}]})
+    else:
+        good = [line("u1", None, "assistant", text("Whole."))]
+    broken = [
+        b"[" * 100_000,
+        b"\x00\xff\xfe not text",
+        b'{"type": "response_item", "payload": {"type": "message", "role": "user", "content": 7}}',
+        b'{"type": "response_item", "payload": {"type": "function_call", "name": [], "arguments": 3}}',
+        b'{"type": "response_item", "payload": {"type": "message", "role": [], "content": [null, 3]}}',
+        b'{"type": "user", "uuid": "u0", "parentUuid": 5, "message": {"content": [null, {"type": 1}]}}',
+        b'{"type": "assistant", "uuid": "x", "isSidechain": false, "message": []}',
+        b'{"type": "user", "uuid": "l1", "parentUuid": "l1", "message": {"content": "\\ud800 lone"}}',
+        b'{"payload": [], "type": {}}',
+        b"null",
+    ]
+    file = tmp_path / "sessions" / "one.jsonl"
+    file.parent.mkdir()
+    rows = [json.dumps(row).encode() for row in good]
+    file.write_bytes(b"\n".join([*broken, *rows]) + b'\n{"cut')
+    report = take_over(hold, sessions_of(host, file.parent), Report("", False), dry_run=False)
+    assert report.notes == []
+    with hold.store.read(OWNER) as tx:
+        found = [one.content for one in entries.listing(tx, EntryFilter()).entries]
+    assert "Whole." in found
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,46 @@ def test_a_host_can_run_a_session_over_http(api: httpx.Client) -> None:
     assert found["estimatedTokens"] > 10
 
 
+def test_history_that_a_logger_wrote_is_once_in_the_log_when_the_engine_brings_it(api: httpx.Client) -> None:
+    """Who had only the logger of a host's plugin, and then switches its engine on."""
+    key, ago = "agent:main:dm:moved", 1_700_000_000_000
+    topic = api.post("/api/topics", json={"name": "Frogs"}).json()["id"]
+
+    def logged(content: str, agent: str, at: int, **more: Any) -> None:
+        source = {"channel": "openclaw", "sessionKey": key, **more.pop("source", {})}
+        row = {"content": content, "agentId": agent, "createdAt": ago + at, "source": source, **more}
+        assert api.post("/api/log", json={**row, "idempotencyKey": f"openclaw:{at}"}).status_code == 201
+
+    logged("the frogs are back", "user", 1, topicId=topic)
+    tool = {"type": "action", "source": {"toolName": "exec"}}
+    logged('Tool call: exec\n{"command": "ls"}', "main", 2, **tool)
+    logged('Tool result: exec\n"pond"', "main", 3, **tool)
+    logged("In the pond.", "main", 4)
+    logged("the frogs are back", "user", 5)
+    call = [{"id": "c1", "name": "exec", "arguments": {"command": "ls"}}]
+    history = [
+        {**_user("[Tue 2023-11-14 22:13 UTC] the frogs are back"), "key": "user:1", "at": ago + 1},
+        {**_assistant(""), "toolCalls": call, "key": "assistant:2", "at": ago + 2},
+        {"role": "toolResult", "content": "pond", "toolCallId": "c1", "toolName": "exec"}
+        | {"key": "toolResult:3", "at": ago + 3},
+        {**_assistant("In the pond."), "key": "assistant:4", "at": ago + 4},
+        {**_user("the frogs are back"), "key": "user:5", "at": ago + 5},
+    ]
+    for _ in range(2):
+        _post(api, "ingestBatch", sessionKey=key, messages=history)
+    rows = api.get("/api/log", params={"sessionKey": key, "limit": 50}).json()[::-1]
+    assert [row["content"] for row in rows if row["type"] == "conversation"] == [
+        "the frogs are back",
+        "In the pond.",
+        "the frogs are back",
+    ]
+    actions = [row["content"] for row in rows if row["type"] == "action"]
+    assert actions == ['Tool call: exec {"command": "ls"}', "pond"]
+    assert rows[0]["topicId"] == topic
+    found = _post(api, "assemble", sessionKey=key, tokenBudget=10_000, pending=[_user("and now?")])
+    assert [m["content"] for m in found["messages"]][-3:-1] == ["In the pond.", "the frogs are back"]
+
+
 def test_assembling_its_own_answer_changes_nothing(api: httpx.Client) -> None:
     calls = [{"id": "c1", "name": "exec", "arguments": {"command": "ls"}}]
     messages = [

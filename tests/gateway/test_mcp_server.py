@@ -24,7 +24,8 @@ from serving import Running, assert_problem, make_token, running
 
 from builders import PATIENCE
 from holdfast.cli.client import announced
-from holdfast.gateway.tokens import Scope
+from holdfast.gateway.tokens import Scope, revoke
+from holdfast.log import OWNER
 from holdfast.mcp_server import opening, tools
 from holdfast.mcp_server.server import _tool
 from holdfast.runtime import Holdfast
@@ -334,6 +335,58 @@ async def test_a_listener_hears_of_new_topics_and_only_of_those_it_may_read(
         assert isinstance(event, ResourcesListChanged)
         names = [one.name for one in (await client.list_resources()).resources]
     assert names == ["Loft ladder"]
+
+
+@pytest.mark.anyio
+async def test_a_listener_of_the_older_era_hears_over_http_of_what_it_may_read(
+    gateway: Running, api: httpx.Client
+) -> None:
+    api.post("/api/spaces", json={"id": "space-shed", "name": "Shed"})
+    limited = make_token(gateway.hold.store, "shed", spaces=["space-shed"])
+    told: dict[str, int] = {"owner": 0, "limited": 0}
+
+    def counting(who: str) -> Any:
+        async def heard(message: Any) -> None:
+            told[who] += getattr(message, "method", "") == "notifications/resources/list_changed"
+
+        return heard
+
+    async with (
+        over_http(gateway, mode="legacy", message_handler=counting("owner")) as owner,
+        over_http(gateway, limited, "legacy", message_handler=counting("limited")) as client,
+    ):
+        assert owner.server_capabilities.resources.list_changed
+        assert await until_told(api, told, "owner", {"name": "Owner's own"})
+        assert told["limited"] == 0
+        assert await until_told(api, told, "limited", {"name": "Shed roof", "spaceId": "space-shed"})
+        names = {one.name for one in (await client.list_resources()).resources}
+    assert names
+    assert all(name.startswith("Shed roof") for name in names)
+
+
+async def until_told(api: httpx.Client, told: dict[str, int], who: str, topic: dict[str, str]) -> bool:
+    """Make topics until somebody is told: a client says to nobody when it has begun to listen."""
+    with anyio.move_on_after(PATIENCE):
+        while not told[who]:
+            name = f"{topic['name']} {anyio.current_time()}"
+            assert api.post("/api/topics", json={**topic, "name": name}).status_code == 201
+            await anyio.sleep(0.2)
+    return told[who] > 0
+
+
+def test_a_stream_of_the_older_era_ends_with_its_token_and_refuses_pages(gateway: Running) -> None:
+    listens = {"Accept": "text/event-stream"}
+    with gateway.client() as client:
+        assert_problem(client.get("/mcp", headers=listens), 401, "no_token")
+    with gateway.client(gateway.admin, Origin="https://evil.example") as client:
+        assert_problem(client.get("/mcp", headers=listens), 403, "cross_origin")
+    ended = make_token(gateway.hold.store, "ended")
+    with gateway.client(ended) as client, client.stream("GET", "/mcp", headers=listens) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = stream.iter_lines()
+        assert next(lines).startswith(":")
+        gateway.hold.store.run(OWNER, lambda tx: revoke(tx, "ended"))
+        assert all("list_changed" not in line for line in lines)
 
 
 @pytest.mark.anyio

@@ -1,6 +1,6 @@
-"""A real coding agent and the MCP inspector against a gateway, with a scripted model on loopback.
+"""Real coding agents and the MCP inspector against a gateway, with scripted models on loopback.
 
-`HOLDFAST_CODING_AGENTS=DIR` names a folder in which `npm install @anthropic-ai/claude-code
+`HOLDFAST_CODING_AGENTS=DIR` names a folder in which `npm install @anthropic-ai/claude-code @openai/codex
 @modelcontextprotocol/inspector` was run; without it these are skipped by name.
 """
 
@@ -28,6 +28,7 @@ from holdfast.cli.client import announced
 from holdfast.coding_agents import connect, hook
 from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Say, ScriptedAnthropic, Turn
+from holdfast.testing.responses import ScriptedResponses
 
 PROGRAMS = Path(os.environ.get("HOLDFAST_CODING_AGENTS", "/nowhere")) / "node_modules" / ".bin"
 # The programs need a newer Node than many machines have: that of the development environment.
@@ -106,11 +107,11 @@ class ClaudeCode:
         return found
 
 
-def logged(api: httpx.Client, session: str, count: int) -> list[tuple[str, str]]:
+def logged(api: httpx.Client, session: str, count: int, host: str = "claude-code") -> list[tuple[str, str]]:
     rows: list[dict[str, Any]] = []
 
     def there() -> bool:
-        key = f"claude-code:boat|thread:{session}"
+        key = f"{host}:boat|thread:{session}"
         rows[:] = api.get("/api/log", params={"sessionKey": key, "limit": 100}).json()
         return len(rows) >= count
 
@@ -165,6 +166,105 @@ def test_claude_code_logs_its_session_gets_the_block_and_calls_our_tools(
         )
         again = [text for _, text in logged(api, session, 8)]
         assert [text for text in again if again.count(text) > words.count(text) and text in words] == []
+
+
+def codex_answer(asked: Asked) -> Turn:
+    """The same for Codex, whose tools of others stand in a space of their own; and it lists files."""
+    given = list(asked.body["input"])
+    last = max(index for index, one in enumerate(given) if one.get("role") == "user")
+    told, done = json.dumps(given[last]), [one["call_id"] for one in given[last:] if "output" in one]
+    if "Where does the heron nest" in told:
+        if "call_recall" in done:
+            return Say("It nests in the reeds, says your memory.")
+        return Call("mcp__holdfast/recall", {"query": "where does the heron nest"}, id="call_recall")
+    if "Show me the planks" in told:
+        if "call_cat" in done:
+            return Say("Oak, says the file.")
+        return Call("exec_command", {"cmd": "cat planks.txt"}, id="call_cat")
+    return Say("Understood.")
+
+
+class Codex:
+    """The real program, run once a prompt, as a user has it who typed `holdfast connect codex`."""
+
+    def __init__(self, folder: Path, gateway: Running, model: ScriptedResponses) -> None:
+        self.home, self.project = folder / "user", folder / "boat"
+        self.home.mkdir()
+        self.project.mkdir()
+        (self.project / "planks.txt").write_text("oak\n")
+        self.env = {"HOME": str(self.home), "PATH": PATH, "OPENAI_API_KEY": "scripted"}
+        self.env["HOLDFAST_TOKEN"] = gateway.admin
+        line = [sys.executable, "-m", "holdfast.cli", "--home", str(gateway.hold.home.path)]
+        done = subprocess.run(
+            [*line, "connect", "codex", "--json"], env=self.env, capture_output=True, check=True
+        )
+        self.connected: dict[str, Any] = json.loads(done.stdout)
+        (self.home / ".codex/config.toml").write_text(
+            'model = "scripted"\nmodel_provider = "scripted"\n'
+            f'[model_providers.scripted]\nname = "scripted"\nbase_url = "{model.url}"\n'
+            'wire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
+            f'[mcp_servers.holdfast]\nurl = "{gateway.url}/mcp"\nbearer_token_env_var = "HOLDFAST_TOKEN"\n'
+            "required = true\n"
+        )
+
+    def say(self, text: str, *more: str) -> list[dict[str, Any]]:
+        trusted = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
+        line = [str(PROGRAMS / "codex"), "exec", "--json", "--skip-git-repo-check", *trusted, *more, text]
+        done = subprocess.run(
+            line,
+            cwd=self.project,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(one) for one in done.stdout.splitlines()]
+
+
+@needs("codex")
+def test_codex_logs_its_session_gets_the_block_and_calls_our_tools(gateway: Running, tmp_path: Path) -> None:
+    with gateway.client(gateway.admin) as api, ScriptedResponses(codex_answer) as model:
+        note = {"type": "note", "agentId": "main", "content": "The heron nests in the reeds behind the boat"}
+        assert api.post("/api/log", json=note).status_code == 201
+        codex = Codex(tmp_path, gateway, model)
+        assert codex.connected["ok"], codex.connected
+        first = codex.say("Where does the heron nest, exactly?")
+        complaints = [one["item"]["message"] for one in first if one.get("item", {}).get("type") == "error"]
+        assert [one for one in complaints if "hooks.json" in one] == []
+        calls = [one["item"] for one in first if one.get("item", {}).get("type") == "mcp_tool_call"]
+        assert "nests in the reeds" in json.dumps(calls[-1]["result"])
+        session = first[0]["thread_id"]
+        told = [
+            ("user", "Where does the heron nest, exactly?"),
+            ("codex", "It nests in the reeds, says your memory."),
+        ]
+        assert logged(api, session, 2, "codex") == told
+        assert any("CLAWBOARD_CONTEXT_BEGIN" in json.dumps(one.body["input"]) for one in model.requests)
+
+        codex.say("Show me the planks", "resume", session)
+        words = [text for _, text in logged(api, session, 5, "codex")]
+        assert words[2] == "Show me the planks"
+        assert words[4] == "Oak, says the file."
+        assert "cat planks.txt" in words[3]
+
+        word = gateway.hold.home.path / "gateway.json"
+        kept = word.read_text()
+        word.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": 1}))
+        try:
+            codex.say("Said while nobody listens", "resume", session)
+        finally:
+            word.write_text(kept)
+        codex.say("Said when it is back again", "resume", session)
+        words = [text for _, text in logged(api, session, 9, "codex")]
+        assert words.count("Said while nobody listens") == 1
+        assert len(words) == 9
+
+        sessions = sessions_of("codex", codex.home / ".codex" / "sessions")
+        report = take_over(gateway.hold, sessions, Report("", False), dry_run=False)
+        assert report.entries_added == 0, logged(api, session, 10, "codex")
 
 
 @needs("mcp-inspector")

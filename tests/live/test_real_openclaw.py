@@ -284,3 +284,19 @@ def test_the_logger_alone_writes_each_word_once(world: World) -> None:
     once(world, key, "the frogs are back", 'CALL clawboard_search {"q": "frogs"}', "over HTTP")
     actions = [text.partition("\n")[0] for kind, text in world.ours.rows(key) if kind == "action"]
     assert actions == ["Tool call: clawboard_search", "Tool result: clawboard_search"]
+
+
+@inside
+def test_who_switches_from_the_logger_to_the_engine_has_each_word_once(world: World) -> None:
+    key = "agent:main:dm:logged"
+    said = ("the frogs are back", 'CALL clawboard_search {"q": "frogs"}', "over HTTP")
+    once(world, key, *said)
+    world.host.stop()
+    world.connect()
+    world.host.start()
+    assert world.host.say(key, "now by the engine") == "echo now by the engine"
+    once(world, key, *said, "now by the engine")
+    assert [text for role, text in world.model.shown() if role == "user"] == [*said, "now by the engine"]
+    actions = [text.split()[:3] for kind, text in world.ours.rows(key) if kind == "action"]
+    assert actions.count(["Tool", "call:", "clawboard_search"]) <= 1
+    assert actions.count(["Tool", "result:", "clawboard_search"]) == 0

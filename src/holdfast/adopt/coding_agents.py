@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from holdfast.adopt.conversations import Conversation, Message
 from holdfast.clock import parse_iso
-from holdfast.coding_agents.hook import session_key, tool_line
+from holdfast.coding_agents.hook import OWN_TOOLS, session_key, tool_key, tool_line
 from holdfast.errors import InvalidInput, NotFound
 
 CLAUDE: Final = "claude-code"
@@ -30,6 +30,7 @@ _PUT_IN: Final = re.compile(
 )
 _WHOLLY: Final = re.compile(r"\s*(?:<[a-z_]*(?:instructions|context)>|# AGENTS\.md instructions|Caveat: The)")
 _INTERRUPTED: Final = "[Request interrupted"
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
 def sessions_of(host: str, folder: Path) -> Iterator[Conversation]:
@@ -50,7 +51,7 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
         while line := stream.readline(MOST_LINE):
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(found, dict):
                 yield found
@@ -69,8 +70,8 @@ def claude_session(lines: Iterable[Mapping[str, Any]], name: str) -> Conversatio
         return None
     branch = _branch(by_id, last)
     outcomes = _outcomes(by_id.values())
-    messages = [one for line in branch for one in _claude_messages(line, outcomes)]
     session, cwd = str(last.get("sessionId") or name), str(last.get("cwd") or "")
+    messages = [one for line in branch for one in _claude_messages(line, session, outcomes)]
     facts = {"cwd": cwd or None, "gitBranch": last.get("gitBranch"), "version": last.get("version")}
     return Conversation(CLAUDE, session_key(CLAUDE, cwd, session), tuple(messages), source=facts)
 
@@ -111,7 +112,9 @@ def _blocks(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _claude_messages(line: Mapping[str, Any], outcomes: Mapping[str, object]) -> Iterator[Message]:
+def _claude_messages(
+    line: Mapping[str, Any], session: str, outcomes: Mapping[str, object]
+) -> Iterator[Message]:
     kind, id_, at = line.get("type"), str(line.get("uuid")), _time(line.get("timestamp"))
     if kind not in ("user", "assistant") or line.get("isCompactSummary") or line.get("isMeta"):
         return
@@ -123,10 +126,10 @@ def _claude_messages(line: Mapping[str, Any], outcomes: Mapping[str, object]) ->
             said = spoken(str(block.get("text") or ""))
             if said:
                 yield Message(own, "user", said, at)
-        elif block.get("type") == "tool_use":
-            yield _action(
-                own, str(block.get("name")), block.get("input"), outcomes.get(str(block.get("id"))), at
-            )
+        elif block.get("type") == "tool_use" and not str(block.get("name")).startswith(OWN_TOOLS):
+            call = str(block.get("id"))
+            text, raw = _done(str(block.get("name")), block.get("input"), outcomes.get(call))
+            yield Message(own, "action", text, at, raw, tool_key(CLAUDE, session, call))
 
 
 def spoken(text: str) -> str:
@@ -136,15 +139,15 @@ def spoken(text: str) -> str:
     return _PUT_IN.sub("", text).strip()
 
 
-def _action(id_: str, name: str, given: object, outcome: object, at: int | None) -> Message:
-    raw = json.dumps({"input": given, "response": outcome}, ensure_ascii=False)
-    return Message(id_, "action", tool_line(name, given), at, raw)
+def _done(name: str, given: object, outcome: object) -> tuple[str, str]:
+    """A tool call in a line, and whole."""
+    return tool_line(name, given), json.dumps({"input": given, "response": outcome}, ensure_ascii=False)
 
 
 def codex_session(lines: Iterable[Mapping[str, Any]], name: str) -> Conversation | None:
     """What a rollout file has of what was said and done; its events say the same again."""
     session, cwd = name, ""
-    items: list[tuple[int, Mapping[str, Any], int | None]] = []
+    items: list[tuple[str, Mapping[str, Any], int | None]] = []
     for number, line in enumerate(lines):
         payload = line.get("payload")
         if not isinstance(payload, dict):
@@ -152,36 +155,47 @@ def codex_session(lines: Iterable[Mapping[str, Any]], name: str) -> Conversation
         if line.get("type") == "session_meta":
             session, cwd = str(payload.get("id") or session), str(payload.get("cwd") or cwd)
         elif line.get("type") == "response_item":
-            items.append((number, payload, _time(line.get("timestamp"))))
-    outputs = {
-        str(p.get("call_id")): p.get("output") for _, p, _ in items if p.get("type") == "function_call_output"
-    }
-    messages = [one for item in items if (one := _codex_message(*item, outputs)) is not None]
+            # The place in the file is its name: the ids are the model's, and some models repeat them.
+            items.append((str(number), payload, _time(line.get("timestamp"))))
+    outputs = {str(p.get("call_id")): p.get("output") for _, p, _ in items if p.get("type") in _OUTPUTS}
+    messages = [
+        one
+        for id_, item, at in items
+        if (one := _codex_call(id_, item, at, session, outputs) or _codex_message(id_, item, at)) is not None
+    ]
     key = session_key(CODEX, cwd, session)
     return Conversation(CODEX, key, tuple(messages), source={"cwd": cwd or None}) if messages else None
 
 
-def _codex_message(
-    number: int, item: Mapping[str, Any], at: int | None, outputs: Mapping[str, object]
+def _codex_call(
+    id_: str, item: Mapping[str, Any], at: int | None, session: str, outputs: Mapping[str, object]
 ) -> Message | None:
-    id_ = f"{item.get('id') or number}"
-    if item.get("type") == "function_call":
-        given = _parsed(item.get("arguments"))
-        return _action(id_, str(item.get("name")), given, outputs.get(str(item.get("call_id"))), at)
-    if item.get("type") != "message" or item.get("role") not in ("user", "assistant"):
+    if item.get("type") not in ("function_call", "custom_tool_call"):
         return None
-    parts = [part for part in item.get("content") or () if isinstance(part, dict)]
-    text = "\n".join(str(part["text"]) for part in parts if isinstance(part.get("text"), str))
-    if item["role"] == "assistant":
+    if f"{item.get('namespace')}__".startswith(OWN_TOOLS):
+        return None
+    call = str(item.get("call_id"))
+    given = _parsed(item["input"] if "input" in item else item.get("arguments"))
+    text, raw = _done(str(item.get("name")), given, outputs.get(call))
+    return Message(id_, "action", text, at, raw, tool_key(CODEX, session, call))
+
+
+def _codex_message(id_: str, item: Mapping[str, Any], at: int | None) -> Message | None:
+    content = item.get("content")
+    if item.get("type") != "message" or not isinstance(content, list):
+        return None
+    parts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    text = "\n".join(parts)
+    if item.get("role") == "assistant":
         return Message(id_, "assistant", text, at)
-    said = spoken(text)
+    said = spoken(text) if item.get("role") == "user" else ""
     return Message(id_, "user", said, at) if said else None
 
 
 def _parsed(text: object) -> object:
     try:
         return json.loads(text) if isinstance(text, str) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

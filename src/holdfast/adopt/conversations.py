@@ -32,13 +32,17 @@ Kind = Literal["user", "assistant", "action", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing that was said, done or noted. `id` is its own where it comes from, and stays the same."""
+    """One thing that was said, done or noted. `id` is its own where it comes from, and stays the same.
+
+    `logged_as`: the key under which a hook may have logged it, in other words.
+    """
 
     id: str
     kind: Kind
     text: str
     at: int | None = None
     raw: str | None = None
+    logged_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def _not_known(tx: Tx, conversation: Conversation) -> list[Message]:
     """The messages whose id is not in the log, and whose words no hook has logged under this key."""
     keys = {_key(conversation, one): one for one in conversation.messages if one.text.strip()}
     known: set[str] = set()
-    ordered = list(keys)
+    ordered = [*keys, *(one.logged_as for one in keys.values() if one.logged_as)]
     for start in range(0, len(ordered), 500):
         part = table.c.idempotency_key.in_(ordered[start : start + 500])
         known |= set(tx.conn.execute(sa.select(table.c.idempotency_key).where(part)).scalars())
@@ -96,7 +100,7 @@ def _not_known(tx: Tx, conversation: Conversation) -> list[Message]:
     new = []
     for key, message in keys.items():
         mark = _mark(message.kind, message.text)
-        if key in known:
+        if key in known or message.logged_as in known:
             continue
         if said[mark] > 0:
             said[mark] -= 1

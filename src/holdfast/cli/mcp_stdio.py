@@ -123,7 +123,7 @@ class HomeApi:
 
 async def serve(api: HomeApi) -> None:
     """Answer on stdin and stdout until stdin ends."""
-    server = Handlers(lambda _: api).server(tells_changes=True)
+    server = Handlers(lambda _: api).server()
     try:
         async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
             group.start_soon(api.close_when_idle)

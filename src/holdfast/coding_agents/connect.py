@@ -22,6 +22,8 @@ HOOK: Final = Path(hook.__file__)
 SETTINGS: Final[dict[str, str]] = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
 _MARK: Final = "coding_agents/hook.py"
 _SECONDS: Final = 5
+# No host waits longer than this for the end of a session, and Codex complains of a longer limit.
+_END_SECONDS: Final = 3
 _TRY_SECONDS: Final = 20
 _EVENTS: Final = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 # The host need not wait for these. For the others it must: a hook that it left behind ends when it does.
@@ -42,7 +44,8 @@ def with_hooks(settings: dict[str, Any], host: str, line: str) -> dict[str, Any]
     made = without_hooks(settings)
     hooks = made.setdefault("hooks", {})
     for event in _EVENTS:
-        handler: dict[str, Any] = {"type": "command", "command": line, "timeout": _SECONDS}
+        limit = _END_SECONDS if event == "SessionEnd" else _SECONDS
+        handler: dict[str, Any] = {"type": "command", "command": line, "timeout": limit}
         if host == "claude-code" and event in _UNAWAITED:
             handler["async"] = True
         group: dict[str, Any] = {"hooks": [handler]}

@@ -228,15 +228,20 @@ def _action(host: str, key: str, event: dict[str, Any], session: str) -> dict[st
     given = event.get("tool_input")
     text = tool_line(str(event.get("tool_name") or "tool"), given)
     same = str(event.get("tool_use_id") or uuid.uuid4().hex)
-    entry = _entry(host, key, event, text, host, f"{host}:{session}:tool:{same}")
+    entry = _entry(host, key, event, text, host, tool_key(host, session, same))
     whole = json.dumps({"input": given, "response": event.get("tool_response")}, ensure_ascii=False)
     return {**entry, "type": "action", "raw": whole[:MOST_TOOL]}
+
+
+def tool_key(host: str, session: str, id_: str) -> str:
+    """What a tool call is known by in the log, whoever brings it: its hook or its session's file."""
+    return f"{host}:{session}:tool:{id_}"
 
 
 def tool_line(name: str, given: object) -> str:
     """A tool call in a line: the tool, and what of its input says most."""
     if isinstance(given, dict):
-        telling = ("command", "file_path", "path", "pattern", "url", "query")
+        telling = ("command", "cmd", "file_path", "path", "pattern", "url", "query")
         given = next((given[name] for name in telling if given.get(name)), given)
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return f"{name}: {' '.join(text.split())[:300]}"

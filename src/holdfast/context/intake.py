@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from holdfast.context import engine_records as records
 from holdfast.context.deliveries import Deliverer
@@ -14,9 +15,23 @@ from holdfast.context.engine_records import Kind
 from holdfast.context.host import HostedEngine
 from holdfast.context.messages import Message
 from holdfast.context.transcript import draft_of
-from holdfast.log import SYSTEM, EntryDraft, Session, Store, Threads, Tx, entries, sessions
+from holdfast.log import (
+    SYSTEM,
+    Entry,
+    EntryDraft,
+    EntryFilter,
+    EntryType,
+    Session,
+    Store,
+    Threads,
+    Tx,
+    entries,
+    sessions,
+)
 from holdfast.log.entries import Appended
 
+_TOOL: Final = "tool"
+_LOGGED_PAGE: Final = 500
 Prepare = Callable[[Tx, EntryDraft], EntryDraft]
 """What the board makes of an entry before it is written: cleaned, placed, put up for sorting."""
 
@@ -134,13 +149,24 @@ class Intake:
         """Entries for messages; with a key each is written once. Gives how many were new, and what `told`
         says of them in the same transaction."""
         with self._store.write(SYSTEM) as tx:
+            logged = _Logged(tx, session)
             drafts = [
-                self._prepare(tx, _draft(session, message, None if key is None else f"{key}:{index}"))
+                self._prepared(
+                    tx, logged, _draft(session, message, None if key is None else f"{key}:{index}")
+                )
                 for index, message in enumerate(messages)
                 if message.kind in ("user", "assistant", "tool_result")
             ]
             done = entries.append_many(tx, drafts)
             return sum(one.created for one in done), told(tx, done)
+
+    def _prepared(self, tx: Tx, logged: _Logged, draft: EntryDraft) -> EntryDraft:
+        """What the board makes of it; words that a logger wrote before have the place that they had."""
+        made = self._prepare(tx, draft)
+        place = logged.replaced_by(made)
+        if place is None or place.topic_id is None:
+            return made
+        return self._prepare(tx, replace(draft, topic_id=place.topic_id, task_id=place.task_id))
 
     def host_keys(self, session: Session, entry_ids: Sequence[str]) -> dict[str, str]:
         """Entry id → the name that the host gave its message, of those that have one."""
@@ -149,6 +175,50 @@ class Intake:
         prefix = _host_key(session, "")
         keys = {e.id: e.idempotency_key or "" for e in found}
         return {id_: key.removeprefix(prefix) for id_, key in keys.items() if key.startswith(prefix)}
+
+
+class _Logged:
+    """What a host's logger wrote under a session's key before the session was met here.
+
+    Its engine brings the same again, whole and in order: the logger's lines go, so that each is there once.
+    """
+
+    def __init__(self, tx: Tx, session: Session) -> None:
+        self._tx = tx
+        self._session = session
+        self._found: dict[tuple[str, str], list[Entry]] | None = None
+
+    def replaced_by(self, draft: EntryDraft) -> Entry | None:
+        """Take out what these words were logged as, or the call and the outcome of this tool."""
+        if draft.created_at is None or draft.created_at >= self._session.created_at:
+            return None
+        if self._found is None:
+            self._found = self._read()
+        mark = _mark(draft)
+        gone = self._found.get(mark, [])[: 2 if mark[0] == _TOOL else 1]
+        for entry in gone:
+            self._found[mark].remove(entry)
+            entries.delete(self._tx, entry.id)
+        return gone[0] if gone else None
+
+    def _read(self) -> dict[tuple[str, str], list[Entry]]:
+        found: dict[tuple[str, str], list[Entry]] = {}
+        where, cursor = EntryFilter(session_key=self._session.key), None
+        while True:
+            page = entries.listing(self._tx, where, limit=_LOGGED_PAGE, cursor=cursor)
+            for entry in page.entries:
+                if entry.session_id is None and entry.created_at < self._session.created_at:
+                    found.setdefault(_mark(entry), []).insert(0, entry)
+            cursor = page.next
+            if cursor is None:
+                return found
+
+
+def _mark(one: Entry | EntryDraft) -> tuple[str, str]:
+    """Who said what, or which tool was used: what two accounts of one thing have in common."""
+    if one.type is EntryType.ACTION:
+        return _TOOL, str((one.source or {}).get("toolName"))
+    return "user" if one.agent_id == "user" else str(one.type), " ".join(one.content.split())
 
 
 def _draft(session: Session, message: Message, key: str | None) -> EntryDraft:

@@ -12,10 +12,12 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["mcp"])
 MISSING: Final = "pip install 'holdfast[mcp]', then start the gateway again."
+_SESSION: Final = b"mcp-session-id"
+_LIST_CHANGED: Final = {"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}
 
 
 @router.get(WELL_KNOWN, include_in_schema=True)
@@ -66,21 +70,40 @@ class Door:
 
     @property
     def route(self) -> Route:
-        return Route(MCP, endpoint=_Endpoint(self), methods=["POST"])
+        return Route(MCP, endpoint=_Endpoint(self), methods=["GET", "POST"])
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway: Gateway = self._app.state.gateway
+        headers = dict(scope["headers"])
         try:
-            origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
+            origin = headers.get(b"origin", b"").decode("latin-1")
             if origin and not same_origin(scope) and origin not in gateway.hold.settings.gateway.cors_origins:
                 raise Forbidden("pages of this origin may not call", code="cross_origin")
             manager = await self._opened(gateway)
+            if scope["method"] != "POST":
+                await self._listening(scope, headers)(scope, receive, send)
+                return
         except HoldfastError as error:
             await problems.of(error)(scope, receive, send)
             return
         # Who hangs up in the middle of a request is owed no answer.
         with suppress(ClientDisconnect):
-            await manager.handle_request(scope, receive, send)
+            await manager.handle_request(scope, receive, send if _SESSION in headers else _named(send))
+
+    def _listening(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response:
+        """What a client of the older era listens to. It needs no session: whose token it is says it all."""
+        if scope["method"] != "GET" or b"text/event-stream" not in headers.get(b"accept", b""):
+            raise HTTPException(405)
+        told = self._told(Inside(self._app, scope["state"]["principal"]))
+        unbuffered = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(told, media_type="text/event-stream", headers=unbuffered)
+
+    async def _told(self, api: Inside) -> AsyncIterator[str]:
+        from holdfast.mcp_server.server import list_changes
+
+        async with aclosing(list_changes(api)) as changes:  # type: ignore[type-var]
+            async for changed in changes:
+                yield f"data: {json.dumps(_LIST_CHANGED)}\n\n" if changed else ": listening\n\n"
 
     async def _opened(self, gateway: Gateway) -> StreamableHTTPSessionManager:
         async with self._lock:
@@ -132,6 +155,18 @@ class Door:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _named(send: Send) -> Send:
+    """Gives a client a session's name: many listen only if they have one. Nothing is kept under it."""
+    name = uuid4().hex.encode()
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            message = {**message, "headers": [*message["headers"], (_SESSION, name)]}
+        await send(message)
+
+    return sent
 
 
 class _Endpoint:

@@ -7,7 +7,7 @@ One server serves both eras of the protocol: with `initialize` (2025-06-18, 2025
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -47,17 +47,12 @@ _PROMPTS: Final = {
 
 
 class HoldfastServer(Server[Any]):
-    """Says of itself that its list of resources changes, in the older era too."""
+    """Says of itself that its list of resources changes: in either era there is a way to be told."""
 
     def get_capabilities(
         self, notification_options: NotificationOptions | None = None, *args: Any, **more: Any
     ) -> types.ServerCapabilities:
-        own = notification_options or NotificationOptions(resources_changed=self.tells_changes)
-        if not own.resources_changed and self.tells_changes:
-            own = NotificationOptions(resources_changed=True)
-        return super().get_capabilities(own, *args, **more)
-
-    tells_changes = False
+        return super().get_capabilities(NotificationOptions(resources_changed=True), *args, **more)
 
 
 class Handlers:
@@ -67,9 +62,8 @@ class Handlers:
         self._api = api
         self._listening: set[ListenHandler] = set()
 
-    def server(self, *, tells_changes: bool = False) -> HoldfastServer:
-        """`tells_changes`: whether clients of the older era have a channel on which they can be told."""
-        made = HoldfastServer(
+    def server(self) -> HoldfastServer:
+        return HoldfastServer(
             "holdfast",
             version=__version__,
             title="Holdfast",
@@ -88,8 +82,6 @@ class Handlers:
             on_get_prompt=self.get_prompt,
             on_subscriptions_listen=self.listen,
         )
-        made.tells_changes = tells_changes
-        return made
 
     async def list_tools(self, ctx: Context, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_tool(name, tool) for name, tool in tools.TOOLS.items()])
@@ -193,33 +185,46 @@ async def told_of_changes(
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Tell whenever the list of resources has changed: at most once a second, and not for each word said.
+    """Tell whenever the list of resources has changed; started once nothing can be missed any more."""
+    began = False
+    async with aclosing(list_changes(api)) as changes:  # type: ignore[type-var]
+        async for changed in changes:
+            if not began:
+                began = True
+                task_status.started()
+            if changed:
+                await tell()
+    if not began:
+        task_status.started()
 
-    It has started once nothing that happens can be missed any more.
+
+async def list_changes(api: Api) -> AsyncIterator[bool]:
+    """True when the list of resources has changed: at most once a second, and not for each word said.
+
+    False at the beginning, behind which nothing is missed, and now and then as a sign of life.
     """
     names: dict[str, tuple[Any, ...]] = {}
-    began = False
     try:
         async with aclosing(api.changes()) as changes:  # type: ignore[type-var]
             async for change in changes:
-                if not began:
-                    began = True
-                    task_status.started()
                 if _is_another_list(change, names):
-                    await tell()
+                    yield True
                     await anyio.sleep(_QUIET_SECONDS)
+                elif str(change.get("type", "")).startswith("stream."):
+                    yield False
     except (HoldfastError, OSError) as error:
         log.info("changes are not told any more: %s", error)
-    if not began:
-        task_status.started()
 
 
 def _is_another_list(change: Mapping[str, Any], names: dict[str, tuple[Any, ...]]) -> bool:
     """Whether a change is one of the list itself; `names` has what is known of it."""
     kind, id_ = str(change.get("type", "")).partition(".")[0], change.get("entityId")
-    if kind not in ("topic", "session") or not isinstance(id_, str):
+    if kind not in _LISTED or not isinstance(id_, str):
         return False
     data: Mapping[str, Any] = change.get("data") or {}
+    if kind == "memory":
+        changed = data.get("indexed") or data.get("removed")
+        return change.get("type") == "memory.updated" and bool(changed)
     now = (data.get("name"), data.get("sessionKey"), data.get("status") == "archived", bool(data))
     before, names[id_] = names.get(id_), now
     return before != now

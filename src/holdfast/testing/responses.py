@@ -11,7 +11,10 @@ from holdfast.testing.script import Asked, Calls, Say, Used, pieces
 
 
 class ScriptedResponses(ScriptedOpenAI):
-    """`POST /v1/responses`, streaming and not; errors as in chat completions."""
+    """`POST /v1/responses`, streaming and not; errors as in chat completions.
+
+    A call of `space/name` is one of a tool in a namespace.
+    """
 
     api = "openai-responses"
 
@@ -74,16 +77,16 @@ def _items(turn: Say | Calls) -> list[dict[str, Any]]:
         )
     for index, call in enumerate(turn.calls if isinstance(turn, Calls) else ()):
         raw = call.arguments if isinstance(call.arguments, str) else json.dumps(dict(call.arguments))
-        items.append(
-            {
-                "type": "function_call",
-                "id": f"fc_{index}",
-                "call_id": call.id or f"call_{index}",
-                "name": call.name,
-                "arguments": raw,
-                "status": "completed",
-            }
-        )
+        space, _, name = call.name.rpartition("/")
+        made = {
+            "type": "function_call",
+            "id": f"fc_{index}",
+            "call_id": call.id or f"call_{index}",
+            "name": name,
+            "arguments": raw,
+            "status": "completed",
+        }
+        items.append(made | {"namespace": space} if space else made)
     return items
 
 
