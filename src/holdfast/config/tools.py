@@ -181,7 +181,7 @@ class McpServer(Section):
 class McpConfig(Section):
     """Servers of others, over the Model Context Protocol."""
 
-    servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")], McpServer] = table(
+    servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$")], McpServer] = table(
         {}, "Servers by name; their tools are called `mcp_<name>_<tool>`."
     )
 

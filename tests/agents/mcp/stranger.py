@@ -5,6 +5,7 @@ Run as a program it speaks on stdio. Its answers say what it was called with, an
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -18,16 +19,29 @@ from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
+bus = InMemorySubscriptionBus()
+
+
+async def restless() -> None:
+    """Says that its tools changed, again and again."""
+    while True:
+        await anyio.sleep(0.02)
+        await bus.publish(ToolsListChanged())
+
 
 def server(script: Path) -> Server[Any]:
-    bus = InMemorySubscriptionBus()
 
     def read() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(script.read_text())
         return found
 
+    listings = itertools.count()
+
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in read()["tools"]])
+        tools = [types.Tool.model_validate(one) for one in read()["tools"]]
+        if "fickle" in sys.argv:  # says something else each time
+            tools[0].description = f"The {next(listings)}th description"
+        return types.ListToolsResult(tools=tools)
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         does = read().get("does", {}).get(params.name, {})
@@ -51,11 +65,14 @@ def server(script: Path) -> Server[Any]:
 async def main() -> None:
     made = server(Path(sys.argv[1]))
     options = made.create_initialization_options(NotificationOptions(tools_changed=True))
-    async with stdio_server() as (incoming, outgoing):
+    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
+        if "fickle" in sys.argv:
+            group.start_soon(restless)
         if "older" in sys.argv:  # as a server that knows nothing but the handshake
             await serve_loop(made, incoming, outgoing, lifespan_state={}, init_options=options)
         else:
             await made.run(incoming, outgoing, options)
+        group.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

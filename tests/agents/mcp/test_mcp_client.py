@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from builders import PATIENCE
 from holdfast.agents.approvals import requests
+from holdfast.agents.mcp import connection
 from holdfast.agents.mcp.definitions import DESCRIPTION, NAME, SCHEMA, defined, prefixed, sorted_by_pins
 from holdfast.agents.mcp.servers import McpServers
+from holdfast.agents.mcp.transports import STDERR
 from holdfast.agents.tools.types import Caller
 from holdfast.cli.root import cli
 from holdfast.config import Config
@@ -267,6 +269,95 @@ def test_a_server_that_starts_and_says_nothing_is_given_up_in_time(tmp_path: Pat
             assert "Timeout" in str(here.servers.states()[0].error)
 
     asyncio.run(play())
+
+
+def test_a_server_that_floods_its_output_is_given_up_before_it_fills_the_memory(tmp_path: Path) -> None:
+    async def play() -> None:
+        flood = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
+        async with scene(tmp_path, args=["-c", flood], connectSeconds=60) as made:
+            await until(lambda: made.servers.states()[0].state == "failing")
+            error = made.servers.states()[0].error or ""
+            assert "too long" in error
+
+    asyncio.run(play())
+
+
+def test_what_a_server_writes_to_stderr_is_kept_up_to_a_limit(tmp_path: Path) -> None:
+    async def play() -> None:
+        noise = "import sys\nfor n in range(100_000): print(f'line {n} of noise', file=sys.stderr)"
+        async with scene(tmp_path, args=["-c", noise]) as made:
+            await until(lambda: made.servers.states()[0].state == "failing")
+            kept = tmp_path / "home" / "mcp" / "other.stderr.log"
+            await until(lambda: "line 99999 of noise" in kept.read_text())
+            assert kept.stat().st_size <= 2 * STDERR
+
+    asyncio.run(play())
+
+
+def test_a_server_that_says_something_else_each_time_asks_one_question_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "QUIET_SECONDS", 0.05)
+
+    async def play() -> None:
+        async with scene(tmp_path, args=[str(STRANGER), str(tmp_path / "script.json"), "fickle"]) as made:
+
+            def pending() -> list[Any]:
+                with made.hold.store.read(SYSTEM) as tx:
+                    return requests.listing(tx, status=requests.ApprovalStatus.PENDING)
+
+            seen: set[str] = set()
+
+            def has_changed_its_mind() -> bool:
+                now = pending()
+                assert len(now) <= 1
+                seen.update(one.command for one in now)
+                return len(seen) >= 3
+
+            await until(has_changed_its_mind)
+
+    asyncio.run(play())
+
+
+def test_what_was_refused_is_not_asked_again_until_it_is_something_else(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scene(tmp_path) as made:
+            await made.decide(approve=False)
+            made.configure(timeoutSeconds=7)
+            await until(lambda: made.servers.states()[0].state == "ready")
+            await until(lambda: made.servers.states()[0].held != ())
+            made.offer(ECHO)
+            made.configure(timeoutSeconds=8)
+            await made.decide()
+            await until(lambda: made.names == {"mcp_other_echo"})
+            assert [one.count("new:") for one in made.asked] == [2, 1]
+
+    asyncio.run(play())
+
+
+def test_a_yes_to_a_server_that_is_gone_brings_nothing_back(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scene(tmp_path) as made:
+
+            def pending() -> list[Any]:
+                with made.hold.store.read(SYSTEM) as tx:
+                    return requests.listing(tx, status=requests.ApprovalStatus.PENDING)
+
+            await until(lambda: bool(pending()))
+            made.hold.config.patch({"mcp": {"servers": {"other": None}}})
+            await until(lambda: not made.servers.states() and not pending())
+            assert made.names == set()
+
+    asyncio.run(play())
+
+
+def test_no_server_takes_the_tools_of_another_along_or_their_names(tmp_path: Path) -> None:
+    for wrong in ("a_b", "_a", "a.b", "-a"):
+        with pytest.raises(ValueError):
+            Config.model_validate({"mcp": {"servers": {wrong: {"command": "x"}}}})
+    one, other = prefixed("a", "b_echo"), prefixed("a-b", "echo")
+    assert one != other
+    assert not other.startswith("mcp_a_")
 
 
 def test_a_program_is_given_the_least_environment_and_what_the_config_says(

@@ -224,6 +224,14 @@ def withdraw(tx: Tx, session_key: str) -> int:
     return _lapse(tx, table.c.session_key == session_key, "session")
 
 
+def withdraw_about(tx: Tx, tool: str, about: Mapping[str, str], *, but: str = "") -> int:
+    """Let lapse what a tool asked with these arguments, among others; but not the question of this digest."""
+    waiting = sa.select(table).where(table.c.status == "pending", table.c.tool == tool, table.c.digest != but)
+    found = [_approval(row) for row in tx.conn.execute(waiting).mappings()]
+    ids = [one.id for one in found if about.items() <= one.arguments.items()]
+    return _lapse(tx, table.c.id.in_(ids), "replaced") if ids else 0
+
+
 def _lapse(tx: Tx, which: sa.ColumnElement[bool], rule: str) -> int:
     over = sa.and_(table.c.status == "pending", which)
     rows = tx.conn.execute(sa.select(table).where(over).limit(BATCH)).mappings().all()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0
 STEADY_SECONDS: Final = 60.0
+QUIET_SECONDS: Final = 1.0
+"""However often a server says that its tools changed, they are read no more often."""
 _MISSING: Final = "pip install 'holdfast[mcp]', then start the gateway again."
 
 
@@ -44,45 +46,30 @@ async def connected(
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             changed()
 
-    async with AsyncExitStack() as stack:
-        transport = await _transport(name, settings, folder, stack)
-        client = Client(
-            transport,
-            message_handler=heard,
-            client_info=Implementation(name="holdfast", version=version("holdfast")),
-            read_timeout_seconds=settings.timeout_seconds,
-        )
-        yield await stack.enter_async_context(client)
+    client = Client(
+        _transport(name, settings, folder),
+        message_handler=heard,
+        client_info=Implementation(name="holdfast", version=version("holdfast")),
+        read_timeout_seconds=settings.timeout_seconds,
+    )
+    async with client as open_:
+        yield open_
 
 
-async def _transport(name: str, settings: McpServer, folder: Path, stack: AsyncExitStack) -> Any:
-    env = {key: secret.reveal(os.environ) for key, secret in settings.env.items()}
+def _transport(name: str, settings: McpServer, folder: Path) -> Any:
+    from holdfast.agents.mcp import transports
+
     if settings.command is not None:
-        from mcp import StdioServerParameters
-        from mcp.client.stdio import stdio_client
-
-        program = StdioServerParameters(
-            command=str(Path(settings.command).expanduser()), args=list(settings.args), env=env
-        )
-        errors = stack.enter_context(_error_log(folder, name))
-        return stdio_client(program, errlog=errors)
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
+        env = {key: secret.reveal(os.environ) for key, secret in settings.env.items()}
+        command = str(Path(settings.command).expanduser())
+        return transports.program(command, settings.args, env, folder / f"{name}.stderr.log")
     headers = {key: secret.reveal(os.environ) for key, secret in settings.headers.items()}
     auth = None
     if settings.auth == "oauth":
         from holdfast.agents.mcp.login import provider
 
         auth = provider(name, settings, folder.parent / "credentials")
-    client = await stack.enter_async_context(create_mcp_http_client(headers=headers, auth=auth))
-    return streamable_http_client(str(settings.url), http_client=client)
-
-
-def _error_log(folder: Path, name: str) -> Any:
-    """What a program writes to stderr, of its last run."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return (folder / f"{name}.stderr.log").open("w", encoding="utf-8", errors="replace")
+    return transports.address(str(settings.url), headers, auth)
 
 
 async def listed(client: Client, name: str) -> tuple[Definition, ...]:
@@ -120,12 +107,19 @@ class Connection:
         self._client: Client | None = None
         self._again = asyncio.Event()
         self._broken = False
+        self._ended = False
         self.error: str | None = None
         self.restarts = 0
 
     @property
     def ready(self) -> bool:
         return self._client is not None
+
+    def end(self, task: asyncio.Task[None]) -> None:
+        """Have the task that looks after it end. That it was cancelled it cannot tell by itself: groups and
+        time limits within it cancel it too, and take that back."""
+        self._ended = True
+        task.cancel()
 
     async def run(self) -> None:
         """Connect, and again after each break: at once at first, then ever later while it does not hold."""
@@ -137,13 +131,15 @@ class Connection:
             except HoldfastError as error:
                 self.error = error.message
             except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                if self._ended or asyncio.current_task().cancelling():  # type: ignore[union-attr]
                     raise
                 # A boundary: whatever a stranger's server does wrong is told, and it is tried again.
                 self.error = told(error)
             finally:
                 self._client = None
                 self._found(())
+            if self._ended:
+                return
             log.warning("the MCP server %s is gone: %s", self.name, self.error)
             steady = asyncio.get_running_loop().time() - began > STEADY_SECONDS
             wait = FIRST_SECONDS if steady else wait
@@ -174,6 +170,7 @@ class Connection:
                 return
             async with asyncio.timeout(self.settings.connect_seconds):
                 self._found(await listed(client, self.name))
+            await asyncio.sleep(QUIET_SECONDS)
 
     async def _listen(self, client: Client) -> None:
         """Servers of the newer era tell of changes on a stream of its own, if they do at all."""

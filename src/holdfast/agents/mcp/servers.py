@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 AGREE_DAYS: Final = 30
 _LISTED: Final = 40
+_ASKS: Final = "mcp"
+"""What a question about a server's tools stands under, where those about calls have the tool's name."""
 
 
 class Anything(BaseModel):
@@ -115,6 +117,8 @@ class McpServers:
         self._running: dict[str, tuple[McpServer, Connection, asyncio.Task[None]]] = {}
         self._sorted: dict[str, Sorted] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._refused: dict[str, tuple[Definition, ...]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Follow the config: begin what it names, end what it names no more, and begin anew what changed."""
@@ -126,14 +130,16 @@ class McpServers:
                 with_pause.cancel()
         finally:
             for name in list(self._running):
-                await self._end(name)
+                self._end(name)
+            await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _follow(self) -> None:
         wanted = {name: one for name, one in self._config().mcp.servers.items() if one.enabled}
-        for name, (settings, _, task) in list(self._running.items()):
+        for name, (settings, _, _) in list(self._running.items()):
             if wanted.get(name) != settings:
-                task.cancel()
-                del self._running[name]
+                self._end(name)
+                if name not in wanted:
+                    self._asking[name] = asyncio.create_task(self._threads(self._withdraw, name))
         for name, settings in wanted.items():
             if name not in self._running:
                 self._begin(name, settings)
@@ -142,13 +148,22 @@ class McpServers:
         connection = Connection(name, settings, self._folder, lambda found: self._take(name, settings, found))
         self._running[name] = settings, connection, asyncio.create_task(connection.run())
 
-    async def _end(self, name: str) -> None:
-        _, _, task = self._running.pop(name)
-        task.cancel()
+    def _end(self, name: str) -> None:
+        _, connection, task = self._running.pop(name)
+        connection.end(task)
+        self._until_ended(task)
+        self._ask_no_more(name)
+
+    def _ask_no_more(self, name: str) -> None:
         asking = self._asking.pop(name, None)
         if asking is not None:
             asking.cancel()
-        await asyncio.gather(task, *([] if asking is None else [asking]), return_exceptions=True)
+            self._until_ended(asking)
+
+    def _until_ended(self, task: asyncio.Task[None]) -> None:
+        """What ends is waited for when all ends: programs take a moment."""
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def states(self) -> list[ServerState]:
         """How each server of the config stands."""
@@ -176,10 +191,8 @@ class McpServers:
         self._sorted[name] = parts
         prefix = f"mcp_{name}_"
         self._tools.replace_all(prefix, [self._tool(one, settings) for one in parts.agreed])
-        if parts.held:
-            before = self._asking.pop(name, None)
-            if before is not None:
-                before.cancel()
+        if parts.held and parts.held != self._refused.get(name):
+            self._ask_no_more(name)
             self._asking[name] = asyncio.create_task(self._ask(name, settings, taken, parts))
 
     async def _ask(
@@ -188,15 +201,33 @@ class McpServers:
         """Have a person agree to what is new or other; until then it is not there."""
         asked = _held_request(name, parts, self._config().default_agent_id)
         try:
-            approval = await self._threads(self._requested, asked, AGREE_DAYS * DAY_MS)
+            approval = await self._threads(self._requested_anew, asked)
             answer = await decision(self._store, self._threads, approval.id)
             if answer.status is ApprovalStatus.APPROVED:
                 await self._threads(self._redeem, approval.id, asked)
                 self.pins.agree(name, {one.tool: one.digest for one in parts.held})
                 self._asking.pop(name, None)
                 self._take(name, settings, taken)
+            elif answer.status is ApprovalStatus.DENIED:
+                self._refused[name] = parts.held
         except HoldfastError as error:
             log.warning("tools of the MCP server %s wait, and cannot be asked for: %s", name, error.message)
+
+    def _requested_anew(self, asked: ApprovalRequest) -> Approval:
+        """One question a server at a time: what it said before is not what would be agreed to."""
+
+        def ask(tx: Tx) -> Approval:
+            about = {"server": str(asked.arguments["server"])}
+            requests.withdraw_about(tx, _ASKS, about, but=asked.digest)
+            return requests.request(tx, asked, lasts_ms=AGREE_DAYS * DAY_MS)
+
+        return self._store.run(SYSTEM, ask)
+
+    def _withdraw(self, name: str) -> None:
+        def withdraw(tx: Tx) -> None:
+            requests.withdraw_about(tx, _ASKS, {"server": name})
+
+        self._store.run(SYSTEM, withdraw)
 
     def _requested(self, asked: ApprovalRequest, lasts_ms: int) -> Approval:
         return self._store.run(SYSTEM, lambda tx: requests.request(tx, asked, lasts_ms=lasts_ms))
@@ -280,7 +311,7 @@ def _held_request(name: str, parts: Sorted, agent_id: str) -> ApprovalRequest:
     why = "it says something else of its tools now" if parts.changed else "it was not used before"
     return ApprovalRequest(
         agent_id=agent_id,
-        tool="mcp",
+        tool=_ASKS,
         command=clip(f"use tools of the MCP server {name}:\n" + "\n".join(lines) + f"\n\n{said}", 20_000),
         arguments={"server": name, "tools": {one.tool: one.digest for one in parts.held}},
         reason=f"MCP server {name}: {why}",
