@@ -1,12 +1,12 @@
 """MCP: what a `recall` costs over stdio and HTTP, and what our list of tools costs a model.
 
-    python bench/mcp.py [--entries 2000] [--calls 60] [--servers DIR]
+    python bench/mcp.py [--entries 2000] [--calls 60] [--server 'COMMAND ARGUMENTS' ...]
 
 Compares, in one run and by turns: `recall` with the official client over both transports, and an echo of the
 bare SDK over the same. The CPU is that of the server's process; over stdio with a gateway behind it, that of
-both. `--servers` names a folder in which npm has installed public memory servers (such as
-@modelcontextprotocol/server-memory and mcp-memory-keeper): the cost of their lists of tools, as JSON at four
-letters a token, stands beside ours.
+both. `--server` starts somebody else's memory server (npm's @modelcontextprotocol/server-memory and
+mcp-memory-keeper, PyPI's mem0-mcp-server): the cost of its list of tools, as JSON at four letters a token,
+stands beside ours.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import shlex
 import statistics
 import sys
 import tempfile
@@ -34,7 +35,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 GATEWAY = """
-import asyncio, os, sys
+import logging, os, sys
+logging.disable(logging.INFO)
 from holdfast.cli.client import announced
 from holdfast.gateway import listen, serve
 from holdfast.log import OWNER, EntryDraft, entries
@@ -55,7 +57,7 @@ ECHO = """
 import os, sys
 import uvicorn
 from mcp.server.mcpserver import MCPServer
-server = MCPServer("echo")
+server = MCPServer("echo", log_level="ERROR")
 @server.tool()
 def echo(text: str) -> str:
     return text
@@ -126,15 +128,32 @@ def children() -> set[int]:
     return found
 
 
-async def public(program: Path, folder: Path) -> tuple[str, str, str, str]:
+async def public(line: str, folder: Path) -> tuple[str, str, str, str]:
     """The cost of the tools of somebody else's server, or why there is none."""
-    env = {"MEMORY_FILE_PATH": str(folder / f"{program.name}.json"), "HOME": str(folder)}
+    command, *args = shlex.split(line)
+    name = Path(command).name
+    own = folder / name
+    own.mkdir()
+    # Where each keeps what it is told; a key that some want before they list anything.
+    env = {"HOME": str(own), "MEMORY_FILE_PATH": str(own / "memory.json"), "MEM0_API_KEY": "none"}
     try:
-        async with AsyncExitStack() as stack:
-            count, tokens = await cost(await over_stdio(stack, str(program), **env))
-            return program.name, f"{tokens} tokens", f"{count} tools", ""
+        async with asyncio.timeout(60), AsyncExitStack() as stack:
+            count, tokens = await cost(
+                await over_stdio(stack, command, *args, PATH=os.environ["PATH"], **env)
+            )
+            return name, f"{tokens} tokens", f"{count} tools", ""
     except Exception as error:  # noqa: BLE001 - whatever a stranger's program does is no fault of ours
-        return program.name, "-", "-", f"it does not run here: {type(error).__name__}"
+        return name, "-", "-", f"it does not run here: {type(error).__name__}"
+
+
+async def settled(pid: int) -> None:
+    """Wait until what was written is sorted and indexed: that is not what a call costs."""
+    quiet, before = 0, cpu_seconds(pid)
+    async with asyncio.timeout(300):
+        while quiet < 3:
+            await asyncio.sleep(1)
+            now = cpu_seconds(pid)
+            quiet, before = quiet + 1 if now - before <= 0.03 else 0, now
 
 
 async def measure(args: argparse.Namespace, folder: Path) -> None:
@@ -150,6 +169,7 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
             mine = children() - known
             bare_piped = await over_stdio(stack, sys.executable, "-c", ECHO, "stdio")
             theirs = children() - known - mine
+            await settled(int(pid))
             found = await by_turns(
                 {
                     "recall, HTTP": (recall(ours), [int(pid)]),
@@ -159,13 +179,19 @@ async def measure(args: argparse.Namespace, folder: Path) -> None:
                 },
                 args.calls,
             )
-            rows = [(name, f"{ms:.1f} ms", f"{cpu:.1f} CPU", "") for name, (ms, cpu) in found.items()]
+            pairs = zip(list(found.items())[::2], list(found.items())[1::2], strict=True)
+            rows = [
+                (name, f"{ms:.1f} ms", f"{cpu:.1f} CPU", note)
+                for (ours_name, own), (echo_name, bare_) in pairs
+                for name, (ms, cpu), note in (
+                    (ours_name, own, f"{own[0] / bare_[0]:.1f} x, {own[1] / bare_[1]:.1f} x CPU of the echo"),
+                    (echo_name, bare_, ""),
+                )
+            ]
             table(f"a call, of {args.entries} entries", rows)
             count, tokens = await cost(ours)
             lists = [("Holdfast", f"{tokens} tokens", f"{count} tools", "below 1,000")]
-            programs = sorted((args.servers / "node_modules" / ".bin").glob("*mem*")) if args.servers else []
-            for name in [path.name for path in programs]:
-                lists.append(await public(args.servers / "node_modules" / ".bin" / name, folder))
+            lists += [await public(line, folder) for line in args.server]
             table("the list of tools, in a model's window", lists)
     finally:
         gateway.terminate()
@@ -180,7 +206,7 @@ def main() -> None:
     )
     parser.add_argument("--entries", type=int, default=2000)
     parser.add_argument("--calls", type=int, default=60)
-    parser.add_argument("--servers", type=Path)
+    parser.add_argument("--server", action="append", default=[], metavar="COMMAND")
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(measure(parser.parse_args(), Path(folder)))
 

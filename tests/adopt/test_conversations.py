@@ -17,6 +17,7 @@ from holdfast.adopt.conversations import take_over
 from holdfast.adopt.exports import conversations_in, take_vault
 from holdfast.cli.root import cli
 from holdfast.coding_agents import hook
+from holdfast.errors import HoldfastError
 from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, EntryType, entries
 from holdfast.runtime import Holdfast, open_home
 
@@ -436,3 +437,108 @@ def test_what_is_no_export_is_one_line_and_exit_two(name: str, tmp_path: Path) -
         done = CliRunner().invoke(cli, ["import", name, str(tmp_path / path), *home])
         assert done.exit_code == 2, done.output
         assert done.output.count("\n") == 1
+
+
+GOOD: dict[str, Any] = {
+    "chatgpt": [
+        {
+            "id": "k",
+            "title": "t",
+            "current_node": "b",
+            "mapping": {
+                "a": {"id": "a", "children": ["b"]},
+                "b": {
+                    "id": "b",
+                    "parent": "a",
+                    "message": {
+                        "id": "m",
+                        "author": {"role": "user"},
+                        "create_time": 1.5,
+                        "metadata": {},
+                        "content": {"content_type": "text", "parts": ["hello"]},
+                    },
+                },
+            },
+        }
+    ],
+    "claude": [
+        {
+            "uuid": "k",
+            "name": "t",
+            "chat_messages": [
+                {
+                    "uuid": "m",
+                    "sender": "human",
+                    "created_at": AT,
+                    "content": [{"type": "text", "text": "hello"}],
+                    "attachments": [{"file_name": "f", "extracted_content": "x"}],
+                }
+            ],
+        }
+    ],
+    "mem0": {"results": [{"id": "1", "memory": "hello", "user_id": "u", "metadata": {"a": 1}}]},
+    "letta": {
+        "agents": [
+            {
+                "id": "a",
+                "core_memory": [{"id": "b", "label": "human", "value": "hello"}],
+                "passages": [{"id": "p", "text": "hello", "created_at": AT}],
+                "messages": [{"id": "m", "role": "user", "content": [{"type": "text", "text": "hello"}]}],
+            }
+        ]
+    },
+}
+JUNK: list[Any] = [None, 7, 1e400, "x", [], [None, 3, []], {}, {"x": [1]}, True, "\ud800"]
+
+
+def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield here
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, one in inner:
+        yield from places(one, (*here, name))
+
+
+def put(value: Any, place: tuple[Any, ...], junk: Any) -> Any:
+    if not place:
+        return junk
+    copied = value.copy()
+    copied[place[0]] = put(value[place[0]], place[1:], junk)
+    return copied
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+def test_an_export_that_is_damaged_anywhere_gives_what_is_whole_or_one_line(
+    name: str, hold: Holdfast, tmp_path: Path
+) -> None:
+    """Whatever stands wherever in it: nothing else than our own errors, and the rest is taken over."""
+    file = tmp_path / "conversations.json"
+    for place in places(GOOD[name]):
+        for junk in JUNK:
+            file.write_text(json.dumps(put(GOOD[name], place, junk)))
+            try:
+                found = list(conversations_in(name, file))
+            except HoldfastError:
+                continue
+            assert all(isinstance(message.text, str) for one in found for message in one.messages)
+    whole = GOOD[name]["results" if name == "mem0" else "agents"] if name in ("mem0", "letta") else GOOD[name]
+    report = Report("", False)
+    for junk in JUNK:
+        damaged = [put(whole[0], place, junk) for place in places(whole[0]) if place]
+        kept = (
+            {**GOOD[name], next(iter(GOOD[name])): [*damaged, *whole]} if isinstance(GOOD[name], dict) else 0
+        )
+        file.write_text(json.dumps(kept or [*damaged, *whole]))
+        take_over(hold, conversations_in(name, file), report, dry_run=True)
+    assert report.notes == []
+    file.write_text("[" * 100_000)
+    with pytest.raises(HoldfastError):
+        list(conversations_in(name, file))
+
+
+def test_conversations_and_messages_without_ids_are_all_taken_over(hold: Holdfast, tmp_path: Path) -> None:
+    said = [{"sender": "human", "text": text} for text in ("one", "two", "two")]
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([{"name": "a", "chat_messages": said}, {"name": "b", "chat_messages": said}]))
+    for added in (6, 0):
+        report = take_over(hold, conversations_in("claude", file), Report("", False), dry_run=False)
+        assert report.entries_added == added

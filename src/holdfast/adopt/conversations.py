@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
@@ -32,7 +32,8 @@ Kind = Literal["user", "assistant", "action", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing that was said, done or noted. `id` is its own where it comes from, and stays the same.
+    """One thing that was said, done or noted. `id` is its own where it comes from, and stays the same;
+    what has none is known by its words.
 
     `logged_as`: the key under which a hook may have logged it, in other words.
     """
@@ -60,7 +61,8 @@ def take_over(
     hold: Holdfast, conversations: Iterable[Conversation], report: Report, *, dry_run: bool
 ) -> Report:
     """Write what is not in the log yet. What cannot be written is noted, and the rest goes on."""
-    for one in conversations:
+    for found in conversations:
+        one = replace(found, key=clean_text(found.key))
         report.begin(one.title or one.key)
         try:
             added = _take_over(hold, one, dry_run=dry_run)
@@ -79,7 +81,7 @@ def _take_over(hold: Holdfast, conversation: Conversation, *, dry_run: bool) -> 
     if dry_run:
         return len(new)
     for start in range(0, len(new), BATCH):
-        drafts = [_draft(conversation, one) for one in new[start : start + BATCH]]
+        drafts = [_draft(conversation, one, key) for key, one in new[start : start + BATCH]]
 
         def write(tx: Tx, drafts: list[EntryDraft] = drafts) -> None:
             entries.append_many(tx, [prepare(tx, draft, hold.settings.board) for draft in drafts])
@@ -88,9 +90,9 @@ def _take_over(hold: Holdfast, conversation: Conversation, *, dry_run: bool) -> 
     return len(new)
 
 
-def _not_known(tx: Tx, conversation: Conversation) -> list[Message]:
+def _not_known(tx: Tx, conversation: Conversation) -> list[tuple[str, Message]]:
     """The messages whose id is not in the log, and whose words no hook has logged under this key."""
-    keys = {_key(conversation, one): one for one in conversation.messages if one.text.strip()}
+    keys = _keys(conversation)
     known: set[str] = set()
     ordered = [*keys, *(one.logged_as for one in keys.values() if one.logged_as)]
     for start in range(0, len(ordered), 500):
@@ -105,7 +107,7 @@ def _not_known(tx: Tx, conversation: Conversation) -> list[Message]:
         if said[mark] > 0:
             said[mark] -= 1
             continue
-        new.append(message)
+        new.append((key, message))
     return new
 
 
@@ -126,12 +128,28 @@ def _mark(kind: str, text: str) -> str:
     return hashlib.sha256(f"{kind}\n{' '.join(clean_text(text).split())}".encode()).hexdigest()
 
 
-def _key(conversation: Conversation, message: Message) -> str:
-    named = f"{conversation.key}\n{message.id}"
+def _keys(conversation: Conversation) -> dict[str, Message]:
+    """The messages by their keys; one without an id is known by its words and which of them it is."""
+    found: dict[str, Message] = {}
+    times: Counter[str] = Counter()
+    for message in conversation.messages:
+        if not message.text.strip():
+            continue
+        words = _mark(message.kind, message.text)
+        key = _key(conversation, message.id or f"{words}:{times[words]}")
+        times[words] += 1
+        if key in found and _mark(found[key].kind, found[key].text) != words:
+            key = _key(conversation, f"{message.id}:{words}")
+        found.setdefault(key, message)
+    return found
+
+
+def _key(conversation: Conversation, id_: str) -> str:
+    named = f"{conversation.key}\n{id_}"
     return f"import:{conversation.origin}:{hashlib.sha256(named.encode('utf-8', 'replace')).hexdigest()[:40]}"
 
 
-def _draft(conversation: Conversation, message: Message) -> EntryDraft:
+def _draft(conversation: Conversation, message: Message, key: str) -> EntryDraft:
     own = message.kind == "user"
     source = {"channel": conversation.origin, "sessionKey": conversation.key, "imported": True}
     titled = {"title": conversation.title} if conversation.title else {}
@@ -146,6 +164,6 @@ def _draft(conversation: Conversation, message: Message) -> EntryDraft:
         agent_label=None if own else conversation.origin,
         raw=None if message.raw is None else clean_text(message.raw[:MOST_RAW]),
         source=clean_json({**source, **titled, **conversation.source}),
-        idempotency_key=_key(conversation, message),
+        idempotency_key=key,
         created_at=message.at,
     )

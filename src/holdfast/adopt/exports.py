@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.runtime import Holdfast
 
 MOST_BYTES: Final = 4 * 1024**3
+_LAST_SECOND: Final = 253_402_300_800  # the year 10,000
 MOST_NOTE: Final = 16 * 1024 * 1024
 _HIDDEN: Final = frozenset({".obsidian", ".git", ".trash", "node_modules", ".logseq"})
 
@@ -50,16 +53,38 @@ def _files(path: Path, begins: str) -> Iterator[bytes]:
                     and name.startswith(begins)
                     and name.endswith((".json", ".af"))
                 ):
-                    yield archive.read(info)
+                    yield _unpacked(archive, info)
     else:
         yield path.read_bytes()
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    try:
+        return archive.read(info)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise InvalidInput(f"{info.filename} of the archive is damaged: {error}") from error
 
 
 def _parsed(text: bytes, path: Path) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from error
+
+
+def _fields(value: object) -> Mapping[str, Any]:
+    """An object's fields; what is none has none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _id(*given: object) -> str:
+    """The first of these that is an id; a message without one is known by its words."""
+    return next((str(one) for one in given if isinstance(one, str | int) and one), "")
+
+
+def _named(id_: str, *told: object) -> str:
+    """A conversation's id, or one made of what it begins with."""
+    return id_ or hashlib.sha256(repr(told).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _rows(value: Any, *names: str) -> list[Mapping[str, Any]]:
@@ -76,13 +101,14 @@ def _chatgpt(export: Any) -> Iterator[Conversation]:
             messages = [
                 made for node in _path(nodes, one.get("current_node")) for made in _chatgpt_said(node)
             ]
-            id_ = str(one.get("conversation_id") or one.get("id") or one.get("create_time"))
-            yield Conversation("chatgpt", f"chatgpt:{id_}", tuple(messages), str(one.get("title") or ""))
+            title = str(one.get("title") or "")
+            id_ = _named(_id(one.get("conversation_id"), one.get("id")), title, *messages[:2])
+            yield Conversation("chatgpt", f"chatgpt:{id_}", tuple(messages), title)
 
 
 def _path(nodes: Mapping[str, Any], leaf: object) -> list[Mapping[str, Any]]:
     """The branch that a conversation stands on, from its root to its leaf; without a leaf, the longest."""
-    if leaf not in nodes:
+    if not isinstance(leaf, str) or leaf not in nodes:
         ends = [
             name for name, node in nodes.items() if isinstance(node, Mapping) and not node.get("children")
         ]
@@ -100,20 +126,21 @@ def _chatgpt_said(node: Mapping[str, Any]) -> Iterator[Message]:
     message = node.get("message")
     if not isinstance(message, Mapping):
         return
-    role, content = (message.get("author") or {}).get("role"), message.get("content") or {}
-    hidden = (message.get("metadata") or {}).get("is_visually_hidden_from_conversation")
+    role, content = _fields(message.get("author")).get("role"), _fields(message.get("content"))
+    hidden = _fields(message.get("metadata")).get("is_visually_hidden_from_conversation")
     if (
         role not in ("user", "assistant")
         or hidden
         or content.get("content_type") not in ("text", "multimodal_text")
     ):
         return
-    text = "\n".join(_part(part) for part in content.get("parts") or ()).strip()
+    parts = content.get("parts")
+    text = "\n".join(_part(part) for part in parts).strip() if isinstance(parts, list) else ""
     at = message.get("create_time")
-    when = int(at * 1000) if isinstance(at, int | float) else None
+    when = int(at * 1000) if isinstance(at, int | float) and 0 < at < _LAST_SECOND else None
     if text:
         yield Message(
-            str(message.get("id") or node.get("id")), "user" if role == "user" else "assistant", text, when
+            _id(message.get("id"), node.get("id")), "user" if role == "user" else "assistant", text, when
         )
 
 
@@ -130,9 +157,9 @@ def _claude(export: Any) -> Iterator[Conversation]:
             made for each in _rows(one.get("chat_messages")) if (made := _claude_said(each)) is not None
         ]
         if messages:
-            yield Conversation(
-                "claude", f"claude:{one.get('uuid')}", tuple(messages), str(one.get("name") or "")
-            )
+            title = str(one.get("name") or "")
+            id_ = _named(_id(one.get("uuid")), title, *messages[:2])
+            yield Conversation("claude", f"claude:{id_}", tuple(messages), title)
 
 
 def _claude_said(message: Mapping[str, Any]) -> Message | None:
@@ -144,7 +171,7 @@ def _claude_said(message: Mapping[str, Any]) -> Message | None:
         text += f"\n\n[{file.get('file_name') or 'attachment'}]\n{file.get('extracted_content') or ''}"
     kind: Kind = "user" if message.get("sender") == "human" else "assistant"
     said = text.strip()
-    return Message(str(message.get("uuid")), kind, said, _time(message.get("created_at"))) if said else None
+    return Message(_id(message.get("uuid")), kind, said, _time(message.get("created_at"))) if said else None
 
 
 def _mem0(export: Any) -> Iterator[Conversation]:
@@ -156,7 +183,7 @@ def _mem0(export: Any) -> Iterator[Conversation]:
         if isinstance(text, str) and text.strip():
             at = _time(one.get("updated_at")) or _time(one.get("created_at"))
             raw = json.dumps(one.get("metadata"), ensure_ascii=False) if one.get("metadata") else None
-            of.setdefault(whose, []).append(Message(str(one.get("id") or text), "note", text, at, raw))
+            of.setdefault(whose, []).append(Message(_id(one.get("id")), "note", text, at, raw))
     for whose, messages in of.items():
         yield Conversation("mem0", f"mem0:{whose}", tuple(messages), f"mem0 of {whose}")
 
@@ -166,13 +193,11 @@ def _letta(export: Any) -> Iterator[Conversation]:
     agents = _rows(export, "agents") or ([export] if isinstance(export, Mapping) else [])
     shared = _rows(export, "blocks") if isinstance(export, Mapping) and export.get("agents") else []
     for number, agent in enumerate(agents):
-        name = str(agent.get("id") or agent.get("name") or number)
+        name = _id(agent.get("id"), agent.get("name")) or str(number)
         blocks = [*(shared if number == 0 else ()), *_rows(agent, "core_memory", "blocks")]
         notes = [_block(one) for one in blocks if str(one.get("value") or "").strip()]
         notes += [
-            Message(
-                str(one.get("id") or one.get("text")), "note", str(one["text"]), _time(one.get("created_at"))
-            )
+            Message(_id(one.get("id")), "note", str(one["text"]), _time(one.get("created_at")))
             for one in _rows(agent, "passages", "archival_memory")
             if one.get("text")
         ]
@@ -194,9 +219,13 @@ def _letta_said(message: Mapping[str, Any]) -> Message | None:
     if role not in ("user", "assistant") or not text.strip():
         return None
     own = _words(text) if role == "user" else text
-    id_ = str(message.get("id") or f"{message.get('created_at')}:{text[:80]}")
     return (
-        Message(id_, "user" if role == "user" else "assistant", own, _time(message.get("created_at")))
+        Message(
+            _id(message.get("id")),
+            "user" if role == "user" else "assistant",
+            own,
+            _time(message.get("created_at")),
+        )
         if own
         else None
     )
@@ -206,7 +235,7 @@ def _words(text: str) -> str:
     """What the person said: Letta wraps it in JSON, beside events of its own that nobody said."""
     try:
         wrapped = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if not isinstance(wrapped, dict) or "type" not in wrapped:
         return text
