@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.context import Trust
-from holdfast.context.fence import disarmed, fence
+from holdfast.context.fence import disarmed, fence, unfence
 from holdfast.hidden_characters import make_visible
 from holdfast.text import clean_json, clean_text, clip
 
@@ -42,6 +42,13 @@ class Definition:
         """As the model calls it."""
         return prefixed(self.server, self.tool)
 
+    @property
+    def shown(self) -> str:
+        """All that a model is told of it, for the person who is to agree to that."""
+        reads = " (says that it only reads)" if self.reads_only else ""
+        takes = json.dumps(self.parameters, ensure_ascii=False)
+        return f"{self.name}{reads}: {unfence(self.description)}\n  {takes}"
+
 
 def prefixed(server: str, tool: str) -> str:
     """A name of at most 64 letters that no tool of ours and of no other server has."""
@@ -63,7 +70,7 @@ def defined(
         return None
     if len(json.dumps(parameters)) > SCHEMA or not tool or len(tool) > 256:
         return None
-    text = clip(make_visible(clean_text(description)).strip() or tool, DESCRIPTION)
+    text = clip(_plain(clean_text(description)).strip() or prefixed(server, tool), DESCRIPTION)
     return Definition(
         server=server,
         tool=tool,
@@ -74,6 +81,11 @@ def defined(
     )
 
 
+def _plain(text: str) -> str:
+    """Nothing that cannot be seen, and nothing that a terminal would obey."""
+    return "".join(ch if ch.isprintable() or ch in "\n\t" else "\ufffd" for ch in make_visible(text))
+
+
 def _shown(schema: Any, depth: int) -> Any:
     """A schema without what leads elsewhere, and with all its words bounded and defused."""
     if depth > _DEPTH:
@@ -81,12 +93,14 @@ def _shown(schema: Any, depth: int) -> Any:
     if isinstance(schema, list):
         return [_shown(one, depth + 1) for one in schema]
     if isinstance(schema, str):
-        return clip(disarmed(schema), FIELD)
+        return clip(disarmed(_plain(schema)), FIELD)
     if not isinstance(schema, dict):
         return schema
     if not str(schema.get("$ref", "#")).startswith("#"):
         return {}
-    return {clip(disarmed(str(name)), FIELD): _shown(value, depth + 1) for name, value in schema.items()}
+    return {
+        clip(disarmed(_plain(str(name))), FIELD): _shown(value, depth + 1) for name, value in schema.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

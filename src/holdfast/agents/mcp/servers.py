@@ -33,7 +33,7 @@ from holdfast.text import clip
 log = logging.getLogger(__name__)
 
 AGREE_DAYS: Final = 30
-_LISTED: Final = 40
+_QUESTION_CHARS: Final = 18_000
 _ASKS: Final = "mcp"
 """What a question about a server's tools stands under, where those about calls have the tool's name."""
 
@@ -117,7 +117,7 @@ class McpServers:
         self._running: dict[str, tuple[McpServer, Connection, asyncio.Task[None]]] = {}
         self._sorted: dict[str, Sorted] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._refused: dict[str, tuple[Definition, ...]] = {}
+        self._refused: set[str] = set()
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -191,25 +191,31 @@ class McpServers:
         self._sorted[name] = parts
         prefix = f"mcp_{name}_"
         self._tools.replace_all(prefix, [self._tool(one, settings) for one in parts.agreed])
-        if parts.held and parts.held != self._refused.get(name):
+        held = _fitting(tuple(one for one in parts.held if one.digest not in self._refused))
+        if held:
             self._ask_no_more(name)
-            self._asking[name] = asyncio.create_task(self._ask(name, settings, taken, parts))
+            asked = _held_request(name, held, parts.changed, self._config().default_agent_id)
+            self._asking[name] = asyncio.create_task(self._ask(name, settings, taken, held, asked))
 
     async def _ask(
-        self, name: str, settings: McpServer, taken: tuple[Definition, ...], parts: Sorted
+        self,
+        name: str,
+        settings: McpServer,
+        taken: tuple[Definition, ...],
+        held: tuple[Definition, ...],
+        asked: ApprovalRequest,
     ) -> None:
         """Have a person agree to what is new or other; until then it is not there."""
-        asked = _held_request(name, parts, self._config().default_agent_id)
         try:
             approval = await self._threads(self._requested_anew, asked)
             answer = await decision(self._store, self._threads, approval.id)
             if answer.status is ApprovalStatus.APPROVED:
                 await self._threads(self._redeem, approval.id, asked)
-                self.pins.agree(name, {one.tool: one.digest for one in parts.held})
-                self._asking.pop(name, None)
-                self._take(name, settings, taken)
-            elif answer.status is ApprovalStatus.DENIED:
-                self._refused[name] = parts.held
+                self.pins.agree(name, {one.tool: one.digest for one in held})
+            if answer.status is ApprovalStatus.DENIED:
+                self._refused |= {one.digest for one in held}
+            self._asking.pop(name, None)
+            self._take(name, settings, taken)
         except HoldfastError as error:
             log.warning("tools of the MCP server %s wait, and cannot be asked for: %s", name, error.message)
 
@@ -304,16 +310,29 @@ def _matches(name: str, globs: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
-def _held_request(name: str, parts: Sorted, agent_id: str) -> ApprovalRequest:
-    """One question for all that a server has new or other, with what it says of them."""
-    lines = [f"new: {one.tool}" for one in parts.new] + [f"changed: {one.tool}" for one in parts.changed]
-    said = "\n".join(f"{one.tool}: {one.description}" for one in parts.held[:_LISTED])
-    why = "it says something else of its tools now" if parts.changed else "it was not used before"
+def _fitting(held: tuple[Definition, ...]) -> tuple[Definition, ...]:
+    """As many as can be shown whole in one question: nobody agrees to what they could not see."""
+    count, chars = 0, 0
+    for one in held:
+        chars += len(one.shown)
+        if count and chars > _QUESTION_CHARS:
+            break
+        count += 1
+    return held[:count]
+
+
+def _held_request(
+    name: str, held: tuple[Definition, ...], changed: tuple[Definition, ...], agent_id: str
+) -> ApprovalRequest:
+    """One question for what a server has new or other, with all that it says of it."""
+    lines = [f"{'changed' if one in changed else 'new'}: {one.name}" for one in held]
+    said = "\n".join(one.shown for one in held)
+    why = "it says something else of its tools now" if changed else "it was not used before"
     return ApprovalRequest(
         agent_id=agent_id,
         tool=_ASKS,
-        command=clip(f"use tools of the MCP server {name}:\n" + "\n".join(lines) + f"\n\n{said}", 20_000),
-        arguments={"server": name, "tools": {one.tool: one.digest for one in parts.held}},
+        command=f"use tools of the MCP server {name}:\n" + "\n".join(lines) + f"\n\n{said}",
+        arguments={"server": name, "tools": {one.tool: one.digest for one in held}},
         reason=f"MCP server {name}: {why}",
         why_not_always="it is asked for once, and again when it changes",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
-from holdfast.cli.output import cell, print_json, print_table
+from holdfast.cli.output import print_json, print_table
 from holdfast.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -215,13 +215,8 @@ def _agree(app: App, name: str, found: tuple[Definition, ...]) -> None:
 
 
 def _show(found: tuple[Definition, ...]) -> None:
-    from holdfast.context.fence import unfence
-
-    rows = [
-        (one.name, "reads" if one.reads_only else "", cell(unfence(one.description) or "")[:100])
-        for one in found
-    ]
-    print_table(["tool", "says it", "description"], rows, empty="It has no tools.")
+    """Whole: a person agrees to all of it."""
+    click.echo("\n".join(one.shown for one in found) or "It has no tools.")
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:
