@@ -1,6 +1,6 @@
 """MCP: what a `recall` costs over stdio and HTTP, and what our list of tools costs a model.
 
-    python bench/mcp.py [--entries 2000] [--calls 60] [--server 'COMMAND ARGUMENTS' ...]
+    python bench/mcp.py [--entries 300] [--calls 30] [--server 'COMMAND ARGUMENTS' ...]
 
 Compares, in one run and by turns: `recall` with the official client over both transports, and an echo of the
 bare SDK over the same. The CPU is that of the server's process; over stdio with a gateway behind it, that of
@@ -204,8 +204,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--entries", type=int, default=2000)
-    parser.add_argument("--calls", type=int, default=60)
+    parser.add_argument("--entries", type=int, default=300)
+    parser.add_argument("--calls", type=int, default=30)
     parser.add_argument("--server", action="append", default=[], metavar="COMMAND")
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(measure(parser.parse_args(), Path(folder)))
