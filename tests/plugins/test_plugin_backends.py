@@ -172,3 +172,71 @@ def test_a_channel_of_a_plugin_receives_sends_and_is_heard_by_hooks(
         assert "not sent: plugin pipes: no swearing" in receipts()
         [listing] = gateway.hold.agency.channels.listing()
         assert (listing["adapter"], listing["state"]) == ("pipe", "connected")
+
+
+ENGINE = """
+import threading, time
+from holdfast import AssembleResult
+from holdfast.context import BaseEngine, EngineInfo, delegate_compaction_to_runtime
+
+class Slow(BaseEngine):
+    info = EngineInfo(id="slow", name="Slow", version="1")
+    def __init__(self, context):
+        self.context = context
+    async def assemble(self, params):
+        if params.prompt == "block":
+            threading.Event().wait()
+        shown = params.messages[-20:]
+        said = threading.current_thread().name
+        return AssembleResult(messages=shown, estimated_tokens=sum(map(params.estimate, shown)),
+                              system_prompt_addition=f"Built on {said}.")
+    async def compact(self, params):
+        return await delegate_compaction_to_runtime(self.context, params)
+    async def prepare_subagent_spawn(self, params):
+        async def undo():
+            threading.Event().wait()
+        return undo
+
+def register(api):
+    api.register_context_engine("slow", Slow)
+"""
+
+
+def test_an_engine_of_a_plugin_that_blocks_holds_up_nothing_but_its_own_turn(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    listed = tmp_path / "listed"
+    plugin(listed, ENGINE, id="slow", capabilities=["contextEngine"], slots=["contextEngine"])
+    config = {
+        "plugins": {
+            "load": {"paths": [str(listed)]},
+            "slots": {"contextEngine": "slow"},
+            "limits": {"engine": {"assembleMs": 1500}},
+        }
+    }
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, lambda asked: Say("Well."), **config) as (
+            gateway,
+            model,
+        ),
+        gateway.client(gateway.admin) as api,
+    ):
+
+        def run(text: str) -> str:
+            asked = {"message": text, "sessionKey": "agent:main:main"}
+            return str(api.post("/api/agent", json=asked).json()["runId"])
+
+        def done(run_id: str) -> dict[str, Any]:
+            answer = api.get(f"/api/agent/{run_id}/wait", params={"timeoutMs": 30_000})
+            found: dict[str, Any] = answer.json()
+            return found
+
+        assert done(run("hello"))["reply"] == "Well."
+        assert "Built on plugin-slow-loop." in json.dumps(model.requests[-1].messages)
+        assert done(run("/compact"))["status"] == "committed"
+        stuck = run("block")
+        for _ in range(3):
+            assert api.get("/healthz").status_code == 200
+        failed = done(stuck)
+        assert failed["status"] == "failed"
+        assert "'slow' failed in assemble: it took longer than 1.5 seconds" in failed["error"]

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from holdfast.log import OWNER, Reader
 from holdfast.log.audience import heard_by, parse_audience
 from holdfast.plugins.api import PluginApi, Registrations
 from holdfast.plugins.discovery import Found, Origin, discover
+from holdfast.plugins.guarded import GuardedEngine
 from holdfast.plugins.manifest import SLOTS, Slot
 from holdfast.plugins.running import Part, PluginLoop
 from holdfast.text import clip
@@ -248,9 +249,8 @@ class PluginHost:
             part = self.part(plugin, f"engine {id_}")
 
             def make(context: EngineContext, part: Part = part, factory: EngineFactory = factory) -> Any:
-                own = replace(context, config=plugin.config)
                 seconds = self._config().plugins.limits.start_seconds
-                return part.call_here(factory, own, seconds=seconds)
+                return GuardedEngine(factory, part, context, plugin.config, seconds)
 
             try:
                 self.engines.register(id_, make)
