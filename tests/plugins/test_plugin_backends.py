@@ -16,7 +16,7 @@ from holdfast.agents.models.types import ModelFailure, ModelRef, ModelReply, Mod
 from holdfast.context import UserMessage
 from holdfast.log import OWNER, outbox
 from holdfast.runtime import Holdfast, open_home
-from holdfast.testing import Say
+from holdfast.testing import Call, Say
 
 MODEL = """
 import asyncio, threading
@@ -240,3 +240,56 @@ def test_an_engine_of_a_plugin_that_blocks_holds_up_nothing_but_its_own_turn(
         failed = done(stuck)
         assert failed["status"] == "failed"
         assert "'slow' failed in assemble: it took longer than 1.5 seconds" in failed["error"]
+
+
+SANDBOX = """
+from holdfast.agents.sandbox import Start
+
+class Box:
+    name = "box"
+    def missing(self):
+        return None
+    def start(self, job):
+        if "junk" in job.argv[-1]:
+            return ["sh", "-c", job.argv[-1]]
+        script = 'echo "in the box"; exec "$@"'
+        return Start(("sh", "-c", script, "box", *job.argv), {"PATH": "/usr/bin:/bin"}, cwd=str(job.scratch))
+
+def register(api):
+    api.register_sandbox(lambda config: Box())
+"""
+
+
+def test_the_sandbox_of_a_plugin_starts_commands_and_nothing_stands_in_for_it(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    listed = tmp_path / "listed"
+    plugin(listed, SANDBOX, id="box", capabilities=["sandbox"], slots=["sandbox"])
+    config = {
+        "plugins": {"load": {"paths": [str(listed)]}, "slots": {"sandbox": "box"}},
+        "agents": {"defaults": {"sandbox": {"mode": "all"}}},
+        "tools": {"exec": {"security": "full", "ask": "off"}},
+    }
+
+    def play(asked: Any) -> Say | Call:
+        last = asked.messages[-1]
+        if last["role"] == "tool":
+            return Say(str(last["content"]))
+        return Call("exec", {"command": str(last["content"])})
+
+    with (
+        agents_serving(tmp_path / "home", sqlite_template, play, **config) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+
+        def ran(command: str) -> str:
+            asked = {"message": command, "sessionKey": "agent:main:main"}
+            run_id = api.post("/api/agent", json=asked).json()["runId"]
+            return str(api.get(f"/api/agent/{run_id}/wait", params={"timeoutMs": 30_000}).json()["reply"])
+
+        said = ran("echo $((40 + 2))")
+        assert "in the box\n42" in said.replace("\\n", "\n")
+        assert "expected a Start, found list" in ran("touch junk")
+        off = {"plugins": {"entries": {"box": {"enabled": False}}}}
+        assert api.patch("/api/config", json=off).is_success
+        assert "plugins.slots.sandbox names 'box', which serves none" in ran("echo $((40 + 2))")

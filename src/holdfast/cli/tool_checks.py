@@ -21,7 +21,7 @@ def check_tools(patient: Patient) -> Iterator[Finding]:
     if config is None:
         yield Finding("warn", "tools were not looked at: the config cannot be used", "See `config` above.")
         return
-    found = [*_unknown(config), *_sandboxes(config)]
+    found = [*_unknown(config), *_sandboxes(patient, config)]
     yield from found
     if not found:
         yield Finding("ok", "every name in the tool policy is a tool's")
@@ -36,13 +36,18 @@ def _unknown(config: Config) -> Iterator[Finding]:
         yield Finding("warn", said, "Correct it; until then it allows and forbids nothing.")
 
 
-def _sandboxes(config: Config) -> Iterator[Finding]:
+def _sandboxes(patient: Patient, config: Config) -> Iterator[Finding]:
     from holdfast.agents.sandbox import backend_of
+    from holdfast.cli.plugin_checks import slot_holder
     from holdfast.errors import Unavailable
 
     for agent in config.agent_list:
         sandbox = config.agent(agent.id).sandbox
         if sandbox.mode == "off":
+            continue
+        plugin = slot_holder(patient.home, config, "sandbox")
+        if plugin is not None:
+            yield Finding("ok", f"agent {agent.id}: sandboxed by plugin {plugin}")
             continue
         try:
             backend = backend_of(sandbox)

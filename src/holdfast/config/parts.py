@@ -91,8 +91,13 @@ class PluginSlots(Section):
     memory: str | None = key(
         None, "Plugin that answers searches in memory; `builtin`: none does.", min_length=1
     )
-    sandbox: str | None = key(None, "Plugin that may claim the sandbox; `builtin`: none.", min_length=1)
-    browser: str | None = key(None, "Plugin that may claim the browser; `builtin`: none.", min_length=1)
+    sandbox: str | None = key(
+        None,
+        "Plugin that starts the commands of sandboxed sessions, in place of their `sandbox.backend`;"
+        " `builtin`: none does.",
+        min_length=1,
+    )
+    browser: str | None = key(None, "Plugin whose tool `browser` agents have; `builtin`: none.", min_length=1)
 
     def chosen(self, slot: str) -> str | None:
         """The plugin, or engine, that is named for a slot, by the slot's name in a manifest."""

@@ -1,4 +1,5 @@
-"""What plugins bring in place of built-in parts: models, embedders and memory, each behind its guard."""
+"""What plugins bring in place of built-in parts: models, embedders, memory and sandboxes, each behind its
+guard."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from holdfast.agents.models.types import (
     TextDelta,
     ThinkingDelta,
 )
+from holdfast.agents.sandbox import Job, Start
 from holdfast.config.memory import MemoryConfig
 from holdfast.memory.backend import BackendFailed
 from holdfast.memory.embedders.base import EmbedderId, Vectors
@@ -113,6 +115,39 @@ def _named(piece: object) -> str:
     if isinstance(piece, str):
         return piece
     return f"{type(piece).__name__}: {piece}"[:200] if isinstance(piece, Exception) else type(piece).__name__
+
+
+class GuardedSandbox:
+    """A plugin's sandbox. Where it fails no command is started; nothing stands in for it."""
+
+    def __init__(self, theirs: Any, part: Part, seconds: Callable[[], float]) -> None:
+        self.name = f"plugin {part.plugin_id}"
+        self._theirs = theirs
+        self._part = part
+        self._seconds = seconds
+
+    def missing(self) -> str | None:
+        return self._part.call_here(self._theirs.missing, seconds=self._seconds(), check=_reason)
+
+    def start(self, job: Job) -> Start:
+        return self._part.call_here(self._theirs.start, job, seconds=self._seconds(), check=_start)
+
+
+def _reason(found: Any) -> str | None:
+    if found is not None and not isinstance(found, str):
+        raise TypeError(f"expected what is missing, or nothing; found {type(found).__name__}")
+    return found
+
+
+def _start(found: Any) -> Start:
+    """Words for the system, each of which it takes."""
+    if not isinstance(found, Start):
+        raise TypeError(f"expected a Start, found {type(found).__name__}")
+    env = dict(found.env)
+    words = (*found.argv, *env, *env.values(), *(found.kill or ()), found.cwd or "")
+    if not found.argv or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise ValueError("expected argv, env, cwd and kill to be text without NUL, and argv not to be empty")
+    return replace(found, argv=tuple(found.argv), env=env, kill=tuple(found.kill) if found.kill else None)
 
 
 class GuardedEmbedder:

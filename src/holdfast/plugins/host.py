@@ -240,6 +240,10 @@ class PluginHost:
                 return
             finally:
                 api.close()
+        empty = [slot for slot in plugin.slots if not api.registered.fills(slot)]
+        if empty:
+            plugin.put_out(f"it claims the slot {empty[0]}, and registers nothing for it")
+            return
         plugin.phase = Phase.REGISTERED
         self._take_engines(plugin)
 

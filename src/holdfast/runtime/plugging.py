@@ -17,8 +17,15 @@ from holdfast.config.channels import ChannelConfig
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import FOR_OWNER, Session, Turn, Tx, sessions
 from holdfast.plugins import Part, Plugin, PluginFailed
-from holdfast.plugins.backends import GuardedEmbedder, GuardedMemory, GuardedModel, MemoryContext
+from holdfast.plugins.backends import (
+    GuardedEmbedder,
+    GuardedMemory,
+    GuardedModel,
+    GuardedSandbox,
+    MemoryContext,
+)
 from holdfast.plugins.guarded import guarded_command, guarded_tool
+from holdfast.plugins.host import BUILTIN
 
 if TYPE_CHECKING:
     from holdfast.runtime.agency import Agency
@@ -186,6 +193,34 @@ class PluggedModels:
                 self._made[ref] = GuardedModel(ref, theirs, part, seconds)
             return self._made[ref]
         return None
+
+
+class PluggedSandbox:
+    """The sandbox of the plugin that holds that slot, made once."""
+
+    def __init__(self, hold: Holdfast) -> None:
+        self._hold = hold
+        self._made: GuardedSandbox | None = None
+
+    def find(self) -> GuardedSandbox | None:
+        """None where no plugin is to serve; one that is named and is not there is an error, since who named
+        it wants no other."""
+        plugin = self._hold.plugins.holder("sandbox")
+        if plugin is None or not self._hold.plugins.usable(plugin):
+            named = self._hold.settings.plugins.slots.sandbox
+            if named in (None, BUILTIN):
+                return None
+            raise Unavailable(
+                f"there is no sandbox: plugins.slots.sandbox names {named!r}, which serves none",
+                code="no_sandbox",
+                hint="See `holdfast plugins doctor`, or take the key out.",
+            )
+        if self._made is None and plugin.registered.sandbox is not None:
+            part = self._hold.plugins.part(plugin, "sandbox")
+            seconds = call_seconds(self._hold)
+            theirs: Any = part.call_here(plugin.registered.sandbox, plugin.config, seconds=seconds())
+            self._made = GuardedSandbox(theirs, part, seconds)
+        return self._made
 
 
 def plugged_embedders(hold: Holdfast) -> dict[str, Callable[[], GuardedEmbedder]]:
