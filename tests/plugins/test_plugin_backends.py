@@ -15,6 +15,7 @@ from serving import wait_for
 from holdfast.agents.models.types import ModelFailure, ModelRef, ModelReply, ModelRequest
 from holdfast.context import UserMessage
 from holdfast.log import OWNER, outbox
+from holdfast.memory import Ask
 from holdfast.runtime import Holdfast, open_home
 from holdfast.testing import Call, Say
 
@@ -293,3 +294,53 @@ def test_the_sandbox_of_a_plugin_starts_commands_and_nothing_stands_in_for_it(
         off = {"plugins": {"entries": {"box": {"enabled": False}}}}
         assert api.patch("/api/config", json=off).is_success
         assert "plugins.slots.sandbox names 'box', which serves none" in ran("echo $((40 + 2))")
+
+
+MEMORY = """
+from holdfast.plugins.backends import MemoryHit
+
+class Chatty:
+    def __init__(self, context):
+        self.context = context
+    def update(self, agent):
+        return 2
+    def search(self, query, *, agent, limit):
+        text = "\\n".join(f"line {n} of the lighthouse" for n in range(1, 700))
+        notes = [MemoryHit(path=f"memory/{n}.md", text=text, score=0.9, start=1) for n in range(limit)]
+        if query == "lines":
+            return [MemoryHit(path="memory/0.md", text="x", score=0.9, start=0)]
+        return [MemoryHit(path="log", text="said", score=1.0, source="sessions"), *notes]
+
+def register(api):
+    api.register_memory(Chatty)
+"""
+
+
+def test_what_a_memory_of_a_plugin_finds_is_held_to_the_limits_of_memory(tmp_path: Path) -> None:
+    plugin(tmp_path / "plugins", MEMORY, id="chatty", capabilities=["memory"], slots=["memory"])
+    limits = {"maxResults": 5, "maxSnippetChars": 200, "maxInjectedChars": 1500}
+    (tmp_path / "holdfast.json").write_text(json.dumps({"memory": {"search": {"limits": limits}}}))
+    with open_home(tmp_path) as hold:
+        hold.memory.update("main")
+        found = hold.memory.search(Ask("lighthouse", "main", OWNER))
+        assert found.diagnostics.backend == "chatty"
+        assert 0 < len(found.hits) <= 5
+        assert all(len(hit.shown) <= 200 for hit in found.hits)
+        assert len(json.dumps(found.json(), ensure_ascii=False)) <= 1500
+        notes = hold.memory.search(Ask("lighthouse", "main", OWNER, sources=frozenset({"file"})))
+        assert {hit.source for hit in notes.hits} == {"memory"}
+        wrong = hold.memory.search(Ask("lines", "main", OWNER))
+        assert wrong.diagnostics.backend == "builtin"
+        assert "expected start to be a line" in (wrong.fallback or "")
+
+
+def test_qmd_is_there_once_an_agent_asks_for_it_and_needs_no_leave(tmp_path: Path) -> None:
+    config = {"plugins": {"allow": ["another"]}, "memory": {"qmd": {"command": "/no/such/qmd"}}}
+    (tmp_path / "holdfast.json").write_text(json.dumps(config))
+    with open_home(tmp_path) as hold:
+        assert hold.memory.update("main").problems == []
+        assert hold.plugins.load() == []
+        hold.config.patch({"memory": {"backend": "qmd"}})
+        assert "'/no/such/qmd' cannot be run" in hold.memory.update("main").problems[0]
+        hold.config.patch({"memory": {"backend": "builtin"}})
+        assert hold.memory.update("main").problems == []

@@ -171,8 +171,8 @@ class PluginsConfig(Section):
         entry = self.entries.get(named)
         return named if entry is None or entry.enabled else LEGACY_ENGINE
 
-    def refusal(self, id_: str, *, from_workspace: bool = False) -> str | None:
-        """Why a plugin is not to be loaded; None if it is."""
+    def refusal(self, id_: str, *, from_workspace: bool = False, is_own: bool = False) -> str | None:
+        """Why a plugin is not to be loaded; None if it is. One of Holdfast's own need not be allowed."""
         entry = self.entries.get(id_)
         if not self.enabled:
             return "plugins are switched off (plugins.enabled)"
@@ -180,7 +180,7 @@ class PluginsConfig(Section):
             return "it is denied (plugins.deny)"
         if entry is not None and not entry.enabled:
             return f"it is switched off (plugins.entries.{id_}.enabled)"
-        if self.allow is not None and id_ not in self.allow:
+        if self.allow is not None and id_ not in self.allow and not is_own:
             return "it is not among those allowed (plugins.allow)"
         if self.allow is None and from_workspace:
             return "it lies in a workspace, which an agent may write: name it in plugins.allow to load it"

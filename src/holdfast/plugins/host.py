@@ -125,7 +125,8 @@ class PluginHost:
         found, self.hidden = discover(
             paths=settings.load.paths, workspaces=self._workspaces(), home=self._home.plugins
         )
-        made = [Plugin(one) for one in found]
+        asked_for = self._asked_for()
+        made = [Plugin(one) for one in found if one.origin is not Origin.BUNDLED or one.id in asked_for]
         for plugin in made:
             self._validate(plugin)
         _share_out_slots(made, settings.slots.chosen)
@@ -141,6 +142,18 @@ class PluginHost:
                         self._register(plugin)
                 self._loaded = True
             return list(self._plugins.values())
+
+    def loaded(self, id_: str) -> Plugin | None:
+        """The plugin of an id, loaded; one that the config asks for only since then is loaded now."""
+        self.load()
+        with self._lock:
+            if id_ not in self._plugins:
+                found = next((one for one in self.find() if one.id == id_), None)
+                if found is not None:
+                    self._plugins[id_] = found
+                    if found.is_in:
+                        self._register(found)
+            return self._plugins.get(id_)
 
     @property
     def plugins(self) -> list[Plugin]:
@@ -200,9 +213,17 @@ class PluginHost:
             plugin.phase = Phase.STOPPED if plugin.is_in else plugin.phase
             plugin.loop.close()
 
+    def _asked_for(self) -> set[str]:
+        """Those of Holdfast's own that the config names; the others are as if they were not there."""
+        config = self._config()
+        return {config.memory_for(agent.id).backend for agent in config.agent_list}
+
     def _refusal(self, found: Found) -> str | None:
-        from_workspace = found.origin is Origin.WORKSPACE
-        return self._config().plugins.refusal(found.id, from_workspace=from_workspace)
+        return self._config().plugins.refusal(
+            found.id,
+            from_workspace=found.origin is Origin.WORKSPACE,
+            is_own=found.origin is Origin.BUNDLED,
+        )
 
     def _validate(self, plugin: Plugin) -> None:
         refusal = self._refusal(plugin.found)

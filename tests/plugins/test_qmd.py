@@ -21,8 +21,8 @@ from holdfast.errors import InvalidInput
 from holdfast.log import OWNER, entries, for_peer, heard_by, sqlite_url
 from holdfast.memory import Ask, Chat, Found
 from holdfast.memory.fallback import NOT_READY, Breaker, FallbackMemory
-from holdfast.memory.qmd import QmdFailed, QmdProgram, hits_from, query_document
-from holdfast.memory.qmd.questions import MAX_LINES, keywords
+from holdfast.plugins.bundled.qmd import QmdFailed, QmdProgram, hits_from, query_document
+from holdfast.plugins.bundled.qmd.questions import MAX_LINES, keywords
 from holdfast.runtime import Holdfast, open_home
 
 GROUP = Chat.of("agent:main:discord:group:9")
@@ -193,7 +193,7 @@ def test_a_program_that_is_not_there_is_named(new_bench: Callable[..., Bench]) -
     assert "'/no/such/qmd' cannot be run" in bench.memory.update("main").problems[0]
     assert bench.ask("staging deploy").hits
     with pytest.raises(QmdFailed) as failed:
-        bench.memory.qmd.update("main")
+        QmdProgram("/no/such/qmd", bench.folder / "own").run("update", timeout=1)
     assert "@tobilu/qmd" in failed.value.hint
 
 
