@@ -56,7 +56,9 @@ def test_the_real_program_indexes_finds_and_follows_changes(tmp_path: Path) -> N
         assert first("What does one need for a deploy to staging, by the way?")[0] == "MEMORY.md"
         path, line = first("how is the glazier called?")
         assert path == "qmd/wiki/Deep dir/Über uns.md"
-        assert hold.memory.read("main", path, OWNER, start=5, lines=1)["text"] == "The glazier is called Anselm."
+        assert (
+            hold.memory.read("main", path, OWNER, start=5, lines=1)["text"] == "The glazier is called Anselm."
+        )
         assert line is not None
         assert line <= 5
         assert first("where did the ladder go?")[0].startswith("qmd/sessions/")

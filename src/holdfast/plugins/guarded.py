@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,8 +16,17 @@ from holdfast.agents.commands import Command, CommandContext, Reply
 from holdfast.agents.tools.arguments import checked
 from holdfast.agents.tools.events import AskedApproval
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
-from holdfast.context import EngineContext, EngineFactory, Image, ToolSpec, Trust
+from holdfast.context import (
+    AssembleResult,
+    AssistantMessage,
+    EngineContext,
+    EngineFactory,
+    Image,
+    ToolSpec,
+    Trust,
+)
 from holdfast.context.host import CALLS
+from holdfast.context.messages import encode, text_digest
 from holdfast.plugins.api import CommandCall, PluginRequest, PluginResponse, Route, SlashHandler
 from holdfast.plugins.running import Part
 from holdfast.text import clean_json, clean_text
@@ -138,9 +147,21 @@ class GuardedEngine:
         async def call(*params: Any) -> Any:
             self._ours.loop = asyncio.get_running_loop()
             found = await asyncio.wrap_future(self._loop.begin(method, *params))
+            if isinstance(found, AssembleResult):
+                _require_untouched(found)
             return self._called_there(found) if callable(found) else found
 
         return call
+
+
+def _require_untouched(result: AssembleResult) -> None:
+    """Arguments of a call are the one part of a message that can be changed in place; what is sent would not
+    be what the log has, and the account of the context would not know."""
+    given: Any = result.messages
+    for message in given if isinstance(given, Sequence) else ():
+        called = isinstance(message, AssistantMessage) and message.calls and message.mark
+        if called and text_digest(encode(message)) != called.digest:
+            raise ValueError("it changed the arguments of a call in the history: make a message of your own")
 
 
 class _OurLoop:

@@ -40,9 +40,9 @@ class PluginOut(Answer):
 
 @router.get("/api/plugins", response_model=list[PluginOut])
 async def listing(here: Here, _: Unlimited) -> Response:
-    """The plugins that were found, and how each fares."""
-    found = here.hold.plugins.plugins
-    return json_response([plugin_json(plugin) for plugin in found])
+    """The plugins that were found, and how each fares; what their engines failed at is among the troubles."""
+    engines = {one["engine"]: one for one in await here.hold.threads(here.hold.context.engine_health)}
+    return json_response([plugin_json(plugin, engines) for plugin in here.hold.plugins.plugins])
 
 
 @router.api_route(
