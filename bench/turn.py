@@ -31,7 +31,7 @@ from pathlib import Path
 from common import cpu_seconds, rss_mb, start, table
 
 SLICES = 4
-PAIRS = 20
+PAIRS = 40
 MODEL = """
 import time
 from holdfast.testing import Say, ScriptedOpenAI, Used
@@ -113,7 +113,8 @@ def register(api):
 
 
 def _plugin(folder: Path, url: str, given: argparse.Namespace) -> None:
-    """One with a tool and hooks that nothing calls for in these turns."""
+    """One with a tool and hooks that nothing calls for in these turns. What is done with words after a turn,
+    sorting and embedding, is switched off: no plugin has a part in it, and it is most of the noise."""
     figures = {"without": Figures(), "with": Figures()}
     started = {}
     for name in figures:
@@ -128,6 +129,8 @@ def _plugin(folder: Path, url: str, given: argparse.Namespace) -> None:
         config = {
             "models": {"providers": {"bench": provider}},
             "agents": {"defaults": {"model": "bench/scripted"}},
+            "board": {"classifier": {"enabled": False}},
+            "memory": {"search": {"embedding": {"providers": []}}},
         }
         (home / "holdfast.json").write_text(json.dumps(config))
         started[name] = start(GATEWAY, str(home), "")
@@ -136,7 +139,8 @@ def _plugin(folder: Path, url: str, given: argparse.Namespace) -> None:
             for name in sorted(figures, reverse=bool(pair % 2)):
                 gateway, (port, token) = started[name]
                 rounds = -(-given.turns // PAIRS)
-                asyncio.run(_turns(figures[name], gateway.pid, int(port), token, given.history, rounds, 1))
+                where = (gateway.pid, int(port), token)
+                asyncio.run(_turns(figures[name], *where, given.history, rounds, 1, settle=0.5))
     finally:
         for gateway, _ in started.values():
             gateway.terminate()
@@ -231,7 +235,14 @@ def _report(title: str, ours: Figures, bare: Figures) -> None:
 
 
 async def _turns(
-    figures: Figures, pid: int, port: int, token: str, history: int, rounds: int, at_once: int
+    figures: Figures,
+    pid: int,
+    port: int,
+    token: str,
+    history: int,
+    rounds: int,
+    at_once: int,
+    settle: float = 1.5,
 ) -> None:
     import httpx
 
@@ -254,13 +265,13 @@ async def _turns(
 
         for _ in range(2):
             await asyncio.gather(*map(turn, keys))
-        await _quiet(pid)
+        await _quiet(pid, settle)
         cpu, wall = cpu_seconds(pid), time.perf_counter()
         took: list[float] = []
         for _ in range(rounds):
             took += await asyncio.gather(*map(turn, keys))
         wall = time.perf_counter() - wall
-        figures.add(took, await _quiet(pid) - cpu, wall)
+        figures.add(took, await _quiet(pid, settle) - cpu, wall)
 
 
 async def _quiet(pid: int, seconds: float = 1.5, most: int = 60) -> float:

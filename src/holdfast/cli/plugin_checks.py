@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.config import Config
     from holdfast.home import Home
     from holdfast.plugins import Plugin, PluginHost
-    from holdfast.plugins.manifest import Slot
+    from holdfast.plugins.manifest import Capability, Slot
 
 # What becomes of a slot whose plugin is not there.
 _WITHOUT: Final[dict[Slot, str]] = {
@@ -52,10 +52,10 @@ def findings(home: Home, config: Config, *, load: bool) -> Iterator[Finding]:
         yield Finding("ok", "there are no plugins")
 
 
-def may_bring_engines(home: Home, config: Config) -> bool:
-    """Whether any plugin that is let in declares context engines."""
+def may_bring(home: Home, config: Config, what: Capability) -> list[str]:
+    """The plugins that are let in and declare that they bring such a part."""
     manifests = [one.found.manifest for one in _host(home, config).find() if one.is_in]
-    return any(one is not None and "contextEngine" in one.capabilities for one in manifests)
+    return [one.id for one in manifests if one is not None and what in one.capabilities]
 
 
 def slot_holder(home: Home, config: Config, slot: Slot) -> str | None:

@@ -50,9 +50,8 @@ T = TypeVar("T")
 _GRACE_SECONDS: Final = 1.0
 _SPOKEN: Final = (UserMessage, AssistantMessage, ToolResult, SummaryMessage)
 REQUIRED: Final = ("assemble", "compact")
-AROUND_SUBAGENTS: Final = ("prepare_subagent_spawn", "on_subagent_ended")
 HEARS: Final = ("bootstrap", "commit_turn", "ingest_batch", "ingest", "after_turn")
-CALLS: Final = (*REQUIRED, *HEARS, *AROUND_SUBAGENTS, "dispose")
+CALLS: Final = (*REQUIRED, *HEARS, "prepare_subagent_spawn", "on_subagent_ended", "dispose")
 
 
 class Fault(Exception):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.config import Config
@@ -37,6 +38,7 @@ from holdfast.text import clip
 log = logging.getLogger(__name__)
 BUILTIN: Final = "builtin"
 _MOST_REASON: Final = 400
+_NONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
 
 
 class Phase(StrEnum):
@@ -90,11 +92,45 @@ class Plugin:
         ]
         return [*self.registered.refused, *said]
 
+    @property
+    def state(self) -> str:
+        """In a word: how far it is, that it failed, that it is off, or that parts of it fail."""
+        if not self.is_in:
+            return "failed" if self.failed else "off"
+        return "failing" if any(part.is_out for part in self.parts) else self.phase.value
+
+    def json(self, engines: Mapping[str, Mapping[str, Any]] = _NONE) -> dict[str, Any]:
+        """As it is shown to its owner; its settings are not in it. `engines` is how engines fare, by id."""
+        manifest = self.found.manifest
+        own = [engines[id_] for id_ in self.registered.engines if id_ in engines]
+        return {
+            "id": self.id,
+            "name": self.id if manifest is None else manifest.title,
+            "version": None if manifest is None else manifest.version,
+            "description": "" if manifest is None else manifest.description,
+            "from": self.found.origin.label,
+            "phase": self.phase.value,
+            "state": self.state,
+            "reason": self.reason or None,
+            "capabilities": [] if manifest is None else list(manifest.capabilities),
+            "slots": list(self.slots),
+            "registered": self.registered.summary(),
+            "troubles": [*self.troubles, *(_failing(one) for one in own if one["failures"])],
+            "runnable": manifest is not None and not manifest.foreign,
+        }
+
     def put_out(self, reason: str, *, failed: bool = True) -> None:
         self.reason = clip(" ".join(reason.split()), _MOST_REASON)
         self.failed = failed
         if failed:
             log.error("plugin %s is out: %s", self.id, self.reason)
+
+
+def _failing(engine: Mapping[str, Any]) -> str:
+    """What the context room counted, over all processes and since ever."""
+    said = f"{engine['failures']} of {engine['calls']} calls of its engine failed"
+    waiting = f"{engine['queue']['waiting']} turns wait for it"
+    return f"{said}; {waiting}; the last: {engine['lastError']}"
 
 
 class PluginHost:

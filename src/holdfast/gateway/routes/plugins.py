@@ -16,7 +16,6 @@ from holdfast.gateway.wire import json_response
 from holdfast.plugins import Part, PluginHost, PluginRequest
 from holdfast.plugins.api import METHODS, Route
 from holdfast.plugins.guarded import answer
-from holdfast.plugins.views import plugin_json
 
 router = APIRouter(tags=["plugins"], route_class=StrictRoute)
 _MOST_QUERY: Final = 100
@@ -42,7 +41,7 @@ class PluginOut(Answer):
 async def listing(here: Here, _: Unlimited) -> Response:
     """The plugins that were found, and how each fares; what their engines failed at is among the troubles."""
     engines = {one["engine"]: one for one in await here.hold.threads(here.hold.context.engine_health)}
-    return json_response([plugin_json(plugin, engines) for plugin in here.hold.plugins.plugins])
+    return json_response([plugin.json(engines) for plugin in here.hold.plugins.plugins])
 
 
 @router.api_route(
