@@ -9,9 +9,9 @@ idle sessions take. The scripted model runs in a process of its own. The CPU of 
 uses meanwhile, the sorting and indexing of what was said included; that of the history that was handed over
 is waited for first. Turns and bare calls are measured in slices by turns, so that both meet the same machine;
 how far the slices lie apart says how much of a figure is the machine's. With `--plugin` only what an idle
-plugin costs is measured: the same turns in a home without and in one with it, in many short pairs whose order
-changes from one to the next. The figure is the median of the differences, with the range in which it lies
-with a certainty of 95 %: a busy machine widens the range and moves no figure.
+plugin costs is measured: a turn in a home without and a turn in one with it, by turns, and the CPU of each in
+forty blocks. The figure is the median of the differences, with the range in which it lies with a certainty of
+95 %: a busy machine widens the range and moves no figure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 from common import cpu_seconds, rss_mb, start, table
 
 SLICES = 4
 PAIRS = 40
+PAIRED = "agent:main:bench:dm:paired"
 MODEL = """
 import time
 from holdfast.testing import Say, ScriptedOpenAI, Used
@@ -135,12 +138,7 @@ def _plugin(folder: Path, url: str, given: argparse.Namespace) -> None:
         (home / "holdfast.json").write_text(json.dumps(config))
         started[name] = start(GATEWAY, str(home), "")
     try:
-        for pair in range(PAIRS):
-            for name in sorted(figures, reverse=bool(pair % 2)):
-                gateway, (port, token) = started[name]
-                rounds = -(-given.turns // PAIRS)
-                where = (gateway.pid, int(port), token)
-                asyncio.run(_turns(figures[name], *where, given.history, rounds, 1, settle=0.5))
+        asyncio.run(_paired(figures, started, given.history, -(-given.turns // PAIRS)))
     finally:
         for gateway, _ in started.values():
             gateway.terminate()
@@ -157,6 +155,26 @@ def _plugin(folder: Path, url: str, given: argparse.Namespace) -> None:
             ("with a certainty of 95 %", f"{low:+.2f} to {high:+.2f}", "", f"{len(pairs)} pairs"),
         ],
     )
+
+
+async def _paired(figures: dict[str, Figures], started: dict[str, Any], history: int, rounds: int) -> None:
+    """A turn of the one and a turn of the other, by turns: whatever slows the machine meets both."""
+    async with AsyncExitStack() as open_:
+        clients = {
+            name: await open_.enter_async_context(_client(int(port), token))
+            for name, (_, (port, token)) in started.items()
+        }
+        pids = {name: gateway.pid for name, (gateway, _) in started.items()}
+        for client in clients.values():
+            await _filled(client, PAIRED, history)
+        for pair in range(-2, PAIRS):
+            before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+            took: dict[str, list[float]] = {name: [] for name in pids}
+            for number in range(rounds):
+                for name in sorted(pids, reverse=bool((pair + number) % 2)):
+                    took[name].append(await _turn(clients[name], PAIRED))
+            for name, pid in pids.items() if pair >= 0 else ():
+                figures[name].add(took[name], cpu_seconds(pid) - before[name], sum(took[name]))
 
 
 def _certain(ordered: list[float]) -> tuple[float, float]:
@@ -235,43 +253,45 @@ def _report(title: str, ours: Figures, bare: Figures) -> None:
 
 
 async def _turns(
-    figures: Figures,
-    pid: int,
-    port: int,
-    token: str,
-    history: int,
-    rounds: int,
-    at_once: int,
-    settle: float = 1.5,
+    figures: Figures, pid: int, port: int, token: str, history: int, rounds: int, at_once: int
 ) -> None:
-    import httpx
-
-    headers = {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=120, trust_env=False
-    ) as client:
+    async with _client(port, token) as client:
         keys = [f"agent:main:bench:dm:{at_once}-{n}" for n in range(at_once)]
         for key in keys:
             await _filled(client, key, history)
 
         async def turn(key: str) -> float:
-            began = time.perf_counter()
-            accepted = await client.post("/api/agent", json={"message": "Go on.", "sessionKey": key})
-            accepted.raise_for_status()
-            done = await client.get(f"/api/agent/{accepted.json()['runId']}/wait?timeoutMs=60000")
-            if done.json()["status"] != "committed":
-                sys.exit(f"a turn went wrong: {done.text}")
-            return time.perf_counter() - began
+            return await _turn(client, key)
 
         for _ in range(2):
             await asyncio.gather(*map(turn, keys))
-        await _quiet(pid, settle)
+        await _quiet(pid)
         cpu, wall = cpu_seconds(pid), time.perf_counter()
         took: list[float] = []
         for _ in range(rounds):
             took += await asyncio.gather(*map(turn, keys))
         wall = time.perf_counter() - wall
-        figures.add(took, await _quiet(pid, settle) - cpu, wall)
+        figures.add(took, await _quiet(pid) - cpu, wall)
+
+
+def _client(port: int, token: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=600,
+        trust_env=False,
+    )
+
+
+async def _turn(client: httpx.AsyncClient, key: str) -> float:
+    """One turn to its end; how long it took."""
+    began = time.perf_counter()
+    accepted = await client.post("/api/agent", json={"message": "Go on.", "sessionKey": key})
+    accepted.raise_for_status()
+    done = await client.get(f"/api/agent/{accepted.json()['runId']}/wait?timeoutMs=60000")
+    if done.json()["status"] != "committed":
+        sys.exit(f"a turn went wrong: {done.text}")
+    return time.perf_counter() - began
 
 
 async def _quiet(pid: int, seconds: float = 1.5, most: int = 60) -> float:
@@ -285,26 +305,19 @@ async def _quiet(pid: int, seconds: float = 1.5, most: int = 60) -> float:
     return cpu_seconds(pid)
 
 
-async def _filled(client: object, key: str, history: int) -> None:
+async def _filled(client: httpx.AsyncClient, key: str, history: int) -> None:
     """Give a session its history, as a host would that hands over its own."""
     messages = [
         {"role": ("user", "assistant")[i % 2], "content": f"Message {i}: " + "words " * 20}
         for i in range(history)
     ]
-    answer = await client.post(  # type: ignore[attr-defined]
-        "/api/engine/bootstrap", json={"sessionKey": key, "messages": messages}
-    )
+    answer = await client.post("/api/engine/bootstrap", json={"sessionKey": key, "messages": messages})
     answer.raise_for_status()
 
 
 async def _idle(pid: int, port: int, token: str, count: int) -> None:
-    import httpx
-
-    headers = {"Authorization": f"Bearer {token}"}
     before = rss_mb(pid)
-    async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=600, trust_env=False
-    ) as client:
+    async with _client(port, token) as client:
         for first in range(0, count, 20):
             keys = [f"agent:main:bench:dm:idle-{n}" for n in range(first, min(count, first + 20))]
             runs = await asyncio.gather(
