@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_qmd import ScriptedQmd
+from serving import wait_for
 
 from builders import KEY as KEY_MAIN
 from builders import append, session
@@ -184,7 +185,7 @@ def test_a_query_that_hangs_is_ended_with_all_that_it_started(
         if child.exists() and child.read_text():
             break
         clock.advance(hours=1)
-    assert not _runs(int(child.read_text()))
+    wait_for(lambda: not _runs(int(child.read_text())))
 
 
 def test_a_program_that_is_not_there_is_named(new_bench: Callable[..., Bench]) -> None:
