@@ -39,7 +39,7 @@ class PluginOut(Answer):
 
 @router.get("/api/plugins", response_model=list[PluginOut])
 async def listing(here: Here, _: Unlimited) -> Response:
-    """The plugins that were found, and how each fares; what their engines failed at is among the troubles."""
+    """The plugins that were found, and how each fares."""
     engines = {one["engine"]: one for one in await here.hold.threads(here.hold.context.engine_health)}
     return json_response([plugin.json(engines) for plugin in here.hold.plugins.plugins])
 
