@@ -167,7 +167,7 @@ def test_a_step_that_hangs_is_ended_when_the_config_says(new_bench: Callable[...
         bench.memory.update("main")
     bench.program.behaves(f"{step}:hang")
     with pytest.raises(QmdFailed, match="did not end within 800 ms"):
-        getattr(bench.memory.qmd, step)("main")
+        getattr(bench.memory._backend("main"), step)("main")
 
 
 def test_a_query_that_hangs_is_ended_with_all_that_it_started(

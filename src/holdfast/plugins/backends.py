@@ -48,6 +48,7 @@ MOST_TEXT: Final = 20_000
 MemorySource = Literal["memory", "sessions"]
 _SOURCES: Final[dict[MemorySource, str]] = {"memory": "file", "sessions": "transcript"}
 _GRACE_SECONDS: Final = 1.0
+_GRACE_OF_STEPS: Final = 30.0
 
 
 class GuardedModel:
@@ -283,14 +284,14 @@ class GuardedMemory:
 
     def update(self, agent: str) -> int:
         wait = self._config(agent).search.update.update_timeout_ms / 1000
-        count: int = self._called(lambda: self._theirs.update(agent), wait, _count)
+        count: int = self._called(lambda: self._theirs.update(agent), wait + _GRACE_OF_STEPS, _count)
         self._note(agent, files=count)
         return count
 
     def embed(self, agent: str) -> None:
         if "embed" in self._has and self.ready(agent):
             wait = self._config(agent).search.update.embed_timeout_ms / 1000
-            self._called(lambda: self._theirs.embed(agent), wait, lambda found: None)
+            self._called(lambda: self._theirs.embed(agent), wait + _GRACE_OF_STEPS, lambda found: None)
             self._note(agent, embedded=True)
 
     def status(self, agent: str) -> dict[str, Any]:
