@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import statistics
 import subprocess
@@ -10,8 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Client:
@@ -53,8 +50,8 @@ def request(method: str, path: str, token: str = "", body: bytes = b"", **header
 
 
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """What all threads of a process have used, to the nanosecond: its CPU clock is named by its number."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def rss_mb(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""A gateway with an engine from outside in its slot, for tests that kill it.
+"""A gateway with an engine from outside in its slot, which is an installed package, for tests that kill it.
 
     engine_worker.py HOME PLAN
 
@@ -17,11 +17,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).with_name("outside")))
-
-from margin_engine import MarginEngine
-
-from holdfast import register_context_engine
 from holdfast.agents.loop import Ask
 from holdfast.context import ContextRoom
 from holdfast.log import OWNER, Session, agenda
@@ -70,7 +65,6 @@ async def live(home: Path, plan: dict[str, Any]) -> None:
 
 def main() -> None:
     home, plan = Path(sys.argv[1]), json.loads(sys.argv[2])
-    register_context_engine("margin", MarginEngine)
     if plan.get("kill"):
         die_before_telling()
     asyncio.run(live(home, plan))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,11 +32,11 @@ from holdfast.context import (
     CompactParams,
     CompactResult,
     EngineFailed,
+    SubagentEndedParams,
     SystemMessage,
     UserMessage,
     engines,
 )
-from holdfast.context.host import Limits
 from holdfast.errors import TooLarge
 from holdfast.home import Home
 from holdfast.log import OWNER, EntryDraft, Store, Threads, Turn, agenda, entries, sessions, turns
@@ -44,6 +46,7 @@ from holdfast.testing.script import text_of
 
 Result = Callable[[AssembleParams], Any]
 WORKER = Path(__file__).with_name("engine_worker.py")
+OUTSIDE = Path(__file__).with_name("outside")
 
 
 class Shaky(MarginEngine):
@@ -380,8 +383,8 @@ def test_a_successor_that_an_engine_names_is_followed_with_the_turns_that_wait(
 
 
 def test_an_engine_that_hangs_is_left_behind(store: Store, threads: Threads, tmp_path: Path) -> None:
-    told = Told(store, threads, tmp_path)
-    told.room._limits = Limits(assemble=0.05, dispose=0.05)
+    slots, limits = {"contextEngine": "margin"}, {"engine": {"assembleMs": 50, "disposeMs": 50}}
+    told = Told(store, threads, tmp_path, config={"plugins": {"slots": slots, "limits": limits}})
 
     async def never(engine: Shaky, params: CompactParams) -> CompactResult:
         raise asyncio.CancelledError
@@ -405,6 +408,72 @@ def test_an_engine_that_hangs_is_left_behind(store: Store, threads: Threads, tmp
             await told.room.dispose()
 
     asyncio.run(run())
+
+
+class Asleep(MarginEngine):
+    """Never ends a call once it is told to sleep."""
+
+    asleep: bool = False
+
+    async def _sleep(self, *_: Any) -> Any:
+        if type(self).asleep:
+            await asyncio.Event().wait()
+
+    async def bootstrap(self, params: Any) -> None:
+        await self._sleep()
+
+    async def commit_turn(self, params: Any) -> CommitResult:
+        await self._sleep()
+        return CommitResult("committed")
+
+    async def after_turn(self, params: Any) -> None:
+        await self._sleep()
+
+    async def compact(self, params: Any) -> CompactResult:
+        await self._sleep()
+        return CompactResult(outcome=CompactOutcome.NOTHING_TO_DO)
+
+    async def on_subagent_ended(self, params: Any) -> None:
+        await self._sleep()
+
+
+LIMITED: dict[str, tuple[str, Callable[[Told], Any]]] = {
+    "bootstrapMs": ("bootstrap", lambda told: told.room.bootstrap(told.session)),
+    "tellMs": (
+        "commit_turn",
+        lambda told: told.room.commit_turn(told.session, "k", [UserMessage(text="hi")]),
+    ),
+    "compactMs": ("compact", lambda told: told.room.compact(told.session, window=8_000)),
+    "subagentMs": (
+        "on_subagent_ended",
+        lambda told: told.room.on_subagent_ended(
+            SubagentEndedParams(child_session_id="x", child_session_key="agent:main:subagent:x")
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("setting", LIMITED)
+def test_how_long_each_call_of_an_engine_may_take_is_what_the_config_says(
+    store: Store, threads: Threads, tmp_path: Path, setting: str
+) -> None:
+    engines.register("margin", Asleep, replace=True)
+    call, begin = LIMITED[setting]
+    slots, limits = {"contextEngine": "margin"}, {"engine": {setting: 70}}
+    told = Told(store, threads, tmp_path, config={"plugins": {"slots": slots, "limits": limits}})
+
+    async def run() -> None:
+        if setting != "bootstrapMs":
+            await told.room.bootstrap(told.session)
+        Asleep.asleep = True
+        async with asyncio.timeout(20):
+            with pytest.raises(EngineFailed, match=rf"failed in {call}: it took longer than 0.07 seconds"):
+                await begin(told)
+
+    try:
+        asyncio.run(run())
+    finally:
+        Asleep.asleep = False
 
 
 def test_an_engine_that_is_switched_off_is_not_used(store: Store, threads: Threads, tmp_path: Path) -> None:
@@ -442,9 +511,22 @@ def _home(path: Path, url: str) -> None:
     Home(path).config.write_text(json.dumps(body))
 
 
-def _gateway(home: Path, **plan: Any) -> int:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The engine from outside as its authors ship it: a wheel, and a folder that it is installed in."""
+    place = tmp_path_factory.mktemp("margin")
+    built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(built, cwd=OUTSIDE, check=True, capture_output=True, timeout=120)
+    [wheel] = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site")
+    return place / "site"
+
+
+def _gateway(home: Path, installed: Path, **plan: Any) -> int:
     done = subprocess.run(
         [sys.executable, str(WORKER), str(home), json.dumps(plan)],
+        env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -453,17 +535,17 @@ def _gateway(home: Path, **plan: Any) -> int:
     return done.returncode
 
 
-def test_real_turns_of_gateways_that_are_killed_reach_an_engine_from_outside_once_each(
-    tmp_path: Path,
+def test_real_turns_of_gateways_that_are_killed_reach_an_engine_that_is_a_package_once_each(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
     with ScriptedOpenAI(_play) as server:
         _home(home, server.url)
-        assert _gateway(home, say=["hello", "list the files"]) == 0
-        assert _gateway(home, say=["and then it was killed"], kill=True) == -9
+        assert _gateway(home, installed, say=["hello", "list the files"]) == 0
+        assert _gateway(home, installed, say=["and then it was killed"], kill=True) == -9
         lines = calls(Home(home).agent_dir("main") / "calls.jsonl")
         assert not any("and then it was killed" in str(one.get("messages")) for one in lines)
-        assert _gateway(home, say=["delegate this"], heartbeat=True, compact=True) == 0
+        assert _gateway(home, installed, say=["delegate this"], heartbeat=True, compact=True) == 0
     lines = calls(Home(home).agent_dir("main") / "calls.jsonl")
     names = {one["call"] for one in lines}
     assert names == {
@@ -481,6 +563,8 @@ def test_real_turns_of_gateways_that_are_killed_reach_an_engine_from_outside_onc
     assert any(one["call"] == "commit_turn" and "subagent" in one["session"] for one in lines)
     assert any(one["call"] == "after_turn" and one["heartbeat"] for one in lines)
     sent = sorted(text for asked in server.requests if (text := _wire(asked)).startswith("Margin:"))
+    engines.unregister("margin")
+    monkeypatch.syspath_prepend(str(installed))
     assert _rebuilt(home) == [text for text in sent if "You are a subagent" not in text]
 
 

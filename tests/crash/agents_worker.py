@@ -50,7 +50,7 @@ PRELOADED: Final = (
     "alembic.command",
     "genai_prices.data",
     "holdfast.memory",
-    "holdfast.memory.qmd",
+    "holdfast.plugins.backends",
     "holdfast.board.recall",
     "holdfast.runtime.agency",
     "holdfast.runtime.rooms",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders import KEY, append, session
+from holdfast.log import OWNER
 from holdfast.memory import Ask
 from holdfast.runtime import open_home
 
@@ -48,14 +49,16 @@ def test_the_real_program_indexes_finds_and_follows_changes(tmp_path: Path) -> N
         assert hold.memory.update("main").problems == []
 
         def first(question: str) -> tuple[str, int | None]:
-            found = hold.memory.search(Ask(question, "main"))
+            found = hold.memory.search(Ask(question, "main", OWNER))
             assert (found.diagnostics.backend, found.fallback) == ("qmd", None)
             return (found.hits[0].path, found.hits[0].start) if found.hits else ("", None)
 
         assert first("What does one need for a deploy to staging, by the way?")[0] == "MEMORY.md"
         path, line = first("how is the glazier called?")
         assert path == "qmd/wiki/Deep dir/Über uns.md"
-        assert hold.memory.read("main", path, start=5, lines=1)["text"] == "The glazier is called Anselm."
+        assert (
+            hold.memory.read("main", path, OWNER, start=5, lines=1)["text"] == "The glazier is called Anselm."
+        )
         assert line is not None
         assert line <= 5
         assert first("where did the ladder go?")[0].startswith("qmd/sessions/")

@@ -183,3 +183,10 @@ def test_help_stays_quick_by_not_importing_plugins() -> None:
     code = "import sys; from holdfast.cli.root import cli; cli(['--help'], standalone_mode=False)\n"
     code += "sys.exit('holdfast.plugins' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_the_doctor_says_that_a_name_in_the_policy_may_be_a_tool_of_a_plugins(home: Path) -> None:
+    (home / "holdfast.json").write_text(json.dumps({"tools": {"deny": ["tide"]}}))
+    assert "until then it allows and forbids nothing" in run(home, "doctor").stdout
+    plugin(home / "plugins", "def register(api): pass", id="sea", capabilities=["tools"])
+    assert "unless it is a tool of a plugin's (sea:" in run(home, "doctor").stdout

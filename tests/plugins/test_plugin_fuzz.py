@@ -30,6 +30,7 @@ METHODS = {
     "register_context_engine": 2,
     "register_tool": 1,
     "register_memory": 1,
+    "register_sandbox": 1,
     "register_channel": 2,
     "register_provider": 2,
     "register_embedder": 2,
@@ -83,6 +84,7 @@ class Service:
 def register(api):
     junk = [None, 0, "", "x", "X y", "x" * 100_000, [], {}, object(), print, lambda: 1, Evil()]
     for name in ("register_context_engine", "register_tool", "register_memory", "register_channel",
+                 "register_sandbox",
                  "register_provider", "register_embedder", "register_command", "register_cli",
                  "register_http_route", "register_service", "register_skills", "on"):
         for args in itertools.product(junk[:3] + junk[-3:], repeat=2):

@@ -12,6 +12,21 @@ from plugin_stage import host_of, loaded, plugin
 from holdfast.plugins import Origin, Phase, Plugin, PluginHost
 
 GOOD = "def register(api):\n    pass\n"
+FILLING = """
+from pydantic import BaseModel
+from holdfast.plugins import Effect, Tool
+class Page(BaseModel):
+    "Open a page."
+async def browse(caller, given, call_id):
+    return ""
+def register(api):
+    for slot in %r:
+        if slot == "browser":
+            made = Tool(name="browser", input=Page, run=browse, effect=Effect.WORLD, repeatable=False)
+            api.register_tool(made)
+        else:
+            getattr(api, f"register_{slot}")(lambda given: None)
+"""
 ENGINE = """
 from holdfast.context import BaseEngine, EngineInfo
 class Mine(BaseEngine):
@@ -159,9 +174,15 @@ def test_what_it_needs_is_looked_for_before_it_runs(tmp_path: Path) -> None:
         assert said in one(host_of(tmp_path), id_).reason
 
 
+def filling(home: Path, id_: str, *slots: str) -> None:
+    """A plugin that registers what the slots that it claims are for."""
+    may = ["tools", "memory", "sandbox"]
+    plugin(home / "plugins", FILLING % (slots,), id=id_, slots=list(slots), capabilities=may)
+
+
 def test_a_slot_goes_to_the_one_named_else_to_the_first_that_claims_it(tmp_path: Path) -> None:
-    plugin(tmp_path / "plugins", GOOD, id="first", slots=["memory"])
-    plugin(tmp_path / "plugins", GOOD, id="second", slots=["memory", "sandbox"])
+    filling(tmp_path, "first", "memory")
+    filling(tmp_path, "second", "memory", "sandbox")
     with loaded(tmp_path) as host:
         held = host.holder("memory")
         assert held is not None
@@ -172,12 +193,27 @@ def test_a_slot_goes_to_the_one_named_else_to_the_first_that_claims_it(tmp_path:
             held = host.holder("memory")
             assert (None if held is None else held.id) == (None if chosen == "builtin" else "second")
             assert (host.holder("sandbox") is None) == (chosen == "builtin")
-    plugin(tmp_path / "plugins", GOOD, id="third", slots=["browser"])
+    filling(tmp_path, "third", "browser")
     with loaded(tmp_path) as host:
         assert host.get("third").slots == ("browser",)
     with loaded(tmp_path, slots={"memory": "second", "sandbox": "builtin", "browser": "x"}) as host:
         assert "sandbox" in host.get("second").reason
         assert host.get("third").reason == "the slot browser is held by x"
+
+
+@pytest.mark.parametrize("slot", ["contextEngine", "memory", "sandbox", "browser"])
+def test_who_claims_a_slot_registers_what_it_is_for(tmp_path: Path, slot: str) -> None:
+    plugin(tmp_path / "plugins", GOOD, id="empty", slots=[slot])
+    with loaded(tmp_path) as host:
+        assert host.get("empty").reason == f"it claims the slot {slot}, and registers nothing for it"
+
+
+def test_only_who_holds_the_slot_gives_agents_a_browser(tmp_path: Path) -> None:
+    filling(tmp_path, "holder", "browser")
+    plugin(tmp_path / "plugins", FILLING % (["browser"],), id="other", capabilities=["tools"])
+    with loaded(tmp_path) as host:
+        assert host.get("holder").registered.summary()["tools"] == ["browser"]
+        assert "only who claims the slot 'browser' registers it" in host.get("other").reason
 
 
 def test_a_plugin_of_openclaw_lends_its_skills_and_its_code_stays_out(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.findings import Finding, Patient
 from holdfast.cli.workspaces import workspace_of
@@ -11,7 +11,15 @@ from holdfast.cli.workspaces import workspace_of
 if TYPE_CHECKING:
     from holdfast.config import Config
     from holdfast.home import Home
-    from holdfast.plugins import Plugin
+    from holdfast.plugins import Plugin, PluginHost
+    from holdfast.plugins.manifest import Capability, Slot
+
+# What becomes of a slot whose plugin is not there.
+_WITHOUT: Final[dict[Slot, str]] = {
+    "memory": "the built-in index serves",
+    "sandbox": "no sandboxed session runs commands",
+    "browser": "agents have no browser",
+}
 
 
 def check_plugins(patient: Patient) -> Iterator[Finding]:
@@ -22,11 +30,9 @@ def check_plugins(patient: Patient) -> Iterator[Finding]:
 
 
 def findings(home: Home, config: Config, *, load: bool) -> Iterator[Finding]:
-    from holdfast.plugins import PluginHost
     from holdfast.plugins.installing import is_changed, record
 
-    places = [workspace_of(home, config, agent.id) for agent in config.agent_list]
-    host = PluginHost(home, lambda: config, lambda: list(dict.fromkeys(places)))
+    host = _host(home, config)
     found = host.load() if load else host.find()
     for plugin in found:
         yield from _of_one(plugin)
@@ -37,7 +43,8 @@ def findings(home: Home, config: Config, *, load: bool) -> Iterator[Finding]:
         if is_changed(home, known):
             said = f"the files of {known.id} are not those that were installed"
             yield Finding("warn", said, f"Look at {home.plugins / known.id}, or install it again.")
-    yield from _entries_without_plugin(config, {plugin.id for plugin in found}, set(host.engines))
+    yield from _entries_without_plugin(config, {plugin.id for plugin in found} | set(host.engines))
+    yield from _slots_without_holder(config, found)
     if load:
         yield from _slot_without_engine(config, set(host.engines))
         host.stop()
@@ -45,14 +52,22 @@ def findings(home: Home, config: Config, *, load: bool) -> Iterator[Finding]:
         yield Finding("ok", "there are no plugins")
 
 
-def may_bring_engines(home: Home, config: Config) -> bool:
-    """Whether any plugin that is let in declares context engines."""
+def may_bring(home: Home, config: Config, what: Capability) -> list[str]:
+    """The plugins that are let in and declare that they bring such a part."""
+    manifests = [one.found.manifest for one in _host(home, config).find() if one.is_in]
+    return [one.id for one in manifests if one is not None and what in one.capabilities]
+
+
+def slot_holder(home: Home, config: Config, slot: Slot) -> str | None:
+    """The plugin that fills a slot, as far as can be told without running it."""
+    return next((one.id for one in _host(home, config).find() if one.is_in and slot in one.slots), None)
+
+
+def _host(home: Home, config: Config) -> PluginHost:
     from holdfast.plugins import PluginHost
 
     places = [workspace_of(home, config, agent.id) for agent in config.agent_list]
-    found = PluginHost(home, lambda: config, lambda: list(dict.fromkeys(places))).find()
-    manifests = [one.found.manifest for one in found if one.is_in]
-    return any(one is not None and "contextEngine" in one.capabilities for one in manifests)
+    return PluginHost(home, lambda: config, lambda: list(dict.fromkeys(places)))
 
 
 def _of_one(plugin: Plugin) -> Iterator[Finding]:
@@ -72,18 +87,24 @@ def _of_one(plugin: Plugin) -> Iterator[Finding]:
         yield Finding("warn", f"{plugin.id}: {trouble}", "See docs/plugins.md.")
 
 
-def _entries_without_plugin(config: Config, ids: set[str], engines: set[str]) -> Iterator[Finding]:
-    from holdfast.plugins.host import BUILTIN
-    from holdfast.plugins.manifest import SLOTS
-
-    for name in sorted(config.plugins.entries.keys() - ids - engines):
+def _entries_without_plugin(config: Config, known: set[str]) -> Iterator[Finding]:
+    for name in sorted(config.plugins.entries.keys() - known):
         said = f"plugins.entries.{name} is for a plugin that is not there"
         yield Finding("warn", said, "Install it, or take the key out.")
-    for slot in SLOTS[1:]:
+
+
+def _slots_without_holder(config: Config, found: Sequence[Plugin]) -> Iterator[Finding]:
+    """A name in a slot that is no plugin's, or of one that fills no such slot."""
+    from holdfast.plugins.host import BUILTIN
+
+    ids = {plugin.id for plugin in found}
+    for slot, instead in _WITHOUT.items():
         chosen = config.plugins.slots.chosen(slot)
-        if chosen not in (None, BUILTIN) and chosen not in ids:
-            said = f"plugins.slots.{slot} names {chosen!r}, which is no plugin: the built-in part serves"
-            yield Finding("fail", said, "Install it, or take the key out.")
+        held = any(plugin.id == chosen and plugin.is_in and slot in plugin.slots for plugin in found)
+        if chosen not in (None, BUILTIN) and not held:
+            why = "which does not fill it" if chosen in ids else "which is no plugin"
+            said = f"plugins.slots.{slot} names {chosen!r}, {why}: {instead}"
+            yield Finding("fail", said, "Install or mend it, or take the key out.")
 
 
 def _slot_without_engine(config: Config, engines: set[str]) -> Iterator[Finding]:

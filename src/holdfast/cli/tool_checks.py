@@ -21,28 +21,36 @@ def check_tools(patient: Patient) -> Iterator[Finding]:
     if config is None:
         yield Finding("warn", "tools were not looked at: the config cannot be used", "See `config` above.")
         return
-    found = [*_unknown(config), *_sandboxes(config)]
+    found = [*_unknown(patient, config), *_sandboxes(patient, config)]
     yield from found
     if not found:
         yield Finding("ok", "every name in the tool policy is a tool's")
 
 
-def _unknown(config: Config) -> Iterator[Finding]:
+def _unknown(patient: Patient, config: Config) -> Iterator[Finding]:
     from holdfast.agents.policy import policy_of, unknown_names
+    from holdfast.cli.plugin_checks import may_bring
 
     every = [one for agent in config.agent_list for one in unknown_names(policy_of(config, agent.id))]
+    plugins = ", ".join(may_bring(patient.home, config, "tools")) if every else ""
+    unless = f"Correct it, unless it is a tool of a plugin's ({plugins}: see `holdfast plugins doctor`)."
+    mend = unless if plugins else "Correct it; until then it allows and forbids nothing."
     for place, name in dict.fromkeys((one.place, one.name) for one in every):
-        said = f"{place} names {name!r}, which is no tool and no group"
-        yield Finding("warn", said, "Correct it; until then it allows and forbids nothing.")
+        yield Finding("warn", f"{place} names {name!r}, which is no tool and no group", mend)
 
 
-def _sandboxes(config: Config) -> Iterator[Finding]:
+def _sandboxes(patient: Patient, config: Config) -> Iterator[Finding]:
     from holdfast.agents.sandbox import backend_of
+    from holdfast.cli.plugin_checks import slot_holder
     from holdfast.errors import Unavailable
 
     for agent in config.agent_list:
         sandbox = config.agent(agent.id).sandbox
         if sandbox.mode == "off":
+            continue
+        plugin = slot_holder(patient.home, config, "sandbox")
+        if plugin is not None:
+            yield Finding("ok", f"agent {agent.id}: sandboxed by plugin {plugin}")
             continue
         try:
             backend = backend_of(sandbox)

@@ -91,8 +91,13 @@ class PluginSlots(Section):
     memory: str | None = key(
         None, "Plugin that answers searches in memory; `builtin`: none does.", min_length=1
     )
-    sandbox: str | None = key(None, "Plugin that may claim the sandbox; `builtin`: none.", min_length=1)
-    browser: str | None = key(None, "Plugin that may claim the browser; `builtin`: none.", min_length=1)
+    sandbox: str | None = key(
+        None,
+        "Plugin that starts the commands of sandboxed sessions, in place of their `sandbox.backend`;"
+        " `builtin`: none does.",
+        min_length=1,
+    )
+    browser: str | None = key(None, "Plugin whose tool `browser` agents have; `builtin`: none.", min_length=1)
 
     def chosen(self, slot: str) -> str | None:
         """The plugin, or engine, that is named for a slot, by the slot's name in a manifest."""
@@ -106,6 +111,34 @@ class PluginLoading(Section):
     paths: Names = key((), "Folders of plugins, each with its manifest; of highest precedence.")
 
 
+class EngineLimits(Section):
+    """How long one call of a context engine may take, whoever wrote it."""
+
+    bootstrap_ms: Ms = key(120_000, "Limit for `bootstrap`, which is given a whole history.", ge=1)
+    tell_ms: Ms = key(
+        60_000, "Limit for what tells it of turns: `commit_turn`, `ingest…`, `after_turn`.", ge=1
+    )
+    assemble_ms: Ms = key(
+        60_000,
+        "Limit for `assemble`; an engine that compacts by itself has `compactMs` if that is more.",
+        ge=1,
+    )
+    compact_ms: Ms = key(900_000, "Limit for `compact`, which asks models.", ge=1)
+    subagent_ms: Ms = key(30_000, "Limit for each call around a subagent.", ge=1)
+    dispose_ms: Ms = key(5_000, "Limit for `dispose`, at shutdown.", ge=1)
+
+    def seconds(self, call: str, *, owns_compaction: bool = False) -> float:
+        """The limit for a call, by its name."""
+        limits = {
+            "bootstrap": self.bootstrap_ms,
+            "assemble": max(self.assemble_ms, self.compact_ms * owns_compaction),
+            "compact": self.compact_ms,
+            "dispose": self.dispose_ms,
+            **dict.fromkeys(("prepare_subagent_spawn", "rollback", "on_subagent_ended"), self.subagent_ms),
+        }
+        return limits.get(call, self.tell_ms) / 1000
+
+
 class PluginLimits(Section):
     """How long plugins may take. Their code runs beside the gateway's, never in its place."""
 
@@ -113,6 +146,7 @@ class PluginLimits(Section):
     hook_ms: Ms = key(2000, "Limit for one hook.", ge=1)
     call_seconds: Seconds = key(60, "Limit for one call of a tool, command or route.", ge=1)
     failures: Positive = key(5, "Failures in a row after which a hook, tool or route is left out.", le=1000)
+    engine: EngineLimits = part("How long a context engine may take, call by call.")
 
 
 class PluginsConfig(Section):
@@ -137,8 +171,8 @@ class PluginsConfig(Section):
         entry = self.entries.get(named)
         return named if entry is None or entry.enabled else LEGACY_ENGINE
 
-    def refusal(self, id_: str, *, from_workspace: bool = False) -> str | None:
-        """Why a plugin is not to be loaded; None if it is."""
+    def refusal(self, id_: str, *, from_workspace: bool = False, is_own: bool = False) -> str | None:
+        """Why a plugin is not to be loaded; None if it is. One of Holdfast's own need not be allowed."""
         entry = self.entries.get(id_)
         if not self.enabled:
             return "plugins are switched off (plugins.enabled)"
@@ -146,7 +180,7 @@ class PluginsConfig(Section):
             return "it is denied (plugins.deny)"
         if entry is not None and not entry.enabled:
             return f"it is switched off (plugins.entries.{id_}.enabled)"
-        if self.allow is not None and id_ not in self.allow:
+        if self.allow is not None and id_ not in self.allow and not is_own:
             return "it is not among those allowed (plugins.allow)"
         if self.allow is None and from_workspace:
             return "it lies in a workspace, which an agent may write: name it in plugins.allow to load it"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from holdfast.clock import Clock, Millis
+from holdfast.config.parts import EngineLimits
 from holdfast.context.engine import (
     AfterTurnParams,
     AssembleParams,
@@ -50,32 +51,11 @@ _GRACE_SECONDS: Final = 1.0
 _SPOKEN: Final = (UserMessage, AssistantMessage, ToolResult, SummaryMessage)
 REQUIRED: Final = ("assemble", "compact")
 HEARS: Final = ("bootstrap", "commit_turn", "ingest_batch", "ingest", "after_turn")
+CALLS: Final = (*REQUIRED, *HEARS, "prepare_subagent_spawn", "on_subagent_ended", "dispose")
 
 
 class Fault(Exception):
     """What was wrong with an engine's answer, in words that its author can act on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Seconds that each call of an engine may take; one that owns its compaction may compact in
-    `assemble`."""
-
-    bootstrap: float = 120.0
-    ingest: float = 30.0
-    ingest_batch: float = 60.0
-    commit_turn: float = 60.0
-    after_turn: float = 60.0
-    assemble: float = 60.0
-    compact: float = 900.0
-    prepare_subagent_spawn: float = 30.0
-    rollback: float = 30.0
-    on_subagent_ended: float = 30.0
-    dispose: float = 5.0
-
-    def of(self, name: str, info: EngineInfo) -> float:
-        seconds: float = getattr(self, name)
-        return max(seconds, self.compact) if name == "assemble" and info.owns_compaction else seconds
 
 
 @dataclass(slots=True)
@@ -108,8 +88,9 @@ class Health:
 
 def provides(engine: object, name: str) -> bool:
     """Whether an engine does something at a call: it has the method, and not that of `BaseEngine`."""
-    method = getattr(engine, name, None)
-    return callable(method) and getattr(method, "__func__", method) is not getattr(BaseEngine, name, None)
+    method = inspect.unwrap(getattr(engine, name, None) or unlooked)
+    does = method is not unlooked and callable(method)
+    return does and getattr(method, "__func__", method) is not getattr(BaseEngine, name, None)
 
 
 class HostedEngine:
@@ -122,14 +103,14 @@ class HostedEngine:
         *,
         clock: Clock,
         health: Health | None = None,
-        limits: Limits | None = None,
+        limits: Callable[[], EngineLimits] = EngineLimits,
         on_failure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.id = id_
         self.engine = engine
         self._clock = clock
         self.health = health or Health()
-        self._limits = limits or Limits()
+        self._limits = limits
         self._on_failure = on_failure
         self.info = self._checked("start", lambda: checked_engine(id_, engine))
         self.has = frozenset(name for name in HEARS if provides(engine, name))
@@ -187,7 +168,8 @@ class HostedEngine:
             made = begin()
             if not inspect.isawaitable(made):
                 raise Fault(f"`{name}` gave {described(made)} at once: write `async def`")
-            result = check(await within(made, self._limits.of(name, self.info)))
+            limit = self._limits().seconds(name, owns_compaction=self.info.owns_compaction)
+            result = check(await within(made, limit))
         except HoldfastError as error:
             if not isinstance(error, Conflict):  # what changed meanwhile is built again: nobody failed
                 await self._failed(name, error.message)

@@ -31,7 +31,7 @@ from holdfast.context.engine import (
 )
 from holdfast.context.hindsight import Hindsight
 from holdfast.context.history import History
-from holdfast.context.host import Fault, Health, HostedEngine, Limits, dispose_all
+from holdfast.context.host import Fault, Health, HostedEngine, dispose_all
 from holdfast.context.intake import Intake, Prepare, as_it_is
 from holdfast.context.legacy import LegacyEngine
 from holdfast.context.lossless import LosslessEngine
@@ -77,7 +77,6 @@ class ContextRoom:
         summariser: Summariser | None = None,
         registry: Registry = engines,
         prepare: Prepare = as_it_is,
-        limits: Limits | None = None,
     ) -> None:
         self.store = store
         self._threads = threads
@@ -90,7 +89,6 @@ class ContextRoom:
         self.compactor = Compactor(
             store, threads, self.history, self._compaction, summariser, lambda: self.slot
         )
-        self._limits = limits
         self._health: dict[str, Health] = {}
         self._deliverer = Deliverer(store, threads, self.history)
         self._engines: dict[tuple[str, str], HostedEngine] = {}
@@ -130,7 +128,14 @@ class ContextRoom:
         try:
             made = self._registry.make(slot, self._engine_context(agent, slot))
             save = partial(self._threads, self._save_health, slot, health)
-            return HostedEngine(slot, made, clock=clock, health=health, limits=self._limits, on_failure=save)
+            return HostedEngine(
+                slot,
+                made,
+                clock=clock,
+                health=health,
+                limits=lambda: self._config().plugins.limits.engine,
+                on_failure=save,
+            )
         except HoldfastError as error:
             health.went_wrong("start", error.message, clock.now())
             self._save_health(slot, health)

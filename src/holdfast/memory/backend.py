@@ -29,7 +29,7 @@ class BackendFailed(Unavailable):
 
 
 class Backend(Protocol):
-    """What may answer searches before the built-in index: `qmd`, or a plugin's. It knows no readers."""
+    """What may answer searches before the built-in index, of a plugin. It knows no readers."""
 
     @property
     def name(self) -> str: ...

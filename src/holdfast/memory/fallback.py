@@ -1,4 +1,4 @@
-"""Memory that asks `qmd` or a plugin where that is configured, and the built-in index where they fail."""
+"""Memory that asks a plugin's backend where that is configured, and the built-in index where it fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from holdfast.memory.embedders.batch import BatchIndexing
 from holdfast.memory.embedding import EmbedderChain
 from holdfast.memory.engine.protocol import Index
 from holdfast.memory.indexing import Progress, Update
-from holdfast.memory.qmd import QmdMemory
 from holdfast.memory.results import MOST_OF_A_REASON, Found
 from holdfast.memory.scope import PRIVATE, Chat, may_search
 from holdfast.memory.service import Ask, Memory
@@ -69,21 +68,18 @@ class Breaker:
 
 
 class FallbackMemory:
-    """One memory of two: the plugin that holds the slot, or `qmd` for agents that are configured so; the
-    built-in one for all else."""
+    """One memory of two: what `backend` gives for an agent, and the built-in one for all else."""
 
     def __init__(
         self,
         builtin: Memory,
-        qmd: QmdMemory,
+        backend: Callable[[str], Backend | None],
         *,
         config: Callable[[str], MemoryConfig],
         clock: Clock,
-        plugged: Backend | None = None,
     ) -> None:
         self.builtin = builtin
-        self.qmd = qmd
-        self._plugged = plugged
+        self._backend = backend
         self._config = config
         self._breaker = Breaker(clock)
 
@@ -160,7 +156,7 @@ class FallbackMemory:
         return done
 
     def forget(self, agent: str) -> int:
-        """The built-in index is shared; `qmd` has a folder for each agent, which nobody asks any more."""
+        """The built-in index is shared; what another backend keeps of an agent nobody asks for any more."""
         return self.builtin.forget(agent)
 
     def follow(self, limit: int = 50_000, *, patience: float | None = None) -> int:
@@ -169,7 +165,7 @@ class FallbackMemory:
     def refine(
         self, agent: str | None = None, *, limit: int = 10_000, progress: Progress | None = None
     ) -> int:
-        """Let the better embedders catch up, and `qmd` its own; that it cannot is no reason to fail."""
+        """Let the better embedders catch up, and a backend its own; that it cannot is no reason to fail."""
         backend = None if agent is None else self._backend(agent)
         if agent is not None and backend is not None:
             try:
@@ -211,12 +207,6 @@ class FallbackMemory:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def _backend(self, agent: str) -> Backend | None:
-        """Whom to ask before the built-in index."""
-        if self._plugged is not None:
-            return self._plugged
-        return self.qmd if self._config(agent).backend == "qmd" else None
 
     def _asked_first(self, ask: Ask) -> Backend | None:
         """What others have indexed are the owner's files, which they cannot tell apart by reader."""

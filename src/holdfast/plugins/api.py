@@ -21,7 +21,7 @@ from holdfast.agents.tools.types import Tool, always, never
 from holdfast.context import EngineFactory
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden
-from holdfast.plugins.manifest import Capability, Manifest
+from holdfast.plugins.manifest import Capability, Manifest, Slot
 
 if TYPE_CHECKING:
     import click
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.log import Reader
 
 MOST_REGISTERED: Final = 200
+BROWSER: Final = "browser"
 _TOOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _COMMAND: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -116,6 +117,7 @@ class Registrations:
     engines: dict[str, EngineFactory] = field(default_factory=dict)
     tools: list[Tool[Any]] = field(default_factory=list)
     memory: Factory | None = None
+    sandbox: Factory | None = None
     channels: dict[str, Factory] = field(default_factory=dict)
     providers: dict[str, Factory] = field(default_factory=dict)
     embedders: dict[str, Factory] = field(default_factory=dict)
@@ -133,6 +135,7 @@ class Registrations:
             "contextEngine": list(self.engines),
             "tools": [tool.name for tool in self.tools],
             "memory": ["memory"] if self.memory is not None else [],
+            "sandbox": ["sandbox"] if self.sandbox is not None else [],
             "channels": list(self.channels),
             "providers": list(self.providers),
             "embedders": list(self.embedders),
@@ -144,6 +147,11 @@ class Registrations:
             "hooks": [hook.event.hook for hook in self.hooks],
         }
         return {kind: names for kind, names in named.items() if names}
+
+    def fills(self, slot: Slot) -> bool:
+        """Whether there is something in it for a slot that its plugin claims."""
+        has_browser = any(tool.name == BROWSER for tool in self.tools)
+        return has_browser if slot == "browser" else slot in self.summary()
 
 
 class PluginApi:
@@ -180,6 +188,8 @@ class PluginApi:
         why = _no_tool(tool)
         if why is not None:
             raise self._refusal(f"tool {getattr(tool, 'name', '')!s:.80}: {why}")
+        if tool.name == BROWSER and "browser" not in self._manifest.slots:
+            raise self._refusal(f"tool {BROWSER}: only who claims the slot {BROWSER!r} registers it")
         if any(tool.name == other.name for other in self.registered.tools):
             raise self._refusal(f"tool {tool.name}: it is registered already")
         self._append(self.registered.tools, tool)
@@ -190,6 +200,14 @@ class PluginApi:
         if self.registered.memory is not None:
             raise self._refusal("a second memory backend")
         self.registered.memory = self._callable(factory)
+
+    def register_sandbox(self, factory: Factory) -> None:
+        """`factory(config)` makes a `holdfast.agents.sandbox.Backend`, which starts the commands of sandboxed
+        sessions where this plugin holds the sandbox slot."""
+        self._require("sandbox", "a sandbox")
+        if self.registered.sandbox is not None:
+            raise self._refusal("a second sandbox")
+        self.registered.sandbox = self._callable(factory)
 
     def register_channel(self, name: str, factory: Factory) -> None:
         """`factory(ChannelContext)` makes the adapter of each channel whose `adapter` is this name."""

@@ -62,7 +62,7 @@ def discover(
         *(found for one in workspaces for found in _beneath(one / "plugins", Origin.WORKSPACE)),
         *_beneath(home, Origin.HOME),
         *_packages(),
-        *_beneath(bundled, Origin.BUNDLED),
+        *(replace(one, root=None) for one in _beneath(bundled, Origin.BUNDLED)),
     ]
     first: dict[str, Found] = {}
     hidden: list[Found] = []

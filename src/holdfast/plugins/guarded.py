@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,7 +16,17 @@ from holdfast.agents.commands import Command, CommandContext, Reply
 from holdfast.agents.tools.arguments import checked
 from holdfast.agents.tools.events import AskedApproval
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
-from holdfast.context import Image, ToolSpec, Trust
+from holdfast.context import (
+    AssembleResult,
+    AssistantMessage,
+    EngineContext,
+    EngineFactory,
+    Image,
+    ToolSpec,
+    Trust,
+)
+from holdfast.context.host import CALLS
+from holdfast.context.messages import encode, text_digest
 from holdfast.plugins.api import CommandCall, PluginRequest, PluginResponse, Route, SlashHandler
 from holdfast.plugins.running import Part
 from holdfast.text import clean_json, clean_text
@@ -101,6 +112,85 @@ def guarded_command(
 async def answer(route: Route, part: Part, request: PluginRequest, seconds: float) -> PluginResponse:
     """What a plugin's route says: JSON alone, of bounded size."""
     return await part.call(route.handler, request, seconds=seconds, check=_response)
+
+
+class GuardedEngine:
+    """A plugin's engine, each call of which runs on the plugin's own loop: one that blocks holds up nobody
+    else. How long a call may take, and what it may give, is the context room's to say."""
+
+    def __init__(
+        self,
+        factory: EngineFactory,
+        part: Part,
+        context: EngineContext,
+        config: Mapping[str, Any],
+        seconds: float,
+    ) -> None:
+        self._loop = part.loop
+        self._ours = _OurLoop()
+        summariser = context.summariser
+        given = replace(
+            context,
+            config=config,
+            runtime=self._ours.of(context.runtime),
+            summariser=lambda: self._ours.of(summariser()),
+        )
+        self._theirs: Any = part.call_here(factory, given, seconds=seconds)
+        self.info: Any = part.call_here(getattr, self._theirs, "info", None, seconds=seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._theirs, name)
+        return self._called_there(found) if name in CALLS and callable(found) else found
+
+    def _called_there(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        async def call(*params: Any) -> Any:
+            self._ours.loop = asyncio.get_running_loop()
+            found = await asyncio.wrap_future(self._loop.begin(method, *params))
+            if isinstance(found, AssembleResult):
+                _require_untouched(found)
+            return self._called_there(found) if callable(found) else found
+
+        return call
+
+
+def _require_untouched(result: AssembleResult) -> None:
+    """Arguments of a call are the one part of a message that can be changed in place; what is sent would not
+    be what the log has, and the account of the context would not know."""
+    given: Any = result.messages
+    for message in given if isinstance(given, Sequence) else ():
+        called = isinstance(message, AssistantMessage) and message.calls and message.mark
+        if called and text_digest(encode(message)) != called.digest:
+            raise ValueError("it changed the arguments of a call in the history: make a message of your own")
+
+
+class _OurLoop:
+    """The gateway's loop, to which a plugin's engine comes back for what lives there: models, compaction."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def of(self, part: Any) -> Any:
+        """The same part, its coroutines run on our loop whichever loop waits for them."""
+        return None if part is None else _Ours(part, self)
+
+
+class _Ours:
+    def __init__(self, part: Any, home: _OurLoop) -> None:
+        self._part = part
+        self._home = home
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._part, name)
+
+        async def call(*params: Any, **named: Any) -> Any:
+            loop = self._home.loop
+            if loop is None or loop is asyncio.get_running_loop():
+                return await method(*params, **named)
+            running = asyncio.run_coroutine_threadsafe(method(*params, **named), loop)
+            return await asyncio.wrap_future(running)
+
+        return call if inspect.iscoroutinefunction(method) else method
 
 
 def _from_their_thread(caller: Caller) -> Callable[..., None]:

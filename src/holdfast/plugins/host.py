@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.config import Config
@@ -29,6 +30,7 @@ from holdfast.log import OWNER, Reader
 from holdfast.log.audience import heard_by, parse_audience
 from holdfast.plugins.api import PluginApi, Registrations
 from holdfast.plugins.discovery import Found, Origin, discover
+from holdfast.plugins.guarded import GuardedEngine
 from holdfast.plugins.manifest import SLOTS, Slot
 from holdfast.plugins.running import Part, PluginLoop
 from holdfast.text import clip
@@ -36,6 +38,7 @@ from holdfast.text import clip
 log = logging.getLogger(__name__)
 BUILTIN: Final = "builtin"
 _MOST_REASON: Final = 400
+_NONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
 
 
 class Phase(StrEnum):
@@ -89,11 +92,45 @@ class Plugin:
         ]
         return [*self.registered.refused, *said]
 
+    @property
+    def state(self) -> str:
+        """In a word: how far it is, that it failed, that it is off, or that parts of it fail."""
+        if not self.is_in:
+            return "failed" if self.failed else "off"
+        return "failing" if any(part.is_out for part in self.parts) else self.phase.value
+
+    def json(self, engines: Mapping[str, Mapping[str, Any]] = _NONE) -> dict[str, Any]:
+        """As it is shown to its owner; its settings are not in it. `engines` is how engines fare, by id."""
+        manifest = self.found.manifest
+        own = [engines[id_] for id_ in self.registered.engines if id_ in engines]
+        return {
+            "id": self.id,
+            "name": self.id if manifest is None else manifest.title,
+            "version": None if manifest is None else manifest.version,
+            "description": "" if manifest is None else manifest.description,
+            "from": self.found.origin.label,
+            "phase": self.phase.value,
+            "state": self.state,
+            "reason": self.reason or None,
+            "capabilities": [] if manifest is None else list(manifest.capabilities),
+            "slots": list(self.slots),
+            "registered": self.registered.summary(),
+            "troubles": [*self.troubles, *(_failing(one) for one in own if one["failures"])],
+            "runnable": manifest is not None and not manifest.foreign,
+        }
+
     def put_out(self, reason: str, *, failed: bool = True) -> None:
         self.reason = clip(" ".join(reason.split()), _MOST_REASON)
         self.failed = failed
         if failed:
             log.error("plugin %s is out: %s", self.id, self.reason)
+
+
+def _failing(engine: Mapping[str, Any]) -> str:
+    """What the context room counted, over all processes and since ever."""
+    said = f"{engine['failures']} of {engine['calls']} calls of its engine failed"
+    waiting = f"{engine['queue']['waiting']} turns wait for it"
+    return f"{said}; {waiting}; the last: {engine['lastError']}"
 
 
 class PluginHost:
@@ -124,7 +161,8 @@ class PluginHost:
         found, self.hidden = discover(
             paths=settings.load.paths, workspaces=self._workspaces(), home=self._home.plugins
         )
-        made = [Plugin(one) for one in found]
+        asked_for = self._asked_for()
+        made = [Plugin(one) for one in found if one.origin is not Origin.BUNDLED or one.id in asked_for]
         for plugin in made:
             self._validate(plugin)
         _share_out_slots(made, settings.slots.chosen)
@@ -140,6 +178,18 @@ class PluginHost:
                         self._register(plugin)
                 self._loaded = True
             return list(self._plugins.values())
+
+    def loaded(self, id_: str) -> Plugin | None:
+        """The plugin of an id, loaded; one that the config asks for only since then is loaded now."""
+        self.load()
+        with self._lock:
+            if id_ not in self._plugins:
+                found = next((one for one in self.find() if one.id == id_), None)
+                if found is not None:
+                    self._plugins[id_] = found
+                    if found.is_in:
+                        self._register(found)
+            return self._plugins.get(id_)
 
     @property
     def plugins(self) -> list[Plugin]:
@@ -199,9 +249,17 @@ class PluginHost:
             plugin.phase = Phase.STOPPED if plugin.is_in else plugin.phase
             plugin.loop.close()
 
+    def _asked_for(self) -> set[str]:
+        """Those of Holdfast's own that the config names; the others are as if they were not there."""
+        config = self._config()
+        return {config.memory_for(agent.id).backend for agent in config.agent_list}
+
     def _refusal(self, found: Found) -> str | None:
-        from_workspace = found.origin is Origin.WORKSPACE
-        return self._config().plugins.refusal(found.id, from_workspace=from_workspace)
+        return self._config().plugins.refusal(
+            found.id,
+            from_workspace=found.origin is Origin.WORKSPACE,
+            is_own=found.origin is Origin.BUNDLED,
+        )
 
     def _validate(self, plugin: Plugin) -> None:
         refusal = self._refusal(plugin.found)
@@ -239,6 +297,10 @@ class PluginHost:
                 return
             finally:
                 api.close()
+        empty = [slot for slot in plugin.slots if not api.registered.fills(slot)]
+        if empty:
+            plugin.put_out(f"it claims the slot {empty[0]}, and registers nothing for it")
+            return
         plugin.phase = Phase.REGISTERED
         self._take_engines(plugin)
 
@@ -248,9 +310,8 @@ class PluginHost:
             part = self.part(plugin, f"engine {id_}")
 
             def make(context: EngineContext, part: Part = part, factory: EngineFactory = factory) -> Any:
-                own = replace(context, config=plugin.config)
                 seconds = self._config().plugins.limits.start_seconds
-                return part.call_here(factory, own, seconds=seconds)
+                return GuardedEngine(factory, part, context, plugin.config, seconds)
 
             try:
                 self.engines.register(id_, make)

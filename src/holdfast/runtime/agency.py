@@ -39,7 +39,14 @@ from holdfast.logs import limits_of
 from holdfast.memory.scope import Chat
 from holdfast.memory.service import Ask as MemoryAsk
 from holdfast.memory.snippets import citation
-from holdfast.runtime.plugging import PluggedAdapter, PluggedModels, SessionNews, SubagentNews, plug_in
+from holdfast.runtime.plugging import (
+    PluggedAdapter,
+    PluggedModels,
+    PluggedSandbox,
+    SessionNews,
+    SubagentNews,
+    plug_in,
+)
 
 if TYPE_CHECKING:
     from holdfast.runtime.hold import Holdfast
@@ -125,6 +132,7 @@ class Agency:
             skills=self.skills,
             courier=self,
             commands=self.processes,
+            sandbox=PluggedSandbox(hold).find,
             recalls=lambda agent_id: hold.context.has_recall_tools(agent_id),
         )
 

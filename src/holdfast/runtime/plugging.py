@@ -16,9 +16,17 @@ from holdfast.channels import Abilities, ChannelContext, Inbound, Message, Recei
 from holdfast.config.channels import ChannelConfig
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import FOR_OWNER, Session, Turn, Tx, sessions
+from holdfast.memory.collections import Collection
 from holdfast.plugins import Part, Plugin, PluginFailed
-from holdfast.plugins.backends import GuardedEmbedder, GuardedMemory, GuardedModel, MemoryContext
+from holdfast.plugins.backends import (
+    GuardedEmbedder,
+    GuardedMemory,
+    GuardedModel,
+    GuardedSandbox,
+    MemoryContext,
+)
 from holdfast.plugins.guarded import guarded_command, guarded_tool
+from holdfast.plugins.host import BUILTIN
 
 if TYPE_CHECKING:
     from holdfast.runtime.agency import Agency
@@ -188,6 +196,34 @@ class PluggedModels:
         return None
 
 
+class PluggedSandbox:
+    """The sandbox of the plugin that holds that slot, made once."""
+
+    def __init__(self, hold: Holdfast) -> None:
+        self._hold = hold
+        self._made: GuardedSandbox | None = None
+
+    def find(self) -> GuardedSandbox | None:
+        """None where no plugin is to serve; one that is named and is not there is an error, since who named
+        it wants no other."""
+        plugin = self._hold.plugins.holder("sandbox")
+        if plugin is None or not self._hold.plugins.usable(plugin):
+            named = self._hold.settings.plugins.slots.sandbox
+            if named in (None, BUILTIN):
+                return None
+            raise Unavailable(
+                f"there is no sandbox: plugins.slots.sandbox names {named!r}, which serves none",
+                code="no_sandbox",
+                hint="See `holdfast plugins doctor`, or take the key out.",
+            )
+        if self._made is None and plugin.registered.sandbox is not None:
+            part = self._hold.plugins.part(plugin, "sandbox")
+            seconds = call_seconds(self._hold)
+            theirs: Any = part.call_here(plugin.registered.sandbox, plugin.config, seconds=seconds())
+            self._made = GuardedSandbox(theirs, part, seconds)
+        return self._made
+
+
 def plugged_embedders(hold: Holdfast) -> dict[str, Callable[[], GuardedEmbedder]]:
     """Embedders of plugins by name, each made when the config names it; where it names none of theirs, no
     plugin is run."""
@@ -206,21 +242,51 @@ def plugged_embedders(hold: Holdfast) -> dict[str, Callable[[], GuardedEmbedder]
     return found
 
 
-def plugged_memory(hold: Holdfast) -> GuardedMemory | None:
-    """The backend of the plugin that holds the memory slot; None where it cannot be made, or none does."""
-    if not any(one.is_in and "memory" in one.slots for one in hold.plugins.find()):
+class PluggedMemory:
+    """Backends of plugins, each made once: the one that holds the slot, for all agents, else the one that an
+    agent's `memory.backend` names."""
+
+    def __init__(self, hold: Holdfast) -> None:
+        self._hold = hold
+        found = hold.plugins.find()
+        self._holder = next((one.id for one in found if one.is_in and "memory" in one.slots), BUILTIN)
+        self._made: dict[str, GuardedMemory | None] = {BUILTIN: None}
+
+    def of(self, agent: str) -> GuardedMemory | None:
+        """Whom to ask before the built-in index; None where nobody is, or it cannot be made."""
+        for id_ in (self._holder, self._hold.settings.memory_for(agent).backend):
+            if id_ not in self._made:
+                self._made[id_] = self._make(id_)
+            backend = self._made[id_]
+            if backend is not None:
+                return backend
         return None
-    hold.plugins.load()
-    plugin = hold.plugins.holder("memory")
-    if plugin is None or plugin.registered.memory is None:
-        return None
-    part = hold.plugins.part(plugin, "memory")
-    context = MemoryContext(workspace=hold.workspace, data_dir=hold.plugins.data_dir(plugin))
-    try:
-        theirs: Any = part.call_here(plugin.registered.memory, context, seconds=call_seconds(hold)())
-    except HoldfastError:
-        return None
-    return GuardedMemory(theirs, part, hold.settings_for_memory, context.data_dir / "updated.json")
+
+    def collections(self, agent: str) -> list[Collection]:
+        backend = self.of(agent)
+        return [] if backend is None else backend.collections(agent)
+
+    def _make(self, id_: str) -> GuardedMemory | None:
+        hold = self._hold
+        plugin = hold.plugins.loaded(id_)
+        if plugin is None or not plugin.is_in or plugin.registered.memory is None:
+            return None
+        part = hold.plugins.part(plugin, "memory")
+        context = MemoryContext(
+            workspace=hold.workspace,
+            collections=hold.collections,
+            settings=hold.settings_for_memory,
+            agent_dir=lambda agent: hold.home.path / "agents" / agent,
+            data_dir=hold.plugins.data_dir(plugin),
+            store=hold.store,
+            clock=hold.clock,
+        )
+        seconds = call_seconds(hold)
+        try:
+            theirs: Any = part.call_here(plugin.registered.memory, context, seconds=seconds())
+            return GuardedMemory(theirs, part, context, seconds)
+        except HoldfastError:
+            return None
 
 
 class SessionNews(TurnHook):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_memory_room(hold: Holdfast) -> MemoryService:
-    """The built-in index, with `qmd` before it for the agents that are configured so.
+    """The built-in index, with what plugins bring before it for the agents that are configured so.
 
     One that another process writes is followed, where whoever opened the home only wants to read it.
     """
@@ -34,19 +34,12 @@ def _memory_room(hold: Holdfast) -> MemoryService:
     from holdfast.memory import LogFollower, LogWatcher, open_memory
     from holdfast.memory.embedding import chain_from
     from holdfast.memory.fallback import FallbackMemory
-    from holdfast.memory.qmd import QmdMemory
-    from holdfast.runtime.plugging import plugged_embedders, plugged_memory
+    from holdfast.runtime.plugging import PluggedMemory, plugged_embedders
 
     own = hold.settings.memory.search.embedding
     chain = chain_from(own, os.environ, hold.home.path / "models", plugged_embedders(hold))
     chain.questions_kept = lambda: hold.settings.board.search.embed_query_cache_size
-    qmd = QmdMemory(
-        lambda agent: hold.home.path / "agents" / agent / "qmd",
-        config=hold.settings_for_memory,
-        collections=hold.collections,
-        store=hold.store,
-        clock=hold.clock,
-    )
+    plugged = PluggedMemory(hold)
     builtin = open_memory(
         hold.home.index,
         engine=hold.settings.memory.search.engine,
@@ -68,12 +61,10 @@ def _memory_room(hold: Holdfast) -> MemoryService:
         ),
         store=hold.store,
         clock=hold.clock,
-        readable=qmd.exported,
+        readable=plugged.collections,
         stop=lambda: hold.stopping,
     )
-    return FallbackMemory(
-        builtin, qmd, config=hold.settings_for_memory, clock=hold.clock, plugged=plugged_memory(hold)
-    )
+    return FallbackMemory(builtin, plugged.of, config=hold.settings_for_memory, clock=hold.clock)
 
 
 def open_board(hold: Holdfast) -> Board:

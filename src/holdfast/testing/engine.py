@@ -51,7 +51,7 @@ from holdfast.context import (
     draft_of,
     encode,
 )
-from holdfast.context.host import HostedEngine, Limits
+from holdfast.context.host import HostedEngine
 from holdfast.context.transcript import whole_pairs
 from holdfast.errors import HoldfastError
 from holdfast.home import Home
@@ -61,10 +61,11 @@ from holdfast.log import OWNER, EntryDraft, Outcome, Session, Store, Threads, Tu
 BUDGET: Final = 6_000
 WINDOW: Final = 12_000
 _SLACK: Final = 1.1
-_PATIENCE: Final = 20.0
-LIMITS: Final = Limits(
-    **{name: _PATIENCE for name in Limits.__dataclass_fields__ if name != "dispose"}, dispose=2.0
-)
+_PATIENCE_MS: Final = 20_000
+LIMITS: Final = {
+    **dict.fromkeys(("bootstrapMs", "tellMs", "assembleMs", "compactMs", "subagentMs"), _PATIENCE_MS),
+    "disposeMs": 2_000,
+}
 
 
 class Broken(AssertionError):
@@ -91,7 +92,7 @@ class Play:
         self, store: Store, threads: Threads, home: Path, factory: EngineFactory, id_: str, own: Any
     ):
         entry = {id_: {"config": dict(own)}}
-        plugins = {"slots": {"contextEngine": id_}, "entries": entry}
+        plugins = {"slots": {"contextEngine": id_}, "entries": entry, "limits": {"engine": LIMITS}}
         self.config = Config.model_validate({"plugins": plugins})
         registry = Registry()
         registry.register(id_, factory)
@@ -103,7 +104,7 @@ class Play:
 
     def _room(self) -> ContextRoom:
         threads, home, registry = self._again
-        return ContextRoom(self.store, threads, home, lambda: self.config, registry=registry, limits=LIMITS)
+        return ContextRoom(self.store, threads, home, lambda: self.config, registry=registry)
 
     async def restart(self) -> None:
         """The engine goes, and another process makes it anew over the same store and folders."""
@@ -387,7 +388,7 @@ def _migrated(path: Path) -> None:
 def _fault(factory: EngineFactory, config: Mapping[str, Any], one: Check, empty: Path) -> str | None:
     try:
         with _stage(factory, config, empty) as play:
-            asyncio.run(asyncio.wait_for(one(play), 10 * _PATIENCE))
+            asyncio.run(asyncio.wait_for(one(play), 10 * _PATIENCE_MS / 1000))
     except (Broken, HoldfastError) as error:
         return str(error)
     except TimeoutError:

@@ -311,6 +311,19 @@ def test_memory_board_context_and_skills_answer_in_the_callers_name(here: World)
     assert "nothing here has the id" in here.refused("context_read", {"id": theirs.id})
 
 
+def test_a_page_of_what_was_said_leaves_room_in_a_small_window(here: World) -> None:
+    own = here.session()
+    words = "\n".join(f"line {number} of the tale" for number in range(2_000))
+    said = append(here.hold.store, words, session_key=own.key, session_id=own.id, role="user")
+    pages = {
+        window: here.ok("context_read", {"id": said.id, "limit": 40_000}, here.caller(window=window))
+        for window in (16_000, 200_000)
+    }
+    assert 500 < len(pages[16_000]) < 12_000
+    assert len(pages[200_000]) > 12_000
+    assert json.loads(pages[16_000])["next"]
+
+
 def test_a_skill_that_the_prompt_leaves_out_can_still_be_read_when_a_person_calls_it(here: World) -> None:
     folder = here.workspace / "skills" / "quiet"
     folder.mkdir(parents=True)

@@ -33,8 +33,8 @@ class FullText:
             for path in files:
                 name = path.relative_to(folder).as_posix()
                 index.executemany(
-                    "INSERT INTO notes VALUES (?, ?, ?, ?)",
-                    [(name, first, last, text) for first, last, text in paragraphs(path.read_text("utf-8"))],
+                    "INSERT INTO notes VALUES (?, ?, ?)",
+                    [(name, first, text) for first, text in paragraphs(path.read_text("utf-8"))],
                 )
         return len(files)
 
@@ -43,31 +43,29 @@ class FullText:
         if not words:
             return []
         asked = " OR ".join(f'"{word}"' for word in words)
-        found = (
-            "SELECT path, first, last, text, bm25(notes) FROM notes WHERE notes MATCH ? ORDER BY 5 LIMIT ?"
-        )
+        found = "SELECT path, first, text, bm25(notes) FROM notes WHERE notes MATCH ? ORDER BY 4 LIMIT ?"
         with closing(self._open(agent)) as index:
             rows = index.execute(found, (asked, limit)).fetchall()
         return [
-            MemoryHit(path=path, text=text, score=share(words, text), start=first, end=last)
-            for path, first, last, text, _ in rows
+            MemoryHit(path=path, text=text, score=share(words, text), start=first)
+            for path, first, text, _ in rows
         ]
 
     def _open(self, agent: str) -> sqlite3.Connection:
         index = sqlite3.connect(self._folder / f"{agent}.db")
-        columns = "path UNINDEXED, first UNINDEXED, last UNINDEXED, text"
+        columns = "path UNINDEXED, first UNINDEXED, text"
         index.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS notes USING fts5({columns}, tokenize='porter')")
         return index
 
 
-def paragraphs(text: str) -> Iterator[tuple[int, int, str]]:
-    """Each with its first and last line, counted from one."""
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Each with the number of its first line, counted from one."""
     held: list[str] = []
     for number, line in enumerate([*text.splitlines(), ""], 1):
         if line.strip():
             held.append(line)
         elif held:
-            yield number - len(held), number - 1, "\n".join(held)
+            yield number - len(held), "\n".join(held)
             held = []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,15 +38,23 @@ def is_sandboxed(settings: Sandbox, session_key: str) -> bool:
     return settings.mode == "all" or not _is_main(session_key)
 
 
-def place_of(settings: Sandbox, root: Path, *, agent_id: str, session_key: str) -> Place:
-    """The backend and the folder of a session; made here, readable by its owner only.
+def place_of(
+    settings: Sandbox,
+    root: Path,
+    *,
+    agent_id: str,
+    session_key: str,
+    other: Callable[[], Backend | None] = lambda: None,
+) -> Place:
+    """The backend and the folder of a session; made here, readable by its owner only. `other` is a plugin's
+    backend, which goes before what the settings name.
 
     A sandbox that is asked for and cannot be had is an error, never a command on the open machine.
     """
     sandboxed = is_sandboxed(settings, session_key)
     scratch = root / scope_name(settings, agent_id=agent_id, session_key=session_key)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Place(backend_of(settings) if sandboxed else Host(), scratch, sandboxed)
+    return Place(backend_of(settings, other()) if sandboxed else Host(), scratch, sandboxed)
 
 
 def limits_of(settings: Exec) -> Limits:
@@ -62,15 +71,15 @@ def scope_name(settings: Sandbox, *, agent_id: str, session_key: str) -> str:
     return f"{kind}-{readable}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
-def backend_of(settings: Sandbox) -> Backend:
-    """The sandbox that the settings ask for; `Unavailable` says what is missing."""
+def backend_of(settings: Sandbox, other: Backend | None = None) -> Backend:
+    """The sandbox that the settings ask for, or the other; `Unavailable` says what is missing."""
     wanted: dict[str, list[Backend]] = {
         "auto": [Bubblewrap(), _docker(settings)],
         "bubblewrap": [Bubblewrap()],
         "docker": [_docker(settings)],
     }
     reasons: list[str] = []
-    for backend in wanted[settings.backend]:
+    for backend in wanted[settings.backend] if other is None else [other]:
         reason = backend.missing()
         if reason is None:
             return backend

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.agents.sandbox import Backend
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.tools.adapters import board_adapters, context_adapters, memory_adapters, skill_adapter
 from holdfast.agents.tools.commands import Commands
@@ -45,6 +46,8 @@ class Parts:
     """Whether an agent's context engine has tools that read back what it no longer shows."""
     fetcher: Fetcher = field(default_factory=Fetcher)
     commands: Commands = field(default_factory=Commands)
+    sandbox: Callable[[], Backend | None] = lambda: None
+    """What starts the commands of sandboxed sessions in place of what the config names, if anything does."""
 
     def outputs(self) -> Outputs:
         return Outputs(self.home, self.clock)
@@ -56,7 +59,7 @@ def builtin_tools(parts: Parts) -> list[Tool[Any]]:
     return [
         FileReading(home, threads, parts.outputs()).tool(),
         *FileWriting(home, threads, store).tools(),
-        ExecTool(store, threads, home, parts.commands, parts.skills.env).tool(),
+        ExecTool(store, threads, home, parts.commands, parts.skills.env, parts.sandbox).tool(),
         WebFetch(threads, parts.fetcher).tool(),
         WebSearch().tool(),
         *SessionTools(store, threads, parts.courier).tools(),

@@ -23,7 +23,7 @@ from holdfast.agents.approvals import (
 )
 from holdfast.agents.policy import decide, exec_settings, policy_of
 from holdfast.agents.sandbox import SCRATCH, Host, Job, Limits, Outcome, Place, limits_of, place_of, run
-from holdfast.agents.sandbox.backend import Access
+from holdfast.agents.sandbox.backend import Access, Backend
 from holdfast.agents.tools import exec_telling as telling
 from holdfast.agents.tools.approving import approved, told, unless_cancelled
 from holdfast.agents.tools.command_files import CommandFiles
@@ -104,6 +104,7 @@ class ExecTool:
         home: Home,
         commands: Commands,
         skill_env: Callable[[str], dict[str, str]] = lambda _: {},
+        sandbox: Callable[[], Backend | None] = lambda: None,
     ) -> None:
         self._files = CommandFiles(home, store.clock)
         self._store = store
@@ -111,6 +112,7 @@ class ExecTool:
         self._home = home
         self._commands = commands
         self._skill_env = skill_env
+        self._sandbox = sandbox
 
     def tool(self) -> Tool[ExecInput]:
         return Tool(
@@ -154,6 +156,7 @@ class ExecTool:
             sandboxes(self._home),
             agent_id=caller.agent_id,
             session_key=caller.session.key,
+            other=self._sandbox,
         )
         if elevated:
             place = Place(Host(), place.scratch, False)

@@ -28,11 +28,9 @@ def plugins() -> None:
 @pass_app
 def list_(app: App, as_json: bool) -> None:
     """The plugins that are found. None of them is run for this; a running gateway says how they fare."""
-    from holdfast.plugins.views import plugin_json
-
     found = _told_by_gateway(app)
     if found is None:
-        found = [plugin_json(one) for one in _host(app).find()]
+        found = [one.json() for one in _host(app).find()]
     if as_json:
         print_json(found)
         return
@@ -47,12 +45,11 @@ def list_(app: App, as_json: bool) -> None:
 def info(app: App, plugin_id: str, as_json: bool) -> None:
     """One plugin: what it may do, its settings, where it came from."""
     from holdfast.plugins.installing import is_changed, record
-    from holdfast.plugins.views import plugin_json
 
     plugin = _find(_host(app).find(), plugin_id)
     known = record(app.home).get(plugin_id)
     manifest = plugin.found.manifest
-    body = plugin_json(plugin) | {
+    body = plugin.json() | {
         "path": str(plugin.found.folder),
         "may": [] if manifest is None else manifest.may(),
         "settings": {} if manifest is None else manifest.config.rules,

@@ -137,9 +137,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
 
 def _plugins(hold: Holdfast) -> list[dict[str, Any]]:
     """Those that are found; nothing of them is run for this."""
-    from holdfast.plugins.views import plugin_json
-
-    return [plugin_json(one) for one in hold.plugins.find()]
+    return [one.json() for one in hold.plugins.find()]
 
 
 def _plugin_words(plugins: list[dict[str, Any]]) -> str:

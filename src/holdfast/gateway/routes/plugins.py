@@ -16,7 +16,6 @@ from holdfast.gateway.wire import json_response
 from holdfast.plugins import Part, PluginHost, PluginRequest
 from holdfast.plugins.api import METHODS, Route
 from holdfast.plugins.guarded import answer
-from holdfast.plugins.views import plugin_json
 
 router = APIRouter(tags=["plugins"], route_class=StrictRoute)
 _MOST_QUERY: Final = 100
@@ -41,8 +40,8 @@ class PluginOut(Answer):
 @router.get("/api/plugins", response_model=list[PluginOut])
 async def listing(here: Here, _: Unlimited) -> Response:
     """The plugins that were found, and how each fares."""
-    found = here.hold.plugins.plugins
-    return json_response([plugin_json(plugin) for plugin in found])
+    engines = {one["engine"]: one for one in await here.hold.threads(here.hold.context.engine_health)}
+    return json_response([plugin.json(engines) for plugin in here.hold.plugins.plugins])
 
 
 @router.api_route(

@@ -26,6 +26,7 @@ from holdfast.context import (
     SubagentEndedParams,
     delegate_compaction_to_runtime,
 )
+from holdfast.plugins import PluginApi
 
 
 class MarginEngine(BaseEngine):
@@ -121,6 +122,10 @@ class SingleEngine(BatchEngine):
     """One that takes messages one by one."""
 
     ingest_batch = BaseEngine.ingest_batch
+
+
+def register(api: PluginApi) -> None:
+    api.register_context_engine("margin", MarginEngine)
 
 
 def calls(file: Any) -> list[dict[str, Any]]:

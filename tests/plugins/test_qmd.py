@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_qmd import ScriptedQmd
+from serving import wait_for
 
 from builders import KEY as KEY_MAIN
 from builders import append, session
@@ -21,8 +22,8 @@ from holdfast.errors import InvalidInput
 from holdfast.log import OWNER, entries, for_peer, heard_by, sqlite_url
 from holdfast.memory import Ask, Chat, Found
 from holdfast.memory.fallback import NOT_READY, Breaker, FallbackMemory
-from holdfast.memory.qmd import QmdFailed, QmdProgram, hits_from, query_document
-from holdfast.memory.qmd.questions import MAX_LINES, keywords
+from holdfast.plugins.bundled.qmd import QmdFailed, QmdProgram, hits_from, query_document
+from holdfast.plugins.bundled.qmd.questions import MAX_LINES, keywords
 from holdfast.runtime import Holdfast, open_home
 
 GROUP = Chat.of("agent:main:discord:group:9")
@@ -166,7 +167,7 @@ def test_a_step_that_hangs_is_ended_when_the_config_says(new_bench: Callable[...
         bench.memory.update("main")
     bench.program.behaves(f"{step}:hang")
     with pytest.raises(QmdFailed, match="did not end within 800 ms"):
-        getattr(bench.memory.qmd, step)("main")
+        getattr(bench.memory._backend("main"), step)("main")
 
 
 def test_a_query_that_hangs_is_ended_with_all_that_it_started(
@@ -184,7 +185,7 @@ def test_a_query_that_hangs_is_ended_with_all_that_it_started(
         if child.exists() and child.read_text():
             break
         clock.advance(hours=1)
-    assert not _runs(int(child.read_text()))
+    wait_for(lambda: not _runs(int(child.read_text())))
 
 
 def test_a_program_that_is_not_there_is_named(new_bench: Callable[..., Bench]) -> None:
@@ -193,7 +194,7 @@ def test_a_program_that_is_not_there_is_named(new_bench: Callable[..., Bench]) -
     assert "'/no/such/qmd' cannot be run" in bench.memory.update("main").problems[0]
     assert bench.ask("staging deploy").hits
     with pytest.raises(QmdFailed) as failed:
-        bench.memory.qmd.update("main")
+        QmdProgram("/no/such/qmd", bench.folder / "own").run("update", timeout=1)
     assert "@tobilu/qmd" in failed.value.hint
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.memory.qmd.program import QmdFailed
-from holdfast.memory.snippets import Snippet, snippet
+from holdfast.plugins.bundled.qmd.program import QmdFailed
 
 _PLACE: Final = re.compile(r"qmd://([^/]+)/(.+)", re.DOTALL)
 _HEADER: Final = re.compile(r"@@ -(\d{1,9}),(\d{1,9})(?: @@)?[^\n]*(?:\n|$)")
@@ -28,12 +27,12 @@ class QmdHit:
     snippet: str
     body: str = ""
 
-    def piece(self, terms: Collection[str], most: int) -> Snippet | None:
-        """The lines to show and where they stand; none where `qmd` did not tell which lines they are."""
+    def words(self) -> tuple[str, int | None]:
+        """What to show, and the line that it begins with; none where `qmd` did not tell it."""
         header = _HEADER.match(self.snippet)
         if header is not None:
-            return _trimmed(self.snippet[header.end() :], int(header[1]), most)
-        return snippet(self.body, terms, most=most) if self.body else None
+            return self.snippet[header.end() :], max(int(header[1]), 1)
+        return (self.body, 1) if self.body else (self.snippet.strip(), None)
 
 
 def hits_from(output: str) -> list[QmdHit]:
@@ -77,11 +76,3 @@ def _text(row: Mapping[str, Any], name: str, *, needed: bool = False) -> str:
     if not isinstance(value, str):
         raise QmdFailed(f"qmd query printed a result whose {name} is no text")
     return value
-
-
-def _trimmed(text: str, first: int, most: int) -> Snippet:
-    """Without the empty lines around it, cut to whole lines, its place following."""
-    lines = text.split("\n")
-    begin = next((n for n, line in enumerate(lines) if line.strip()), 0)
-    end = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].strip()), begin)
-    return snippet("\n".join(lines[begin : end + 1]), (), first_line=max(first, 1) + begin, most=most)

@@ -1,0 +1,1 @@
+"""Plugins that come with Holdfast, each loaded where the config asks for it."""
