@@ -240,6 +240,15 @@ def test_a_stale_copy_cannot_be_moved_on(store: Store) -> None:
         apply(store, held, Finish("a"))
 
 
+def test_who_hears_that_its_item_was_ended_by_another_and_ends_it_too_is_told_so(store: Store) -> None:
+    enqueue(store)
+    (held,) = claim(store)
+    job = agenda.Job(held)
+    job.became(apply(store, held, agenda.Expire(owner_dead=True)))
+    with store.write(OWNER) as tx, pytest.raises(agenda.IllegalTransition):
+        job.settle(tx)
+
+
 def test_a_cancelled_item_runs_no_more(store: Store) -> None:
     made = enqueue(store)
     with store.write(OWNER) as tx:

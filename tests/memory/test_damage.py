@@ -163,3 +163,17 @@ def test_an_error_that_no_damage_explains_is_raised_as_it_came(filled: Filled, t
 
 def _full_disk() -> None:
     raise Unavailable("the disk is full", code="index_unavailable")
+
+
+def test_an_index_that_was_closed_under_a_late_worker_is_not_taken_for_damaged(
+    filled: Filled, tmp_path: Path
+) -> None:
+    """A gateway stops while the log is followed: what comes too late fails, and all files stay."""
+    index = tmp_path / "index"
+    shutil.copytree(filled.root / "index", index)
+    with filled.opened(index) as memory:
+        memory.follow()
+    for late in (memory.follow, lambda: memory.update("main"), lambda: memory.catalogue.fact("index")):
+        with pytest.raises(Unavailable):
+            late()
+    assert not (index / FOLDER).exists()

@@ -148,6 +148,8 @@ class Catalogue:
                 if not is_damage(str(error), self._path):
                     raise _unusable(self._path, str(error)) from error
                 self._set_aside(str(error))
+            except sqlite.ProgrammingError as error:  # it was closed: whoever comes late finds a sound file
+                raise _unusable(self._path, str(error)) from error
             except (sqlite.DatabaseError, UnicodeDecodeError) as error:
                 self._set_aside(str(error))
             return work(self._opened())

@@ -49,6 +49,7 @@ class Job:
 
     def __init__(self, item: Item, places: Places | None = None) -> None:
         self.item = item
+        self._owner = item.owner or ""  # whoever claimed it, also once it has ended by another hand
         self.stopping = False
         self.lost = False
         self.heard = False
@@ -67,16 +68,15 @@ class Job:
         return self.item.status is not Status.RUNNING
 
     def settle(self, tx: Tx, event: Event | None = None) -> None:
-        """End the item within the handler's own transaction, so that result and completion are one."""
-        assert self.item.owner is not None
-        after = agenda.settle(tx, self.item, event or Finish(self.item.owner))
+        """End the item within the handler's own transaction, so that result and completion are one;
+        `IllegalTransition` where it was cancelled or taken over meanwhile."""
+        after = agenda.settle(tx, self.item, event or Finish(self._owner))
         tx.on_commit(lambda: self.became(after))
 
     def advance(self, tx: Tx) -> None:
         """A part of the work is written with this transaction: what was lost before it counts no more."""
         if self.item.losses and not self.settled:
-            assert self.item.owner is not None
-            after = agenda.settle(tx, self.item, Advance(self.item.owner))
+            after = agenda.settle(tx, self.item, Advance(self._owner))
             tx.on_commit(lambda: self.became(after))
 
     def became(self, item: Item) -> None:

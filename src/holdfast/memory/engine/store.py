@@ -138,6 +138,8 @@ class Store:
         except sqlite.OperationalError as error:
             said = str(error)
             raise (damaged if is_damage(said, self._path) else unusable)(self._path, said) from error
+        except sqlite.ProgrammingError as error:  # it was closed: whoever comes late finds a sound file
+            raise unusable(self._path, str(error)) from error
         except (sqlite.DatabaseError, UnicodeDecodeError) as error:
             raise damaged(self._path, str(error)) from error
 
