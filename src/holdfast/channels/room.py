@@ -61,6 +61,10 @@ class Office:
             found = outbox.listing(tx, status=status, target=target, limit=limit)
             return [views.delivery_json(delivery) for delivery in found]
 
+    def retry(self, tx: Tx, id_: str) -> dict[str, Any]:
+        """Try a delivery again that was given up."""
+        return views.delivery_json(outbox.retry(tx, id_))
+
     def pairings(self, channel: str | None = None) -> list[dict[str, Any]]:
         """Who waits to be let in, and who was."""
         with self._store.read(SYSTEM) as tx:

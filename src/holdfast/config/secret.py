@@ -44,6 +44,9 @@ class Secret:
 
         return _REFERENCE.sub(look_up, self._text)
 
+    def is_text(self, text: str) -> bool:
+        return self._text == text
+
     def public(self) -> str:
         """What may be shown: a bare reference as it is written, anything else masked."""
         return self._text if _REFERENCE.fullmatch(self._text) else MASK

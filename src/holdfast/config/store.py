@@ -16,9 +16,10 @@ from holdfast.config.editing import is_json, merge_text
 from holdfast.config.merge import merge_patch
 from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config
-from holdfast.config.secret import MASK
+from holdfast.config.secret import MASK, wrap_secrets
+from holdfast.config.shown import masked, restored, secrets_in
 from holdfast.config.source import accept, check, parse_config, parse_text, read_text, without_idle
-from holdfast.errors import ConfigError, InvalidInput, Unavailable
+from holdfast.errors import ConfigError, Conflict, InvalidInput, Unavailable
 
 if TYPE_CHECKING:
     import asyncio
@@ -87,12 +88,7 @@ class ConfigStore:
 
         Comments and layout of a JSON5 file stay; its text before is kept beside it as `<name>.bak`.
         """
-        masked = _masked_path(merge)
-        if masked is not None:
-            raise InvalidInput(
-                f"{masked}: a masked secret cannot be written back",
-                hint="Leave the key out of the patch, or send the new secret.",
-            )
+        _require_unmasked(merge)
         with self._lock:
             before = read_text(self.path)
             data = {} if before is None else parse_text(before, source=str(self.path))
@@ -100,6 +96,37 @@ class ConfigStore:
             text = merge_text(before or "", merge)
             _write(self.path, text, keep=before)
             self._swap(text, config)
+            return config
+
+    def shown_text(self) -> str:
+        """The file as it is written, comments and all, with every secret masked."""
+        with self._lock:
+            text = read_text(self.path)
+            if text is None:
+                return ""
+            data = parse_text(text, source=str(self.path))
+            secrets = (*secrets_in(self._current), *secrets_in(wrap_secrets(data)))
+            return merge_text(text, _difference(data, masked(data, secrets)))
+
+    def save_text(self, text: str, *, before: str) -> Config:
+        """Take over an edited text of the file; what is masked in it stays as it was. `before` is the text
+        that was shown."""
+        with self._lock:
+            if self.shown_text() != before:
+                raise Conflict(
+                    "the config was changed meanwhile",
+                    code="config_changed",
+                    hint="Read it again, and put your changes into what it is now.",
+                )
+            was = read_text(self.path)
+            old = {} if was is None else parse_text(was, source=str(self.path))
+            data = parse_text(text, source=str(self.path))
+            whole = restored(data, old)
+            _require_unmasked(whole)
+            config = accept(whole, source=str(self.path))
+            written = merge_text(text, _difference(data, whole))
+            _write(self.path, written, keep=was)
+            self._swap(written, config)
             return config
 
     async def watch(self, stop: asyncio.Event | None = None) -> None:
@@ -171,6 +198,15 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
         elif value != after[name]:
             patch[name] = after[name]
     return patch
+
+
+def _require_unmasked(data: Any) -> None:
+    path = _masked_path(data)
+    if path is not None:
+        raise InvalidInput(
+            f"{path}: a masked secret cannot be written back",
+            hint="Leave the key out of the patch, or send the new secret.",
+        )
 
 
 def _masked_path(value: Any, path: str = "") -> str | None:

@@ -83,6 +83,7 @@ from holdfast.context.transcript import PARTIAL, draft_of, message_body, message
 from holdfast.context.workspace import (
     OPENABLE,
     AgentIdentity,
+    EditableFiles,
     FileReader,
     Fitted,
     Occasion,
@@ -120,6 +121,7 @@ __all__ = [
     "ContextEngine",
     "ContextRoom",
     "Diff",
+    "EditableFiles",
     "EngineContext",
     "EngineFactory",
     "EngineFailed",

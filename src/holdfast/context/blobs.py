@@ -19,6 +19,8 @@ from holdfast.log.statements import Insert
 _MOST_KNOWN: Final = 100_000
 _CHUNK: Final = 500
 _INSERT: Final = Insert(table, ignore=(["hash"], None))
+# Counts in this process, so that nobody takes for written what was erased.
+_erasures = 0
 
 
 class Blobs:
@@ -29,14 +31,14 @@ class Blobs:
 
     def __init__(self) -> None:
         self._known: set[str] = set()
-        self._day = 0
+        self._state = (0, 0)
         self._lock = threading.Lock()
 
     def put(self, tx: Tx, contents: Mapping[str, str]) -> None:
         """Write contents under their hashes; those that are there stay."""
-        if tx.now // DAY_MS != self._day:
+        if (tx.now // DAY_MS, _erasures) != self._state:
             with self._lock:
-                self._day = tx.now // DAY_MS
+                self._state = (tx.now // DAY_MS, _erasures)
                 self._known.clear()
         new = {hash_: text for hash_, text in contents.items() if hash_ not in self._known}
         if not new:
@@ -72,6 +74,14 @@ def get_many(tx: Tx, hashes: Sequence[str]) -> dict[str, str]:
     if len(found) != len(wanted):
         raise NotFound("a part of this context is no longer stored", code="erased_blob")
     return found
+
+
+def erase(tx: Tx, needle: str) -> int:
+    """Take out every content that holds a text; replays that need it then say that it is no longer stored."""
+    global _erasures
+    gone = tx.conn.execute(sa.delete(table).where(table.c.content.contains(needle, autoescape=True))).rowcount
+    _erasures += 1
+    return gone
 
 
 def insert_new(tx: Tx, into: sa.Table) -> Any:

@@ -49,6 +49,7 @@ from holdfast.gateway.routes import (
     plugins,
     search,
     sessions,
+    settings,
     share,
     skills,
     spaces,
@@ -74,7 +75,7 @@ _ROUTERS: Final = (
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
-    *(part.router for part in (conversation, agents, people)),
+    *(part.router for part in (conversation, agents, settings, people)),
     channels.inbound_router,
     mcp_door.router,
 )

@@ -52,7 +52,7 @@ from holdfast.log.notes import Note, NoteDraft
 from holdfast.log.owner import this_process
 from holdfast.log.pace import Allowance, Pace
 from holdfast.log.pulse import Pulse
-from holdfast.log.retention import Retention, prune
+from holdfast.log.retention import Retention, forget_entry, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
 from holdfast.log.store import Store, Tx, sqlite_url
@@ -111,6 +111,7 @@ __all__ = [
     "for_member",
     "for_peer",
     "for_space",
+    "forget_entry",
     "heard_by",
     "ingest",
     "leases",

@@ -242,8 +242,13 @@ def get(tx: Tx, id_: str) -> Entry:
     row = _SELECT_ONE.first(tx, id=id_)
     entry = None if row is None else _read(row)
     if entry is None or not _may_read(tx.reader, entry):
-        raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
+        raise unknown(id_)
     return entry
+
+
+def unknown(id_: str) -> NotFound:
+    """What is said of an entry that is not there any more, or never was."""
+    return NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Entry]:
@@ -489,7 +494,7 @@ def widen(tx: Tx, id_: str, audience: Audience) -> Entry:
 def _visible(tx: Tx, id_: str) -> Entry:
     entry = get(tx, id_)
     if entry.deleted_at is not None:
-        raise NotFound(f"no entry {id_[:80]!r}", code="unknown_entry")
+        raise unknown(id_)
     return entry
 
 

@@ -116,6 +116,20 @@ def attempt_failed(tx: Tx, id_: str, error: str, *, final: bool) -> Delivery:
     return _move(tx, id_, values | ({"status": "failed"} if final else {}))
 
 
+def retry(tx: Tx, id_: str) -> Delivery:
+    """Set a delivery that was given up on its way again, from its first attempt on."""
+    known = get(tx, id_)
+    if known.status is not DeliveryStatus.FAILED:
+        raise Conflict(f"delivery {id_} has not failed", code="delivery_not_failed")
+    item = agenda.enqueue(
+        tx, KIND, {"outboxId": known.id}, lane=f"deliver:{known.target}", max_attempts=MAX_ATTEMPTS
+    )
+    values = {"status": "pending", "attempts": 0, "agenda_id": item.id, "updated_at": tx.now}
+    tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values))
+    changes.emit(tx, "delivery.upserted", id_)
+    return get(tx, id_)
+
+
 def listing(
     tx: Tx,
     *,

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import DAY_MS
 from holdfast.log import changes as feed
+from holdfast.log import entries as live
 from holdfast.log import notes
 from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
@@ -54,6 +55,13 @@ def prune(store: Store, policy: Retention, *, rounds: int = 50) -> dict[str, int
             if count == 0:
                 break
     return removed
+
+
+def forget_entry(tx: Tx, id_: str) -> None:
+    """Hide an entry as `entries.delete` does, and erase its words at once, the ones it had before too."""
+    live.delete(tx, id_)
+    tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id == id_))
+    tx.conn.execute(sa.update(entries).where(entries.c.id == id_).values(**_BLANK))
 
 
 def forget_session(tx: Tx, session_id: str) -> bool:

@@ -22,6 +22,8 @@ from holdfast.memory.hurry import Stop, unless_stopped
 from holdfast.memory.reading import read_within
 
 Progress = Callable[[str, int, int], None]
+Keep = Callable[[str, Collection, str, bytes], None]
+"""Is told of each new text of a file: agent, collection, path, text."""
 
 _EMBED_BATCH: Final = 256
 _LOCAL_BATCH: Final = 32
@@ -70,8 +72,10 @@ class FileIndexer:
         overlap: int = 128,
         cache_entries: int = 50_000,
         stop: Stop = lambda: False,
+        keep: Keep | None = None,
     ) -> None:
         self._stop = stop
+        self._keep = keep
         self._index = index
         self._catalogue = catalogue
         self._base = base
@@ -138,6 +142,8 @@ class FileIndexer:
         digest = hashlib.sha256(data).hexdigest()
         pieces: Sequence[Chunk] = ()
         count = before.chunk_count if before is not None else 0
+        if self._keep is not None and (before is None or before.hash != digest):
+            self._keep(agent, collection, path, data)
         if force or before is None or before.hash != digest:
             pieces = chunk(data.decode("utf-8", "replace"), tokens=self._tokens, overlap=self._overlap)
             self._waiting.documents += _documents(agent, collection, path, pieces, mtime)

@@ -28,7 +28,7 @@ from holdfast.memory.embedding_cache import EmbeddingCache
 from holdfast.memory.engine.protocol import Index, View
 from holdfast.memory.following import SEQ, WRITES, LogFollower, speaker_of
 from holdfast.memory.hurry import Stop, unless_stopped
-from holdfast.memory.indexing import FileIndexer, Progress, Update, forget, refine
+from holdfast.memory.indexing import FileIndexer, Keep, Progress, Update, forget, refine
 from holdfast.memory.question import Query, understand
 from holdfast.memory.reading import read_within
 from holdfast.memory.results import SESSIONS, Diagnostics, Found, Room, hits_of, refused, why_empty
@@ -98,12 +98,14 @@ class Memory:
         embeddings: EmbeddingCache | None = None,
         reads_only: bool = False,
         dictionary: Dictionary | None = None,
+        keep: Keep | None = None,
     ) -> None:
         """`stop` is asked between the pieces of long work, which then ends with what is done.
 
         With `reads_only` another process writes index and catalogue, and takes in what is written here.
         """
         self._reads_only = reads_only
+        self._keep = keep
         self.index = index
         self.catalogue = catalogue
         self.dictionary = dictionary or Dictionary(Path("/nowhere"), ())
@@ -273,6 +275,7 @@ class Memory:
             overlap=search.chunking.overlap,
             cache_entries=search.embedding.cache_entries,
             stop=self._stop,
+            keep=self._keep,
         )
         self.dictionary.refresh()
         done = indexer.update(agent, self.collections(agent), progress=progress, force=force)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.board.context_room import Board
@@ -11,6 +12,7 @@ from holdfast.memory import MemoryService
 
 if TYPE_CHECKING:
     from holdfast.board.recall import IndexRecall
+    from holdfast.memory.collections import Collection
     from holdfast.runtime.hold import Holdfast
 
 
@@ -62,9 +64,19 @@ def _memory_room(hold: Holdfast) -> MemoryService:
         store=hold.store,
         clock=hold.clock,
         readable=plugged.collections,
+        keep=partial(_keep, hold),
         stop=lambda: hold.stopping,
     )
     return FallbackMemory(builtin, plugged.of, config=hold.settings_for_memory, clock=hold.clock)
+
+
+def _keep(hold: Holdfast, agent: str, collection: Collection, path: str, data: bytes) -> None:
+    """Each text that a note of the workspace is seen with is kept, whoever wrote it."""
+    from holdfast.memory.collections import DEFAULT_NAMES
+    from holdfast.runtime.forgetting import files_of
+
+    if collection.name in DEFAULT_NAMES and not hold.reads_only:
+        files_of(hold, agent).keep(path, data, hold.clock.now())
 
 
 def open_board(hold: Holdfast) -> Board:

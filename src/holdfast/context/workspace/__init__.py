@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.clock import Millis
 from holdfast.config import AgentEntry
 from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
+from holdfast.context.workspace.editing import EditableFiles, Version, WorkspaceFile
 from holdfast.context.workspace.files import FileReader, FileText
 from holdfast.context.workspace.fitting import Fitted, cut, fit
 from holdfast.context.workspace.identity import (
@@ -39,11 +40,14 @@ __all__ = [
     "ORDER",
     "REQUIRED",
     "AgentIdentity",
+    "EditableFiles",
     "FileReader",
     "Fitted",
     "Occasion",
     "SessionKind",
+    "Version",
     "Workspace",
+    "WorkspaceFile",
     "configured_identity",
     "daily_path",
     "identity_of",

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.models import RECALL, Found
+from holdfast.agents.policy import Policy, Situation, decide, exec_settings, policy_of
+from holdfast.agents.policy.tools import Layer
+from holdfast.agents.sandbox import backend_of, is_sandboxed
+from holdfast.agents.tools import Toolbox
 from holdfast.clock import Millis, iso
+from holdfast.config.agents import Sandbox
+from holdfast.context import FileReader, Workspace
+from holdfast.errors import Unavailable
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import Answer, answer, answers
@@ -29,6 +37,53 @@ class AgentOut(Answer):
     emoji: str | None
     default: bool = Field(description="It answers where nobody is named.")
     models: list[str] = Field(description="Those that it asks, in their order.")
+
+
+class IdentityOut(Answer):
+    """What the config says of an agent, and where it says nothing its IDENTITY.md."""
+
+    name: str | None
+    emoji: str | None
+    creature: str | None
+    vibe: str | None
+    theme: str | None
+    avatar: str | None
+
+
+class StepOut(Answer):
+    layer: Layer
+    says: bool | None = Field(description="Null: no opinion.")
+    reason: str
+
+
+class ToolOut(Answer):
+    name: str
+    description: str
+    effect: str
+    allowed: bool
+    layer: Layer = Field(description="Who decided.")
+    reason: str
+    steps: list[StepOut]
+
+
+class SandboxOut(Answer):
+    mode: str
+    scope: str
+    workspace_access: str
+    network: bool
+    backend: str | None = Field(description="What makes it here; null where it is off or cannot be had.")
+    missing: str | None = Field(description="Why it cannot be had.")
+    sandboxed: bool = Field(description="Whether the session that is asked about is in it.")
+
+
+class AgentDetailOut(AgentOut):
+    identity: IdentityOut
+    workspace: str
+    security: str
+    ask: str
+    thinking: str | None
+    tools: list[ToolOut]
+    sandbox: SandboxOut
 
 
 class ModelOut(Answer):
@@ -80,6 +135,18 @@ async def listing(here: Here, caller: Caller) -> Response:
     config = here.hold.settings
     seen = [a.id for a in config.agent_list if caller.spaces is None and caller.may_see_agent(a.id)]
     return answers([_agent(here, id_) for id_ in seen])
+
+
+@router.get("/api/agents/{id}", response_model=AgentDetailOut)
+async def detail(
+    here: Here,
+    caller: Unlimited,
+    id_: Annotated[str, Path(alias="id", max_length=256)],
+    asked_by: Annotated[Literal["owner", "others", "subagent"], Query(alias="askedBy")] = "owner",
+) -> Response:
+    """Who an agent is, what it may use when it is asked by somebody, who decided that, and where it runs."""
+    here.hold.settings.agent(id_)
+    return answer(await here.hold.threads(_detail, here, id_, asked_by))
 
 
 @router.get("/api/models", response_model=ModelsOut)
@@ -181,6 +248,70 @@ def _agent(here: Gateway, id_: str) -> AgentOut:
         emoji=settings.identity.emoji,
         default=id_ == config.default_agent_id,
         models=[str(ref) for ref in here.hold.agency.models.choice(settings)],
+    )
+
+
+def _detail(here: Gateway, id_: str, asked_by: str) -> AgentDetailOut:
+    hold, agency = here.hold, here.hold.agency
+    config, settings = hold.settings, hold.settings.agent(id_)
+    sandbox = _sandbox(settings.sandbox, id_, asked_by)
+    model = agency.models.choice(settings)[0]
+    situation = Situation(
+        provider=model.provider,
+        model=model.model,
+        is_owner=asked_by == "owner",
+        sandboxed=sandbox.sandboxed,
+        subagent=asked_by == "subagent",
+        may_spawn=settings.subagents.max_spawn_depth > 1,
+    )
+    commands = exec_settings(config, id_)
+    return AgentDetailOut(
+        **_agent(here, id_).model_dump(),
+        identity=IdentityOut(**asdict(Workspace(hold.workspace(id_), FileReader()).identity(settings))),
+        workspace=str(hold.workspace(id_)),
+        security=commands.security,
+        ask=commands.ask,
+        thinking=settings.thinking_default,
+        tools=_tools(agency.tools, policy_of(config, id_), situation),
+        sandbox=sandbox,
+    )
+
+
+def _tools(box: Toolbox, policy: Policy, situation: Situation) -> list[ToolOut]:
+    rows = []
+    for name in box.names:
+        found, tool = decide(name, policy, situation, box.names), box.get(name)
+        rows.append(
+            ToolOut(
+                name=name,
+                description=tool.spec.description,
+                effect=tool.effect.value,
+                allowed=found.allowed,
+                layer=found.layer,
+                reason=found.reason,
+                steps=[StepOut(layer=s.layer, says=s.says, reason=s.reason) for s in found.steps],
+            )
+        )
+    return rows
+
+
+def _sandbox(settings: Sandbox, agent_id: str, asked_by: str) -> SandboxOut:
+    """As it would be for the main session, for a chat that others hear, or for a subagent's."""
+    sessions = {"owner": "main", "others": "web:group:others", "subagent": "subagent:one"}
+    inside = asked_by == "others" or is_sandboxed(settings, f"agent:{agent_id}:{sessions[asked_by]}")
+    backend = missing = None
+    try:
+        backend = backend_of(settings).name if inside else None
+    except Unavailable as error:
+        missing = error.message
+    return SandboxOut(
+        mode=settings.mode,
+        scope="session" if asked_by == "others" else settings.scope,
+        workspace_access="none" if asked_by == "others" else settings.workspace_access,
+        network=settings.network,
+        backend=backend,
+        missing=missing,
+        sandboxed=inside,
     )
 
 

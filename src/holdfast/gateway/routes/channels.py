@@ -12,10 +12,11 @@ from holdfast.channels import Channels, Inbound, Surface
 from holdfast.config.session import PeerKind
 from holdfast.errors import InvalidInput
 from holdfast.gateway.bodies import StrictRoute
-from holdfast.gateway.context import Here, Unlimited
+from holdfast.gateway.context import Admin, Here, Unlimited
 from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.log import audit
 from holdfast.log.outbox import DeliveryStatus
 
 router = APIRouter(tags=["channels"], route_class=StrictRoute)
@@ -87,6 +88,24 @@ class ChannelOut(Answer):
     waiting_pairings: int
 
 
+class PairingIn(Wire):
+    approve: bool
+    owner: bool = Field(default=False, description="They are the owner, whom nothing is kept from.")
+
+
+class PairingOut(Answer):
+    channel: str
+    sender: str
+    label: str | None
+    surface: str
+    code: str | None
+    status: Literal["waiting", "approved", "denied"]
+    owner: bool
+    created_at: Iso
+    expires_at: Iso
+    decided_at: Iso | None
+
+
 class DeliveryOut(Answer):
     id: str
     key: str
@@ -151,6 +170,43 @@ async def deliveries(
         return room.deliveries(status=status, target=target, limit=min(limit, MAX_PAGE))
 
     return json_response(await here.hold.threads(read))
+
+
+@router.post("/api/deliveries/{id}/retry", response_model=DeliveryOut)
+async def retry(here: Here, caller: Admin, id_: Annotated[str, Path(alias="id", max_length=256)]) -> Response:
+    """Try a delivery again that was given up."""
+    room = here.hold.agency.channels
+
+    def write() -> dict[str, Any]:
+        with here.write_as(caller) as tx:
+            audit.note(tx, "delivery.retried", id_)
+            return room.retry(tx, id_)
+
+    return json_response(await here.hold.threads(write))
+
+
+@router.get("/api/pairings", response_model=list[PairingOut])
+async def pairings(
+    here: Here, caller: Admin, channel: Annotated[str | None, Query(max_length=64)] = None
+) -> Response:
+    """Who waits to be let in on a channel, and who was."""
+    return json_response(await here.hold.threads(here.hold.agency.channels.pairings, channel))
+
+
+@router.post("/api/pairings/{code}", response_model=PairingOut)
+async def decide(
+    here: Here, caller: Admin, code: Annotated[str, Path(max_length=64)], body: PairingIn
+) -> Response:
+    """Say yes or no to somebody who waits; a yes is told to them."""
+    room = here.hold.agency.channels
+
+    def write() -> dict[str, Any]:
+        done = room.approve(code, owner=body.owner) if body.approve else room.deny(code)
+        with here.write_as(caller, ordered=False) as tx:
+            audit.note(tx, f"pairing.{done['status']}", f"{done['channel']}:{done['sender']}")
+        return done
+
+    return json_response(await here.hold.threads(write))
 
 
 def _parsed(body: bytes) -> MessageIn:

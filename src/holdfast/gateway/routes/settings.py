@@ -1,0 +1,277 @@
+"""`/api/config/…`, `/api/tokens`, `/api/providers`, `/api/doctor`: what the owner sets, and what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+from starlette.responses import Response
+
+from holdfast.agents.models.logins import Logins
+from holdfast.board import sharing, spaces
+from holdfast.clock import DAY_MS, iso
+from holdfast.config import public_dump
+from holdfast.config.schema import config_schema
+from holdfast.errors import InvalidInput, Unavailable
+from holdfast.gateway import tokens
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.context import Admin, Gateway, Here
+from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers
+from holdfast.gateway.tokens import Scope, Token
+from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.log import audit
+
+router = APIRouter(tags=["system"], route_class=StrictRoute)
+
+DOCTOR_SECONDS: Final = 60
+MOST_TEXT: Final = 1_000_000
+Ref = Annotated[str, Path(alias="id", min_length=1, max_length=256)]
+Names = Annotated[list[Annotated[Text, Field(min_length=1, max_length=256)]], Field(max_length=100)]
+
+
+class ConfigTextOut(Answer):
+    path: str
+    text: str = Field(description="As it is written, with every secret masked.")
+    error: str | None = Field(description="Why the file as it stands is not in use.")
+
+
+class ConfigTextIn(Wire):
+    text: Annotated[str, Field(max_length=MOST_TEXT)]
+    before: Annotated[str, Field(max_length=MOST_TEXT, description="The text that was read.")]
+
+
+class SchemaOut(Answer):
+    json_schema: dict[str, Any] = Field(description="JSON Schema of the config file, with the docs' words.")
+
+
+class TokenIn(Wire):
+    name: Annotated[Text, Field(min_length=1, max_length=80)]
+    scope: Literal["read", "write", "admin"] = "write"
+    spaces: Names | None = None
+    agents: Names | None = None
+    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+
+
+class TokenOut(Answer):
+    id: str
+    name: str
+    scope: Literal["read", "write", "admin"]
+    spaces: list[str] | None
+    agents: list[str] | None
+    created_at: Iso
+    expires_at: Iso | None
+    last_used_at: Iso | None
+    token: str | None = Field(description="Only in the answer that makes it.")
+
+
+class ProviderLoginOut(Answer):
+    id: str
+    expires_at: Iso | None
+    refreshable: bool
+    over: bool = Field(description="Only logging in again helps.")
+
+
+class ProviderOut(Answer):
+    name: str
+    api: str | None
+    base_url: str | None
+    models: list[str]
+    has_key: bool
+    oauth: bool = Field(description="One can log in to it: `holdfast login <name>`.")
+    logins: list[ProviderLoginOut]
+
+
+class FindingOut(Answer):
+    check: str
+    level: Literal["ok", "warn", "fail"]
+    message: str
+    mend: str
+    mended: bool
+    fixable: bool = Field(description="`POST /api/doctor/mend` can do it.")
+
+
+class MendIn(Wire):
+    check: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9 _-]{0,40}$")]
+
+
+@router.get("/api/config/schema", response_model=SchemaOut)
+async def schema(_: Here, __: Admin) -> Response:
+    """What may stand in the config, with what each setting means."""
+    return json_response({"jsonSchema": config_schema()})
+
+
+@router.get("/api/config/text", response_model=ConfigTextOut)
+async def config_text(here: Here, caller: Admin) -> Response:
+    """The config file as it is written."""
+    return json_response(await here.hold.threads(_config_text, here))
+
+
+@router.put("/api/config/text", response_model=ConfigTextOut)
+async def save_config_text(here: Here, caller: Admin, body: ConfigTextIn) -> Response:
+    """Save the config file; nothing is written unless the whole is valid. What is masked stays as it was."""
+
+    def write() -> dict[str, Any]:
+        here.hold.config.save_text(body.text, before=body.before)
+        with here.write_as(caller, ordered=False) as tx:
+            audit.note(tx, "config.changed", "as text")
+        return _config_text(here)
+
+    return json_response(await here.hold.threads(write))
+
+
+@router.get("/api/tokens", response_model=list[TokenOut])
+async def token_list(here: Here, caller: Admin) -> Response:
+    """The home's tokens that hold; people's own are theirs."""
+
+    def read() -> list[Token]:
+        with here.read_as(caller) as tx:
+            return [one for one in tokens.listing(tx) if one.revoked_at is None and one.user_id is None]
+
+    return answers([_token(one) for one in await here.hold.threads(read)])
+
+
+@router.post("/api/tokens", response_model=TokenOut, status_code=201)
+async def add_token(here: Here, caller: Admin, body: TokenIn) -> Response:
+    """Make a token; its text is in this answer and never shown again. Spaces that it names are shared."""
+
+    def write() -> TokenOut:
+        with here.write_as(caller, ordered=False) as tx:
+            for space in body.spaces or ():
+                spaces.require(tx, space)
+            sharing.mark_shared(tx, frozenset(body.spaces or ()))
+            ends = None if body.days is None else tx.now + body.days * DAY_MS
+            made, text = tokens.add(
+                tx,
+                body.name,
+                scope=Scope.parse(body.scope),
+                spaces=body.spaces or None,
+                agents=body.agents or None,
+                expires_at=ends,
+            )
+            return _token(made).model_copy(update={"token": text})
+
+    return answer(await here.hold.threads(write), 201)
+
+
+@router.delete("/api/tokens/{id}", response_model=OkOut)
+async def revoke_token(here: Here, caller: Admin, id_: Ref) -> Response:
+    """End a token, and the logins that stand on it, at once."""
+
+    def write() -> None:
+        with here.write_as(caller, ordered=False) as tx:
+            tokens.revoke(tx, id_)
+
+    await here.hold.threads(write)
+    return json_response({"ok": True})
+
+
+@router.get("/api/providers", response_model=list[ProviderOut])
+async def providers(here: Here, caller: Admin) -> Response:
+    """The providers of models in the config: whether there is a key, and who is logged in."""
+    return answers(await here.hold.threads(_providers, here))
+
+
+@router.delete("/api/providers/{id}/logins/{profile}", response_model=OkOut)
+async def log_out_of(
+    here: Here, caller: Admin, id_: Ref, profile: Annotated[str, Path(max_length=64)]
+) -> Response:
+    """Forget a login to a provider."""
+
+    def write() -> None:
+        Logins(here.hold.home, here.hold.clock).remove(id_, profile)
+        with here.write_as(caller, ordered=False) as tx:
+            audit.note(tx, "provider.logout", f"{id_}:{profile}")
+
+    await here.hold.threads(write)
+    return json_response({"ok": True})
+
+
+@router.get("/api/doctor", response_model=list[FindingOut])
+async def doctor(here: Here, caller: Admin) -> Response:
+    """What `holdfast doctor` finds: looked at by a process of its own, as a person would start it."""
+    return answers(await _examined(here))
+
+
+@router.post("/api/doctor/mend", response_model=list[FindingOut])
+async def mend(here: Here, caller: Admin, body: MendIn) -> Response:
+    """Have the doctor mend what one check found, as `holdfast doctor --fix` does; what is found then."""
+    found = await _examined(here, "--fix", "--only", body.check)
+
+    def note() -> None:
+        with here.write_as(caller, ordered=False) as tx:
+            audit.note(tx, "doctor.mended", body.check)
+
+    await here.hold.threads(note)
+    return answers(found)
+
+
+async def _examined(here: Gateway, *options: str) -> list[FindingOut]:
+    command = [sys.executable, "-m", "holdfast", "--home", str(here.hold.home.path), "doctor", "--json"]
+    process = await asyncio.create_subprocess_exec(
+        *command, *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(DOCTOR_SECONDS):
+            said, complained = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise Unavailable("the doctor took too long", hint="Run `holdfast doctor` in a terminal.") from None
+    if process.returncode == 2:
+        raise InvalidInput(complained.decode("utf-8", "replace").strip()[:400] or "the doctor refused")
+    try:
+        return [FindingOut.model_validate(one) for one in json.loads(said)]
+    except ValueError:
+        raise Unavailable(
+            "the doctor could not say what it found", hint="Run `holdfast doctor` in a terminal."
+        ) from None
+
+
+def _config_text(here: Gateway) -> dict[str, Any]:
+    store = here.hold.config
+    error = store.last_error
+    told = None if error is None else error.message
+    return {"path": str(store.path), "text": store.shown_text(), "error": told}
+
+
+def _token(one: Token) -> TokenOut:
+    return TokenOut(
+        id=one.id,
+        name=one.name,
+        scope=one.scope.name.lower(),  # type: ignore[arg-type]
+        spaces=None if one.spaces is None else list(one.spaces),
+        agents=None if one.agents is None else list(one.agents),
+        created_at=iso(one.created_at),
+        expires_at=None if one.expires_at is None else iso(one.expires_at),
+        last_used_at=None if one.last_used_at is None else iso(one.last_used_at),
+        token=None,
+    )
+
+
+def _providers(here: Gateway) -> list[ProviderOut]:
+    shown = public_dump(here.hold.settings)["models"]["providers"]
+    logins, now = Logins(here.hold.home, here.hold.clock), here.hold.clock.now()
+    return [
+        ProviderOut(
+            name=name,
+            api=shown[name].get("api"),
+            base_url=shown[name].get("baseUrl"),
+            models=[entry.id for entry in provider.models],
+            has_key=provider.api_key is not None,
+            oauth=provider.oauth is not None,
+            logins=[
+                ProviderLoginOut(
+                    id=one.id,
+                    expires_at=None if one.expires_at is None else iso(one.expires_at),
+                    refreshable=one.refreshable,
+                    over=one.over(now),
+                )
+                for one in logins.listing(name)
+            ],
+        )
+        for name, provider in here.hold.settings.models.providers.items()
+    ]
