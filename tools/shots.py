@@ -25,6 +25,7 @@ from holdfast.testing import Call, Fail, Say, ScriptedOpenAI, Used
 OUT: Final = Path("build/shots")
 WIDTHS: Final = {"wide": (1440, 900), "middle": (1024, 768), "phone": (390, 844)}
 THEMES: Final = ("light", "dark")
+NOWHERE: Final = "http://127.0.0.1:9/out"
 ROOF: Final = "agent:main:web:dm:roof"
 CHAT: Final = f"/chat?session={quote(ROOF)}"
 
@@ -88,7 +89,10 @@ def gateway(home: Path, *, model: bool = True) -> Iterator[Running]:
             "models": [entry, small],
         }
         config: dict[str, Any] = {
-            "tools": {"exec": {"allowlist": ["ls *", "head *"]}},
+            "tools": {"exec": {"allowlist": ["ls *", "head *"]}, "deny": ["web_search"]},
+            "channels": {
+                "signal": {"dmPolicy": "pairing", "url": "http://127.0.0.1:9/out", "signingSecret": "s"}
+            },
             "agents": {
                 "defaults": {"userTimezone": "UTC"},
                 "list": [
@@ -140,6 +144,32 @@ def fill(api: httpx.Client) -> None:
         run = api.post("/api/agent", json={"message": text, "sessionKey": key}).json()
         api.get(f"/api/agent/{run['runId']}/wait", params={"timeoutMs": 60_000})
     api.post("/api/agent", json={"message": "Run curl for me", "sessionKey": "agent:main:web:dm:install"})
+    look_after(api)
+
+
+def look_after(api: httpx.Client) -> None:
+    """People, tokens, a stranger who waits, a delivery that failed, and a file that was saved twice."""
+    for text in (
+        "# Memory\n\n- Coffee black.\n",
+        "# Memory\n\n- Coffee black, no sugar.\n- The roof: lead strip.\n",
+    ):
+        known = api.get("/api/workspace/file", params={"path": "MEMORY.md"})
+        before = known.json()["digest"] if known.status_code == 200 else None
+        api.put("/api/workspace/file", json={"path": "MEMORY.md", "text": text, "before": before})
+    api.post("/api/teams", json={"id": "house", "name": "House", "agents": ["scout"]})
+    for login, name, role in (("ida", "Ida Berg", "member"), ("tom", "Tom Okoro", "viewer")):
+        person = {"login": login, "name": name, "role": role, "password": "a long password of theirs"}
+        api.post("/api/users", json=person)
+    api.put("/api/teams/house/members/ida")
+    api.post("/api/invitations", json={"role": "member", "teamId": "house"})
+    api.post("/api/tokens", json={"name": "laptop", "scope": "read", "days": 30})
+    words = {
+        "id": "1",
+        "text": "Hello?",
+        "sender": {"id": "77", "name": "Ruth"},
+        "peer": {"kind": "dm", "id": "77"},
+    }
+    api.post("/api/channels/signal/inbound", json=words)
 
 
 def pages(api: httpx.Client) -> dict[str, str]:
@@ -164,6 +194,20 @@ def pages(api: httpx.Client) -> dict[str, str]:
         "usage": "/usage",
         "log": "/log",
         "map": "/graph",
+        "memory": "/memory?q=how+do+I+take+my+coffee",
+        "files": "/memory/files?path=MEMORY.md",
+        "index": "/memory/index",
+        "agents": "/agents/main",
+        "channels": "/channels",
+        "people": "/people",
+        "audit": "/audit",
+        "settings": "/settings",
+        "settings-text": "/settings/text",
+        "providers": "/settings/providers",
+        "plugins": "/settings/plugins",
+        "tokens": "/settings/tokens",
+        "doctor": "/settings/doctor",
+        "account": "/account",
     }
 
 
@@ -177,7 +221,9 @@ def shoot(browser: Any, found: Running, wanted: dict[str, str]) -> None:
             log_in(page, found, "/")
             for name, path in wanted.items():
                 page.goto(path)
-                page.wait_for_timeout(900)
+                page.locator("h1").first.wait_for(state="attached")
+                page.locator(".skeleton, .loading").first.wait_for(state="detached")
+                page.wait_for_timeout(500)
                 page.screenshot(path=OUT / f"{name}-{size}-{theme}.png")
             if not sys.argv[1:] or "palette" in sys.argv:
                 page.keyboard.press("Control+k")

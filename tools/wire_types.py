@@ -25,7 +25,7 @@ def wire() -> dict[str, Any]:
     paths = {
         path: {method: _operation(one) for method, one in methods.items()}
         for path, methods in told["paths"].items()
-        if path.startswith("/api/") and not path.startswith("/api/engine")
+        if path.startswith("/api/") and not path.startswith("/api/engine/")
     }
     return _untitled(
         {"openapi": told["openapi"], "info": {"title": "Holdfast", "version": "1"}}

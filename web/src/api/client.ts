@@ -54,6 +54,7 @@ export interface Page<T> {
 }
 
 export const LOGIN = "/api/login";
+export const JOIN = "/api/invitations/accept";
 
 let onLoggedOut: () => void = () => undefined;
 
@@ -70,6 +71,11 @@ export const api = {
     body: BodyOf<P, "post">,
     params: Params<P, "post"> = {},
   ): Promise<AnswerOf<P, "post">> => asked("POST", path, params, (body as unknown) ?? {}),
+  put: <P extends PathOf<"put">>(
+    path: P,
+    body: BodyOf<P, "put">,
+    params: Params<P, "put"> = {},
+  ): Promise<AnswerOf<P, "put">> => asked("PUT", path, params, (body as unknown) ?? {}),
   patch: <P extends PathOf<"patch">>(
     path: P,
     body: BodyOf<P, "patch">,
@@ -134,7 +140,7 @@ async function call(method: string, path: string, options: Options): Promise<Res
   if (response.ok) return response;
   const problem = await problemOf(response);
   // A login that fails is told where it was tried; any other 401 means that the login is over.
-  if (problem.status === 401 && path !== LOGIN) onLoggedOut();
+  if (problem.status === 401 && path !== LOGIN && path !== JOIN) onLoggedOut();
   throw problem;
 }
 

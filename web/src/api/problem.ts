@@ -7,10 +7,19 @@ export class Problem extends Error {
     readonly hint = "",
     /** After so many milliseconds it may be tried again; null where nobody said. */
     readonly retryAfterMs: number | null = null,
+    /** Where in what was sent it is wrong, and what is expected there. */
+    readonly errors: readonly { path: string; expected: string }[] = [],
   ) {
     super(detail);
     this.name = "Problem";
   }
+}
+
+interface Told {
+  code: string;
+  detail: string;
+  hint?: string;
+  errors?: { path: string; expected: string }[];
 }
 
 /** The problem in an answer; one is made up where something between us and the gateway answered. */
@@ -21,8 +30,8 @@ export async function problemOf(response: Response): Promise<Problem> {
   if (!kind.startsWith("application/problem+json")) {
     return new Problem(response.status, "no_problem", `The gateway answered ${response.status}.`, "", retry);
   }
-  const body = (await response.json()) as { code: string; detail: string; hint?: string };
-  return new Problem(response.status, body.code, body.detail, body.hint, retry);
+  const body = (await response.json()) as Told;
+  return new Problem(response.status, body.code, body.detail, body.hint, retry, body.errors);
 }
 
 /** Any error as a problem: one that is none means that nothing answered. */

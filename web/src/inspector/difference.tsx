@@ -1,17 +1,12 @@
-/** Two contexts compared: sections by name, the text line by line. Loaded with the library that compares. */
-import { diffLines } from "diff";
-import { useMemo } from "react";
-
+/** Two contexts compared: sections by name, the text line by line. */
 import type { ContextOut, SectionOut } from "../api/schema";
 import { useApi } from "../live/query";
+import Compared from "../parts/compared";
 import { Skeleton, Trouble } from "../parts/states";
 import { Told } from "../parts/verbatim";
 
-const AROUND = 2;
-
 export default function Difference({ sessionKey, from, to }: { sessionKey: string; from: number; to: ContextOut }) {
   const { data, error } = useApi("/api/sessions/{key}/turns/{number}/context", { path: { key: sessionKey, number: from } });
-  const parts = useMemo(() => (data === undefined ? [] : diffLines(asText(data), asText(to))), [data, to]);
   if (error !== null) return <Trouble problem={error} />;
   if (data === undefined) return <Skeleton rows={4} what="the other turn" />;
   const change = to.manifest.used - data.manifest.used;
@@ -22,25 +17,12 @@ export default function Difference({ sessionKey, from, to }: { sessionKey: strin
         {Math.abs(change).toLocaleString()} tokens since turn {from}.
       </p>
       <SectionChanges before={data.manifest.sections} after={to.manifest.sections} />
-      <pre className="verbatim diff" aria-label={`Difference from turn ${from}`} tabIndex={0}>
-        {parts.map((part, index) => (
-          <span key={index} className={part.added ? "added" : part.removed ? "removed" : "same"}>
-            {part.added || part.removed ? (
-              <>
-                <span className="spoken">{part.added ? "added: " : "removed: "}</span>
-                <Told text={prefixed(part.value, part.added ? "+ " : "− ")} />
-              </>
-            ) : (
-              <Told text={shortened(part.value, index === 0, index === parts.length - 1)} />
-            )}
-          </span>
-        ))}
-      </pre>
+      <Compared before={asText(data)} after={asText(to)} label={`Difference from turn ${from}`} />
     </div>
   );
 }
 
-function SectionChanges({ before, after }: { before: readonly SectionOut[]; after: readonly SectionOut[] }) {
+export function SectionChanges({ before, after }: { before: readonly SectionOut[]; after: readonly SectionOut[] }) {
   const old = new Map(before.map((section) => [nameOf(section), section]));
   const now = new Map(after.map((section) => [nameOf(section), section]));
   const rows: (readonly [string, "new" | "changed" | "gone", number])[] = [
@@ -75,19 +57,4 @@ function nameOf(section: SectionOut): string {
 
 function asText(context: ContextOut): string {
   return context.messages.map((message) => `── ${message.kind} (${message.trust})\n${message.content}\n`).join("");
-}
-
-/** Of a long stretch that is the same, only its ends. */
-function shortened(text: string, first: boolean, last: boolean): string {
-  const lines = text.split("\n");
-  if (lines.length <= 2 * AROUND + 2) return text;
-  const head = first ? [] : lines.slice(0, AROUND);
-  const tail = last ? [] : lines.slice(-AROUND - 1);
-  return [...head, `  … ${lines.length - head.length - tail.length} lines the same …`, ...tail].join("\n");
-}
-
-function prefixed(text: string, sign: string): string {
-  const ends = text.endsWith("\n");
-  const lines = (ends ? text.slice(0, -1) : text).split("\n").map((line) => sign + line);
-  return `${lines.join("\n")}\n`;
 }

@@ -9,6 +9,7 @@ import { ContextView } from "./context-view";
 import { FollowUps } from "./follow-ups";
 import { RecallView } from "./recall-view";
 import { TraceView } from "./trace-view";
+import { WhatIfView } from "./what-if";
 
 export interface ViewProps {
   sessionKey: string;
@@ -27,6 +28,7 @@ type Named = readonly [string, string, ComponentType<ViewProps>];
 const FIRST: Named = ["context", "Context", ContextView];
 const VIEWS: readonly Named[] = [
   FIRST,
+  ["whatif", "What if", WhatIfView],
   ["recall", "Recall", RecallView],
   ["trace", "Trace", TraceView],
   ["followups", "Follow-ups", FollowUps],

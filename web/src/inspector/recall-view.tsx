@@ -31,6 +31,7 @@ export function RecallView({ sessionKey, number }: ViewProps) {
       ))}
       <h3>Found now for the same words</h3>
       {asked.trim() === "" ? <Nothing>The turn had no words to search for.</Nothing> : <FoundNow q={asked.slice(0, 400)} sessionKey={sessionKey} />}
+      {asked.trim() !== "" && <LeftOut q={asked.slice(0, 400)} sessionKey={sessionKey} />}
     </>
   );
 }
@@ -65,6 +66,48 @@ function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
           </li>
         ))}
       </ol>
+    </>
+  );
+}
+
+interface Weighed {
+  section: string;
+  text: string;
+  reason: string;
+}
+
+const REASONS: Record<string, string> = {
+  room: "there was no room",
+  repeat: "it says again what stands there",
+  repeats: "it says again what stands there",
+  worth: "it was worth too little beside the rest",
+  floor: "it does not fit the question well enough",
+};
+
+/** What was a candidate for the block and does not stand in it, and why. */
+function LeftOut({ q, sessionKey }: { q: string; sessionKey: string }) {
+  const { data, error } = useApi("/api/context", { query: { q, sessionKey, mode: "full" } });
+  if (error !== null) return <Trouble problem={error} />;
+  if (data === undefined) return <Skeleton rows={3} what="what was weighed" />;
+  const weighed = (data.data.weighed ?? []) as Weighed[];
+  return (
+    <>
+      <h3>Weighed and left out</h3>
+      <p className="quiet">As the same words are weighed now, in this session.</p>
+      {weighed.length === 0 && <Nothing>Nothing was left out: all that was weighed stands in the block.</Nothing>}
+      <ul className="hits">
+        {weighed.map((one, index) => (
+          <li key={index}>
+            <p>
+              <Told text={one.text} />
+            </p>
+            <p className="quiet score-parts">
+              <span>{one.section.replace(/:$/, "")}</span>
+              <span>{REASONS[one.reason] ?? one.reason}</span>
+            </p>
+          </li>
+        ))}
+      </ul>
     </>
   );
 }

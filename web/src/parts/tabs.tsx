@@ -11,7 +11,7 @@ export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   return (
     <nav className="tabs" aria-label={label}>
       {tabs.map((tab) => (
-        <Link key={tab.to} to={tab.to} aria-current={pathname === tab.to ? "page" : undefined}>
+        <Link key={tab.to} to={tab.to} aria-current={pathname === tab.to.split("?")[0] ? "page" : undefined}>
           {tab.name}
         </Link>
       ))}

@@ -8,6 +8,7 @@ import {
   useSyncExternalStore,
 } from "react";
 
+import type { Who } from "../api/types";
 import type { IconName } from "../parts/icon";
 
 export type Params = Record<string, string>;
@@ -30,6 +31,10 @@ export interface Route {
   full?: boolean;
   /** Letters that lead there, after a `g`. */
   key?: string;
+  /** Whose pages these are; without it, everybody's. */
+  may?: (who: Who) => boolean;
+  /** It stands below the others: what is looked after now and then. */
+  apart?: boolean;
   /** What stands beside that name, such as a count. */
   badge?: ComponentType;
 }

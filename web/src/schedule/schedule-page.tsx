@@ -2,16 +2,15 @@
 import { type SyntheticEvent, useState } from "react";
 
 import { api } from "../api/client";
-import { asProblem } from "../api/problem";
 import type { HeartbeatOut, StandingTaskOut } from "../api/schema";
-import { queries, useApi } from "../live/query";
+import { useApi } from "../live/query";
 import { useAgentNames } from "../parts/agents";
+import { attempt as attempted } from "../parts/attempt";
 import { Confirm } from "../parts/confirm";
 import { Facts } from "../parts/facts";
 import { Icon } from "../parts/icon";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
-import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
@@ -170,17 +169,6 @@ function Heartbeat({ beat, may }: { beat: HeartbeatOut; may: boolean }) {
 }
 
 /** Do it, say what came of it, and read the schedule anew. */
-async function attempt(act: () => Promise<unknown>, done?: string): Promise<boolean> {
-  try {
-    await act();
-    if (done !== undefined) toast(done);
-    return true;
-  } catch (error) {
-    const problem = asProblem(error);
-    toast(`${problem.message} ${problem.hint}`, { bad: true });
-    return false;
-  } finally {
-    void queries.invalidateQueries({ queryKey: ["/api/cron"] });
-    void queries.invalidateQueries({ queryKey: ["/api/heartbeat"] });
-  }
+function attempt(act: () => Promise<unknown>, done?: string): Promise<boolean> {
+  return attempted(act, ["/api/cron", "/api/heartbeat"], done);
 }

@@ -7,7 +7,7 @@ import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
 import { useCountInTitle, useTitle } from "../parts/title";
 import { Toasts } from "../parts/toast";
-import { Link, isUnder, placeOf, useLocation } from "../router/router";
+import { Link, type Route, isUnder, placeOf, useLocation } from "../router/router";
 import { routes } from "../routes";
 import { Boundary } from "./boundary";
 import { Connection } from "./connection";
@@ -19,12 +19,17 @@ const Palette = lazy(() => import("./palette"));
 const Help = lazy(() => import("./help"));
 
 const TABS = 4;
-const NAMED = routes.filter((route) => route.nav !== undefined);
+
+/** The pages that have a name in the navigation, and that this login may see. */
+function named(who: Who): readonly Route[] {
+  return routes.filter((route) => route.nav !== undefined && (route.may?.(who) ?? true));
+}
 
 export function Frame({ who }: { who: Who }) {
   const location = useLocation();
   const path = location.pathname;
-  const place = placeOf(path, routes);
+  const found = placeOf(path, routes);
+  const place = found?.route.may?.(who) === false ? null : found;
   const [open, setOpen] = useState<"palette" | "help" | "menu" | null>(null);
   useFocusOnArrival(path);
   useTitle(place?.route.title ?? "Not found");
@@ -48,7 +53,7 @@ export function Frame({ who }: { who: Who }) {
         <button type="button" className="palette-open" aria-keyshortcuts="Control+K" onClick={() => setOpen("palette")}>
           <Icon name="search" /> <span>Go to…</span> <kbd aria-hidden="true">Ctrl K</kbd>
         </button>
-        <Navigation path={path} onMore={() => setOpen(open === "menu" ? null : "menu")} more={open === "menu"} />
+        <Navigation who={who} path={path} onMore={() => setOpen(open === "menu" ? null : "menu")} more={open === "menu"} />
         <span className="grow" />
         <SearchAnywhere />
         <Account who={who} onHelp={() => setOpen("help")} />
@@ -82,12 +87,16 @@ function useFocusOnArrival(path: string): void {
   }, [path]);
 }
 
-function Navigation({ path, onMore, more }: { path: string; onMore: () => void; more: boolean }) {
+function Navigation({ who, path, onMore, more }: { who: Who; path: string; onMore: () => void; more: boolean }) {
+  const shown = named(who);
   return (
     <nav className="pages" aria-label="Pages">
       <ul>
-        {NAMED.map((route, index) => (
-          <li key={route.path} className={index < TABS ? undefined : "not-phone"}>
+        {shown.map((route, index) => (
+          <li
+            key={route.path}
+            className={[index < TABS ? "" : "not-phone", route.apart === true && shown[index - 1]?.apart !== true ? "apart" : ""].join(" ").trim() || undefined}
+          >
             <Link to={route.path} aria-current={isHere(path, route.path) ? "page" : undefined} title={route.nav}>
               <span className="nav-sign">{route.icon !== undefined && <Icon name={route.icon} size={18} />}</span>
               <span className="nav-word">{route.nav}</span>
@@ -121,9 +130,9 @@ function Account({ who, onHelp }: { who: Who; onHelp: () => void }) {
   const [theme, turn] = useTheme();
   return (
     <div className="account">
-      <span className="who" title={`This login may ${who.scope}`}>
+      <Link to="/account" className="who" title={`This login may ${who.scope}`}>
         {who.name}
-      </span>
+      </Link>
       <button type="button" className="quiet-button" onClick={turn}>
         {{ system: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[theme]}
       </button>
@@ -144,7 +153,7 @@ function Sheet({ who, path, close, onHelp }: { who: Who; path: string; close: ()
   return (
     <dialog ref={dialog} className="sheet" aria-label="More" onClose={close} onClick={close}>
       <ul>
-        {NAMED.slice(TABS).map((route) => (
+        {named(who).slice(TABS).map((route) => (
           <li key={route.path}>
             <Link to={route.path} aria-current={isHere(path, route.path) ? "page" : undefined}>
               {route.icon !== undefined && <Icon name={route.icon} size={18} />} {route.nav}

@@ -1,7 +1,7 @@
 /** Who is logged in, as the gateway says; the cookie itself is out of any page's reach. */
 import { useSyncExternalStore } from "react";
 
-import { get, LOGIN, post, whenLoggedOut } from "../api/client";
+import { get, JOIN, LOGIN, post, whenLoggedOut } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
 import type { Who } from "../api/types";
 import { forgetDrafts } from "../conversation/draft";
@@ -44,8 +44,15 @@ export async function begin(): Promise<void> {
   }
 }
 
-export async function logIn(token: string): Promise<void> {
-  await post(LOGIN, { token });
+export async function logIn(by: { token: string } | { login: string; password: string }): Promise<void> {
+  await post(LOGIN, by);
+  await welcome();
+}
+
+/** Come in by an invitation; its code leaves the address at once. */
+export async function join(by: { code: string; login: string; name: string | null; password: string }): Promise<void> {
+  await post(JOIN, by);
+  history.replaceState(null, "", "/");
   await welcome();
 }
 

@@ -16,7 +16,8 @@ export default function Palette({ close, onHelp }: { close: () => void; onHelp: 
   const dialog = useRef<HTMLDialogElement>(null);
   const { data: chats = [] } = useApi("/api/chats", { query: { limit: 100 } }, { live: ["session.", "turn."] });
   const { rows: topics } = useTopics();
-  const { scope, spaces } = useLoggedIn();
+  const who = useLoggedIn();
+  const { scope, spaces } = who;
   useEffect(() => dialog.current?.showModal(), []);
   const act = (work: () => void) => () => {
     close();
@@ -46,7 +47,7 @@ export default function Palette({ close, onHelp }: { close: () => void; onHelp: 
           </Command.Group>
           <Command.Group heading="Pages">
             {routes.flatMap((route) =>
-              route.path.includes(":")
+              route.path.includes(":") || route.may?.(who) === false
                 ? []
                 : [<Row key={route.path} icon={route.icon ?? "next"} name={route.title} id={route.path} onSelect={act(() => go(route.path))} />],
             )}

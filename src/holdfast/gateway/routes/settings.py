@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path
@@ -22,7 +23,7 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers
 from holdfast.gateway.tokens import Scope, Token
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import Text, Wire, dumps, json_response
 from holdfast.log import audit
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
@@ -99,9 +100,9 @@ class MendIn(Wire):
 
 
 @router.get("/api/config/schema", response_model=SchemaOut)
-async def schema(_: Here, __: Admin) -> Response:
+async def schema(here: Here, caller: Admin) -> Response:
     """What may stand in the config, with what each setting means."""
-    return json_response({"jsonSchema": config_schema()})
+    return Response(await here.hold.threads(_schema), media_type="application/json")
 
 
 @router.get("/api/config/text", response_model=ConfigTextOut)
@@ -229,6 +230,11 @@ async def _examined(here: Gateway, *options: str) -> list[FindingOut]:
         raise Unavailable(
             "the doctor could not say what it found", hint="Run `holdfast doctor` in a terminal."
         ) from None
+
+
+@cache
+def _schema() -> str:
+    return dumps({"jsonSchema": config_schema()})
 
 
 def _config_text(here: Gateway) -> dict[str, Any]:

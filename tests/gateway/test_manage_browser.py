@@ -1,0 +1,367 @@
+"""Memory, agents, settings, channels, people and audit in a real browser, over a real gateway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from agent_stage import agents_serving
+from browsing import axe_violations, chromium, log_in, small_targets, visitor
+from serving import Running, assert_problem, make_token, wait_for
+
+from builders import PATIENCE
+from holdfast.gateway.tokens import Scope
+from holdfast.log import OWNER, outbox
+from holdfast.testing import Say
+
+# Nothing listens there: what is sent is refused at once.
+CHANNEL = {"dmPolicy": "pairing", "url": "http://127.0.0.1:9/out", "signingSecret": "s"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def stage(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Any
+) -> Iterator[tuple[Running, httpx.Client]]:
+    """One gateway for all tests here; each keeps to things of its own."""
+    home = tmp_path_factory.mktemp("manage") / "home"
+    more: dict[str, Any] = {"channels": {"letters": CHANNEL}, "tools": {"deny": ["web_search"]}}
+    with (
+        agents_serving(home, sqlite_template, lambda asked: Say("All right."), **more) as (gateway, _),
+        gateway.client(gateway.admin) as api,
+    ):
+        yield gateway, api
+
+
+def told(api: httpx.Client, key: str, text: str) -> None:
+    run = api.post("/api/agent", json={"message": text, "sessionKey": key}).json()
+    api.get(f"/api/agent/{run['runId']}/wait", params={"timeoutMs": int(PATIENCE * 1000)})
+
+
+def wait_for_in(page: Any, holds: Any) -> None:
+    """Wait while the browser goes on: its events are heard only then."""
+
+    def held() -> bool:
+        page.wait_for_timeout(20)
+        return bool(holds())
+
+    wait_for(held)
+
+
+def test_memory_is_asked_with_reasons_and_what_was_said_is_forgotten_with_its_copies(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    told(api, "agent:main:web:dm:forget", "The blue kayak has a crack under its left seat.")
+    note = {
+        "path": "memory/kayak.md",
+        "text": "The blue kayak has a crack under its left seat.\n",
+        "before": None,
+    }
+    assert api.put("/api/workspace/file", json=note).status_code == 200
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/memory")
+        page.get_by_label("Ask memory").fill("Which boat has a crack?")
+        page.keyboard.press("Enter")
+        found = page.get_by_role("list", name="Found", exact=True)
+        said = (
+            found.get_by_role("article")
+            .filter(has=page.get_by_role("link", name="Open the entry"))
+            .filter(has_text="blue kayak")
+        )
+        said.get_by_role("list", name="What the score is made of").get_by_text(
+            re.compile("words \\+")
+        ).wait_for()
+        found.get_by_role("link", name="memory/kayak.md, line 1").wait_for()
+        page.get_by_text(re.compile(r"Looked through \d+ pieces")).wait_for()
+
+        said.get_by_role("button", name="Forget…").click()
+        dialog = page.get_by_role("dialog", name="Forget this for good?")
+        dialog.get_by_role("link", name="memory/kayak.md, line 1").wait_for()
+        assert axe_violations(page) == []
+        dialog.get_by_role("button", name="Forget it").click()
+        dialog.wait_for(state="detached")
+        page.get_by_text(re.compile("^Forgotten")).wait_for()
+        said.wait_for(state="detached")
+    said_now = [one["content"] for one in api.get("/api/log", params={"limit": 50}).json()]
+    assert not any("kayak" in text for text in said_now)
+    context = api.get("/api/sessions/agent:main:web:dm:forget/turns/1/context")
+    assert "kayak" not in context.text
+
+
+def test_a_file_of_the_workspace_is_edited_compared_put_back_and_not_overwritten(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    where = {"path": "USER.md"}
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/memory/files?agent=main&path=USER.md")
+        text = page.get_by_label("Text of USER.md")
+        text.fill("Ann, a baker.\n")
+        page.keyboard.press("Control+s")
+        page.get_by_text("USER.md is saved.").wait_for()
+        text.fill("Ann, a boat builder.\n")
+        page.get_by_text("What you changed", exact=True).click()
+        page.locator(".diff .removed", has_text="a baker").wait_for()
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("status").filter(has_text="saved").first.wait_for()
+        page.get_by_role("button", name="Compare with now").first.click()
+        page.locator(".diff .added", has_text="boat builder").wait_for()
+        page.get_by_role("button", name="Put this text back").click()
+        assert text.input_value() == "Ann, a baker.\n"
+
+        now = api.get("/api/workspace/file", params=where).json()
+        changed = {**where, "text": "Changed by the agent.\n", "before": now["digest"]}
+        assert api.put("/api/workspace/file", json=changed).status_code == 200
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("alert").get_by_text("was changed meanwhile").wait_for()
+        assert api.get("/api/workspace/file", params=where).json()["text"] == "Changed by the agent.\n"
+        page.goto("/memory/index")
+        page.get_by_role("meter").first.wait_for()
+
+
+def test_an_agents_tools_tell_who_decided_for_whoever_asks(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _ = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/agents/main")
+        tools = page.get_by_role("list", name="Tools", exact=True)
+        search = tools.get_by_role("listitem").filter(has=page.get_by_text("web_search", exact=True)).first
+        search.get_by_text("refused").wait_for()
+        assert "by a deny list: tools.deny names it" in search.inner_text()
+        search.locator("summary").click()
+        search.get_by_text("the profile: ").wait_for()
+        page.get_by_text("not in force for this asker").wait_for()
+        page.get_by_role("button", name="Somebody else").click()
+        page.get_by_text("in force for this asker", exact=True).wait_for()
+        page.get_by_role("button", name="As a subagent").click()
+        page.get_by_label("Find a tool").fill("message")
+        page.get_by_text("by the kind of session").first.wait_for()
+        page.get_by_role("heading", name="Skills").wait_for()
+
+
+def test_settings_are_changed_in_a_form_and_as_text_and_what_is_wrong_is_refused(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _api = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/settings?section=gateway")
+        field = page.get_by_label("gateway.shutdownGraceSeconds", exact=True)
+        assert field.input_value() == "1"
+        field.fill("2")
+        page.get_by_text("One change is not saved.").wait_for()
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("The setting is in force.").wait_for()
+        assert gateway.hold.settings.gateway.shutdown_grace_seconds == 2
+        page.get_by_label("Find a setting").fill("gateway.port")
+        page.get_by_label("gateway.port", exact=True).fill("none")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("That is not a number.").wait_for()
+
+        page.goto("/settings/text")
+        text = page.get_by_label("Text of the config")
+        shown = text.input_value()
+        assert '"***"' in shown
+        text.fill(shown.replace('"shutdownGraceSeconds": 2', '"shutdownGraceSeconds": "soon"'))
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("alert").get_by_text("gateway.shutdownGraceSeconds").first.wait_for()
+        text.fill(shown.replace('"shutdownGraceSeconds": 2', '"shutdownGraceSeconds": 1'))
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("The config is in force.").wait_for()
+    assert gateway.hold.settings.gateway.shutdown_grace_seconds == 1
+    key = gateway.hold.settings.models.providers["scripted"].api_key
+    assert key is not None
+    assert key.reveal({}) == "key"
+
+
+def test_a_token_is_shown_once_and_revoked_and_the_doctor_mends(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _api = stage
+    config = gateway.hold.home.path / "holdfast.json"
+    config.chmod(0o644)
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/settings/tokens")
+        page.get_by_label("Name of the token").fill("laptop")
+        page.get_by_role("button", name="Make a token").click()
+        made = page.locator(".once code").inner_text()
+        with gateway.client(made) as program:
+            assert program.get("/api/whoami").json()["scope"] == "read"
+            page.get_by_role("button", name="Revoke").click()
+            page.get_by_role("group").get_by_role("button", name="Revoke").click()
+            page.get_by_text("laptop is revoked.").wait_for()
+            assert_problem(program.get("/api/whoami"), 401, "bad_token")
+        page.get_by_role("link", name="Doctor").click()
+        finding = (
+            page.get_by_role("list", name="Findings")
+            .get_by_role("listitem")
+            .filter(has_text="holdfast.json (mode")
+        )
+        finding.get_by_role("button", name="Mend").first.click()
+        page.get_by_text("config is mended.").wait_for()
+        page.get_by_role("link", name="Providers").click()
+        page.get_by_role("heading", name="scripted").wait_for()
+        page.get_by_role("link", name="Plugins").click()
+        page.get_by_role("heading", name="Settings").wait_for()
+    assert config.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stranger_is_let_in_and_what_could_not_be_delivered_is_tried_again(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    words = {
+        "id": "1",
+        "text": "Hello?",
+        "sender": {"id": "7", "name": "Ruth"},
+        "peer": {"kind": "dm", "id": "7"},
+    }
+    assert api.post("/api/channels/letters/inbound", json=words).json()["state"] == "pairing"
+    waiting = api.get("/api/deliveries").json()[0]["id"]
+    with gateway.hold.store.write(OWNER) as tx:
+        outbox.attempt_failed(tx, waiting, "the post office is closed", final=True)
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/channels")
+        page.get_by_role("heading", name="letters").wait_for()
+        page.get_by_role("heading", name="Ruth").wait_for()
+        page.get_by_role("button", name="Let them in").click()
+        page.get_by_role("list", name="Let in").get_by_text("Ruth").wait_for()
+        row = page.get_by_role("row").filter(has_text="the post office is closed")
+        row.get_by_role("button", name="Try again").click()
+        page.get_by_text("It is on its way again.").wait_for()
+    assert (
+        next(one for one in api.get("/api/deliveries").json() if one["id"] == waiting)["status"] != "failed"
+    )
+    again = api.post(f"/api/deliveries/{waiting}/retry")
+    assert again.status_code in (200, 409)
+
+
+def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_theirs(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _api = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/people")
+        page.get_by_label("Name of the team").fill("Boat yard")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Boat yard").wait_for()
+        page.get_by_label("Into which team").select_option("boat-yard")
+        page.get_by_role("button", name="Invite somebody").click()
+        link = page.locator(".once code").inner_text()
+        with visitor(browser, gateway) as guest:
+            guest.goto(link.removeprefix(gateway.url))
+            guest.get_by_label("What people call you").fill("Ida Berg")
+            guest.get_by_label("Name to log in with").fill("ida")
+            guest.get_by_label("Password").fill("correct horse battery")
+            guest.get_by_role("button", name="Come in").click()
+            pages = guest.get_by_role("navigation", name="Pages")
+            pages.get_by_role("link", name="Board").wait_for()
+            assert pages.get_by_role("link", name="People").count() == 0
+            assert pages.get_by_role("link", name="Settings").count() == 0
+            guest.goto("/people")
+            guest.get_by_role("heading", name="There is no such page").wait_for()
+            for path in ("/api/users", "/api/config/text", "/api/tokens", "/api/audit/trail"):
+                assert guest.request.get(path).status == 403, path
+            guest.goto("/account")
+            guest.get_by_text("here", exact=True).wait_for()
+            guest.get_by_role("button", name="Log out").first.click()
+            guest.get_by_role("button", name="Use a name and a password").click()
+            guest.get_by_label("Name", exact=True).fill("ida")
+            guest.get_by_label("Password").fill("correct horse battery")
+            guest.get_by_role("button", name="Log in", exact=True).click()
+            pages.wait_for()
+        page.reload()
+        page.get_by_label("Role of Ida Berg").select_option("viewer")
+        page.get_by_text("Ida Berg is viewer now.").wait_for()
+        page.get_by_role("link", name="Audit", exact=True).click()
+        page.get_by_label("Kind, such as login or token").fill("login")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("cell", name="ida").first.wait_for()
+        assert page.get_by_role("cell", name="team.added").count() == 0
+        assert "act=login" in page.url
+
+
+@pytest.mark.parametrize("limit", ["read only", "one space"])
+def test_a_lesser_login_is_offered_nothing_that_would_be_refused_and_is_refused_it(
+    browser: Any, stage: tuple[Running, httpx.Client], limit: str
+) -> None:
+    gateway, api = stage
+    space = api.post("/api/spaces", json={"name": f"Yard {limit}"}).json()["id"]
+    topic = api.post("/api/topics", json={"name": f"Keel {limit}", "spaceId": space}).json()["id"]
+    scope, spaces = (Scope.READ, None) if limit == "read only" else (Scope.WRITE, [space])
+    token = make_token(gateway.hold.store, f"lesser {limit}", scope, spaces=spaces)
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/board", token=token)
+        pages = page.get_by_role("navigation", name="Pages")
+        offered = pages.get_by_role("link").all_inner_texts()
+        assert not {"Channels", "People", "Audit", "Settings"} & set(offered)
+        assert ("Memory" in offered) == (limit == "read only")
+        page.goto("/settings")
+        page.get_by_role("heading", name="There is no such page").wait_for()
+        for path in ("/api/config/text", "/api/tokens", "/api/doctor", "/api/pairings", "/api/providers"):
+            assert page.request.get(path).status == 403, path
+        saved = page.request.put("/api/workspace/file", data={"path": "USER.md", "text": "x", "before": None})
+        assert saved.status == 403
+        assert page.request.post("/api/memory/forget", data={"entryIds": ["log-1"]}).status == 403
+        if limit == "read only":
+            page.goto("/memory/files?agent=main&path=AGENTS.md")
+            assert page.get_by_role("button", name="Save").count() == 0
+            page.goto(f"/board/topics/{topic}")
+            page.get_by_role("heading", name=f"Keel {limit}").wait_for()
+            assert page.get_by_label("Message", exact=True).count() == 0
+        else:
+            page.goto("/board")
+            page.get_by_text(f"Keel {limit}").first.wait_for()
+            assert page.get_by_text("Keel read only").count() == 0
+            page.goto(f"/board/topics/{topic}")
+            page.get_by_role("button", name="Keep as note").wait_for()
+
+
+PAGES = (
+    "/memory?q=kayak",
+    "/memory/files?path=USER.md",
+    "/memory/index",
+    "/agents/main",
+    "/channels",
+    "/people",
+    "/audit",
+    "/settings",
+    "/settings?section=tools",
+    "/settings/text",
+    "/settings/providers",
+    "/settings/plugins",
+    "/settings/tokens",
+    "/settings/doctor",
+    "/account",
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1024, "light"), (390, "dark")], ids=["light, between", "a phone, dark"]
+)
+def test_every_page_of_these_is_for_everybody(
+    browser: Any, stage: tuple[Running, httpx.Client], width: int, theme: str
+) -> None:
+    gateway, _ = stage
+    size = {"width": width, "height": 844}
+    wrong: list[str] = []
+    with visitor(browser, gateway, viewport=size, color_scheme=theme, reduced_motion="reduce") as page:
+        log_in(page, gateway, "/")
+        for path in PAGES:
+            page.goto(path)
+            page.locator("h1").first.wait_for(state="attached")
+            page.locator(".skeleton, .loading").first.wait_for(state="detached")
+            wrong += [f"{path}: {found}" for found in axe_violations(page)]
+            if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+                wrong.append(f"{path}: wide")
+            wrong += [f"{path}: {small}" for small in (small_targets(page) if width == 390 else [])]
+        assert not wrong, "\n".join(wrong)

@@ -1,0 +1,130 @@
+/** Who did what: every act, by kind, person, target and time. Each holds the digest of the one before. */
+import "./manage.css";
+
+import { type SyntheticEvent, useState } from "react";
+
+import { getPage } from "../api/client";
+import type { ActOut } from "../api/schema";
+import { usePaged } from "../parts/paged";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Ago } from "../parts/time";
+import { Told } from "../parts/verbatim";
+import { type PageProps, go } from "../router/router";
+
+const NAMES = ["act", "actor", "target", "since", "until"] as const;
+type Name = (typeof NAMES)[number];
+const WORDS: Record<Name, string> = { act: "Kind, such as login or token", actor: "Who", target: "On what", since: "From", until: "Until" };
+
+export default function AuditPage({ query }: PageProps) {
+  const asked = Object.fromEntries(NAMES.map((name) => [name, query.get(name) ?? ""])) as Record<Name, string>;
+  const [filter, setFilter] = useState(asked);
+  const sent = { ...asked, since: day(asked.since, 0), until: day(asked.until, 1) };
+  const trail = usePaged(JSON.stringify(sent), (cursor, signal) => getPage<ActOut>("/api/audit/trail", { ...sent, limit: 100, cursor }, signal));
+
+  function apply(event: SyntheticEvent): void {
+    event.preventDefault();
+    const next = new URLSearchParams(Object.entries(filter).filter(([, value]) => value.trim() !== ""));
+    go(`/audit?${next}`);
+  }
+
+  return (
+    <>
+      <div className="head">
+        <h1>Audit</h1>
+      </div>
+      <form className="row filter" aria-label="Filter" onSubmit={apply}>
+        {NAMES.map((name) => (
+          <input
+            key={name}
+            type={name === "since" || name === "until" ? "date" : "text"}
+            className="typed"
+            aria-label={WORDS[name]}
+            title={WORDS[name]}
+            placeholder={WORDS[name]}
+            value={filter[name]}
+            onChange={(event) => setFilter({ ...filter, [name]: event.target.value })}
+          />
+        ))}
+        <button type="submit">Filter</button>
+        {query.size > 0 && (
+          <button
+            type="button"
+            className="plain"
+            onClick={() => {
+              setFilter({ act: "", actor: "", target: "", since: "", until: "" });
+              go("/audit");
+            }}
+          >
+            Show all
+          </button>
+        )}
+      </form>
+      {trail.problem !== undefined && <Trouble problem={trail.problem} again={trail.reload} />}
+      {trail.rows === undefined && trail.problem === undefined && <Skeleton rows={8} what="the trail" />}
+      {trail.rows?.length === 0 && <Nothing>{query.size > 0 ? "Nobody did anything of this kind." : "Nobody did anything yet that is written down here."}</Nothing>}
+      {trail.rows !== undefined && trail.rows.length > 0 && <Acts rows={trail.rows} />}
+      {trail.more && (
+        <p className="row more">
+          <button type="button" onClick={() => void trail.readOn()}>
+            Older
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The beginning of a day of the reader's, or of the day after, in milliseconds. */
+function day(text: string, later: 0 | 1): string {
+  if (text === "") return "";
+  const at = new Date(`${text}T00:00:00`);
+  at.setDate(at.getDate() + later);
+  return String(at.getTime());
+}
+
+function Acts({ rows }: { rows: readonly ActOut[] }) {
+  return (
+    <div className="scroll">
+      <table className="stack">
+        <thead>
+          <tr>
+            <th>When</th>
+            <th>Who</th>
+            <th>What</th>
+            <th>On what</th>
+            <th>From</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.seq}>
+              <td className="nowrap">
+                <Ago at={row.at} />
+              </td>
+              <td data-name="Who">
+                <Told text={row.onBehalfOf === null ? row.actor : `${row.actor} for ${row.onBehalfOf}`} />
+              </td>
+              <td>
+                <span className={row.act.endsWith("failed") ? "tag bad" : "tag"}>{row.act}</span>
+              </td>
+              <td>
+                <Told text={row.target} />{" "}
+                <span className="quiet">
+                  <Told
+                    text={Object.entries(row.details)
+                      .filter(([, value]) => value !== "")
+                      .map(([name, value]) => `${name}: ${value}`)
+                      .join(", ")}
+                  />
+                </span>
+              </td>
+              <td data-name="From" className="quiet nowrap" title={row.digest}>
+                {[row.surface, row.address].filter((one) => one !== null).join(" ")}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

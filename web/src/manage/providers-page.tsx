@@ -1,0 +1,111 @@
+/** Where models come from: what the config names, who is logged in, and what was found on this machine. */
+import "./manage.css";
+
+import { api } from "../api/client";
+import type { ProviderOut } from "../api/schema";
+import { useApi } from "../live/query";
+import { attempt } from "../parts/attempt";
+import { Confirm } from "../parts/confirm";
+import { Facts } from "../parts/facts";
+import { Icon } from "../parts/icon";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Link } from "../router/router";
+import { SettingsHead } from "./settings-head";
+
+export default function ProvidersPage() {
+  const { data, error, refetch } = useApi("/api/providers", {}, { live: ["config."] });
+  const models = useApi("/api/models");
+  return (
+    <>
+      <SettingsHead />
+      {error !== null && <Trouble problem={error} again={() => void refetch()} />}
+      {data === undefined && error === null && <Skeleton rows={5} what="the providers" />}
+      {data?.length === 0 && (
+        <Nothing>
+          The config names no provider; keys in the environment and servers on this machine are found by themselves.{" "}
+          <Link to="/settings?section=models">Add one</Link>
+        </Nothing>
+      )}
+      <ul className="cards" aria-label="Providers">
+        {data?.map((provider) => (
+          <li key={provider.name}>
+            <Provider provider={provider} />
+          </li>
+        ))}
+      </ul>
+      {models.data !== undefined && (
+        <section className="panel more">
+          <div className="head">
+            <h2>Found</h2>
+            <button
+              type="button"
+              className="quiet-button"
+              onClick={() => void attempt(() => api.get("/api/models", { query: { refresh: true } }), ["/api/models"], "Looked again.")}
+            >
+              <Icon name="again" /> Look again
+            </button>
+          </div>
+          <p>
+            {models.data.connected ? (
+              <>
+                <code>{models.data.default}</code> answers where nothing else is chosen.
+              </>
+            ) : (
+              "No model is connected; what is asked is answered from memory alone."
+            )}
+          </p>
+          <ul className="plain-list quiet">
+            {models.data.lookedAt.map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+        </section>
+      )}
+    </>
+  );
+}
+
+function Provider({ provider }: { provider: ProviderOut }) {
+  const profile = (id: string): string => id.slice(provider.name.length + 1);
+  return (
+    <article className="card">
+      <header>
+        <h2>{provider.name}</h2>
+        <span className="quiet">{provider.api}</span>
+        <span className={provider.hasKey || provider.logins.some((one) => !one.over) ? "tag good" : "tag"}>
+          {provider.hasKey ? "has a key" : provider.logins.length > 0 ? "logged in" : "no key"}
+        </span>
+      </header>
+      <Facts
+        rows={[
+          ...(provider.baseUrl === null ? [] : [["Address", <code key="url">{provider.baseUrl}</code>] as const]),
+          ["Models", provider.models.length === 0 ? "those it lists" : provider.models.join(", ")],
+        ]}
+      />
+      {provider.logins.map((one) => (
+        <div key={one.id} className="row">
+          <span className="grow">
+            Login <strong>{profile(one.id)}</strong>{" "}
+            <span className={one.over ? "bad" : "quiet"}>{one.over ? "is over: log in again" : one.refreshable ? "is renewed by itself" : "holds"}</span>
+          </span>
+          <Confirm
+            label="Forget"
+            question="You log in again to use it."
+            onConfirm={() =>
+              void attempt(
+                () => api.delete("/api/providers/{id}/logins/{profile}", { path: { id: provider.name, profile: profile(one.id) } }),
+                ["/api/providers"],
+                "The login is forgotten.",
+              )
+            }
+          />
+        </div>
+      ))}
+      {provider.oauth && (
+        <p className="quiet">
+          To log in, run <code>holdfast login {provider.name}</code> on the machine where it runs.
+        </p>
+      )}
+    </article>
+  );
+}

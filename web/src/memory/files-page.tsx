@@ -1,0 +1,258 @@
+/** The files of an agent's workspace: read, edited, compared with what they were, put back. */
+import "./memory.css";
+
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+
+import { api } from "../api/client";
+import { asProblem, type Problem } from "../api/problem";
+import type { VersionOut, WorkspaceTextOut } from "../api/schema";
+import { queries, useApi } from "../live/query";
+import { useChosenAgent } from "../parts/agent-choice";
+import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Ago } from "../parts/time";
+import { useTitle } from "../parts/title";
+import { toast } from "../parts/toast";
+import { Link, type PageProps } from "../router/router";
+import { useLoggedIn } from "../shell/login-state";
+import { isOwner } from "../shell/rights";
+import { MemoryHead } from "./memory-head";
+
+const Compared = lazy(() => import("../parts/compared"));
+
+const MEANING: Record<string, string> = {
+  "IDENTITY.md": "who the agent is",
+  "SOUL.md": "how it is",
+  "USER.md": "who you are",
+  "AGENTS.md": "how it works",
+  "TOOLS.md": "what it knows of its tools",
+  "MEMORY.md": "what it always has in mind",
+  "HEARTBEAT.md": "what it looks after",
+  "BOOTSTRAP.md": "its first conversation",
+  "BOOT.md": "what it does when it starts",
+};
+
+export default function FilesPage({ query }: PageProps) {
+  const agent = useChosenAgent();
+  const path = query.get("path");
+  return (
+    <>
+      <MemoryHead />
+      {agent !== undefined && (
+        <div className={path === null ? "split" : "split opened"}>
+          <FileList agent={agent} open={path} />
+          {path === null ? (
+            <Nothing>Choose a file. What you save is in force at the next turn; the text before is kept.</Nothing>
+          ) : (
+            <Opened key={`${agent} ${path}`} agent={agent} path={path} line={Number(query.get("line") ?? 0)} />
+          )}
+        </div>
+      )}
+    </>
+  );
+}
+
+function FileList({ agent, open }: { agent: string; open: string | null }) {
+  const { data, error, refetch } = useApi("/api/workspace/files", { query: { agentId: agent } }, { live: ["memory."] });
+  if (error !== null) return <Trouble problem={error} again={() => void refetch()} />;
+  if (data === undefined) return <Skeleton rows={8} what="the files" />;
+  const missing = Object.keys(MEANING).filter((name) => name !== "BOOTSTRAP.md" && name !== "BOOT.md" && !data.some((file) => file.path === name));
+  const to = (path: string): string => `/memory/files?agent=${encodeURIComponent(agent)}&path=${encodeURIComponent(path)}`;
+  return (
+    <nav className="pick" aria-label="Files">
+      <ul>
+        {data.map((file) => (
+          <li key={file.path}>
+            <Link to={to(file.path)} aria-current={file.path === open ? "page" : undefined}>
+              <span>{file.path}</span>
+              <small>
+                {MEANING[file.path] ?? <Ago at={file.updatedAt} />}
+              </small>
+            </Link>
+          </li>
+        ))}
+        {missing.map((name) => (
+          <li key={name}>
+            <Link to={to(name)} aria-current={name === open ? "page" : undefined} className="not-there">
+              <span>{name}</span>
+              <small>not there yet: {MEANING[name]}</small>
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+function Opened({ agent, path, line }: { agent: string; path: string; line: number }) {
+  useTitle(path);
+  const { data, error } = useApi("/api/workspace/file", { query: { path, agentId: agent } });
+  const fresh = error?.code === "unknown_file";
+  if (error !== null && !fresh) return <Trouble problem={error} />;
+  if (data === undefined && !fresh) return <Skeleton rows={10} what={path} />;
+  return <Editor agent={agent} path={path} line={line} read={data ?? null} />;
+}
+
+interface EditorProps {
+  agent: string;
+  path: string;
+  line: number;
+  read: WorkspaceTextOut | null;
+}
+
+function Editor({ agent, path, line, read }: EditorProps) {
+  const owner = isOwner(useLoggedIn());
+  const [base, setBase] = useState(read);
+  const [text, setText] = useState(read?.text ?? "");
+  const [problem, setProblem] = useState<Problem>();
+  const [busy, setBusy] = useState(false);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const changed = text !== (base?.text ?? "");
+  useLine(field, line);
+
+  async function save(): Promise<void> {
+    setBusy(true);
+    try {
+      const saved = await api.put("/api/workspace/file", { path, text, before: base?.digest ?? null, agentId: agent });
+      setBase(saved);
+      setProblem(undefined);
+      toast(`${path} is saved.`);
+      for (const stale of ["/api/workspace/files", "/api/workspace/history", "/api/workspace/file"]) {
+        void queries.invalidateQueries({ queryKey: [stale] });
+      }
+    } catch (error) {
+      setProblem(asProblem(error));
+    } finally {
+      setBusy(false);
+    }
+  }
+
+  async function readAgain(): Promise<void> {
+    const now = await api.get("/api/workspace/file", { query: { path, agentId: agent } });
+    setBase(now);
+    setProblem(undefined);
+  }
+
+  return (
+    <section className="editor" aria-label={path}>
+      <header className="row">
+        <h2>{path}</h2>
+        <span className="quiet" role="status">
+          {changed ? "changed, not saved" : base === null ? "not there yet" : "saved"}
+        </span>
+        <span className="grow" />
+        {changed && (
+          <button type="button" onClick={() => setText(base?.text ?? "")}>
+            Undo all
+          </button>
+        )}
+        {owner && (
+          <button type="button" className="primary" disabled={!changed || busy} aria-keyshortcuts="Control+S" onClick={() => void save()}>
+            Save
+          </button>
+        )}
+      </header>
+      {problem !== undefined && (
+        <Trouble problem={problem}>
+          {problem.code === "file_changed" && (
+            <button type="button" onClick={() => void readAgain()}>
+              Keep my text, compare it with what is there now
+            </button>
+          )}
+        </Trouble>
+      )}
+      <textarea
+        ref={field}
+        className="file-text"
+        aria-label={`Text of ${path}`}
+        spellCheck
+        readOnly={!owner}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={(event) => {
+          if ((event.ctrlKey || event.metaKey) && event.key === "s") {
+            event.preventDefault();
+            if (changed && owner) void save();
+          }
+        }}
+      />
+      {changed && base !== null && (
+        <details>
+          <summary>What you changed</summary>
+          <Suspense fallback={<Skeleton rows={3} what="the difference" />}>
+            <Compared before={base.text} after={text} label="What you changed" />
+          </Suspense>
+        </details>
+      )}
+      <History agent={agent} path={path} now={base} onTake={owner ? setText : undefined} />
+    </section>
+  );
+}
+
+/** Put the cursor where a search or a quote led to. */
+function useLine(field: React.RefObject<HTMLTextAreaElement | null>, line: number): void {
+  useEffect(() => {
+    const box = field.current;
+    if (box === null || line < 1) return;
+    const lines = box.value.split("\n");
+    const start = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    box.focus();
+    box.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
+    box.scrollTo({ top: (box.scrollHeight * (line - 3)) / Math.max(1, lines.length) });
+  }, [field, line]);
+}
+
+interface HistoryProps {
+  agent: string;
+  path: string;
+  now: WorkspaceTextOut | null;
+  onTake: ((text: string) => void) | undefined;
+}
+
+function History({ agent, path, now, onTake }: HistoryProps) {
+  const { data = [] } = useApi("/api/workspace/history", { query: { path, agentId: agent } });
+  const [open, setOpen] = useState<number>();
+  const before = data.filter((version) => version.digest !== now?.digest);
+  return (
+    <section className="history" aria-label="History">
+      <h3>History</h3>
+      {before.length === 0 && <p className="quiet">No earlier text is kept yet. Each save keeps the one before.</p>}
+      <ul>
+        {before.map((version) => (
+          <li key={version.at}>
+            <div className="row">
+              <Ago at={version.since} /> <span className="quiet">{version.bytes.toLocaleString()} bytes</span>
+              <button type="button" className="quiet-button" aria-expanded={open === version.at} onClick={() => setOpen(open === version.at ? undefined : version.at)}>
+                Compare with now
+              </button>
+            </div>
+            {open === version.at && <Version agent={agent} path={path} version={version} now={now?.text ?? ""} onTake={onTake} />}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+interface VersionProps {
+  agent: string;
+  path: string;
+  version: VersionOut;
+  now: string;
+  onTake: ((text: string) => void) | undefined;
+}
+
+function Version({ agent, path, version, now, onTake }: VersionProps) {
+  const { data, error } = useApi("/api/workspace/file", { query: { path, agentId: agent, at: version.at } });
+  if (error !== null) return <Trouble problem={error} />;
+  if (data === undefined) return <Skeleton rows={3} what="that version" />;
+  return (
+    <Suspense fallback={<Skeleton rows={3} what="the difference" />}>
+      <Compared before={data.text} after={now} label="What changed since" />
+      {onTake !== undefined && (
+        <button type="button" onClick={() => onTake(data.text)}>
+          Put this text back
+        </button>
+      )}
+    </Suspense>
+  );
+}
