@@ -22,4 +22,12 @@ export default tseslint.config(
   },
   // Plain JavaScript: what it tests is typed, and Node runs both without a step between.
   { files: ["test/**"], ...tseslint.configs.disableTypeChecked },
+  {
+    files: ["public/sw.js"],
+    ...tseslint.configs.disableTypeChecked,
+    languageOptions: {
+      parserOptions: { projectService: false },
+      globals: Object.fromEntries(["addEventListener", "caches", "clients", "fetch", "location", "skipWaiting", "URL"].map((name) => [name, "readonly"])),
+    },
+  },
 );

@@ -148,8 +148,10 @@ def test_a_call_is_approved_where_it_was_asked_for_and_its_steps_are_told(
         turn.locator(".live").wait_for(state="detached")
         assert (gateway.hold.home.path / "workspace/approved.txt").exists()
 
-        steps = turn.get_by_role("list", name="Steps").locator("summary")
+        # What was thought and called with no words between stands in one list, in the order it happened.
+        steps = turn.get_by_role("list", name="Steps", exact=True).locator("summary")
         wait_for_in(page, lambda: steps.count() == 3)
+        assert turn.get_by_role("list", name="Steps", exact=True).count() == 1
         assert [text.split("\n")[0] for text in steps.all_inner_texts()] == ["Thought", "exec", "Thought"]
         assert "touch approved.txt" in steps.nth(1).inner_text()
         steps.nth(0).click()
@@ -189,7 +191,8 @@ def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_add
         page.get_by_role("link", name="Inspect turn 2").click()
         pane = page.get_by_role("complementary", name="Turn 2")
         pane.get_by_text("byte by byte the same").wait_for()
-        manifest = api.get(f"/api/sessions/{key}/turns/2/context").json()["manifest"]
+        context = f"/api/sessions/{key}/turns/2/context"
+        manifest = api.get(context).json()["manifest"]
         assert used["turn"] == 2
         assert f"{manifest['used']:,} of {manifest['window']:,} tokens" in pane.inner_text()
         assert pane.locator(".sections tbody tr").count() == len(manifest["sections"])
@@ -200,6 +203,12 @@ def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_add
         pane.locator(".diff .added", has_text="Where does the quokka sleep?").wait_for()
         assert "tokens since turn 1" in pane.locator(".difference").inner_text()
 
+        pane.get_by_role("link", name="What if").click()
+        pane.get_by_label("Window in tokens").fill("8000")
+        pane.get_by_role("button", name="Look").click()
+        pane.get_by_text("8,000 instead of 100,000").wait_for()
+        assert pane.locator(".messages > li").count() >= len(api.get(context).json()["messages"])
+
         pane.get_by_role("link", name="Trace").click()
         pane.locator(".span.of-model").wait_for()
         page.reload()
@@ -207,6 +216,7 @@ def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_add
         assert page.url.endswith("view=trace")
         pane.get_by_role("link", name="Recall").click()
         pane.get_by_role("heading", name="Found now for the same words").wait_for()
+        pane.get_by_role("heading", name="Weighed and left out").wait_for()
         pane.get_by_role("link", name="Follow-ups").click()
         pane.get_by_text("Nothing followed from this turn").or_(pane.get_by_text("Began with")).wait_for()
         pane.get_by_role("button", name="Close").click()
@@ -223,6 +233,8 @@ def test_a_gateway_that_is_killed_in_mid_sentence_loses_no_word_of_anybody(
             with visitor(browser, gateway) as page:
                 log_in(page, gateway, "/")
                 _said_across_a_death(page, gateway)
+                _said_to_a_frozen_one(page, gateway)
+                _opened_while_it_is_away(page, gateway)
         finally:
             gateway.kill()
 
@@ -251,6 +263,33 @@ def _said_across_a_death(page: Any, gateway: KilledGateway) -> None:
     log = page.request.get("/api/log").json()
     said = sorted(entry["content"] for entry in log if entry["agentId"] == "user")
     assert said == ["And where does it leak?", "Count SLOWLY"]
+
+
+def _said_to_a_frozen_one(page: Any, gateway: KilledGateway) -> None:
+    gateway.freeze()
+    say(page, "Are you there?")
+    page.get_by_text("The gateway is there and does not answer").wait_for()
+    page.get_by_text("One message is kept here").wait_for()
+    gateway.thaw()
+    page.get_by_text("does not answer").wait_for(state="detached")
+    page.locator(".turn", has_text="Are you there?").locator(".answered").wait_for()
+    log = page.request.get("/api/log").json()
+    assert sum(entry["content"] == "Are you there?" for entry in log) == 1
+
+
+def _opened_while_it_is_away(page: Any, gateway: KilledGateway) -> None:
+    """As an installed app: the files are there without the gateway, and what it said is not."""
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.wait_for_function("async () => (await (await caches.open('holdfast-shell')).keys()).length > 2")
+    page.reload()
+    page.locator(".turn", has_text="Are you there?").wait_for()
+    gateway.kill()
+    page.reload()
+    page.get_by_text("The gateway cannot be reached.").wait_for()
+    kept = page.evaluate("caches.open('holdfast-shell').then(c => c.keys()).then(k => k.map(r => r.url))")
+    assert not [url for url in kept if "/api/" in url]
+    gateway.start()
+    page.locator(".turn", has_text="Are you there?").wait_for()
 
 
 def test_a_chat_is_found_by_words_and_commands_are_completed_by_keyboard_alone(
@@ -338,7 +377,7 @@ def test_every_page_is_for_everybody(
     answered(api, key, "FAIL")
     topic = api.post("/api/topics", json={"name": f"Pump {width}"}).json()["id"]
     api.post("/api/log", json={"type": "note", "content": "Dry.", "topicId": topic, "agentId": "user"})
-    views = [at(key, turn="1", view=view) for view in ("context", "recall", "trace", "followups")]
+    views = [at(key, turn="1", view=view) for view in ("context", "whatif", "recall", "trace", "followups")]
     size = {"width": width, "height": 844}
     wrong: list[str] = []
     with visitor(browser, gateway, viewport=size, color_scheme=theme, reduced_motion="reduce") as page:

@@ -7,6 +7,7 @@ import { createRoot } from "react-dom/client";
 
 import { queries } from "./live/query";
 import { App } from "./shell/app";
+import { keepShell } from "./shell/installed";
 import { applyTheme, currentTheme } from "./shell/theme";
 
 const root = document.getElementById("root");
@@ -19,3 +20,4 @@ createRoot(root).render(
     </QueryClientProvider>
   </StrictMode>,
 );
+if (import.meta.env.PROD) void keepShell();

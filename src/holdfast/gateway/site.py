@@ -26,7 +26,8 @@ PLUGINS: Final = "/plugins/"
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     ),
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -39,6 +40,8 @@ _TYPES: Final = {
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
 # What requests are counted under; the paths themselves must not become labels.
 _ROUTE: Final = SimpleNamespace(path="pages")

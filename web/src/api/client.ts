@@ -3,6 +3,7 @@
  *
  * `api` is typed by what the gateway says of itself: a path, its parameters and its answer belong together.
  */
+import { watched } from "../live/answering";
 import { problemOf } from "./problem";
 import type { paths } from "./schema";
 
@@ -130,13 +131,14 @@ export async function remove<T>(path: string, query: Query = {}): Promise<T> {
 
 async function call(method: string, path: string, options: Options): Promise<Response> {
   const json: Record<string, string> = options.body === undefined ? {} : { "Content-Type": "application/json" };
-  const response = await fetch(path + search(options.query ?? {}), {
+  const asked = fetch(path + search(options.query ?? {}), {
     method,
     credentials: "same-origin",
     headers: { ...json, ...options.headers },
     ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
     ...(options.signal === undefined ? {} : { signal: options.signal }),
   });
+  const response = await watched(asked);
   if (response.ok) return response;
   const problem = await problemOf(response);
   // A login that fails is told where it was tried; any other 401 means that the login is over.

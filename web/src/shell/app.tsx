@@ -1,6 +1,7 @@
 import { Suspense, useEffect } from "react";
 
 import { begin, useLogin } from "./login-state";
+import { Away } from "./connection";
 import { Frame } from "./frame";
 import { Login } from "./login";
 import { Loading } from "../parts/states";
@@ -11,6 +12,8 @@ export function App() {
   switch (login.is) {
     case "asking":
       return <Loading what="Holdfast" />;
+    case "away":
+      return <Away />;
     case "out":
       return <Login problem={login.problem} />;
     case "in":

@@ -11,9 +11,12 @@ import { live } from "../live/live";
 export type LoginState =
   | { is: "asking" }
   | { is: "out"; problem?: Problem }
+  /** The gateway cannot be reached, so that nobody knows. */
+  | { is: "away" }
   | { is: "in"; who: Who };
 
 const FRAGMENT = "#code=";
+const AGAIN_MS = 3_000;
 const watchers = new Set<() => void>();
 let state: LoginState = { is: "asking" };
 
@@ -40,6 +43,13 @@ export async function begin(): Promise<void> {
     await welcome();
   } catch (error) {
     const problem = asProblem(error);
+    if (problem.status === 0 || problem.status === 503) {
+      // A code that was not redeemed is still good.
+      if (code !== null) history.replaceState(null, "", location.pathname + location.search + FRAGMENT + code);
+      set({ is: "away" });
+      setTimeout(() => void begin(), AGAIN_MS);
+      return;
+    }
     set(code === null && problem.status === 401 ? { is: "out" } : { is: "out", problem });
   }
 }

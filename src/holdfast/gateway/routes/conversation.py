@@ -174,7 +174,7 @@ def spoken(entry: Entry) -> SpokenOut:
     return SpokenOut.model_validate(
         entry_json(entry)
         | {
-            "content": clip(entry.content, MAX_SHOWN) if entry.role == "toolResult" else entry.content,
+            "content": _words(entry, blocks),
             "role": entry.role,
             "turnId": entry.turn_id,
             "thinking": "\n\n".join(thoughts) or None,
@@ -186,6 +186,15 @@ def spoken(entry: Entry) -> SpokenOut:
             "usage": usage if isinstance(usage, dict) else None,
         }
     )
+
+
+def _words(entry: Entry, blocks: list[dict[str, Any]]) -> str:
+    """What was said. The line by which the log tells of a call is nobody's words: calls stand apart."""
+    if entry.role == "toolResult":
+        return clip(entry.content, MAX_SHOWN)
+    if entry.role == "assistant" and any(part.get("type") == "toolCall" for part in blocks):
+        return "\n\n".join(str(part.get("text", "")) for part in blocks if part.get("type") == "text")
+    return entry.content
 
 
 def _called(part: dict[str, Any]) -> dict[str, Any]:
