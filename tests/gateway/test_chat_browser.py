@@ -13,7 +13,7 @@ import httpx
 import pytest
 from agent_stage import KilledGateway, agents_serving
 from browsing import axe_violations, chromium, log_in, small_targets, visitor
-from serving import Running, wait_for
+from serving import Running, assert_problem, wait_for
 
 from builders import PATIENCE
 from holdfast.gateway import site
@@ -177,6 +177,35 @@ def test_a_failed_turn_keeps_its_reason_after_a_reload_and_is_tried_again(
         page.get_by_role("article", name="Turn 2").get_by_text("the model refused").wait_for()
         page.get_by_role("link", name="Home", exact=True).click()
         page.get_by_role("link", name="main gave no answer").first.wait_for()
+
+
+def test_a_message_is_said_otherwise_in_a_chat_of_its_own_that_knows_what_was_said_before(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:fork"
+    for text in ("The heron nests in March.", "Paint the gate green.", "Paint the gate white."):
+        answered(api, key, text)
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at(key))
+        asked = page.locator(".asked", has_text="Paint the gate green.")
+        asked.hover()
+        asked.get_by_role("button", name="Edit and send again").click()
+        page.get_by_role("link", name="goes on from another chat").wait_for()
+        box = page.get_by_label("Message", exact=True)
+        assert box.input_value() == "Paint the gate green."
+        box.fill("Paint the gate blue.")
+        page.keyboard.press("Enter")
+        page.locator(".answered").wait_for()
+        fork = httpx.URL(page.url).params["session"]
+        assert fork != key
+    given = api.get(f"/api/sessions/{fork}/turns/1/context").json()["messages"]
+    said = [one["content"] for one in given if one["kind"] == "user"]
+    assert any("heron nests" in text for text in said)
+    assert "gate blue" in said[-1]
+    assert not any("gate green" in one["content"] or "gate white" in one["content"] for one in given)
+    assert len(api.get(f"/api/sessions/{key}/turns").json()) == 3
+    assert_problem(api.post(f"/api/sessions/{key}/fork", json={"beforeTurn": 9}), 404, "unknown_turn")
 
 
 def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_address_of_its_own(

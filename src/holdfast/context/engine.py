@@ -183,6 +183,8 @@ class SpawnParams:
     child_session_key: str
     context_mode: Literal["isolated", "fork"] = "isolated"
     ttl_ms: int | None = None
+    before: int | None = None
+    """A fork has only what was said before this position of the log; None: all that is settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from holdfast.context import forms
 from holdfast.context.messages import AssistantMessage, Message, SummaryMessage, ToolResult
 from holdfast.context.states import State
 from holdfast.context.transcript import in_turn_order, message_of, summary_of
-from holdfast.errors import NotFound
+from holdfast.errors import Conflict, NotFound
 from holdfast.log import Entry, EntryFilter, Tx, entries
 from holdfast.log.statements import Statement, among
 from holdfast.log.tables import entries as table
@@ -188,6 +188,16 @@ def _at_revision(tx: Tx, entry: Entry, revision: int) -> Entry:
     if revision not in before:
         raise NotFound(f"entry {entry.id} has no revision {revision}", code="erased_entry")
     return replace(shown, revision=revision, content=before[revision])
+
+
+def require_unsummarised(summed_until: int, before: int) -> None:
+    """A fork cannot begin in the midst of what was summarised: the summary knows what came after."""
+    if summed_until > before:
+        raise Conflict(
+            "what was said there has been summarised since",
+            code="fork_summarised",
+            hint="Edit a later message, or begin a new chat.",
+        )
 
 
 def _places(

@@ -16,7 +16,7 @@ from holdfast.context.engine import (
     SubagentEndedParams,
     delegate_compaction_to_runtime,
 )
-from holdfast.context.history import settled_until
+from holdfast.context.history import require_unsummarised, settled_until
 from holdfast.log import SYSTEM, sessions
 
 
@@ -57,6 +57,10 @@ class LegacyEngine(BaseEngine):
         with self._context.store.write(SYSTEM) as tx:
             parent = states.of(tx, sessions.get(tx, params.parent_session_id), self._info.id)
             child = states.of(tx, sessions.get(tx, params.child_session_id), self._info.id)
+            until = settled_until(tx, params.parent_session_id)
+            if params.before is not None:
+                require_unsummarised(parent.cut, params.before)
+                until = min(until, params.before - 1)
             forked = states.save(
                 tx,
                 child,
@@ -64,7 +68,7 @@ class LegacyEngine(BaseEngine):
                 cut=parent.cut,
                 summary_id=parent.summary_id,
                 fork_session_id=params.parent_session_id,
-                fork_until=settled_until(tx, params.parent_session_id),
+                fork_until=until,
                 first_session=False,
             )
             states.copy_forms(tx, parent, forked)

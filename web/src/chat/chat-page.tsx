@@ -3,13 +3,17 @@ import "./chat.css";
 
 import { lazy, Suspense, useEffect, useState } from "react";
 
+import { api } from "../api/client";
+import { asProblem } from "../api/problem";
 import type { Turn } from "../api/types";
 import { ConversationView } from "../conversation/conversation";
+import { beginDraft } from "../conversation/draft";
 import { newId } from "../conversation/outbox";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
 import { useTitle } from "../parts/title";
+import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { go, Link, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
@@ -34,7 +38,7 @@ export default function ChatPage({ query }: PageProps) {
     <div className={`chat showing-${showing}`}>
       <h1 className="spoken">Chat</h1>
       <ChatList chats={chats} agents={agents} chosen={key} />
-      {key === null ? <Skeleton rows={6} what="chats" /> : <Open key={key} sessionKey={key} />}
+      {key === null ? <Skeleton rows={6} what="chats" /> : <Open key={key} sessionKey={key} from={query.get("from")} />}
       {turn !== null && key !== null && (
         <Suspense fallback={<Skeleton rows={6} what="the turn" />}>
           <Inspector
@@ -60,7 +64,21 @@ export function freshKey(agentId: string): string {
   return `agent:${agentId}:web:dm:${newId().slice(0, 12)}`;
 }
 
-function Open({ sessionKey }: { sessionKey: string }) {
+/** Say something otherwise: in a chat that knows what was said before it, so that this one stays as it is. */
+async function forked(text: string, turn: Turn): Promise<void> {
+  try {
+    const made = await api.post("/api/sessions/{key}/fork", { beforeTurn: turn.number }, { path: { key: turn.sessionKey } });
+    beginDraft(made.sessionKey, text);
+    go(place(made.sessionKey, { from: turn.sessionKey }));
+  } catch (error) {
+    const problem = asProblem(error);
+    toast(`${problem.message}. ${problem.hint}`, { bad: true });
+  }
+}
+
+const fork = (text: string, turn: Turn): void => void forked(text, turn);
+
+function Open({ sessionKey, from }: { sessionKey: string; from: string | null }) {
   const [finding, setFinding] = useState(false);
   const { data: chats = [] } = useApi("/api/chats", { query: { limit: 100 } }, { live: ["session.", "turn."] });
   const { data: agents = [] } = useApi("/api/agents");
@@ -85,6 +103,12 @@ function Open({ sessionKey }: { sessionKey: string }) {
           <p className="quiet">
             {agent?.emoji} <Told text={agent?.name ?? agentId ?? "no agent"} />
             {chat?.channel != null && <> · {chat.channel}</>}
+            {from !== null && (
+              <>
+                {" · "}
+                <Link to={place(from, {})}>goes on from another chat</Link>
+              </>
+            )}
             {agent?.models[0] !== undefined && <span className="wide"> · {agent.models[0]}</span>}
           </p>
         </div>
@@ -99,6 +123,7 @@ function Open({ sessionKey }: { sessionKey: string }) {
         agentId={null}
         mayAsk={who.scope !== "read" && who.spaces === null}
         inspect={unlimited ? (turn: Turn) => place(turn.sessionKey, { turn: String(turn.number), view: "context" }) : null}
+        {...(unlimited ? { onFork: fork } : {})}
         finding={finding}
         onFound={() => setFinding(false)}
         empty={

@@ -32,6 +32,8 @@ interface ConversationProps {
   note?: { topicId: string; taskId: string | null };
   mayAsk: boolean;
   inspect: ((turn: Turn) => string) | null;
+  /** Where words that are edited go on: a chat of their own. Without it they are sent again here. */
+  onFork?: (text: string, turn: Turn) => void;
   /** What stands where nothing was said yet. */
   empty: ReactNode;
   finding: boolean;
@@ -58,7 +60,14 @@ export function ConversationView(props: ConversationProps) {
   const byTurn = useMemo(() => approvalsByTurn(pending.rows), [pending.rows]);
   const { scroller, atBottom, toBottom } = useSteadyScroll(items, run, outbox.length, said.loaded);
 
-  const onEdit = useCallback((text: string) => setSeed((old) => ({ text, count: old.count + 1 })), []);
+  const { onFork } = props;
+  const onEdit = useCallback(
+    (text: string, turn: Turn | null) => {
+      if (onFork !== undefined && turn !== null) onFork(text, turn);
+      else setSeed((old) => ({ text, count: old.count + 1 }));
+    },
+    [onFork],
+  );
   const onAgain = useCallback(
     (text: string) => void send({ sessionKey, text, images: [], agentId, model: null, mode: null }),
     [sessionKey, agentId],

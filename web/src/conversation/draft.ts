@@ -76,6 +76,11 @@ export function useDraft(key: string, mayKeep: boolean): Draft {
   };
 }
 
+/** Words that are to stand in the field of a place that is about to be opened. */
+export function beginDraft(key: string, text: string): void {
+  keepHere(key, text);
+}
+
 /** Forget what this browser kept: another may log in here. */
 export function forgetDrafts(): void {
   for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX)) localStorage.removeItem(name);

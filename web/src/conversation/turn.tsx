@@ -26,7 +26,7 @@ export interface TurnProps {
   /** Where one looks into a turn; null where this login may not. */
   inspect: ((turn: Turn) => string) | null;
   onAgain: (text: string) => void;
-  onEdit: (text: string) => void;
+  onEdit: (text: string, turn: Turn | null) => void;
 }
 
 const STOPPED = new Set<string>(["failed", "cancelled", "interrupted"]);
@@ -45,7 +45,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
             ))}
           </ul>
         ) : group.step.kind === "asked" ? (
-          <Asked key={group.step.key} entry={group.step.entry} onEdit={props.mayAsk ? props.onEdit : null} />
+          <Asked key={group.step.key} entry={group.step.entry} onEdit={props.mayAsk ? (text) => props.onEdit(text, item.turn) : null} />
         ) : (
           <Answered key={group.step.key} entry={group.step.entry} />
         ),

@@ -9,8 +9,8 @@ import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Plain, Told } from "../parts/verbatim";
-import { SectionChanges } from "./difference";
 import type { ViewProps } from "./inspector";
+import { SectionChanges } from "./section-changes";
 
 interface Change {
   op: "=" | "-" | "+";

@@ -154,7 +154,7 @@ class LosslessEngine(BaseEngine):
         """A fork begins with its parent's projection as it is now and can change only its own."""
         if params.context_mode != "fork":
             return None
-        await self._context.threads(self._fork, params.parent_session_id, params.child_session_id)
+        await self._context.threads(self._fork, params)
 
         async def rollback() -> None:
             await self._context.threads(self._drop, params.child_session_id)
@@ -261,9 +261,10 @@ class LosslessEngine(BaseEngine):
         debt = await self._context.threads(self._debt, session_id)
         return debt is not None and debt.attempts >= self._settings.patience
 
-    def _fork(self, parent_id: str, child_id: str) -> None:
+    def _fork(self, params: SpawnParams) -> None:
+        family = params.parent_session_id, params.child_session_id
         with self._context.store.write(SYSTEM) as tx:
-            projections.fork(tx, parent_id, child_id, retain_depth=self._settings.retain_depth)
+            projections.fork(tx, *family, before=params.before, retain_depth=self._settings.retain_depth)
 
     def _drop(self, session_id: str) -> None:
         with self._context.store.write(SYSTEM, ordered=False) as tx:

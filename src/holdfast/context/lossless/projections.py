@@ -8,7 +8,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from holdfast.context.blobs import insert_new
-from holdfast.context.history import settled_until
+from holdfast.context.history import require_unsummarised, settled_until
 from holdfast.context.lossless.items import Item, Projection, as_json, closed, fresh, from_json, retained
 from holdfast.context.lossless.tables import debts
 from holdfast.context.lossless.tables import projections as table
@@ -68,13 +68,19 @@ def save(tx: Tx, known: Projection) -> Projection:
     return new
 
 
-def fork(tx: Tx, parent_id: str, child_id: str, *, retain_depth: int) -> Projection:
-    """The child begins with the parent's projection as it is now, or as it was when the child began; it
-    cannot change the parent's."""
+def fork(
+    tx: Tx, parent_id: str, child_id: str, *, before: int | None = None, retain_depth: int
+) -> Projection:
+    """The child begins with the parent's projection as it is now, or as it was when the child began, or with
+    what was said before a position; it cannot change the parent's."""
     parent = of(tx, parent_id, retain_depth=retain_depth)
     column = entry_table.c.position
     own = tx.conn.execute(sa.select(sa.func.min(column)).where(entry_table.c.session_id == child_id)).scalar()
     until = settled_until(tx, parent_id) + 1
+    if before is not None:
+        summed = [item.until for item in parent.summaries if item.until is not None]
+        require_unsummarised(max(summed, default=0), before)
+        until = min(until, before)
     return begin(tx, child_id, closed(parent, until if own is None else min(own, until)))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field, StrictInt
 from starlette.responses import Response
 
 from holdfast.board import spaces
+from holdfast.context import SpawnParams
 from holdfast.errors import NotFound
 from holdfast.gateway.access import may_use_key
 from holdfast.gateway.bodies import StrictRoute
@@ -23,6 +26,10 @@ router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 MAX_PAGE = 499
 Most = Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")]
 Position = Annotated[int, Query(ge=0, le=MAX_NUMBER)]
+
+
+class ForkIn(Wire):
+    before_turn: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 
 
 class SpaceOfSessionIn(Wire):
@@ -114,6 +121,33 @@ async def reset(here: Here, caller: Caller, key: str) -> Response:
     """Archive the session and begin its successor; what runs in it is stopped."""
     session = await here.hold.runs.reset(lambda tx: own_session(here, tx, caller, key))
     return json_response(session_json(session))
+
+
+@router.post("/api/sessions/{key:path}/fork", response_model=SessionOut, status_code=201)
+async def fork(here: Here, caller: Unlimited, key: str, body: ForkIn) -> Response:
+    """A new session of the same agent that knows what was said before a turn, to say it otherwise."""
+
+    def begin() -> tuple[Session, Session, int]:
+        with here.write_as(caller) as tx:
+            parent = sessions.find(tx, key)
+            asked = entries.get(tx, turns.by_number(tx, parent.id, body.before_turn).input_id or "")
+            agent = parent.agent_id or here.hold.settings.default_agent_id
+            named = f"agent:{agent}:web:dm:{secrets.token_hex(6)}"
+            made = sessions.ensure(tx, named, audience=parent.audience, agent_id=agent)
+            return parent, made, asked.position
+
+    parent, child, before = await here.hold.threads(begin)
+    await here.hold.context.prepare_subagent_spawn(
+        SpawnParams(
+            parent_session_id=parent.id,
+            parent_session_key=parent.key,
+            child_session_id=child.id,
+            child_session_key=child.key,
+            context_mode="fork",
+            before=before,
+        )
+    )
+    return json_response(session_json(child), 201)
 
 
 @router.post("/api/sessions/{key:path}/archive", response_model=SessionOut)
