@@ -63,7 +63,7 @@ function Sections({ root, config, chosen, words: given }: SectionsProps) {
               <li key={name}>
                 <Link to={`/settings?section=${name}`} aria-current={wanted === "" && name === chosen ? "page" : undefined} onClickCapture={() => setWords("")}>
                   <span>{name}</span>
-                  <small>{root.properties?.[name]?.description ?? root.$defs?.[root.properties?.[name]?.$ref?.replace("#/$defs/", "") ?? ""]?.description}</small>
+                  <small>{wordsOf(root, name)}</small>
                 </Link>
               </li>
             ))}
@@ -73,6 +73,13 @@ function Sections({ root, config, chosen, words: given }: SectionsProps) {
       <Form key={`${chosen} ${wanted === "" ? "" : "found"}`} settings={shown.slice(0, 200)} config={config} />
     </div>
   );
+}
+
+/** What a section is about, where the docs say more than its name. */
+function wordsOf(root: Schema, name: string): string {
+  const given = root.properties?.[name];
+  const words = given?.description ?? root.$defs?.[given?.$ref?.replace("#/$defs/", "") ?? ""]?.description ?? "";
+  return words.replace(/^The /, "").toLowerCase() === `${name.toLowerCase()}.` ? "" : words;
 }
 
 function Form({ settings, config }: { settings: readonly Setting[]; config: Record<string, unknown> }) {
@@ -174,19 +181,26 @@ function Field({ setting, value, typed, wrong, onType }: FieldProps) {
     <div className={typed === undefined ? "setting" : "setting changed"}>
       <label htmlFor={id}>{name}</label>
       <p className="quiet" id={`${id}-words`}>
-        {setting.description} {fallbackWords(setting)}
+        <Described text={`${setting.description} ${fallbackWords(setting)}`} />
       </p>
-      <Control id={id} setting={setting} text={text} onType={onType} />
-      <p className="quiet setting-state">
-        {wrong !== undefined ? <span className="bad">{wrong}</span> : typed !== undefined ? "changed" : usual ? "as it comes" : value === MASK ? "set; a secret is not shown" : "set"}
-        {setting.kind !== "switch" && !usual && typed === undefined && setting.path.length > 1 && (
-          <button type="button" className="quiet-button" onClick={() => onType("")}>
-            Back to what comes with it<span className="spoken">: {name}</span>
-          </button>
-        )}
-      </p>
+      <div className="setting-side">
+        <Control id={id} setting={setting} text={text} onType={onType} />
+        <p className="quiet setting-state">
+          {wrong !== undefined ? <span className="bad">{wrong}</span> : typed !== undefined ? "changed" : usual ? "as it comes" : value === MASK ? "set; a secret is not shown" : "set"}
+          {setting.kind !== "switch" && !usual && typed === undefined && setting.path.length > 1 && (
+            <button type="button" className="quiet-button" onClick={() => onType("")}>
+              Back to what comes with it<span className="spoken">: {name}</span>
+            </button>
+          )}
+        </p>
+      </div>
     </div>
   );
+}
+
+/** The docs' words, with what they quote as code. */
+function Described({ text }: { text: string }) {
+  return text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 }
 
 function Control({ id, setting, text, onType }: { id: string; setting: Setting; text: string; onType: (text: string) => void }) {
