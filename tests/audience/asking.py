@@ -109,6 +109,8 @@ class Known:
         return [id_ for ids in found.values() for id_ in (*ids[:3], *ids[-3:])]
 
     def in_path(self, template: str, name: str) -> Sequence[str]:
+        if template.startswith("/api/agents/"):
+            return ("main", "beta", "none")
         if name == "id":
             for before in sorted(ID_OF, key=len, reverse=True):
                 if template.startswith(f"{before}{{id}}"):
@@ -166,7 +168,13 @@ class Known:
                 return ["home", *self.world.ids("outbox", "target")]
             case "call":
                 return ["0", "1"]
-            case "status" | "type" | "classificationStatus" | "mode":
+            case "entryId":
+                return self.ids("entries")
+            case "channel":
+                return ["pier", "none"]
+            case "at":
+                return ["0"]
+            case "status" | "type" | "classificationStatus" | "mode" | "askedBy":
                 return _choices(template, name, schema)
         raise Unknown(f"{template}?{name}=: with what? See WIDE, PAGES and Known.in_query in {__file__}.")
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from holdfast.context.workspace.rules import ORDER
 from holdfast.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
+from holdfast.home import private_opener
 
 MOST_BYTES: Final = 1_000_000
 MOST_VERSIONS: Final = 50
@@ -96,11 +97,11 @@ class EditableFiles:
         versions = self.history(path)
         if versions and versions[0].hash == _hash(data):
             return
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for step in (*reversed(folder.parents), folder):
+            step.mkdir(mode=0o700, exist_ok=True)
         at = max(at, versions[0].at + 1) if versions else at
-        target = folder / f"{at:015d}.md"
-        target.write_bytes(data)
-        target.chmod(0o600)
+        with open(folder / f"{at:015d}.md", "wb", opener=private_opener) as file:
+            file.write(data)
         for old in versions[MOST_VERSIONS - 1 :]:
             (folder / f"{old.at:015d}.md").unlink(missing_ok=True)
 
