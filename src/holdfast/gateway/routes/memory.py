@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from holdfast.clock import iso
-from holdfast.context.workspace.editing import MOST_BYTES, digest
+from holdfast.context.workspace.editing import digest
 from holdfast.errors import NotFound
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
@@ -134,7 +134,7 @@ class VersionOut(Answer):
 
 class WorkspaceIn(Wire):
     path: Annotated[Text, Field(min_length=1, max_length=512)]
-    text: Annotated[Text, Field(max_length=MOST_BYTES)]
+    text: Text
     before: Annotated[str, Field(max_length=64)] | None = Field(
         default=None, description="The digest of what was read; null for a file that was not there."
     )

@@ -17,7 +17,7 @@ from holdfast.board import sharing, spaces
 from holdfast.clock import DAY_MS, iso
 from holdfast.config import public_dump
 from holdfast.config.schema import config_schema
-from holdfast.errors import InvalidInput, Unavailable
+from holdfast.errors import InvalidInput, TooLarge, Unavailable
 from holdfast.gateway import tokens
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Gateway, Here
@@ -41,8 +41,8 @@ class ConfigTextOut(Answer):
 
 
 class ConfigTextIn(Wire):
-    text: Annotated[str, Field(max_length=MOST_TEXT)]
-    before: Annotated[str, Field(max_length=MOST_TEXT, description="The text that was read.")]
+    text: str
+    before: str = Field(description="The text that was read.")
 
 
 class SchemaOut(Answer):
@@ -116,6 +116,8 @@ async def save_config_text(here: Here, caller: Admin, body: ConfigTextIn) -> Res
     """Save the config file; nothing is written unless the whole is valid. What is masked stays as it was."""
 
     def write() -> dict[str, Any]:
+        if len(body.text) > MOST_TEXT:
+            raise TooLarge(f"a config has at most {MOST_TEXT:,} characters")
         here.hold.config.save_text(body.text, before=body.before)
         with here.write_as(caller, ordered=False) as tx:
             audit.note(tx, "config.changed", "as text")
