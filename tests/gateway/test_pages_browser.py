@@ -93,7 +93,7 @@ def test_a_call_arrives_live_is_approved_and_runs_and_who_logs_out_is_out(
         ended(api, turn)
         assert (gateway.hold.home.path / "workspace/made.txt").exists()
 
-        page.get_by_role("link", name="Audit").click()
+        page.get_by_role("link", name="Decisions").click()
         page.get_by_text("ran, approved").wait_for()
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("Token").wait_for()

@@ -8,7 +8,7 @@ import { Tabs } from "../parts/tabs";
 const TABS = [
   { to: "/approvals", name: "Waiting" },
   { to: "/approvals/allowlist", name: "Allowlist" },
-  { to: "/approvals/audit", name: "Audit" },
+  { to: "/approvals/audit", name: "Decisions" },
 ];
 
 const SECURITY: Record<ExecMode["security"], string> = {

@@ -14,5 +14,5 @@ export const approvalRoutes: readonly Route[] = [
     page: lazy(() => import("./pending-page")),
   },
   { path: "/approvals/allowlist", title: "Allowlist", page: lazy(() => import("./allowlist-page")) },
-  { path: "/approvals/audit", title: "Audit", page: lazy(() => import("./audit-page")) },
+  { path: "/approvals/audit", title: "Decisions", page: lazy(() => import("./audit-page")) },
 ];
