@@ -147,6 +147,10 @@ class Known:
                 return ["main", "beta"]
             case "act":
                 return ["login", "token", "shared"]
+            case "surface":
+                return ["page", "api", "local"]
+            case "onBehalfOf":
+                return ["owner", "user:member"]
             case "actor":
                 return ["owner", *HOSTILE[2:]]
             case "since" | "until":

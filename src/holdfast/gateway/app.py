@@ -44,6 +44,7 @@ from holdfast.gateway.routes import (
     graph,
     heartbeat,
     hooks,
+    me,
     memory,
     people,
     plugins,
@@ -56,6 +57,7 @@ from holdfast.gateway.routes import (
     tasks,
     tool_runs,
     topics,
+    trail,
 )
 from holdfast.gateway.routes import log as log_routes
 from holdfast.gateway.stream import Stream
@@ -74,7 +76,7 @@ _ROUTERS: Final = (
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
-    *(part.router for part in (conversation, agents, people)),
+    *(part.router for part in (conversation, agents, people, me, trail)),
     channels.inbound_router,
     mcp_door.router,
 )

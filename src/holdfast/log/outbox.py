@@ -15,13 +15,15 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.ids import OutboxId, outbox_id
-from holdfast.log import agenda, changes
+from holdfast.log import agenda, audit, changes
 from holdfast.log.store import Tx
 from holdfast.log.tables import outbox as table
 from holdfast.text import clean_json, clean_text
 
 KIND: Final = "deliver"
 MAX_ATTEMPTS: Final = 12
+# What a turn says where it is heard has one of these; all else is sent somewhere, and that is an act.
+_ANSWERS: Final = frozenset({"turnId", "op", "block"})
 
 
 class DeliveryStatus(StrEnum):
@@ -90,6 +92,8 @@ def post(tx: Tx, parcel: Parcel) -> Delivery:
     )
     tx.conn.execute(sa.insert(table), {name: getattr(delivery, name) for name in _NAMES})
     changes.emit(tx, "delivery.upserted", id_)
+    if not _ANSWERS.intersection(parcel.payload):
+        audit.note(tx, "delivery.sent", parcel.target, delivery=id_, cause=key)
     return delivery
 
 
