@@ -72,6 +72,8 @@ class Services:
         self._sweeps: list[Callable[[Tx], object]] = []
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
+        asks = approvals.asking.asking_kind(hold.store, hold.threads, lambda: hold.settings)
+        self.runner.register(approvals.requests.ASKING, asks)
         self.cycles = MemoryCycles(
             hold.store,
             hold.threads,

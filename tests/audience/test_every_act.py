@@ -1,4 +1,4 @@
-"""Whatever a person sends to whatever address: nothing changes that is not theirs, nobody else's word comes."""
+"""Whatever a person sends to whatever address: nothing changes that is not theirs."""
 
 from __future__ import annotations
 

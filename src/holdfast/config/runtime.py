@@ -171,7 +171,27 @@ class MessagesConfig(Section):
     queue: Queue = part("Messages that come while a turn runs.")
 
 
+class ApprovalRule(Section):
+    """Who decides on some calls besides the owner, and how many must agree. All that is said must fit."""
+
+    agents: Names = key(("*",), "Calls of these agents; `*`: of any.")
+    tools: Names = key(("*",), "Calls of these tools; `*`: of any.")
+    teams: Names = key((), "Asked for in the sessions of these teams and of their members; empty: anywhere.")
+    approvers: Names = key((), "`user:<login>`, `team:<id>` or `role:<role>`; besides the owner.")
+    people: Positive = key(1, "How many different people must say yes.", le=5)
+    private: Flag = key(False, "Whether they decide on, and read, calls in the owner's own sessions too.")
+
+
+class ApprovalsConfig(Section):
+    """Approvals as a workflow."""
+
+    rules: tuple[ApprovalRule, ...] = key((), "Who decides on what, besides the owner.")
+    remind_minutes: Positive | None = key(10, "How often those who were asked are reminded; null: never.")
+
+
 class TeamsConfig(Section):
     """Teams."""
+
+    approvals: ApprovalsConfig = part("Who decides on calls of tools.")
 
     audit_days: Days | None = key(365, "How long the trail of who did what is kept; null: for ever.")

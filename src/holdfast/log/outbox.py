@@ -109,6 +109,13 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Delivery]:
     return [_delivery(row) for row in rows]
 
 
+def sent_to(tx: Tx, beginning: str) -> list[tuple[str, str]]:
+    """Kind and target of every delivery whose key begins so, each once."""
+    begins = table.c.key.startswith(beginning, autoescape=True)
+    query = sa.select(table.c.kind, table.c.target).where(begins).distinct().order_by(table.c.target)
+    return [(kind, target) for kind, target in tx.conn.execute(query)]
+
+
 def delivered(tx: Tx, id_: str, *, receipt: str | None = None) -> Delivery:
     """Mark a delivery as done, once; a second mark is a `Conflict`, never a silent yes."""
     values = {"status": "delivered", "receipt": receipt, "delivered_at": tx.now, "error": None}

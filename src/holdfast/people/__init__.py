@@ -5,9 +5,9 @@ teams.join(tx, "research", user)
 roles.may(user.role, Right.TALK)
 """
 
-from holdfast.people import roles, teams, users
+from holdfast.people import contacts, roles, teams, users
 from holdfast.people.roles import Right, Role
 from holdfast.people.teams import Team
 from holdfast.people.users import Invitation, User
 
-__all__ = ["Invitation", "Right", "Role", "Team", "User", "roles", "teams", "users"]
+__all__ = ["Invitation", "Right", "Role", "Team", "User", "contacts", "roles", "teams", "users"]

@@ -53,6 +53,8 @@ users = sa.Table(
     sa.Column("last_login_at", sa.BigInteger),
     sa.Column("failed_logins", sa.Integer, nullable=False, server_default="0"),
     sa.Column("wait_until", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("away_until", sa.BigInteger),
+    sa.Column("delegate_id", sa.Text),
 )
 
 invitations = sa.Table(
@@ -82,6 +84,8 @@ class User:
     created_at: Millis
     disabled_at: Millis | None
     last_login_at: Millis | None
+    away_until: Millis | None = None
+    delegate_id: str | None = None
 
     @property
     def active(self) -> bool:
@@ -155,6 +159,12 @@ def of_provider(tx: Tx, issuer: str, subject: str) -> User | None:
 def listing(tx: Tx) -> list[User]:
     query = sa.select(users).order_by(users.c.login).limit(MAX_USERS)
     return [_user(row) for row in tx.conn.execute(query).mappings()]
+
+
+def away_for(tx: Tx, delegate_id: str) -> list[User]:
+    """Those who are away now and said that this person decides for them."""
+    away = sa.and_(users.c.delegate_id == delegate_id, users.c.away_until > tx.now)
+    return [_user(row) for row in tx.conn.execute(sa.select(users).where(away)).mappings()]
 
 
 def log_in(store: Store, login: str, password: str, origin: Origin) -> User:
@@ -360,6 +370,8 @@ def _user(row: Mapping[Any, Any]) -> User:
         created_at=row["created_at"],
         disabled_at=row["disabled_at"],
         last_login_at=row["last_login_at"],
+        away_until=row["away_until"],
+        delegate_id=row["delegate_id"],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -15,11 +15,12 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, Iso, OkOut
 from holdfast.gateway.page_sessions import PageSession
-from holdfast.gateway.pages import page
+from holdfast.gateway.pages import MAX_NUMBER, page
 from holdfast.gateway.tokens import Principal, Scope, Token
 from holdfast.gateway.wire import Text, Wire, json_response
-from holdfast.log import audit
-from holdfast.people import Right, users
+from holdfast.log import Tx, audit
+from holdfast.people import Right, User, contacts, users
+from holdfast.people.contacts import Contact
 
 router = APIRouter(tags=["people"], route_class=StrictRoute)
 
@@ -40,6 +41,29 @@ class PageSessionOut(Answer):
     last_used_at: Iso
     expires_at: Iso
     current: bool
+
+
+class AwayIn(Wire):
+    until: Annotated[int, Field(ge=0, le=MAX_NUMBER, description="Milliseconds since 1970.")] | None = None
+    delegate: Annotated[Text, Field(min_length=1, max_length=128)] | None = Field(
+        None, description="The login of who decides meanwhile."
+    )
+
+
+class AwayOut(Answer):
+    until: Iso | None
+    delegate: str | None
+
+
+class ContactOut(Answer):
+    handle: str = Field(description="Who one is there, as the channel tells it.")
+    address: str
+    linked_at: Iso
+
+
+class LinkCodeOut(Answer):
+    code: str
+    minutes: int
 
 
 class OwnTokenIn(Wire):
@@ -139,6 +163,80 @@ async def revoke_own_token(here: Here, caller: Caller, id_: Ref) -> Response:
 
     await here.hold.threads(write)
     return json_response({"ok": True})
+
+
+@router.put("/api/me/away", response_model=AwayOut)
+async def away(here: Here, caller: Caller, body: AwayIn) -> Response:
+    """Be away, with somebody who decides meanwhile what one may decide oneself; without `until`: be back."""
+    user_id = _at_page(caller)
+
+    def write() -> dict[str, Any]:
+        with here.write_as(caller, ordered=False) as tx:
+            delegate = None if body.delegate is None else users.get(tx, body.delegate)
+            contacts.set_away(tx, users.get(tx, user_id), body.until, delegate)
+            return _away_json(tx, users.get(tx, user_id))
+
+    return json_response(await here.hold.threads(write))
+
+
+@router.get("/api/me/away", response_model=AwayOut)
+async def own_away(here: Here, caller: Caller) -> Response:
+    user_id = _person(caller)
+
+    def read() -> dict[str, Any]:
+        with here.read_as(caller) as tx:
+            return _away_json(tx, users.get(tx, user_id))
+
+    return json_response(await here.hold.threads(read))
+
+
+@router.get("/api/me/contacts", response_model=list[ContactOut])
+async def own_contacts(here: Here, caller: Caller) -> Response:
+    """The chats in which one is asked for decisions."""
+    user_id = _person(caller)
+
+    def read() -> list[dict[str, Any]]:
+        with here.read_as(caller) as tx:
+            return [_contact_json(one) for one in contacts.of(tx, user_id)]
+
+    return page(await here.hold.threads(read), None)
+
+
+@router.post("/api/me/contacts", response_model=LinkCodeOut, status_code=201)
+async def link_code(here: Here, caller: Caller) -> Response:
+    """A code to write in a direct chat, `/link CODE`, which is one's own from then on."""
+    user_id = _at_page(caller)
+
+    def write() -> str:
+        with here.write_as(caller, ordered=False) as tx:
+            return contacts.make_code(tx, "link", user_id=user_id)
+
+    code = await here.hold.threads(write)
+    return json_response({"code": code, "minutes": contacts.CODE_MS // 60_000}, 201)
+
+
+@router.delete("/api/me/contacts", response_model=OkOut)
+async def unlink(
+    here: Here, caller: Caller, handle: Annotated[str, Query(min_length=1, max_length=256)]
+) -> Response:
+    user_id = _at_page(caller)
+
+    def write() -> None:
+        with here.write_as(caller, ordered=False) as tx:
+            contacts.unlink(tx, users.get(tx, user_id), handle)
+
+    await here.hold.threads(write)
+    return json_response({"ok": True})
+
+
+def _away_json(tx: Tx, user: User) -> dict[str, Any]:
+    until = user.away_until if user.away_until is not None and user.away_until > tx.now else None
+    delegate = None if until is None or user.delegate_id is None else users.get(tx, user.delegate_id).login
+    return {"until": None if until is None else iso(until), "delegate": delegate}
+
+
+def _contact_json(one: Contact) -> dict[str, Any]:
+    return {"handle": one.handle, "address": one.address, "linkedAt": iso(one.linked_at)}
 
 
 def _person(caller: Principal) -> str:
