@@ -205,7 +205,7 @@ def test_people_are_asked_and_reminded_in_their_own_chat_and_answer_there(
         gateway.on_loop(gateway.hold.store.signals.notify_all)
         wait_for(lambda: told("Still waiting"))
         chat(gateway, "mal", f"/approve {wish.id}")
-        wait_for(lambda: any("only people who are known" in text for text in end.texts))
+        wait_for(lambda: any("people who are known here" in text for text in end.texts))
         assert wish.id in waiting(ann)
         chat(gateway, "ann7", f"/approve {wish.id}")
         wait_for(lambda: wish.id not in waiting(ann))

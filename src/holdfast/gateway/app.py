@@ -46,6 +46,7 @@ from holdfast.gateway.routes import (
     hooks,
     me,
     memory,
+    oidc,
     people,
     plugins,
     search,
@@ -76,7 +77,7 @@ _ROUTERS: Final = (
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
-    *(part.router for part in (conversation, agents, people, me, trail)),
+    *(part.router for part in (conversation, agents, people, me, oidc, trail)),
     channels.inbound_router,
     mcp_door.router,
 )

@@ -301,7 +301,9 @@ class TokenBook:
         """A person who has just proved who they are."""
         return self._checked(self._live().by_id.get(user_id))
 
-    def open_session(self, principal: Principal, *, days: int, program: str | None = None) -> str:
+    def open_session(
+        self, principal: Principal, *, days: int, lasts_ms: int | None = None, program: str | None = None
+    ) -> str:
         """The cookie's value of a new page session that stands on the token or the person of this caller."""
         with self._store.write(SYSTEM, ordered=False) as tx:
             tx.origin = principal.origin
@@ -311,6 +313,7 @@ class TokenBook:
                 tx,
                 principal.id,
                 days=days,
+                lasts_ms=lasts_ms,
                 home_token=principal.home_token,
                 address=None if principal.origin is None else principal.origin.address,
                 program=program,

@@ -15,13 +15,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.errors import Conflict, InvalidInput, NotFound, Unauthorized
+from holdfast.errors import Busy, Conflict, InvalidInput, NotFound, Unauthorized
 from holdfast.log import Tx, audit
 from holdfast.log.tables import Json, metadata
 from holdfast.people.users import SIGNAL, User, get, users
 
 CODE_MS: Final = 10 * 60_000
 MOST_CONTACTS: Final = 20
+MOST_CODES: Final = 20_000
 MOST_AWAY_MS: Final = 366 * 86_400_000
 
 codes = sa.Table(
@@ -53,12 +54,14 @@ class Contact:
     linked_at: Millis
 
 
-def make_code(tx: Tx, kind: str, *, user_id: str | None = None, lasts_ms: int = CODE_MS, **kept: str) -> str:
+def make_code(tx: Tx, kind: str, *, user_id: str | None = None, **kept: str) -> str:
     """A secret to be spent once, with what it stands for."""
     tx.conn.execute(sa.delete(codes).where(codes.c.expires_at <= tx.now))
+    if (tx.conn.execute(sa.select(sa.func.count()).select_from(codes)).scalar() or 0) >= MOST_CODES:
+        raise Busy("too many logins are under way", code="too_many_codes", hint="Try again in some minutes.")
     text = secrets.token_urlsafe(18)
     row = {"hash": _hash(text), "kind": kind, "user_id": user_id, "kept": kept}
-    tx.conn.execute(sa.insert(codes), row | {"expires_at": tx.now + lasts_ms})
+    tx.conn.execute(sa.insert(codes), row | {"expires_at": tx.now + CODE_MS})
     return text
 
 
@@ -69,6 +72,19 @@ def spend_code(tx: Tx, kind: str, text: str) -> Mapping[str, Any]:
     if row is None or tx.conn.execute(sa.delete(codes).where(live)).rowcount != 1:
         raise Unauthorized("this code is not known, used or over", code="bad_code", hint="Ask for a new one.")
     return {**row["kept"], "userId": row["user_id"]}
+
+
+def keep(tx: Tx, name: str, kind: str, kept: Mapping[str, str], lasts_ms: int) -> None:
+    """Keep something under a secret name for a while, in place of what was there."""
+    tx.conn.execute(sa.delete(codes).where(codes.c.hash == _hash(name)))
+    row = {"hash": _hash(name), "kind": kind, "kept": dict(kept), "expires_at": tx.now + lasts_ms}
+    tx.conn.execute(sa.insert(codes), row)
+
+
+def kept(tx: Tx, name: str, kind: str) -> dict[str, Any] | None:
+    live = sa.and_(codes.c.hash == _hash(name), codes.c.kind == kind, codes.c.expires_at > tx.now)
+    found = tx.conn.execute(sa.select(codes.c.kept).where(live)).scalar()
+    return None if found is None else dict(found)
 
 
 def link(tx: Tx, code: str, handle: str, address: str) -> User:

@@ -156,6 +156,15 @@ def of_provider(tx: Tx, issuer: str, subject: str) -> User | None:
     return None if row is None else _user(row)
 
 
+def vouched(tx: Tx, user: User, issuer: str, subject: str) -> User:
+    """From now on a provider vouches for somebody who was added here without a password."""
+    values = {"issuer": issuer, "subject": subject}
+    tx.conn.execute(sa.update(users).where(users.c.id == user.id).values(values))
+    audit.note(tx, "user.vouched", user.login, issuer=issuer)
+    tx.wake(SIGNAL)
+    return get(tx, user.id)
+
+
 def listing(tx: Tx) -> list[User]:
     query = sa.select(users).order_by(users.c.login).limit(MAX_USERS)
     return [_user(row) for row in tx.conn.execute(query).mappings()]

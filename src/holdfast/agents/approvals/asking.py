@@ -57,7 +57,9 @@ def decider(tx: Tx, sender: str | None, *, owner: bool) -> Decider:
     if owner:
         return Decider(THE_OWNER.person, sender or THE_OWNER.name, owner=True)
     raise Forbidden(
-        "only people who are known here decide", code="owner_only", hint="Link this chat: /link <code>."
+        "deciding is for the owner alone, and for people who are known here",
+        code="owner_only",
+        hint="Link this chat: /link <code>.",
     )
 
 
