@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.clock import iso
-from holdfast.errors import Forbidden, InvalidInput
+from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.gateway import page_sessions
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
@@ -25,7 +25,7 @@ from holdfast.gateway.routes.system import logged_in
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
 from holdfast.log import Origin, Tx
-from holdfast.people import Invitation, Right, Role, Team, User, roles, teams, users
+from holdfast.people import Budget, Invitation, Right, Role, Team, User, budgets, roles, teams, users
 
 router = APIRouter(tags=["people"], route_class=StrictRoute)
 
@@ -68,6 +68,25 @@ class UserOut(Answer):
     last_login_at: Iso | None
 
 
+class BudgetIO(Wire):
+    """What a team may use; null is no limit. Days and months are those of UTC."""
+
+    tokens_per_day: Annotated[int, Field(ge=0, le=budgets.MOST)] | None = None
+    tokens_per_month: Annotated[int, Field(ge=0, le=budgets.MOST)] | None = None
+    cost_per_day: Annotated[float, Field(ge=0, le=budgets.MOST)] | None = None
+    cost_per_month: Annotated[float, Field(ge=0, le=budgets.MOST)] | None = None
+
+
+class SpentOut(Answer):
+    tokens: int
+    cost: float
+
+
+class TeamUsageOut(Answer):
+    day: SpentOut
+    month: SpentOut
+
+
 class TeamIn(Wire):
     id: Annotated[Text, Field(min_length=1, max_length=63)]
     name: Name | None = None
@@ -77,6 +96,7 @@ class TeamIn(Wire):
 class TeamPatch(Wire):
     name: Name | None = None
     agents: Agents | None = None
+    budget: BudgetIO | None = None
 
 
 class TeamOut(Answer):
@@ -85,6 +105,7 @@ class TeamOut(Answer):
     space_id: str
     agents: list[str]
     members: list[str] = Field(description="Their logins.")
+    budget: BudgetIO
     created_at: Iso
 
 
@@ -187,7 +208,28 @@ async def add_team(here: Here, caller: Caller, body: TeamIn) -> Response:
 async def change_team(here: Here, caller: Caller, id_: Ref, body: TeamPatch) -> Response:
     caller.require_right(Right.PEOPLE)
     _require_agents(here, caller, body.agents or ())
-    return await _written(here, caller, lambda tx: teams.change(tx, id_, name=body.name, agents=body.agents))
+    given = None if body.budget is None else Budget(**body.budget.model_dump())
+    if given is not None and caller.giver is not Role.OWNER:
+        raise Forbidden("only the owner sets budgets", code="role_forbidden", hint="Ask the owner.")
+    return await _written(
+        here, caller, lambda tx: teams.change(tx, id_, name=body.name, agents=body.agents, budget=given)
+    )
+
+
+@router.get("/api/teams/{id}/usage", response_model=TeamUsageOut)
+async def team_usage(here: Here, caller: Caller, id_: Ref) -> Response:
+    """What a team has used today and this month; for its members and who manages teams."""
+    if not caller.may(Right.PEOPLE) and id_ not in {team.id for team in caller.teams}:
+        raise NotFound(f"no team {id_[:80]!r}", code="unknown_team")
+
+    def read() -> dict[str, Any]:
+        with here.read_as(caller) as tx:
+            team = teams.get(tx, id_)
+            spans = budgets.periods(tx.now).items()
+            found = {name: budgets.spent(tx, team, since) for name, (since, _) in spans}
+            return {name: {"tokens": one.tokens, "cost": one.cost} for name, one in found.items()}
+
+    return json_response(await here.hold.threads(read))
 
 
 @router.delete("/api/teams/{id}", response_model=OkOut)
@@ -343,6 +385,12 @@ def _team_json(team: Team, logins: dict[str, str]) -> dict[str, Any]:
         "spaceId": team.space_id,
         "agents": list(team.agents),
         "members": sorted(logins[id_] for id_ in team.members if id_ in logins),
+        "budget": {
+            "tokensPerDay": team.budget.tokens_per_day,
+            "tokensPerMonth": team.budget.tokens_per_month,
+            "costPerDay": team.budget.cost_per_day,
+            "costPerMonth": team.budget.cost_per_month,
+        },
         "createdAt": iso(team.created_at),
     }
 

@@ -14,6 +14,7 @@ def upgrade() -> None:
     op.add_column("users", sa.Column("away_until", sa.BigInteger))
     op.add_column("users", sa.Column("delegate_id", sa.Text))
     op.add_column("teams", sa.Column("budget", Json))
+    op.create_index("turns_of_audience", "turns", ["audience", "accepted_at"])
     op.create_table(
         "approval_votes",
         sa.Column("approval_id", sa.Text, primary_key=True),
