@@ -24,7 +24,7 @@ from holdfast.log import FOR_OWNER, OWNER, SYSTEM, for_space, sessions
 from holdfast.testing import Say
 
 PASSWORD = "correct horse battery"
-TEAM, OWN = "agent:main:team:research", "agent:main:main"
+TEAM, KITCHEN, OWN = "agent:main:team:research", "agent:main:team:kitchen", "agent:main:main"
 RULES = [
     {"tools": ["exec"], "teams": ["research"], "approvers": ["team:research", "user:adm"]},
     {"tools": ["file_write"], "approvers": ["role:member"], "people": 2, "private": True},
@@ -57,6 +57,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> It
                     assert owner.put(f"/api/teams/research/members/{login}").is_success
             with gateway.hold.store.write(OWNER) as tx:
                 sessions.ensure(tx, TEAM, agent_id="main", audience=for_space("team-research"))
+                sessions.ensure(tx, KITCHEN, agent_id="main", audience=for_space("team-kitchen"))
                 sessions.ensure(tx, OWN, agent_id="main", audience=FOR_OWNER)
             yield gateway, end
 
@@ -107,18 +108,20 @@ def waiting(client: httpx.Client) -> set[str]:
 def test_those_whom_a_rule_names_decide_and_nobody_else_learns_of_it(
     gateway: Running, owner: httpx.Client
 ) -> None:
-    of_team, of_owner = asked(gateway), asked(gateway, OWN)
+    of_team, of_owner, of_others = asked(gateway), asked(gateway, OWN), asked(gateway, KITCHEN)
     with page_of(gateway, "ada") as ada, page_of(gateway, "bob") as bob, page_of(gateway, "adm") as adm:
         assert waiting(ada) == waiting(adm) == {of_team.id}
         assert waiting(bob) == set()
         assert_problem(answer(bob, of_team.id), 404, "unknown_approval")
         for page in (ada, adm):
             assert_problem(answer(page, of_owner.id), 404, "unknown_approval")
+            assert_problem(answer(page, of_others.id), 404, "unknown_approval")
         assert_problem(answer(ada, of_team.id, "allow"), 403, "owner_only")
         done = answer(ada, of_team.id).json()
         assert (done["status"], done["decidedBy"]) == ("approved", "user:ada")
         assert_problem(answer(adm, of_team.id, "deny"), 409, "approval_decided")
-    assert answer(owner, of_owner.id, "deny").json()["status"] == "denied"
+    for one in (of_owner, of_others):
+        assert answer(owner, one.id, "deny").json()["status"] == "denied"
     acts = owner.get("/api/audit/trail", params={"target": of_team.id}).json()
     assert [(one["act"], one["actor"], one["surface"]) for one in acts] == [
         ("approval.approved", "user:ada", "page")

@@ -50,6 +50,8 @@ class Provider:
 
     def address(self, state: str, nonce: str, verifier: str) -> str:
         """Where the person logs in."""
+        # A provider hands out tokens to ask again with only where the person is asked for it.
+        asks = {"prompt": "consent"} if "offline_access" in self._settings.scopes else {}
         with self._client() as client:
             url, _ = client.create_authorization_url(
                 self._described(client)["authorization_endpoint"],
@@ -57,6 +59,7 @@ class Provider:
                 nonce=nonce,
                 code_verifier=verifier,
                 response_type="code",
+                **asks,
             )
         return str(url)
 
@@ -78,6 +81,7 @@ class Provider:
         """Ask the provider whether it still vouches for somebody."""
         with self._client() as client:
             known = self._described(client)
+            client.scope = None  # what was granted stays granted; to name more would be refused
             given = _asked(lambda: client.refresh_token(known["token_endpoint"], refresh_token=refresh))
             granted = self._granted(client, known, given, None, now)
         if granted.claims.get("sub") != subject:
