@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ sys.path.append(str(Path(__file__).parents[1] / "channels"))
 
 from channel_stage import SECRET, FarEnd, call, far_end
 
-from holdfast.agents.approvals import Approval, ApprovalRequest, asking, requests
+from holdfast.agents.approvals import Approval, ApprovalRequest, asking, requests, workflow
 from holdfast.clock import ManualClock
+from holdfast.config import Config
 from holdfast.errors import Forbidden
-from holdfast.log import FOR_OWNER, OWNER, SYSTEM, for_space, sessions
+from holdfast.log import FOR_OWNER, OWNER, SYSTEM, Store, agenda, for_space, outbox, sessions
+from holdfast.people import Role, User, contacts, teams, users
 from holdfast.testing import Say
 
 PASSWORD = "correct horse battery"
@@ -220,10 +223,74 @@ def test_people_are_asked_and_reminded_in_their_own_chat_and_answer_there(
 def test_a_button_is_an_answer_of_whoever_the_service_says_pressed_it(gateway: Running) -> None:
     wish = asked(gateway)
     settings = gateway.hold.settings
+    with gateway.hold.store.write(SYSTEM) as tx:
+        code = contacts.make_code(tx, "link", user_id=users.get(tx, "ann").id)
+        contacts.link(tx, code, "pier:ann8", "pier:dm:ann8")
     with pytest.raises(Forbidden), gateway.hold.store.write(SYSTEM) as tx:
         asking.answer(tx, settings, "pier:mal", wish.id, "approve")
     with gateway.hold.store.write(SYSTEM) as tx:
-        assert asking.answer(tx, settings, "pier:ann7", wish.id, "deny").decided_by == "user:ann"
+        assert asking.answer(tx, settings, "pier:ann8", wish.id, "deny").decided_by == "user:ann"
+
+
+def test_people_who_agree_at_the_same_time_are_counted_by_either_engine(store: Store) -> None:
+    settings = Config.model_validate({"teams": {"approvals": {"rules": RULES}}}).teams
+    with store.write(SYSTEM) as tx:
+        both = [users.add(tx, login, role=Role.MEMBER) for login in ("ada", "bob")]
+        wish = ApprovalRequest(agent_id="main", tool="file_write", command="c", arguments={}, reason="")
+        made = requests.request(tx, wish, lasts_ms=3_600_000)
+
+    def agree(user: User) -> str:
+        return store.run(
+            SYSTEM,
+            lambda tx: workflow.decide(tx, settings, workflow.person(user), made.id, "approve").status.value,
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(agree, both)) == ["approved", "pending"]
+    with store.read(SYSTEM) as tx:
+        assert {one.person for one in workflow.votes_of(tx, [made.id])[made.id]} == {one.id for one in both}
+
+
+def test_each_part_of_a_rule_narrows_or_widens_who_decides(sqlite_store: Store) -> None:
+    """By themselves: the rules say who may, whatever asks them."""
+    settings = Config.model_validate({"teams": {"approvals": {"rules": RULES}}}).teams
+    with sqlite_store.write(SYSTEM) as tx:
+        teams.add(tx, "research")
+        ada, bob = (users.add(tx, login, role=Role.MEMBER) for login in ("ada", "bob"))
+        adm = users.add(tx, "adm", role=Role.ADMIN)
+        teams.join(tx, "research", ada)
+        sessions.ensure(tx, TEAM, agent_id="main", audience=for_space("team-research"))
+        sessions.ensure(tx, KITCHEN, agent_id="main", audience=for_space("team-kitchen"))
+
+        def deciding(key: str, tool: str = "exec", agent: str = "main") -> tuple[set[str], int]:
+            wish = ApprovalRequest(
+                agent_id=agent, tool=tool, command=f"{key}{tool}", arguments={}, reason="", session_key=key
+            )
+            found = workflow.case(tx, settings, requests.request(tx, wish, lasts_ms=60_000))
+            return {one.login for one in workflow.deciders(tx, found)}, found.needed
+
+        assert deciding(TEAM) == ({"ada", "adm"}, 1)
+        assert deciding(KITCHEN) == (set(), 1)
+        assert deciding(OWN) == (set(), 1)
+        assert deciding(OWN, agent="other") == ({"bob"}, 1)
+        assert deciding(OWN, "file_write") == ({"ada", "bob"}, 2)
+        assert deciding(TEAM, "web_fetch") == (set(), 1)
+        users.change(tx, bob, disabled=True)
+        users.change(tx, adm, role=Role.VIEWER)
+        assert deciding(OWN, "file_write", "other") == ({"ada"}, 2)
+
+
+def test_who_was_asked_is_asked_again_after_as_long_as_the_config_says(sqlite_store: Store) -> None:
+    config = Config.model_validate({"teams": {"approvals": {"rules": RULES, "remindMinutes": 3}}})
+    with sqlite_store.write(SYSTEM) as tx:
+        boss = users.add(tx, "boss", role=Role.OWNER)
+        contacts.link(tx, contacts.make_code(tx, "link", user_id=boss.id), "pier:boss", "pier:dm:boss")
+        wish = ApprovalRequest(agent_id="main", tool="exec", command="c", arguments={}, reason="")
+        made = requests.request(tx, wish, lasts_ms=3_600_000)
+        asking.ask(tx, config, made.id, 0)
+        due = {one.due_at - tx.now for one in agenda.listing(tx) if one.kind == requests.ASKING}
+        assert due == {0, 3 * 60_000}
+        assert outbox.sent_to(tx, f"approval:{made.id}:") == [("pier", "pier:dm:boss")]
 
 
 def test_nobody_agrees_to_what_they_asked_for_themselves(gateway: Running, owner: httpx.Client) -> None:

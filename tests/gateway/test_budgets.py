@@ -13,7 +13,18 @@ from agent_stage import agents_serving
 from serving import Running, assert_problem
 
 from holdfast.clock import ManualClock, parse_iso
-from holdfast.people import budgets
+from holdfast.log import (
+    FOR_OWNER,
+    SYSTEM,
+    EntryDraft,
+    Outcome,
+    Store,
+    for_member,
+    for_space,
+    sessions,
+    turns,
+)
+from holdfast.people import Role, budgets, teams, users
 from holdfast.testing import Say
 
 PASSWORD = "correct horse battery"
@@ -102,6 +113,25 @@ def test_only_the_owner_sets_budgets_and_it_stands_in_the_trail(
         assert "of cost of the day" in assert_problem(said(bob), 429, "budget_spent")["detail"]
     act = owner.get("/api/audit/trail", params={"act": "team.changed", "target": "kitchen"}).json()[0]
     assert act["details"]["budget"] == "cost_per_day=0.0"
+
+
+def test_what_was_used_is_added_up_by_either_engine(store: Store) -> None:
+    with store.write(SYSTEM) as tx:
+        team = teams.add(tx, "lab", agents=["main"])
+        ada = users.add(tx, "ada", role=Role.MEMBER)
+        team = teams.join(tx, team.id, ada)
+        for key, heard, cost in (
+            ("agent:main:team:lab", for_space(team.space_id), 0.25),
+            (f"agent:main:dm:{ada.id}", for_member(ada.id), None),
+            (f"agent:other:dm:{ada.id}", for_member(ada.id), 9.0),
+            ("agent:main:main", FOR_OWNER, 9.0),
+        ):
+            made = sessions.ensure(tx, key, agent_id=key.split(":")[1], audience=heard)
+            used = {"inputTokens": 10, "outputTokens": 5} | ({} if cost is None else {"cost": cost})
+            said = EntryDraft(content="x", role="user", agent_id="user", audience=heard)
+            turns.record(tx, made, said, Outcome(usage=used), key=key, trigger="user")
+        assert budgets.spent(tx, team, 0) == budgets.Spent(30, 0.25)
+        assert budgets.spent(tx, team, tx.now + 1) == budgets.Spent(0, 0.0)
 
 
 def test_a_month_ends_with_the_year(gateway: Running) -> None:

@@ -26,11 +26,11 @@ _MINUTE: Final = 60_000
 def asking_kind(store: Store, threads: Threads, config: Callable[[], Config]) -> agenda.Kind:
     """Asks those who may decide, and again after a while for as long as nobody did."""
 
-    def ask(payload: dict[str, Any]) -> None:
-        store.run(SYSTEM, lambda tx: _ask(tx, config(), str(payload["id"]), int(payload["round"])))
+    def work(payload: dict[str, Any]) -> None:
+        store.run(SYSTEM, lambda tx: ask(tx, config(), str(payload["id"]), int(payload["round"])))
 
     async def handle(job: agenda.Job) -> None:
-        await threads(ask, dict(job.item.payload))
+        await threads(work, dict(job.item.payload))
 
     return agenda.Kind(handle, relative=True)
 
@@ -63,7 +63,8 @@ def decider(tx: Tx, sender: str | None, *, owner: bool) -> Decider:
     )
 
 
-def _ask(tx: Tx, config: Config, id_: str, round_: int) -> None:
+def ask(tx: Tx, config: Config, id_: str, round_: int) -> None:
+    """Ask those who may answer and have not, in their chats; and see to the next time."""
     approval = requests.seen(requests.get(tx, id_), tx.now)
     if approval.status is not ApprovalStatus.PENDING:
         return
