@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from agent_stage import agents_serving
-from serving import Running, assert_problem, wait_for
+from serving import Running, assert_problem, events, wait_for
 
 sys.path.append(str(Path(__file__).parents[1] / "channels"))
 
@@ -129,6 +129,21 @@ def test_those_whom_a_rule_names_decide_and_nobody_else_learns_of_it(
     assert [(one["act"], one["actor"], one["surface"]) for one in acts] == [
         ("approval.approved", "user:ada", "page")
     ]
+
+
+def test_the_decision_shows_at_once_on_the_pages_of_all_who_may_decide(gateway: Running) -> None:
+    heard: list[str] = []
+    with page_of(gateway, "ada") as ada, page_of(gateway, "adm") as adm, page_of(gateway, "bob") as bob:
+        with adm.stream("GET", "/api/stream") as live:
+            wish = asked(gateway)
+            assert answer(ada, wish.id).json()["status"] == "approved"
+            for event in events(live):
+                heard.append(str(event))
+                if wish.id in heard[-1] and "user:ada" in heard[-1]:
+                    break
+        assert '"approved"' in heard[-1].replace("'", '"')
+        assert wish.id not in bob.get("/api/changes", params={"limit": 1000}).text
+        assert wish.id in adm.get("/api/changes", params={"limit": 1000}).text
 
 
 def test_a_rule_is_for_its_agent_and_its_tool(gateway: Running) -> None:

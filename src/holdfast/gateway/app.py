@@ -136,7 +136,7 @@ def create_app(hold: Holdfast) -> FastAPI:
     mcp = mcp_door.Door(app)
     app.router.routes.append(mcp.route)
     routing.install(app)
-    gateway.views.register("approval", approvals.look)
+    gateway.views.register("approval", lambda tx, ids: approvals.look(tx, ids, hold.settings.teams))
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
     gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
     gateway.views.register("continuation", lambda tx, ids: hold.agency.continuation.look(tx, ids))

@@ -170,10 +170,10 @@ def listing(tx: Tx) -> list[User]:
     return [_user(row) for row in tx.conn.execute(query).mappings()]
 
 
-def away_for(tx: Tx, delegate_id: str) -> list[User]:
-    """Those who are away now and said that this person decides for them."""
-    away = sa.and_(users.c.delegate_id == delegate_id, users.c.away_until > tx.now)
-    return [_user(row) for row in tx.conn.execute(sa.select(users).where(away)).mappings()]
+def away(tx: Tx) -> list[User]:
+    """Those who are away now and said who decides for them."""
+    gone = sa.and_(users.c.delegate_id.is_not(None), users.c.away_until > tx.now)
+    return [_user(row) for row in tx.conn.execute(sa.select(users).where(gone)).mappings()]
 
 
 def log_in(store: Store, login: str, password: str, origin: Origin) -> User:

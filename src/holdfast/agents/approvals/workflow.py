@@ -76,7 +76,7 @@ def decide(
     """Answer. One no is enough; with a rule of several people a yes counts until there are as many."""
     with tx.reading_as(SYSTEM):
         found = case(tx, settings, requests.get(tx, id_))
-        standing = _standing(tx, found, who)
+        standing = _standing(_House.now(tx), found, who)
         if standing is None:
             raise Forbidden(
                 f"{who.name} may not decide on this call",
@@ -102,12 +102,13 @@ def case(tx: Tx, settings: TeamsConfig, approval: Approval) -> Case:
 
 def may_decide(tx: Tx, settings: TeamsConfig, who: Decider, approval: Approval) -> bool:
     with tx.reading_as(SYSTEM):
-        return _standing(tx, case(tx, settings, approval), who) is not None
+        return _standing(_House.now(tx), case(tx, settings, approval), who) is not None
 
 
 def deciders(tx: Tx, found: Case) -> list[User]:
     """The people who may answer now, for whoever asks them."""
-    return [one for one in users.listing(tx) if one.active and _standing(tx, found, person(one)) is not None]
+    house = _House.now(tx)
+    return [one for one in users.listing(tx) if _standing(house, found, person(one)) is not None]
 
 
 def votes_of(tx: Tx, ids: Iterable[str]) -> dict[str, list[Vote]]:
@@ -117,6 +118,21 @@ def votes_of(tx: Tx, ids: Iterable[str]) -> dict[str, list[Vote]]:
     for row in tx.conn.execute(query).mappings():
         found[row["approval_id"]].append(Vote(**row))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _House:
+    """The teams, and those who are away by the id of who stands in for them: read once for all people."""
+
+    teams: list[Team]
+    away: dict[str, list[User]]
+
+    @classmethod
+    def now(cls, tx: Tx) -> _House:
+        away: dict[str, list[User]] = {}
+        for one in users.away(tx):
+            away.setdefault(str(one.delegate_id), []).append(one)
+        return cls(teams.listing(tx), away)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +160,18 @@ def _yes(tx: Tx, found: Case, who: Decider, behalf_of: str | None) -> Approval:
     return requests.approve(tx, approval.id, by=", ".join(one.name for one in said), behalf_of=behalf_of)
 
 
-def _standing(tx: Tx, found: Case, who: Decider) -> _Standing | None:
+def _standing(house: _House, found: Case, who: Decider) -> _Standing | None:
     """Why somebody may answer: by themselves, or for one who is away; None if they may not."""
-    if who.owner:
-        return _Standing()
     user = who.user
+    if who.owner and (user is None or user.active):
+        return _Standing()
     if user is None or not user.active or found.asker == who.name:
         return None
-    everyone = teams.listing(tx)
-    if _is_named(found, user, everyone):
+    if _is_named(found, user, house.teams):
         return _Standing()
-    for other in users.away_for(tx, user.id):
+    for other in house.away.get(user.id, ()):
         theirs = other.role is Role.OWNER and not found.private
-        if other.active and (theirs or _is_named(found, other, everyone)):
+        if other.active and (theirs or _is_named(found, other, house.teams)):
             return _Standing(f"user:{other.login}")
     return None
 

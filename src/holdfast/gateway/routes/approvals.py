@@ -13,6 +13,7 @@ from holdfast.agents.approvals import Approval, ApprovalStatus, requests, workfl
 from holdfast.agents.approvals.workflow import Vote
 from holdfast.agents.policy import exec_settings
 from holdfast.clock import iso
+from holdfast.config.runtime import TeamsConfig
 from holdfast.config.tools import Exec
 from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
@@ -125,10 +126,21 @@ async def decide(
     return json_response(await here.hold.threads(write))
 
 
-def look(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+def look(tx: Tx, ids: Sequence[str], settings: TeamsConfig) -> Mapping[str, Mapping[str, Any]]:
     """What a change of kind `approval` is about."""
     votes = workflow.votes_of(tx, ids)
-    return {a.id: approval_json(requests.seen(a, tx.now), votes[a.id]) for a in requests.get_many(tx, ids)}
+    return {
+        a.id: approval_json(requests.seen(a, tx.now), votes[a.id]) | {"deciders": _deciders(tx, settings, a)}
+        for a in requests.get_many(tx, ids)
+    }
+
+
+def _deciders(tx: Tx, settings: TeamsConfig, approval: Approval) -> list[str]:
+    """The logins of those who may decide besides the owner: whom an event is for."""
+    if not settings.approvals.rules:
+        return []
+    with tx.reading_as(SYSTEM):
+        return [one.login for one in workflow.deciders(tx, workflow.case(tx, settings, approval))]
 
 
 def mode_json(agent_id: str, settings: Exec) -> dict[str, Any]:
