@@ -25,7 +25,7 @@ from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Label, Text, Wire
 from holdfast.ids import AgentId
 from holdfast.keys import MAX_KEY_LENGTH, DirectKey, canonical_agent_id, canonical_key, parse_key
-from holdfast.log import SYSTEM, Audience, for_member, for_space, turns
+from holdfast.log import Audience, for_member, for_space, turns
 from holdfast.people import Right, budgets
 from holdfast.services import Services
 
@@ -149,7 +149,7 @@ def _require_budget(here: Gateway, caller: Principal, to: Address) -> None:
     """A turn is for the team in whose session it is; in a person's own, for any of theirs with this agent."""
     able = [team for team in caller.teams if to.agent_id in team.agents]
     own = [team for team in able if to.session_key == team_key(to.agent_id, team.id)]
-    with here.hold.store.read(SYSTEM) as tx:
+    with here.read_as(caller) as tx:
         budgets.require(tx, own or able)
 
 

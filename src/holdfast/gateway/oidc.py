@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.config.runtime import OidcConfig
 from holdfast.errors import ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
 from holdfast.log import Tx
-from holdfast.people import Role, User, roles, teams, users
+from holdfast.people import Right, Role, User, roles, teams, users
 
 if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
@@ -198,7 +198,7 @@ def person_of(tx: Tx, settings: OidcConfig, claims: Mapping[str, Any]) -> User:
     given = claims.get(settings.groups_claim)
     groups = frozenset(map(str, given if isinstance(given, list) else [given] if given else ()))
     _into_teams(tx, settings, user, groups)
-    if settings.roles and user.role is not Role.OWNER:
+    if settings.roles and not _owns(user.role):
         return users.change(tx, user, role=_role(settings, groups))
     return user
 
@@ -231,7 +231,7 @@ def _met(tx: Tx, settings: OidcConfig, claims: Mapping[str, Any], issuer: str, s
 
 def _linked(tx: Tx, user: User, issuer: str, subject: str) -> User:
     """Who has a password here, or is the owner, is not taken over by a name that a provider says."""
-    if user.issuer is not None or user.has_password or user.role is Role.OWNER:
+    if user.issuer is not None or user.has_password or _owns(user.role):
         raise Forbidden("somebody else has this login here", code="oidc_taken", hint="Ask an administrator.")
     return users.vouched(tx, user, issuer, subject)
 
@@ -239,8 +239,12 @@ def _linked(tx: Tx, user: User, issuer: str, subject: str) -> User:
 def _role(settings: OidcConfig, groups: frozenset[str]) -> Role:
     """The one that may the most of those that the groups stand for; never the owner's."""
     found = [Role(settings.roles[one]) for one in groups if one in settings.roles]
-    found = [one for one in found if one is not Role.OWNER]
+    found = [one for one in found if not _owns(one)]
     return max(found, key=lambda one: len(roles.RIGHTS[one]), default=Role(settings.default_role))
+
+
+def _owns(role: Role) -> bool:
+    return roles.may(role, Right.HOME)
 
 
 def _into_teams(tx: Tx, settings: OidcConfig, user: User, groups: Iterable[str]) -> None:

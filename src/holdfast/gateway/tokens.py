@@ -406,6 +406,8 @@ class TokenBook:
 HOW_TO_LOG_IN: Final = "Send `Authorization: Bearer TOKEN`; `holdfast token` prints the home's own."
 
 _ADMIN: Final = Principal("home", "home", Scope.ADMIN)
+# Who comes with an invitation, or from a provider, is nobody yet.
+NOBODY_YET: Final = Principal("nobody", "nobody", Scope.READ, frozenset(), frozenset())
 
 
 def _admins(texts: Iterable[str]) -> dict[str, Principal]:

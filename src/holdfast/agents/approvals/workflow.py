@@ -111,6 +111,27 @@ def deciders(tx: Tx, found: Case) -> list[User]:
     return [one for one in users.listing(tx) if _standing(house, found, person(one)) is not None]
 
 
+def the_owner(name: str) -> Decider:
+    """The owner, by whichever token of the home's."""
+    return Decider(OWNER, name, owner=True)
+
+
+def needed(tx: Tx, settings: TeamsConfig, approval: Approval) -> int:
+    """How many must say yes to a call."""
+    if not settings.approvals.rules:
+        return 1
+    with tx.reading_as(SYSTEM):
+        return case(tx, settings, approval).needed
+
+
+def logins(tx: Tx, settings: TeamsConfig, approval: Approval) -> list[str]:
+    """Of those whom the rules let decide now, besides the owner's tokens: whom an event of it is for."""
+    if not settings.approvals.rules:
+        return []
+    with tx.reading_as(SYSTEM):
+        return [one.login for one in deciders(tx, case(tx, settings, approval))]
+
+
 def votes_of(tx: Tx, ids: Iterable[str]) -> dict[str, list[Vote]]:
     wanted = list(ids)
     found: dict[str, list[Vote]] = {id_: [] for id_ in wanted}

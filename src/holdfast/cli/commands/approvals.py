@@ -230,7 +230,7 @@ def _decided(app: App, id_: str, decision: Decision, pattern: str | None = None)
     from holdfast.agents.approvals import workflow
     from holdfast.log import Origin
 
-    who = workflow.Decider(workflow.OWNER, _me(), owner=True)
+    who = workflow.the_owner(_me())
     with app.open() as hold, hold.store.write(OWNER) as tx:
         tx.origin = Origin("cli")
         return workflow.decide(tx, hold.settings.teams, who, id_, decision, pattern=pattern)

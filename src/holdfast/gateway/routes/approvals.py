@@ -22,7 +22,7 @@ from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
-from holdfast.log import SYSTEM, Tx
+from holdfast.log import Tx
 from holdfast.people import users
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
@@ -130,17 +130,10 @@ def look(tx: Tx, ids: Sequence[str], settings: TeamsConfig) -> Mapping[str, Mapp
     """What a change of kind `approval` is about."""
     votes = workflow.votes_of(tx, ids)
     return {
-        a.id: approval_json(requests.seen(a, tx.now), votes[a.id]) | {"deciders": _deciders(tx, settings, a)}
+        a.id: approval_json(requests.seen(a, tx.now), votes[a.id])
+        | {"deciders": workflow.logins(tx, settings, a)}
         for a in requests.get_many(tx, ids)
     }
-
-
-def _deciders(tx: Tx, settings: TeamsConfig, approval: Approval) -> list[str]:
-    """The logins of those who may decide besides the owner: whom an event is for."""
-    if not settings.approvals.rules:
-        return []
-    with tx.reading_as(SYSTEM):
-        return [one.login for one in workflow.deciders(tx, workflow.case(tx, settings, approval))]
 
 
 def mode_json(agent_id: str, settings: Exec) -> dict[str, Any]:
@@ -180,14 +173,12 @@ def approval_json(
 def _shown(here: Gateway, tx: Tx, rows: Sequence[Approval]) -> list[dict[str, Any]]:
     votes = workflow.votes_of(tx, [row.id for row in rows])
     settings = here.hold.settings.teams
-    with tx.reading_as(SYSTEM):
-        needed = [workflow.case(tx, settings, row).needed if settings.approvals.rules else 1 for row in rows]
-    return [approval_json(row, votes[row.id], most) for row, most in zip(rows, needed, strict=True)]
+    return [approval_json(row, votes[row.id], workflow.needed(tx, settings, row)) for row in rows]
 
 
 def _decider(tx: Tx, caller: Principal) -> workflow.Decider:
     if caller.user_id is None:
-        return workflow.Decider(workflow.OWNER, caller.actor, owner=True)
+        return workflow.the_owner(caller.actor)
     return workflow.person(users.get(tx, caller.user_id))
 
 

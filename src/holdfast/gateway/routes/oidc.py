@@ -20,8 +20,9 @@ from holdfast.gateway.contract import Answer, OkOut
 from holdfast.gateway.guard import address_of
 from holdfast.gateway.oidc import Granted, Provider, opened, person_of, sealed
 from holdfast.gateway.page_sessions import COOKIE
+from holdfast.gateway.tokens import NOBODY_YET, Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import SYSTEM, Origin, audit
+from holdfast.log import Origin, audit
 from holdfast.people import contacts
 
 router = APIRouter(tags=["people"], route_class=StrictRoute)
@@ -48,7 +49,7 @@ async def login(here: Here, request: Request) -> Response:
 
     def begin() -> str:
         provider = _provider(here, request)
-        with here.hold.store.write(SYSTEM, ordered=False) as tx:
+        with here.write_as(NOBODY_YET, ordered=False) as tx:
             mine = _digest(browser)
             state = contacts.make_code(tx, "oidc", nonce=nonce, verifier=verifier, browser=mine)
         return provider.address(state, nonce, verifier)
@@ -78,7 +79,7 @@ async def callback(
     origin = Origin("page", address_of(request.scope))
 
     def come_in() -> tuple[str, str | None]:
-        with here.hold.store.write(SYSTEM, ordered=False) as tx:
+        with here.write_as(NOBODY_YET, ordered=False) as tx:
             kept = contacts.spend_code(tx, "oidc", state)
         mine = _digest(request.cookies.get(BROWSER, ""))
         if code is None or not hmac.compare_digest(mine, str(kept["browser"])):
@@ -100,7 +101,7 @@ async def refresh(here: Here, caller: Caller, request: Request) -> Response:
     cookie = request.cookies.get(COOKIE, "")
 
     def again() -> None:
-        kept = _kept(here, cookie)
+        kept = _kept(here, caller, cookie)
         try:
             token = opened(str(kept["refresh"]), cookie)
             granted = _provider(here, request).renew(token, str(kept["subject"]), _now(here))
@@ -108,8 +109,7 @@ async def refresh(here: Here, caller: Caller, request: Request) -> Response:
             here.book.end_session(caller, cookie)
             raise
         with here.write_as(caller, ordered=False) as tx:
-            with tx.reading_as(SYSTEM):
-                person_of(tx, here.hold.settings.teams.oidc, granted.claims)
+            person_of(tx, here.hold.settings.teams.oidc, granted.claims)
             page_sessions.prolong(tx, page_sessions.id_of(cookie), _lasts(here))
             _keep_refresh(here, tx, cookie, granted)
             audit.note(tx, "login.renewed", caller.name, by=caller.actor)
@@ -136,13 +136,12 @@ async def logout(here: Here, caller: Caller, request: Request) -> Response:
 
 def _let_in(here: Gateway, granted: Granted, origin: Origin, program: str | None) -> str:
     """The cookie of a new login of whom the provider vouches for."""
-    with here.hold.store.write(SYSTEM, ordered=False) as tx:
-        tx.origin = origin
+    with here.write_as(replace(NOBODY_YET, origin=origin), ordered=False) as tx:
         user = person_of(tx, here.hold.settings.teams.oidc, granted.claims)
         audit.note(tx, "login", user.login, by=f"user:{user.login}", issuer=str(granted.claims["iss"]))
     person = replace(here.book.of_user(user.id), origin=origin)
     cookie = here.book.open_session(person, days=1, lasts_ms=_lasts(here), program=program)
-    with here.hold.store.write(SYSTEM, ordered=False) as tx:
+    with here.write_as(person, ordered=False) as tx:
         _keep_refresh(here, tx, cookie, granted)
     return cookie
 
@@ -153,8 +152,8 @@ def _keep_refresh(here: Gateway, tx: Any, cookie: str, granted: Granted) -> None
         contacts.keep(tx, f"refresh:{cookie}", "refresh", kept, _lasts(here))
 
 
-def _kept(here: Gateway, cookie: str) -> dict[str, Any]:
-    with here.hold.store.read(SYSTEM) as tx:
+def _kept(here: Gateway, caller: Principal, cookie: str) -> dict[str, Any]:
+    with here.read_as(caller) as tx:
         found = contacts.kept(tx, f"refresh:{cookie}", "refresh")
     if found is None:
         raise NotFound(

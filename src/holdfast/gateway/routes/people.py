@@ -22,7 +22,7 @@ from holdfast.gateway.contract import Answer, Iso, LoginOut, OkOut
 from holdfast.gateway.guard import address_of
 from holdfast.gateway.pages import page
 from holdfast.gateway.routes.system import logged_in
-from holdfast.gateway.tokens import Principal, Scope
+from holdfast.gateway.tokens import NOBODY_YET, Principal
 from holdfast.gateway.wire import Text, Wire, json_response
 from holdfast.log import Origin, Tx
 from holdfast.people import Budget, Invitation, Right, Role, Team, User, budgets, roles, teams, users
@@ -30,8 +30,6 @@ from holdfast.people import Budget, Invitation, Right, Role, Team, User, budgets
 router = APIRouter(tags=["people"], route_class=StrictRoute)
 
 MAX_PAGE = 499
-# Who comes with an invitation is nobody yet.
-_NOBODY = Principal("nobody", "nobody", Scope.READ, frozenset(), frozenset())
 Name = Annotated[Text, Field(min_length=1, max_length=120)]
 Login = Annotated[Text, Field(min_length=1, max_length=128)]
 Password = Annotated[str, Field(min_length=1, max_length=users.MOST_PASSWORD)]
@@ -209,7 +207,7 @@ async def change_team(here: Here, caller: Caller, id_: Ref, body: TeamPatch) -> 
     caller.require_right(Right.PEOPLE)
     _require_agents(here, caller, body.agents or ())
     given = None if body.budget is None else Budget(**body.budget.model_dump())
-    if given is not None and caller.giver is not Role.OWNER:
+    if given is not None and not caller.may(Right.HOME):
         raise Forbidden("only the owner sets budgets", code="role_forbidden", hint="Ask the owner.")
     return await _written(
         here, caller, lambda tx: teams.change(tx, id_, name=body.name, agents=body.agents, budget=given)
@@ -308,7 +306,7 @@ async def accept(here: Here, body: AcceptIn, request: Request) -> Response:
 
     def write() -> str:
         password = users.hashed(body.password)
-        with here.write_as(replace(_NOBODY, origin=origin), ordered=False) as tx:
+        with here.write_as(replace(NOBODY_YET, origin=origin), ordered=False) as tx:
             return _accepted(tx, body, password).id
 
     user_id = await here.hold.threads(write)
