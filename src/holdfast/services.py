@@ -34,6 +34,7 @@ from holdfast.log.unused import archive_unused
 from holdfast.memory.cycles import MemoryCycles
 from holdfast.plugins import GatewayStart, GatewayStop, Plugin, Service
 from holdfast.runtime import Holdfast
+from holdfast.runtime.config_trail import ConfigTrail
 from holdfast.runtime.rooms import index_recall
 from holdfast.supervision import Supervisor
 
@@ -65,11 +66,14 @@ class Services:
         self.supervisor = Supervisor(hold.store, lambda: hold.settings.gateway.health)
         self._bridge = Bridge(hold.store)
         self.stopping = asyncio.Event()
+        self._config_trail = ConfigTrail(hold.config, hold.store)
         self._grace_until = 0.0
         self._routing_swept = Millis(0)
         self._sweeps: list[Callable[[Tx], object]] = []
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
+        asks = approvals.asking.asking_kind(hold.store, hold.threads, lambda: hold.settings)
+        self.runner.register(approvals.requests.ASKING, asks)
         self.cycles = MemoryCycles(
             hold.store,
             hold.threads,
@@ -109,7 +113,8 @@ class Services:
         await self.hold.threads(self._schedule_backlog)
         await self.hold.threads(self._take_up_work)
         await self.hold.agency.continuation.recover()
-        forget = self.hold.config.subscribe(lambda _: self._settings_changed())
+        await self.hold.threads(self._config_trail.begin)
+        forget = self.hold.config.subscribe(self._settings_changed)
         self.supervisor.start()
         self.hold.plugins.started()
         self.hold.plugin_hooks.tell(GatewayStart(version=__version__))
@@ -187,8 +192,9 @@ class Services:
         self._schedule_standing()
         self.hold.agency.heartbeats.boot()
 
-    def _settings_changed(self) -> None:
+    def _settings_changed(self, config: Config) -> None:
         """What happens unasked, and what was logged while sorting was off."""
+        self._config_trail.changed(config)
         self._schedule_standing()
         self._schedule_backlog()
 

@@ -37,6 +37,7 @@ ID_OF: Final = {
     "/api/cron/": "standing_tasks",
     "/api/chains/": "turns",
     "/api/sessions/{key}/outputs/": "outputs",
+    "/api/teams/": "teams",
 }
 # Parameters that change how much is told, never whose: always sent as wide as can be.
 WIDE: Final[dict[str, str]] = {
@@ -149,6 +150,12 @@ class Known:
                 return ["main", "beta"]
             case "act":
                 return ["login", "token", "shared"]
+            case "state" | "code" | "error":
+                return HOSTILE
+            case "surface":
+                return ["page", "api", "local"]
+            case "onBehalfOf":
+                return ["owner", "user:member"]
             case "actor":
                 return ["owner", *HOSTILE[2:]]
             case "since" | "until":

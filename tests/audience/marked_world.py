@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import httpx
+import pytest
 from channel_stage import SECRET, FarEnd, call, ended, far_end
-from marks import CHANNEL, LIMITS, MARK, SPACE_A, SPACE_B, Mark, Marks
+from marks import CHANNEL, LIMITS, MARK, PEOPLE, REEF, SPACE_A, SPACE_B, TEAMS, Mark, Marks
 from serving import Running, make_token, running, wait_for
 
 from builders import PATIENCE, rows
@@ -30,6 +31,7 @@ from holdfast.board.digests import enqueue as ask_for_digests
 from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.clock import ManualClock, parse_iso
 from holdfast.context import ToolCall, ToolResult
+from holdfast.gateway import tokens
 from holdfast.gateway.tokens import Scope
 from holdfast.log import (
     FOR_OWNER,
@@ -42,6 +44,7 @@ from holdfast.log import (
     sessions,
     turns,
 )
+from holdfast.people import Role, teams, users
 from holdfast.runtime import Holdfast, open_home
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn
 from holdfast.testing.script import text_of
@@ -53,6 +56,9 @@ TODAY: Final = "2026-03-02"
 MAIN, BETA = "agent:main:main", "agent:beta:main"
 ADA, GIL = "agent:main:pier:dm:ada", "agent:main:pier:dm:gil"
 ONE, TWO, DESK = (f"agent:main:pier:group:{name}" for name in ("g1", "g2", "desk"))
+MEMBER, TEAM, OTHER = "agent:main:dm:usr-member", "agent:main:team:tide", "agent:beta:dm:usr-other"
+# Whose pages these sessions are spoken in on.
+SPEAKERS: Final = {MEMBER: "member", TEAM: "member", OTHER: "other member"}
 CALLED: Final = re.compile(r"CALL (\[.*\])\s*$", re.DOTALL)
 
 
@@ -115,8 +121,13 @@ class World:
         return ended(self.api, told["runId"]) if told.get("runId") else told
 
     def ask(self, key: str, text: str) -> dict[str, Any]:
-        """The owner asks by the API."""
-        told = self.api.post("/api/agent", json={"sessionKey": key, "message": text})
+        """The owner asks by the API; in a person's or a team's session, that person."""
+        asked = {"sessionKey": key, "message": text}
+        if key in SPEAKERS:
+            with self.client(SPEAKERS[key]) as client:
+                told = client.post("/api/agent", json=asked)
+        else:
+            told = self.api.post("/api/agent", json=asked)
         assert told.status_code == 202, told.text
         return ended(self.api, told.json()["runId"])
 
@@ -282,12 +293,32 @@ SPOKEN: Final = {
     TWO: "two",
     MAIN: "owner",
     BETA: "beta",
+    MEMBER: "member",
+    TEAM: "team",
+    OTHER: "other",
 }
 
 
 def mark_in(world: World, key: str) -> Mark:
     found: Mark = getattr(world.marks, SPOKEN[key])
     return found
+
+
+def _plant_people(world: World) -> None:
+    """One person of each role, in two teams, each with a token of their own; ids are known by their login."""
+
+    def write(tx: Tx) -> None:
+        for team, agent in TEAMS.items():
+            teams.add(tx, team, agents=[agent])
+        for name, (login, role, of_team) in PEOPLE.items():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(users, "uuid7", lambda login=login: login)
+                made = users.add(tx, login, role=Role(role))
+            if of_team is not None:
+                teams.join(tx, of_team, made)
+            world.tokens[name] = tokens.add(tx, f"of {login}", user=made, scope=Scope.ADMIN)[1]
+
+    world.write(write)
 
 
 def _plant_board(world: World) -> None:
@@ -305,6 +336,7 @@ def _plant_board(world: World) -> None:
         (world.marks.owner, {}),
         (world.marks.space_a, {"spaceId": SPACE_A}),
         (world.marks.space_b, {"spaceId": SPACE_B}),
+        (world.marks.reef, {"spaceId": REEF}),
     ]
     for own, place in places:
         about = {"description": own.text, **place}
@@ -418,4 +450,12 @@ def _plant_to_come(world: World) -> None:
     world.settle()
 
 
-PLANTED: Final = (_plant_board, _plant_chats, _plant_work, _plant_records, _plant_summaries, _plant_to_come)
+PLANTED: Final = (
+    _plant_people,
+    _plant_board,
+    _plant_chats,
+    _plant_work,
+    _plant_records,
+    _plant_summaries,
+    _plant_to_come,
+)

@@ -8,11 +8,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.log import FOR_OWNER, Audience, Reader, for_group, for_peer, for_space, heard_by
+from holdfast.log import (
+    FOR_ANYONE,
+    FOR_OWNER,
+    Audience,
+    Reader,
+    for_group,
+    for_member,
+    for_peer,
+    for_space,
+    heard_by,
+)
 from holdfast.log.audience import holding
 
 CHANNEL: Final = "pier"
 SPACE_A, SPACE_B = "space-a", "space-b"
+TIDE, REEF = "team-tide", "team-reef"
 MARK: Final = re.compile(r"mk[a-z]+q[0-9a-f]{10}")
 
 
@@ -48,6 +59,10 @@ class Marks:
     two: Mark = field(default_factory=lambda: mark("grouptwo", for_group(CHANNEL, None, "g2")))
     space_a: Mark = field(default_factory=lambda: mark("spacea", for_space(SPACE_A), None))
     space_b: Mark = field(default_factory=lambda: mark("spaceb", for_space(SPACE_B), None))
+    member: Mark = field(default_factory=lambda: mark("member", for_member("usr-member")))
+    team: Mark = field(default_factory=lambda: mark("team", for_space(TIDE)))
+    other: Mark = field(default_factory=lambda: mark("other", for_member("usr-other"), "beta"))
+    reef: Mark = field(default_factory=lambda: mark("reef", for_space(REEF), None))
     beta_in_a: Mark = field(default_factory=lambda: mark("betaina", for_space(SPACE_A), "beta"))
 
     @property
@@ -73,6 +88,26 @@ class Marks:
         return self.named(MARK.findall(text))
 
 
+# People who log in, one of each role and one of another team: their login, role and team.
+PEOPLE: Final[dict[str, tuple[str, str, str | None]]] = {
+    "owner in person": ("boss", "owner", None),
+    "admin": ("admin", "admin", "reef"),
+    "member": ("member", "member", "tide"),
+    "viewer": ("viewer", "viewer", "tide"),
+    "other member": ("other", "member", "reef"),
+}
+TEAMS: Final = {"tide": "main", "reef": "beta"}
+
+
+def person(name: str) -> Reader:
+    """What is theirs and their team's; an administrator reads no more than that."""
+    login, role, team = PEOPLE[name]
+    if role == "owner":
+        return holding(name, None, None)
+    held = frozenset((FOR_ANYONE, for_member(f"usr-{login}"), for_space(f"team-{team}")))
+    return Reader(name, held)
+
+
 # Who holds a token. Each is as the specification has it, not as the product computes it for a request.
 HOLDERS: Final[dict[str, Reader]] = {
     "owner": holding("owner", None, None),
@@ -82,6 +117,7 @@ HOLDERS: Final[dict[str, Reader]] = {
     "beta": holding("beta", None, frozenset(("beta",))),
     "beta in A": holding("beta in A", frozenset((SPACE_A,)), frozenset(("beta",))),
     "stranger": Reader("stranger", frozenset()),
+    **{name: person(name) for name in PEOPLE},
 }
 LIMITS: Final[dict[str, dict[str, list[str]]]] = {
     "unlimited": {},
@@ -100,6 +136,9 @@ SURFACES: Final[dict[str, Audience]] = {
     "agent:main:pier:dm:gil": for_peer(CHANNEL, None, "gil"),
     "agent:main:pier:group:g1": for_group(CHANNEL, None, "g1"),
     "agent:main:pier:group:g2": for_group(CHANNEL, None, "g2"),
+    "agent:main:dm:usr-member": for_member("usr-member"),
+    "agent:main:team:tide": for_space(TIDE),
+    "agent:beta:dm:usr-other": for_member("usr-other"),
 }
 
 

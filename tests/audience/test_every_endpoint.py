@@ -9,7 +9,7 @@ import httpx
 import pytest
 from asking import Addresses, Known, Question, Unknown
 from marked_world import MAIN, SPOKEN, World
-from marks import HOLDERS, SPACE_A, SPACE_B, SURFACES, hears
+from marks import HOLDERS, PEOPLE, SPACE_A, SPACE_B, SURFACES, hears
 from serving import events
 from websockets.sync.client import connect
 
@@ -21,7 +21,11 @@ IN_THE_CHAT = frozenset({"/api/context", "/api/search", "/api/memory/search", "/
 # What is told to who has no token: that there is a gateway, and that its `/mcp` wants one.
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 TO_ANYONE = frozenset({"/healthz", WELL_KNOWN, f"{WELL_KNOWN}/mcp"})
-WRITERS = {"owner": "owner", "unlimited": "owner"}
+WRITERS = {"unlimited": "owner", "viewer": "member"}
+READS_ALL = [name for name, reader in HOLDERS.items() if reader.reads_all]
+
+
+LIVE = [one for one in HOLDERS if one != "stranger"]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,7 @@ def test_the_owner_finds_everything_that_anybody_said(world: World, questions: l
                 assert mark.word in found, mark.name
 
 
-@pytest.mark.parametrize("holder", [one for one in HOLDERS if one not in ("owner", "unlimited", "stranger")])
+@pytest.mark.parametrize("holder", [one for one in LIVE if one not in READS_ALL])
 def test_who_holds_a_limited_token_finds_what_is_theirs(world: World, holder: str) -> None:
     with world.client(holder) as client:
         for mark in world.marks.own(HOLDERS[holder]):
@@ -125,11 +129,10 @@ def own_word(world: World, holder: str, text: str) -> None:
         place["spaceId"] = SPACE_B
     if holder == "beta":
         place["source"] = {"sessionKey": "agent:beta:main"}
+    if PEOPLE.get(holder, ("", "", None))[2] is not None:
+        place["spaceId"] = f"team-{PEOPLE[holder][2]}"
     with world.client(WRITERS.get(holder, holder)) as client:
         world.made("/api/log", {"content": text, **place}, client)
-
-
-LIVE = [one for one in HOLDERS if one != "stranger"]
 
 
 @pytest.mark.parametrize("holder", LIVE)
@@ -138,7 +141,7 @@ def test_live_events_and_what_was_missed_of_them_are_for_those_who_may_know(
 ) -> None:
     with world.client(holder) as client:
         for params in ({}, {"spaceId": SPACE_A}, {"allowedSpaceIds": f"{SPACE_A},{SPACE_B}"}):
-            if "spaceId" in params and holder == "space B":
+            if "spaceId" in params and (holder == "space B" or holder in PEOPLE):
                 continue
             with client.stream("GET", "/api/stream", params=params, headers={"Last-Event-ID": "1"}) as live:
                 assert live.status_code == 200, live.read()
@@ -236,7 +239,7 @@ def test_nothing_over_mcp_tells_anybody_what_is_not_theirs(world: World, holder:
     assert not leaks
 
 
-@pytest.mark.parametrize("holder", [one for one in LIVE if one not in ("owner", "unlimited")])
+@pytest.mark.parametrize("holder", [one for one in LIVE if one not in READS_ALL])
 def test_who_holds_a_limited_token_recalls_what_is_theirs_over_mcp(world: World, holder: str) -> None:
     with world.client(holder) as client:
         for mark in world.marks.own(HOLDERS[holder]):

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 from asking import Known, Unknown
-from marked_world import ADA, BETA, DESK, GIL, MAIN, ONE, TWO, World, mark_in
+from marked_world import ADA, BETA, DESK, GIL, MAIN, MEMBER, ONE, TEAM, TWO, World, mark_in
 from marks import SURFACES
 from tool_arguments import MAKERS, Names, calls
 
 from holdfast.agents.tools.types import Caller
-from holdfast.log import SYSTEM, Reader, Session, heard_by, sessions
+from holdfast.log import FOR_ANYONE, SYSTEM, Reader, Session, heard_by, sessions
 
 CALLERS = ("guest", "group one", "group two", "child of group one", "task of group one")
+CALLERS += ("member", "team")
 ALONE = ("main", "private group", "direct chat", "beta")
 KEYS = {"guest": GIL, "group one": ONE, "group two": TWO, "main": MAIN, "private group": DESK}
-KEYS |= {"direct chat": ADA, "beta": BETA}
+KEYS |= {"direct chat": ADA, "beta": BETA, "member": MEMBER, "team": TEAM}
 
 
 def caller_for(world: World, name: str) -> Caller:
@@ -97,7 +98,11 @@ class Outside:
 
     @classmethod
     def of(cls, world: World, caller: Caller) -> Outside:
-        return cls(dict(_files(world.hold.home.path)), dict(_rows(world, caller)))
+        return cls.for_reader(world, heard_by(caller.session.audience), deliveries=caller.session.audience)
+
+    @classmethod
+    def for_reader(cls, world: World, reader: Reader, deliveries: str = "member:") -> Outside:
+        return cls(dict(_files(world.hold.home.path)), dict(_rows(world, reader, deliveries)))
 
     def changed(self, after: Outside) -> dict[str, list[str]]:
         return {name: sorted(after.rows[name] ^ rows)[:3] for name, rows in self.rows.items()}
@@ -111,9 +116,9 @@ def _files(home: Path) -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(home)), hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _rows(world: World, caller: Caller) -> Iterator[tuple[str, frozenset[str]]]:
-    """What others could read of it must be as it was; what is the caller's own audience's may change."""
-    own = caller.session.audience
+def _rows(world: World, reader: Reader, deliveries: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """What others could read of it must be as it was; what is for the reader's own audiences may change."""
+    own = ", ".join(f"'{one}'" for one in sorted((reader.audiences or frozenset()) - {FOR_ANYONE}))
     tables = {
         "entries": "id, content, topic_id, task_id, space_id, audience, revision",
         "sessions": "id, key, audience, status, label, turn_count",
@@ -124,16 +129,16 @@ def _rows(world: World, caller: Caller) -> Iterator[tuple[str, frozenset[str]]]:
         "attachments": "id, audience",
     }
     for table, columns in tables.items():
-        yield table, _found(world, f"SELECT {columns} FROM {table} WHERE audience <> '{own}'")
+        yield table, _found(world, f"SELECT {columns} FROM {table} WHERE audience NOT IN ({own})")
     yield (
         "standing tasks",
         _found(
             world,
             "SELECT id, name, prompt, session, deliver, enabled FROM standing_tasks "
-            f"WHERE coalesce(json_extract(created_by, '$.audience'), '') <> '{own}' OR session = 'main'",
+            f"WHERE coalesce(json_extract(created_by, '$.audience'), '') NOT IN ({own}) OR session = 'main'",
         ),
     )
-    targets = f"'{_address(own)}%'"
+    targets = f"'{_address(deliveries)}%'"
     yield (
         "deliveries",
         _found(world, f"SELECT id, target, payload FROM outbox WHERE NOT target LIKE {targets}"),
@@ -146,6 +151,8 @@ def _rows(world: World, caller: Caller) -> Iterator[tuple[str, frozenset[str]]]:
 
 def _address(audience: str) -> str:
     kind, _, rest = audience.partition(":")
+    if kind in ("member", "space"):
+        return "no channel"  # people are answered where they ask
     channel, _, id_ = rest.split(":", 2)
     return f"{channel}:{'dm' if kind == 'peer' else 'group'}:{id_}"
 

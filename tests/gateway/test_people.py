@@ -249,6 +249,25 @@ def test_one_off_calls_of_a_person_are_theirs(gateway: Running, owner: httpx.Cli
         assert f"member:{user}" in {one["audience"] for one in found if user in one["sessionKey"]}
 
 
+def test_a_person_goes_on_from_their_own_answer_and_a_teams_stays_the_teams(
+    gateway: Running, owner: httpx.Client
+) -> None:
+    key = "agent:main:team:research"
+    with page_of(gateway, "ada") as ada:
+
+        def respond(text: str, previous: str) -> httpx.Response:
+            sent = {"model": "holdfast/main", "input": text, "previous_response_id": previous}
+            return ada.post("/v1/responses", json=sent)
+
+        own = ada.post("/v1/responses", json={"model": "holdfast/main", "input": "Mine."}).json()["id"]
+        assert respond("And on.", own).status_code == 200
+        runs = [say(ada, text, sessionKey=key)["runId"] for text in ("First of all.", "Then.")]
+        assert respond("And on.", f"resp_{runs[1]}").status_code == 200
+        assert owner.get(f"/api/sessions/{key}").json()["audience"] == "space:team-research"
+        refused = respond("Elsewhere.", f"resp_{runs[0]}")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "session_forbidden")
+
+
 def test_acts_stand_in_the_trail_with_their_address(gateway: Running, owner: httpx.Client) -> None:
     made(owner, "/api/users", login="zoe", password=PASSWORD)
     with page_of(gateway, "zoe") as page:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +14,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.home import Home
+    from holdfast.log import Tx
     from holdfast.runtime import Holdfast
 
 TRACEBACK = "--traceback"
@@ -45,6 +47,22 @@ class App:
         if store_url is None and not create:
             store_url = self._store_url()
         return open_home(self.home.path, store_url=store_url, may_follow=not writes_index)
+
+    @contextmanager
+    def acting(self) -> Iterator[Tx]:
+        """A transaction of the owner's at the terminal, as the audit trail is to tell it."""
+        from holdfast.log import OWNER, Origin
+
+        with self.open() as hold, hold.store.write(OWNER, ordered=False) as tx:
+            tx.origin = Origin("cli")
+            yield tx
+
+    def note(self, act: str, target: str, **details: str) -> None:
+        """Write down what was done at the terminal to files of the home, which no transaction holds."""
+        from holdfast.log import audit
+
+        with self.acting() as tx:
+            audit.note(tx, act, target, **details)
 
     def _store_url(self) -> str:
         from holdfast.cli.stores import url_in_use

@@ -171,7 +171,45 @@ class MessagesConfig(Section):
     queue: Queue = part("Messages that come while a turn runs.")
 
 
+class ApprovalRule(Section):
+    """Who decides on some calls besides the owner, and how many must agree. All that is said must fit."""
+
+    agents: Names = key(("*",), "Calls of these agents; `*`: of any.")
+    tools: Names = key(("*",), "Calls of these tools; `*`: of any.")
+    teams: Names = key((), "Asked for in the sessions of these teams and of their members; empty: anywhere.")
+    approvers: Names = key((), "`user:<login>`, `team:<id>` or `role:<role>`; besides the owner.")
+    people: Positive = key(1, "How many different people must say yes.", le=5)
+    private: Flag = key(False, "Whether they decide on, and read, calls in the owner's own sessions too.")
+
+
+class ApprovalsConfig(Section):
+    """Approvals as a workflow."""
+
+    rules: tuple[ApprovalRule, ...] = key((), "Who decides on what, besides the owner.")
+    remind_minutes: Positive | None = key(10, "How often those who were asked are reminded; null: never.")
+
+
+class OidcConfig(Section):
+    """Logins by an OpenID provider."""
+
+    issuer: str | None = key(None, "The provider's own name, an address; unset: logins by password alone.")
+    client_id: str | None = key(None, "What the provider calls this gateway.")
+    client_secret: Secret | None = key(None, "`${NAME}` is taken from the environment; unset: PKCE alone.")
+    scopes: Names = key(("openid", "email", "profile"), "What is asked for; offline_access to renew logins.")
+    login_claim: str = key("email", "The claim that is somebody's login; an email counts if verified.")
+    groups_claim: str = key("groups", "The claim with the groups somebody is in.")
+    roles: dict[str, Literal["admin", "member", "viewer"]] = table({}, "Role that a group stands for.")
+    teams: dict[str, str] = table({}, "Team that a group stands for.")
+    default_role: Literal["admin", "member", "viewer"] = key("viewer", "Role where no group says another.")
+    create: Flag = key(False, "Whether people whom nobody added here are let in.")
+    session_minutes: Positive = key(60, "How long a login lasts until the provider is asked again.")
+    leeway_seconds: Count = key(60, "How far the clocks of both may be apart.", le=600)
+
+
 class TeamsConfig(Section):
     """Teams."""
+
+    oidc: OidcConfig = part("Logins by an OpenID provider.")
+    approvals: ApprovalsConfig = part("Who decides on calls of tools.")
 
     audit_days: Days | None = key(365, "How long the trail of who did what is kept; null: for ever.")

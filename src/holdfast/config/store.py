@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import tempfile
@@ -42,6 +43,7 @@ class ConfigStore:
         self._current = self._parse(self._text)
         self._last_error: ConfigError | None = None
         self._loaded_at = self._clock.now()
+        self._patched = False
 
     @property
     def current(self) -> Config:
@@ -56,6 +58,16 @@ class ConfigStore:
     def loaded_at(self) -> Millis:
         """When the current config was taken in."""
         return self._loaded_at
+
+    @property
+    def patched(self) -> bool:
+        """Whether the current config was made here; if not, somebody changed the file."""
+        return self._patched
+
+    @property
+    def digest(self) -> str:
+        """Names the text that is in use, and tells nothing of it."""
+        return hashlib.sha256((self._text or "").encode()).hexdigest()
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Call back with each new config, in the thread that reloads; the result ends it."""
@@ -81,6 +93,7 @@ class ConfigStore:
             except ConfigError as error:
                 self._last_error = error
                 return False
+            self._patched = False
             return self._swap(text, config)
 
     def patch(self, merge: dict[str, Any]) -> Config:
@@ -95,6 +108,7 @@ class ConfigStore:
             config = accept(merge_patch(data, merge), source=str(self.path))
             text = merge_text(before or "", merge)
             _write(self.path, text, keep=before)
+            self._patched = True
             self._swap(text, config)
             return config
 

@@ -88,7 +88,11 @@ def require_draft(tx: Tx, caller: Principal, draft: EntryDraft) -> None:
     """Whether the caller may write this: as whom, under which key, and about what."""
     if not caller.limited:
         return
-    if caller.agents is not None and draft.agent_id not in caller.agents:
+    if caller.user_id is not None and draft.agent_id != "user":
+        raise Forbidden(
+            "people write as themselves, not as an agent", code="agent_forbidden", hint="Send agentId user."
+        )
+    if caller.user_id is None and caller.agents is not None and draft.agent_id not in caller.agents:
         raise Forbidden(
             "this token may write only for its own agents",
             code="agent_forbidden",

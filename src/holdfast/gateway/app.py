@@ -44,7 +44,9 @@ from holdfast.gateway.routes import (
     graph,
     heartbeat,
     hooks,
+    me,
     memory,
+    oidc,
     people,
     plugins,
     search,
@@ -57,6 +59,7 @@ from holdfast.gateway.routes import (
     tasks,
     tool_runs,
     topics,
+    trail,
 )
 from holdfast.gateway.routes import log as log_routes
 from holdfast.gateway.stream import Stream
@@ -75,7 +78,7 @@ _ROUTERS: Final = (
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
-    *(part.router for part in (conversation, agents, settings, people)),
+    *(part.router for part in (conversation, agents, settings, people, me, oidc, trail)),
     channels.inbound_router,
     mcp_door.router,
 )
@@ -134,7 +137,7 @@ def create_app(hold: Holdfast) -> FastAPI:
     mcp = mcp_door.Door(app)
     app.router.routes.append(mcp.route)
     routing.install(app)
-    gateway.views.register("approval", approvals.look)
+    gateway.views.register("approval", lambda tx, ids: approvals.look(tx, ids, hold.settings.teams))
     gateway.views.register("heartbeat", lambda tx, ids: hold.agency.heartbeats.look(tx, ids))
     gateway.views.register("cron", lambda tx, ids: hold.agency.standing.look(tx, ids))
     gateway.views.register("continuation", lambda tx, ids: hold.agency.continuation.look(tx, ids))

@@ -26,7 +26,7 @@ from holdfast.gateway.wire import Label, Text, Wire
 from holdfast.ids import AgentId
 from holdfast.keys import MAX_KEY_LENGTH, DirectKey, canonical_agent_id, canonical_key, parse_key
 from holdfast.log import Audience, for_member, for_space, turns
-from holdfast.people import Right
+from holdfast.people import Right, budgets
 from holdfast.services import Services
 
 MAX_RUN_SECONDS: Final = 48 * 3600
@@ -136,11 +136,21 @@ async def require_address(here: Gateway, caller: Principal, ask: Ask) -> None:
     to = address(ask, here.hold.settings)
     if caller.agents is not None and caller.user_id is None:
         await here.hold.threads(_require_within, here, caller, ask, to)
+    if caller.teams:
+        await here.hold.threads(_require_budget, here, caller, to)
     if ask.agent_id is not None and to.agent_id != canonical_agent_id(ask.agent_id):
         raise InvalidInput(
             f"the session is agent {to.agent_id!r}'s",
             hint="Leave out agentId, or name a session of that one.",
         )
+
+
+def _require_budget(here: Gateway, caller: Principal, to: Address) -> None:
+    """A turn is for the team in whose session it is; in a person's own, for any of theirs with this agent."""
+    able = [team for team in caller.teams if to.agent_id in team.agents]
+    own = [team for team in able if to.session_key == team_key(to.agent_id, team.id)]
+    with here.read_as(caller) as tx:
+        budgets.require(tx, own or able)
 
 
 def _require_within(here: Gateway, caller: Principal, ask: Ask, to: Address) -> None:

@@ -34,12 +34,13 @@ MCP: Final = "/mcp"
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 OPEN: Final = frozenset(
     {"/healthz", "/api/login", "/api/invitations/accept", WELL_KNOWN, f"{WELL_KNOWN}{MCP}"}
+    | {"/api/oidc/login", "/api/oidc/callback"}
 )
 # Whoever could log in can log out, and sees to their own logins.
 LOGOUT: Final = "/api/logout"
 ONESELF: Final = "/api/me/"
 # Each tool is called through a route of its own, which asks for what it needs.
-FOR_READERS: Final = frozenset({LOGOUT, MCP})
+FOR_READERS: Final = frozenset({LOGOUT, MCP, "/api/oidc/refresh", "/api/oidc/logout"})
 HOOKS: Final = "/api/hooks/"
 CHANNELS: Final = "/api/channels/"
 INBOUND: Final = "/inbound"

@@ -67,6 +67,7 @@ def start(
     token_id: str,
     *,
     days: int,
+    lasts_ms: int | None = None,
     home_token: str | None = None,
     address: str | None = None,
     program: str | None = None,
@@ -78,7 +79,7 @@ def start(
         "token_id": token_id,
         "home_token": home_token,
         "created_at": tx.now,
-        "expires_at": tx.now + days * DAY_MS,
+        "expires_at": tx.now + (days * DAY_MS if lasts_ms is None else lasts_ms),
         "last_used_at": tx.now,
         "address": address,
         "program": None if program is None else clip(clean_text(program), 200),
@@ -107,6 +108,13 @@ def end_of_home_tokens(tx: Tx, hashes: Collection[str]) -> None:
 
 def touch(tx: Tx, id_: str) -> None:
     tx.conn.execute(sa.update(table).where(table.c.id == id_, _IS_OPEN).values(last_used_at=tx.now))
+
+
+def prolong(tx: Tx, id_: str, lasts_ms: int) -> None:
+    """Let an open session go on for so long from now."""
+    still = sa.and_(table.c.id == id_, _IS_OPEN)
+    tx.conn.execute(sa.update(table).where(still).values(expires_at=tx.now + lasts_ms))
+    tx.wake(SIGNAL)
 
 
 def live(tx: Tx) -> dict[str, PageSession]:

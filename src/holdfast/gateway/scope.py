@@ -109,6 +109,8 @@ def _may_be_told(caller: Principal, change: Change, data: Mapping[str, Any]) -> 
     kind = change.type.partition(".")[0]
     if kind in ("session", "turn", "chain") or not caller.limited:
         return True
+    if kind == "approval" and caller.user_id is not None:
+        return caller.name in data.get("deciders", ())
     if kind == "space":
         return caller.may_see_space(change.entity_id)
     if kind in ("log", "topic", "task"):

@@ -301,7 +301,9 @@ class TokenBook:
         """A person who has just proved who they are."""
         return self._checked(self._live().by_id.get(user_id))
 
-    def open_session(self, principal: Principal, *, days: int, program: str | None = None) -> str:
+    def open_session(
+        self, principal: Principal, *, days: int, lasts_ms: int | None = None, program: str | None = None
+    ) -> str:
         """The cookie's value of a new page session that stands on the token or the person of this caller."""
         with self._store.write(SYSTEM, ordered=False) as tx:
             tx.origin = principal.origin
@@ -311,6 +313,7 @@ class TokenBook:
                 tx,
                 principal.id,
                 days=days,
+                lasts_ms=lasts_ms,
                 home_token=principal.home_token,
                 address=None if principal.origin is None else principal.origin.address,
                 program=program,
@@ -403,6 +406,8 @@ class TokenBook:
 HOW_TO_LOG_IN: Final = "Send `Authorization: Bearer TOKEN`; `holdfast token` prints the home's own."
 
 _ADMIN: Final = Principal("home", "home", Scope.ADMIN)
+# Who comes with an invitation, or from a provider, is nobody yet.
+NOBODY_YET: Final = Principal("nobody", "nobody", Scope.READ, frozenset(), frozenset())
 
 
 def _admins(texts: Iterable[str]) -> dict[str, Principal]:

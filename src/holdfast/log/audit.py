@@ -71,6 +71,8 @@ class ActFilter:
     act: str | None = None
     actor: str | None = None
     target: str | None = None
+    surface: str | None = None
+    behalf_of: str | None = None
     since: int | None = None
     until: int | None = None
 
@@ -119,10 +121,9 @@ def listing(
     if which.act is not None:
         kind = sa.or_(table.c.act == which.act, table.c.act.startswith(f"{which.act}.", autoescape=True))
         query = query.where(kind)
-    if which.actor is not None:
-        query = query.where(table.c.actor == which.actor)
-    if which.target is not None:
-        query = query.where(table.c.target == which.target)
+    for name in ("actor", "target", "surface", "behalf_of"):
+        if (wanted := getattr(which, name)) is not None:
+            query = query.where(table.c[name] == wanted)
     if which.since is not None:
         query = query.where(table.c.at >= which.since)
     if which.until is not None:
@@ -168,8 +169,13 @@ def verify(tx: Tx) -> Verified:
 
 
 def prune(tx: Tx, days: int) -> int:
-    """Let a batch of what is older go, and say so in the trail; how many went."""
-    oldest = sa.select(table.c.seq, table.c.at, table.c.digest).order_by(table.c.seq).limit(_BATCH)
+    """Let a batch of what is older go, and say so in the trail; how many went.
+
+    The newest stays whatever its age: numbers and digests go on from it.
+    """
+    newest = sa.select(sa.func.max(table.c.seq)).scalar_subquery()
+    kept = sa.select(table.c.seq, table.c.at, table.c.digest).where(table.c.seq < newest)
+    oldest = kept.order_by(table.c.seq).limit(_BATCH)
     before = tx.now - days * DAY_MS
     old = list(takewhile(lambda row: row.at < before, tx.conn.execute(oldest)))
     if not old:

@@ -15,13 +15,15 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.ids import OutboxId, outbox_id
-from holdfast.log import agenda, changes
+from holdfast.log import agenda, audit, changes
 from holdfast.log.store import Tx
 from holdfast.log.tables import outbox as table
 from holdfast.text import clean_json, clean_text
 
 KIND: Final = "deliver"
 MAX_ATTEMPTS: Final = 12
+# What a turn says where it is heard has one of these; all else is sent somewhere, and that is an act.
+_ANSWERS: Final = frozenset({"turnId", "op", "block"})
 
 
 class DeliveryStatus(StrEnum):
@@ -90,6 +92,8 @@ def post(tx: Tx, parcel: Parcel) -> Delivery:
     )
     tx.conn.execute(sa.insert(table), {name: getattr(delivery, name) for name in _NAMES})
     changes.emit(tx, "delivery.upserted", id_)
+    if not _ANSWERS.intersection(parcel.payload):
+        audit.note(tx, "delivery.sent", parcel.target, delivery=id_, cause=key)
     return delivery
 
 
@@ -103,6 +107,13 @@ def get(tx: Tx, id_: str) -> Delivery:
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Delivery]:
     rows = tx.conn.execute(sa.select(table).where(table.c.id.in_(ids))).mappings()
     return [_delivery(row) for row in rows]
+
+
+def sent_to(tx: Tx, beginning: str) -> list[tuple[str, str]]:
+    """Kind and target of every delivery whose key begins so, each once."""
+    begins = table.c.key.startswith(beginning, autoescape=True)
+    query = sa.select(table.c.kind, table.c.target).where(begins).distinct().order_by(table.c.target)
+    return [(kind, target) for kind, target in tx.conn.execute(query)]
 
 
 def delivered(tx: Tx, id_: str, *, receipt: str | None = None) -> Delivery:

@@ -5,9 +5,22 @@ teams.join(tx, "research", user)
 roles.may(user.role, Right.TALK)
 """
 
-from holdfast.people import roles, teams, users
+from holdfast.people import budgets, contacts, roles, teams, users
+from holdfast.people.budgets import Budget
 from holdfast.people.roles import Right, Role
 from holdfast.people.teams import Team
 from holdfast.people.users import Invitation, User
 
-__all__ = ["Invitation", "Right", "Role", "Team", "User", "roles", "teams", "users"]
+__all__ = [
+    "Budget",
+    "Invitation",
+    "Right",
+    "Role",
+    "Team",
+    "User",
+    "budgets",
+    "contacts",
+    "roles",
+    "teams",
+    "users",
+]

@@ -20,9 +20,11 @@ from holdfast.clock import Millis
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.log import Tx, audit
 from holdfast.log.tables import Json, metadata
+from holdfast.people.budgets import Budget
 from holdfast.people.users import SIGNAL, User, checked_name
 
 MAX_TEAMS: Final = 1_000
+NO_BUDGET: Final = Budget()
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 table = sa.Table(
@@ -33,6 +35,7 @@ table = sa.Table(
     sa.Column("space_id", sa.Text, nullable=False),
     sa.Column("agents", Json, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("budget", Json),
 )
 members = sa.Table(
     "team_members",
@@ -51,6 +54,7 @@ class Team:
     agents: tuple[str, ...]
     created_at: Millis
     members: tuple[str, ...] = ()
+    budget: Budget = NO_BUDGET
 
 
 def add(tx: Tx, id_: str, *, name: str | None = None, agents: Sequence[str] = ()) -> Team:
@@ -92,16 +96,27 @@ def listing(tx: Tx) -> list[Team]:
     return [_team(row, joined[row["id"]]) for row in tx.conn.execute(query).mappings()]
 
 
-def change(tx: Tx, id_: str, *, name: str | None = None, agents: Sequence[str] | None = None) -> Team:
+def change(
+    tx: Tx,
+    id_: str,
+    *,
+    name: str | None = None,
+    agents: Sequence[str] | None = None,
+    budget: Budget | None = None,
+) -> Team:
     before = get(tx, id_)
     values: dict[str, Any] = {}
     if name is not None:
         values["name"] = checked_name(name)
     if agents is not None:
         values["agents"] = sorted(agents)
+    if budget is not None:
+        values["budget"] = budget.kept() or sa.null()
     if values:
         tx.conn.execute(sa.update(table).where(table.c.id == id_).values(values))
         told = {"before": ", ".join(before.agents), "after": ", ".join(values.get("agents", before.agents))}
+        if budget is not None:
+            told["budget"] = ", ".join(f"{key}={value}" for key, value in (budget.kept() or {}).items())
         audit.note(tx, "team.changed", id_, name=values.get("name", before.name), **told)
         tx.wake(SIGNAL)
     return get(tx, id_)
@@ -143,4 +158,5 @@ def _team(row: Mapping[Any, Any], joined: Sequence[str]) -> Team:
         agents=tuple(row["agents"]),
         created_at=row["created_at"],
         members=tuple(joined),
+        budget=Budget.read(row["budget"]),
     )

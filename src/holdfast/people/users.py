@@ -53,6 +53,8 @@ users = sa.Table(
     sa.Column("last_login_at", sa.BigInteger),
     sa.Column("failed_logins", sa.Integer, nullable=False, server_default="0"),
     sa.Column("wait_until", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("away_until", sa.BigInteger),
+    sa.Column("delegate_id", sa.Text),
 )
 
 invitations = sa.Table(
@@ -82,6 +84,8 @@ class User:
     created_at: Millis
     disabled_at: Millis | None
     last_login_at: Millis | None
+    away_until: Millis | None = None
+    delegate_id: str | None = None
 
     @property
     def active(self) -> bool:
@@ -152,9 +156,24 @@ def of_provider(tx: Tx, issuer: str, subject: str) -> User | None:
     return None if row is None else _user(row)
 
 
+def vouched(tx: Tx, user: User, issuer: str, subject: str) -> User:
+    """From now on a provider vouches for somebody who was added here without a password."""
+    values = {"issuer": issuer, "subject": subject}
+    tx.conn.execute(sa.update(users).where(users.c.id == user.id).values(values))
+    audit.note(tx, "user.vouched", user.login, issuer=issuer)
+    tx.wake(SIGNAL)
+    return get(tx, user.id)
+
+
 def listing(tx: Tx) -> list[User]:
     query = sa.select(users).order_by(users.c.login).limit(MAX_USERS)
     return [_user(row) for row in tx.conn.execute(query).mappings()]
+
+
+def away(tx: Tx) -> list[User]:
+    """Those who are away now and said who decides for them."""
+    gone = sa.and_(users.c.delegate_id.is_not(None), users.c.away_until > tx.now)
+    return [_user(row) for row in tx.conn.execute(sa.select(users).where(gone)).mappings()]
 
 
 def log_in(store: Store, login: str, password: str, origin: Origin) -> User:
@@ -360,6 +379,8 @@ def _user(row: Mapping[Any, Any]) -> User:
         created_at=row["created_at"],
         disabled_at=row["disabled_at"],
         last_login_at=row["last_login_at"],
+        away_until=row["away_until"],
+        delegate_id=row["delegate_id"],
     )
 
 

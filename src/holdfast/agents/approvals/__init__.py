@@ -4,7 +4,7 @@ with store.write(OWNER) as tx:
     admission = admit(tx, ExecCall(agent_id="main", command="make", workspace=folder), settings)
 """
 
-from holdfast.agents.approvals import allowlist, audit, requests
+from holdfast.agents.approvals import allowlist, asking, audit, requests, workflow
 from holdfast.agents.approvals.allowlist import AllowedCommand
 from holdfast.agents.approvals.gate import (
     Admission,
@@ -31,8 +31,10 @@ __all__ = [
     "admit_write",
     "allow_always",
     "allowlist",
+    "asking",
     "audit",
     "decision",
     "redeem",
     "requests",
+    "workflow",
 ]

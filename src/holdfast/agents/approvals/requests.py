@@ -17,11 +17,13 @@ from holdfast.agents.approvals.tables import approvals as table
 from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import Busy, Conflict, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Tx, changes
+from holdfast.log import Tx, agenda, changes, outbox
 from holdfast.log import audit as trail
+from holdfast.people import contacts
 from holdfast.text import clean_json, clean_text
 
 SIGNAL: Final = "approvals"
+ASKING: Final = "approval.ask"
 MAX_PENDING: Final = 100
 MAX_PAGE: Final = 500
 MAX_FILES: Final = 100
@@ -116,12 +118,14 @@ def request(tx: Tx, asked: ApprovalRequest, *, lasts_ms: int) -> Approval:
     tx.conn.execute(sa.insert(table), {name: getattr(approval, name) for name in _NAMES})
     audit.record(tx, "requested", approval.call, rule="ask", reason=approval.reason, approval_id=approval.id)
     _tell(tx, "approval.requested", approval.id)
+    if contacts.of(tx):
+        agenda.enqueue(tx, ASKING, {"id": approval.id, "round": 0}, lane=f"approval:{approval.id}")
     return approval
 
 
-def approve(tx: Tx, id_: str, *, by: str) -> Approval:
+def approve(tx: Tx, id_: str, *, by: str, behalf_of: str | None = None) -> Approval:
     """Let the call run, once, and soon: an approval that nobody picks up does not lie about for ever."""
-    return _decide(tx, id_, ApprovalStatus.APPROVED, by)
+    return _decide(tx, id_, ApprovalStatus.APPROVED, by, behalf_of)
 
 
 def deny(tx: Tx, id_: str, *, by: str) -> Approval:
@@ -241,6 +245,9 @@ def _lapse(tx: Tx, which: sa.ColumnElement[bool], rule: str) -> int:
         tx.conn.execute(sa.update(table).where(table.c.id == approval.id).values(**values))
         audit.record(tx, "expired", approval.call, rule=rule, approval_id=approval.id)
         _tell(tx, "approval.decided", approval.id)
+        _tell_asked(
+            tx, approval, "over: nobody decided in time" if rule == "time" else "over: it was stopped"
+        )
     return len(rows)
 
 
@@ -273,7 +280,7 @@ def _made(asked: ApprovalRequest, now: Millis, lasts_ms: int) -> Approval:
     )
 
 
-def _decide(tx: Tx, id_: str, status: ApprovalStatus, by: str) -> Approval:
+def _decide(tx: Tx, id_: str, status: ApprovalStatus, by: str, behalf_of: str | None = None) -> Approval:
     """Once: the same answer again changes nothing, another one is a `Conflict`."""
     expire(tx)
     before = get(tx, id_)
@@ -290,8 +297,10 @@ def _decide(tx: Tx, id_: str, status: ApprovalStatus, by: str) -> Approval:
     tx.conn.execute(sa.update(table).where(table.c.id == id_).values(**values))
     event: audit.Event = "approved" if status is ApprovalStatus.APPROVED else "denied"
     audit.record(tx, event, before.call, rule="person", actor=by, approval_id=id_)
-    trail.note(tx, f"approval.{event}", id_, by=by, agent=before.agent_id, tool=before.tool)
+    told = {"agent": before.agent_id, "tool": before.tool}
+    trail.note(tx, f"approval.{event}", id_, by=by, behalf_of=behalf_of, **told)
     _tell(tx, "approval.decided", id_)
+    _tell_asked(tx, before, f"{event} by {by}")
     return get(tx, id_)
 
 
@@ -303,6 +312,20 @@ def _shown_as(status: ApprovalStatus, now: int) -> sa.ColumnElement[bool]:
         unswept = sa.and_(table.c.status == "pending", table.c.expires_at <= now)
         return sa.or_(table.c.status == "expired", unswept)
     return table.c.status == status.value
+
+
+def asked_key(id_: str, round_: int, target: str) -> str:
+    """Names the message that asks somebody, at one of their chats."""
+    return f"approval:{id_}:{round_}:{target}"
+
+
+def _tell_asked(tx: Tx, approval: Approval, how: str) -> None:
+    """Say in every chat that was asked how it ended; one that answers later learns it there too."""
+    for kind, target in outbox.sent_to(tx, f"approval:{approval.id}:"):
+        text = f"{approval.tool} ({approval.id}) is {how}."
+        payload = {"text": text, "about": {"kind": "approval", "id": approval.id}, "op": "settled"}
+        key = f"approval-settled:{approval.id}:{target}"
+        outbox.post(tx, outbox.Parcel(key=key, kind=kind, target=target, payload=payload))
 
 
 def _tell(tx: Tx, type_: str, id_: str) -> None:

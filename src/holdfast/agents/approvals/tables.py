@@ -28,6 +28,16 @@ approvals = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 
+approval_votes = sa.Table(
+    "approval_votes",
+    metadata,
+    sa.Column("approval_id", sa.Text, primary_key=True),
+    sa.Column("person", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("behalf_of", sa.Text),
+    sa.Column("at", sa.BigInteger, nullable=False),
+)
+
 allowed_commands = sa.Table(
     "allowed_commands",
     metadata,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
+from holdfast.agents.approvals import Approval, ApprovalStatus, asking, requests, workflow
+from holdfast.agents.approvals.workflow import Decider, Decision
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import SYSTEM, TurnStatus, Tx, turns
+from holdfast.log import SYSTEM, Origin, TurnStatus, Tx, turns
+from holdfast.people import contacts
 
 _SHORTEST: Final = 4  # less than that is a number in a list, or a slip
-Decide = Callable[[Tx, Approval], Approval]
 
 
 async def stop(context: CommandContext, args: str) -> Reply:
@@ -41,35 +41,50 @@ async def approve(context: CommandContext, args: str) -> Reply:
     word, _, pattern = rest.strip().partition(" ")
     always = word.lower() == "always"
 
-    def decide(tx: Tx, waiting: Approval) -> Approval:
-        if always:
-            return allow_always(tx, waiting.id, by=_who(context), pattern=pattern.strip() or None)
-        return requests.approve(tx, waiting.id, by=_who(context))
-
-    done = await context.parts.threads(_decided, context, id_, decide)
+    decision: Decision = "allow" if always else "approve"
+    done = await context.parts.threads(_decided, context, id_, decision, pattern.strip() or None)
+    if done.status is ApprovalStatus.PENDING:
+        return Reply(f"Noted; others must agree too: {done.command}", {"id": done.id, "status": "pending"})
     return Reply(
         f"Approved{' for good' if always else ''}: {done.command}", {"id": done.id, "status": "approved"}
     )
 
 
 async def deny(context: CommandContext, args: str) -> Reply:
-    def decide(tx: Tx, waiting: Approval) -> Approval:
-        return requests.deny(tx, waiting.id, by=_who(context))
-
-    done = await context.parts.threads(_decided, context, args.strip(), decide)
+    done = await context.parts.threads(_decided, context, args.strip(), "deny")
     return Reply(f"Denied: {done.command}", {"id": done.id, "status": "denied"})
 
 
-def _decided(context: CommandContext, id_: str, decide: Decide) -> Approval:
+async def link(context: CommandContext, args: str) -> Reply:
+    """`/link <code>`: this direct chat is the code's owner's from now on."""
+    name = await context.parts.threads(_linked, context, args.strip())
+    return Reply(f"This chat is {name}'s now: what waits for their decision is asked here too.")
+
+
+def _linked(context: CommandContext, code: str) -> str:
+    ask = context.ask
+    if ask.sender is None or ask.deliver is None or ask.origin is None or ask.origin.peer_kind != "dm":
+        raise InvalidInput("only a direct chat can be linked", code="not_direct", hint="Write there.")
     with context.parts.store.write(SYSTEM) as tx:
-        return decide(tx, _waiting(tx, context, id_))
+        tx.origin = Origin(ask.origin.channel)
+        return contacts.link(tx, code, ask.sender, ask.deliver.target).name
 
 
-def _waiting(tx: Tx, context: CommandContext, id_: str) -> Approval:
+def _decided(context: CommandContext, id_: str, decision: Decision, pattern: str | None = None) -> Approval:
+    with context.parts.store.write(SYSTEM) as tx:
+        tx.origin = Origin("chat" if context.ask.origin is None else context.ask.origin.channel)
+        who = asking.decider(tx, context.ask.sender, owner=context.ask.owner)
+        waiting = _waiting(tx, context, id_, who)
+        return workflow.decide(tx, context.parts.config().teams, who, waiting.id, decision, pattern=pattern)
+
+
+def _waiting(tx: Tx, context: CommandContext, id_: str, who: Decider) -> Approval:
     """The approval that is meant: by its id or the end of it, else the only one of this session that waits.
 
     What another session asks for was not shown here, so that nobody says yes to it unread.
     """
+    if not who.owner:
+        return _theirs(tx, context, id_, who)
     own = frozenset((context.to.agent_id,))
     found = requests.listing(tx, status=ApprovalStatus.PENDING, agent_ids=own)
     if id_:
@@ -85,6 +100,16 @@ def _waiting(tx: Tx, context: CommandContext, id_: str) -> Approval:
     raise InvalidInput(
         f"{len(here or found)} calls wait{where}: {listed}", hint="Name one: /approve <id> or /deny <id>."
     )
+
+
+def _theirs(tx: Tx, context: CommandContext, id_: str, who: Decider) -> Approval:
+    """Who is not the owner names the call as it was put to them; of others they are told nothing."""
+    settings = context.parts.config().teams
+    found = requests.listing(tx, limit=requests.MAX_PAGE)
+    named = [one for one in found if one.id == id_ and workflow.may_decide(tx, settings, who, one)]
+    if not named:
+        raise requests.unknown(id_ or "that waits for you")
+    return named[0]
 
 
 def _not_there(tx: Tx, context: CommandContext, id_: str) -> Approval:
@@ -103,10 +128,6 @@ def _interrupted(context: CommandContext, args: str) -> str:
     return cut[0].id
 
 
-def _who(context: CommandContext) -> str:
-    return context.ask.sender or "owner"
-
-
 COMMANDS = (
     Command(
         "stop",
@@ -117,8 +138,7 @@ COMMANDS = (
         owner_only=True,
     ),
     Command("resume", "Go on with a turn that was interrupted.", resume, "[turn]", owner_only=True),
-    Command(
-        "approve", "Let a call run that waits for it.", approve, "[id] [always [pattern]]", owner_only=True
-    ),
-    Command("deny", "Refuse a call that waits for approval.", deny, "[id]", owner_only=True),
+    Command("approve", "Let a call run that waits for it.", approve, "[id] [always [pattern]]"),
+    Command("deny", "Refuse a call that waits for approval.", deny, "[id]"),
+    Command("link", "Make this direct chat yours, by a code from your page.", link, "<code>"),
 )

@@ -25,6 +25,7 @@ from holdfast.log import (
     TurnStatus,
     Tx,
     agenda,
+    audit,
     entries,
     heard_by,
     notes,
@@ -267,4 +268,7 @@ def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any], *, key: str
         return
     payload = {**to.payload, **body, "turnId": turn.id, "sessionKey": turn.session_key}
     named = key or f"reply:{turn.id}"
-    outbox.post(tx, outbox.Parcel(key=named, kind=to.kind, target=to.target, payload=payload))
+    posted = outbox.post(tx, outbox.Parcel(key=named, kind=to.kind, target=to.target, payload=payload))
+    if terms.owner_sent:
+        by = f"agent:{terms.agent_id}"
+        audit.note(tx, "delivery.sent", to.target, by=by, behalf_of=terms.sender, delivery=posted.id)

@@ -12,6 +12,7 @@ from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.agents.approvals import AllowedCommand, Approval
+    from holdfast.agents.approvals.workflow import Decision
     from holdfast.config import Config
 
 PREFIX = "appr-"
@@ -58,11 +59,7 @@ def list_(app: App, every: bool, patterns: bool, agent_id: str | None, limit: in
 @pass_app
 def approve(app: App, id_: str, as_json: bool) -> None:
     """Let one call run, once."""
-    from holdfast.agents.approvals import requests
-
-    with app.open() as hold, hold.store.write(OWNER) as tx:
-        done = requests.approve(tx, id_, by=_me())
-    _told(done, as_json)
+    _told(_decided(app, id_, "approve"), as_json)
 
 
 @approvals.command()
@@ -71,11 +68,7 @@ def approve(app: App, id_: str, as_json: bool) -> None:
 @pass_app
 def deny(app: App, id_: str, as_json: bool) -> None:
     """Refuse one call."""
-    from holdfast.agents.approvals import requests
-
-    with app.open() as hold, hold.store.write(OWNER) as tx:
-        done = requests.deny(tx, id_, by=_me())
-    _told(done, as_json)
+    _told(_decided(app, id_, "deny"), as_json)
 
 
 @approvals.command()
@@ -96,12 +89,12 @@ def allow(
     Example:
       holdfast approvals allow 'git diff *' --agent work
     """
-    from holdfast.agents.approvals import allow_always, allowlist
+    from holdfast.agents.approvals import allowlist
 
+    if what.startswith(PREFIX):
+        _told(_decided(app, what, "allow", pattern), as_json)
+        return
     with app.open() as hold, hold.store.write(OWNER) as tx:
-        if what.startswith(PREFIX):
-            _told(allow_always(tx, what, pattern=pattern, by=_me()), as_json)
-            return
         agent = hold.settings.agent(agent_id or hold.settings.default_agent_id).id
         if remove:
             allowlist.disallow(tx, agent, what, by=_me())
@@ -231,6 +224,16 @@ def _told(done: Approval, as_json: bool) -> None:
         print_json(approval_json(done))
     else:
         click.echo(f"{done.status}: {_shown(done.command)}")
+
+
+def _decided(app: App, id_: str, decision: Decision, pattern: str | None = None) -> Approval:
+    from holdfast.agents.approvals import workflow
+    from holdfast.log import Origin
+
+    who = workflow.the_owner(_me())
+    with app.open() as hold, hold.store.write(OWNER) as tx:
+        tx.origin = Origin("cli")
+        return workflow.decide(tx, hold.settings.teams, who, id_, decision, pattern=pattern)
 
 
 def _me() -> str:

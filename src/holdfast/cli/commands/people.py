@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table, when
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.log import OWNER, Origin
+from holdfast.log import OWNER
 
 if TYPE_CHECKING:
-    from holdfast.log import Tx
     from holdfast.people import Team, User
     from holdfast.runtime import Holdfast
 
@@ -79,7 +76,7 @@ def add_user(
     from holdfast.people import users as people
 
     password = people.hashed(_asked_password())
-    with _acting(app) as tx:
+    with app.acting() as tx:
         made = people.add(tx, login, role=Role.parse(role), name=name, password=password)
         for team in teams:
             of_teams.join(tx, team, made)
@@ -103,10 +100,11 @@ def invite(app: App, role: str, team: str | None, days: int, as_json: bool) -> N
     from holdfast.people import teams as of_teams
     from holdfast.people import users as people
 
-    with app.open() as hold, _acting_in(hold) as tx:
+    with app.acting() as tx:
         if team is not None:
             of_teams.get(tx, team)
         made, code = people.invite(tx, Role.parse(role), by="cli", team_id=team, days=days)
+    with app.open() as hold:
         link = f"{_address(app, hold)}/invitation#{code}"
     if as_json:
         print_json({"id": made.id, "role": made.role.value, "link": link, "expiresAt": iso(made.expires_at)})
@@ -136,7 +134,7 @@ def change(
     from holdfast.people import users as people
 
     new = people.hashed(_asked_password()) if password else None
-    with _acting(app) as tx:
+    with app.acting() as tx:
         user = people.get(tx, login)
         given = None if role is None else Role.parse(role)
         done = people.change(tx, user, name=name, role=given, password=new, disabled=disable)
@@ -189,7 +187,8 @@ def add_team(app: App, id_: str, name: str | None, agents: tuple[str, ...]) -> N
     """
     from holdfast.people import teams as of_teams
 
-    with _acting(app, agents) as tx:
+    _require_agents(app, agents)
+    with app.acting() as tx:
         made = of_teams.add(tx, id_, name=name, agents=agents)
     click.echo(f"Team {made.id} shares the space {made.space_id}.")
 
@@ -205,7 +204,8 @@ def change_team(app: App, id_: str, name: str | None, agents: tuple[str, ...]) -
     """Give a team another name or other agents."""
     from holdfast.people import teams as of_teams
 
-    with _acting(app, agents) as tx:
+    _require_agents(app, agents)
+    with app.acting() as tx:
         done = of_teams.change(tx, id_, name=name, agents=agents or None)
     click.echo(f"Team {done.id}: {done.name}, agents {', '.join(done.agents) or 'none'}.")
 
@@ -217,7 +217,7 @@ def remove_team(app: App, id_: str) -> None:
     """End a team. Its space and all that was said in it stay yours."""
     from holdfast.people import teams as of_teams
 
-    with _acting(app) as tx:
+    with app.acting() as tx:
         of_teams.remove(tx, id_)
     click.echo(f"There is no team {id_} any more.")
 
@@ -228,12 +228,7 @@ def remove_team(app: App, id_: str) -> None:
 @pass_app
 def join(app: App, id_: str, login: str) -> None:
     """Take somebody into a team: they may read what is shared with it."""
-    from holdfast.people import teams as of_teams
-    from holdfast.people import users as people
-
-    with _acting(app) as tx:
-        of_teams.join(tx, id_, people.get(tx, login))
-    click.echo(f"{login} is in team {id_}.")
+    _move(app, id_, login, "join")
 
 
 @teams.command("leave")
@@ -242,12 +237,16 @@ def join(app: App, id_: str, login: str) -> None:
 @pass_app
 def leave(app: App, id_: str, login: str) -> None:
     """Take somebody out of a team."""
+    _move(app, id_, login, "leave")
+
+
+def _move(app: App, id_: str, login: str, how: Literal["join", "leave"]) -> None:
     from holdfast.people import teams as of_teams
     from holdfast.people import users as people
 
-    with _acting(app) as tx:
-        of_teams.leave(tx, id_, people.get(tx, login))
-    click.echo(f"{login} is not in team {id_}.")
+    with app.acting() as tx:
+        (of_teams.join if how == "join" else of_teams.leave)(tx, id_, people.get(tx, login))
+    click.echo(f"{login} is {'in' if how == 'join' else 'not in'} team {id_}.")
 
 
 @click.group(cls=Group)
@@ -317,24 +316,14 @@ def export(app: App, file: Any) -> None:
             file.write(f"{json.dumps(act.json(), sort_keys=True, separators=(',', ':'))}\n")
 
 
-@contextmanager
-def _acting(app: App, agents: tuple[str, ...] = ()) -> Iterator[Tx]:
-    """A transaction of the owner's at the terminal, for agents that there are."""
-    with app.open() as hold:
-        unknown = sorted(set(agents) - {agent.id for agent in hold.settings.agent_list})
-        if unknown:
-            raise InvalidInput(
-                f"no agent {unknown[0]!r}", code="unknown_agent", hint="See agents.list in the config."
-            )
-        with _acting_in(hold) as tx:
-            yield tx
+def _require_agents(app: App, agents: tuple[str, ...]) -> None:
+    from holdfast.config import load_config
 
-
-@contextmanager
-def _acting_in(hold: Holdfast) -> Iterator[Tx]:
-    with hold.store.write(OWNER) as tx:
-        tx.origin = Origin("cli")
-        yield tx
+    unknown = sorted(set(agents) - {agent.id for agent in load_config(app.home.config).agent_list})
+    if unknown:
+        raise InvalidInput(
+            f"no agent {unknown[0]!r}", code="unknown_agent", hint="See agents.list in the config."
+        )
 
 
 def _asked_password() -> str:

@@ -105,6 +105,7 @@ def install(app: App, source: str, link: bool, yes: bool, as_json: bool) -> None
         config = ConfigStore(home.config)
         made = install(home, ready, SystemClock())
         told = _let_in(config, ready.manifest)
+    app.note("plugin.installed", made.id, version=str(made.version), sha256=made.sha256)
     if as_json:
         print_json({"id": made.id, "version": made.version, "sha256": made.sha256, "slots": told})
         return
@@ -131,6 +132,7 @@ def enable(app: App, plugin_id: str, as_json: bool) -> None:
     if plugin_id in settings.deny:
         change["deny"] = [one for one in settings.deny if one != plugin_id]
     config.patch({"plugins": change})
+    app.note("plugin.enabled", plugin_id)
     _done(f"{plugin_id} is loaded when the gateway is started next.", plugin_id, True, as_json)
 
 
@@ -144,6 +146,7 @@ def disable(app: App, plugin_id: str, as_json: bool) -> None:
 
     _find(_host(app).find(), plugin_id)
     ConfigStore(_home(app).config).patch({"plugins": {"entries": {plugin_id: {"enabled": False}}}})
+    app.note("plugin.disabled", plugin_id)
     _done(f"{plugin_id} is not used any more.", plugin_id, False, as_json)
 
 
@@ -166,6 +169,7 @@ def uninstall(app: App, plugin_id: str, yes: bool, as_json: bool) -> None:
         click.confirm(f"Take {plugin_id} out?", abort=True, err=True)
     ConfigStore(home.config).patch(_let_go(ConfigStore(home.config).current, plugin_id))
     uninstall(home, plugin_id)
+    app.note("plugin.removed", plugin_id)
     _done(
         f"{plugin_id} is gone. Its data, if any, is in {home.plugins / '.data'}.", plugin_id, False, as_json
     )

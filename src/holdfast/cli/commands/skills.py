@@ -151,6 +151,7 @@ def install(
         _install_programs(app, name, yes)
         return
     skill = put(_registry(app, registry), app.home.skills, name, version=version, force=force)
+    app.note("skill.installed", skill.name, version=version or "newest")
     if as_json:
         print_json({"name": skill.name, "path": str(skill.path)})
         return
@@ -176,6 +177,9 @@ def update(app: App, name: str | None, every: bool, force: bool, registry: str |
     source = _registry(app, registry)
     managed = app.home.skills
     done = [renew(source, managed, name, force=force)] if name else update_all(source, managed, force=force)
+    for one in done:
+        if one.after != one.before:
+            app.note("skill.updated", one.name, before=str(one.before), after=str(one.after))
     if as_json:
         print_json([{"name": u.name, "before": u.before, "after": u.after, "error": u.error} for u in done])
         return

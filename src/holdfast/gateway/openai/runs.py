@@ -18,7 +18,7 @@ from holdfast.agents.loop.runs import status_of
 from holdfast.board.rules import NON_SEMANTIC, NOT_STORED
 from holdfast.context import draft_of
 from holdfast.context.transcript import message_of
-from holdfast.errors import Conflict, HoldfastError, NotFound, Unauthorized
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Unauthorized
 from holdfast.gateway.access import require_key
 from holdfast.gateway.asking import accept, named_by, placed, require_address, require_own, serving
 from holdfast.gateway.context import Gateway
@@ -35,6 +35,7 @@ from holdfast.log import (
     SessionStatus,
     Turn,
     Tx,
+    audit,
     entries,
     sessions,
     turns,
@@ -171,10 +172,19 @@ def _go_on(tx: Tx, caller: Principal, ask: Ask, request: Request) -> tuple[Ask, 
     results = [draft_of(message) for message in request.said.answers(handed)]
     session = sessions.get(tx, previous.session_id)
     if session.agent_id == ask.agent_id and _is_last(tx, previous) and _can_go_on(tx, session):
-        require_key(tx, caller, session.key)
+        if ask.heard != session.audience:  # a person's own needs no more
+            require_key(tx, caller, session.key)
         if session.status is SessionStatus.ARCHIVED:
             session = sessions.reopen(tx, session)
-        return replace(ask, session_key=session.key, continues=True, one_off=is_once(session.key)), results
+        heard = None if ask.heard is None else session.audience
+        once = is_once(session.key)
+        return replace(ask, session_key=session.key, heard=heard, continues=True, one_off=once), results
+    if ask.heard not in (None, session.audience):
+        raise Forbidden(
+            "what others said too is not taken along into a session of one's own",
+            code="session_forbidden",
+            hint="Go on from the last response there, or send what came before yourself.",
+        )
     return ask, [*_said_until(tx, previous), *results]
 
 
@@ -399,5 +409,6 @@ async def delete(here: Gateway, caller: Principal, run_id: str) -> None:
             if entry.deleted_at is None:
                 entries.delete(tx, entry.id)
         turns.note(tx, turn, {DELETED: True})
+        audit.note(tx, "deleted.response", run_id, by=caller.actor)
 
     await here.hold.threads(here.run_as, caller, write)

@@ -9,18 +9,21 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.agents.approvals import Approval, ApprovalStatus, allow_always, requests
+from holdfast.agents.approvals import Approval, ApprovalStatus, requests, workflow
+from holdfast.agents.approvals.workflow import Vote
 from holdfast.agents.policy import exec_settings
 from holdfast.clock import iso
+from holdfast.config.runtime import TeamsConfig
 from holdfast.config.tools import Exec
 from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
-from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso
 from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
 from holdfast.log import Tx
+from holdfast.people import users
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -46,6 +49,8 @@ class ApprovalOut(Answer):
     used_at: Iso | None
     expires_at: Iso
     created_at: Iso
+    approved_by: list[str] = Field(description="Those who said yes, where several must.")
+    needed: int | None = Field(description="How many must say yes; null in events.")
 
 
 class ModeOut(Answer):
@@ -78,14 +83,18 @@ async def listing(
     most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
     agents = seen_agents(caller, agent_id)
 
-    def read() -> list[Approval]:
+    def read() -> list[dict[str, Any]]:
         with here.read_as(caller) as tx:
             wanted = None if status == "all" else ApprovalStatus(status)
-            return requests.listing(tx, status=wanted, agent_ids=agents, limit=most + 1, offset=skip)
+            if caller.user_id is not None and caller.limited:
+                rows = _theirs(here, tx, caller, wanted, agent_id)[skip : skip + most + 1]
+            else:
+                rows = requests.listing(tx, status=wanted, agent_ids=agents, limit=most + 1, offset=skip)
+            return _shown(here, tx, rows)
 
     rows = await here.hold.threads(read)
     more = len(rows) > most and skip + most <= MAX_OFFSET
-    return page([approval_json(row) for row in rows[:most]], skip + most if more else None)
+    return page(rows[:most], skip + most if more else None)
 
 
 @router.get("/api/approvals/modes", response_model=list[ModeOut])
@@ -101,23 +110,30 @@ async def modes(here: Here, caller: Caller) -> Response:
 async def decide(
     here: Here, caller: Caller, id_: Annotated[str, Path(alias="id", max_length=256)], body: DecisionIn
 ) -> Response:
-    """Answer: only who may administer decides what an agent may run."""
-    caller.require(Scope.ADMIN)
-    by = caller.actor
+    """Answer: the owner decides what an agent may run, and whom `teams.approvals.rules` names."""
+    if caller.user_id is None or not caller.limited:
+        caller.require(Scope.ADMIN)
 
-    def write() -> Approval:
+    def write() -> dict[str, Any]:
         with here.write_as(caller) as tx:
-            _require_visible(tx, caller, id_)
-            if body.decision == "allow":
-                return allow_always(tx, id_, pattern=body.pattern, by=by)
-            return (requests.approve if body.decision == "approve" else requests.deny)(tx, id_, by=by)
+            who = _decider(tx, caller)
+            _require_visible(here, tx, caller, id_)
+            given = workflow.decide(
+                tx, here.hold.settings.teams, who, id_, body.decision, pattern=body.pattern
+            )
+            return _shown(here, tx, [given])[0]
 
-    return json_response(approval_json(await here.hold.threads(write)))
+    return json_response(await here.hold.threads(write))
 
 
-def look(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+def look(tx: Tx, ids: Sequence[str], settings: TeamsConfig) -> Mapping[str, Mapping[str, Any]]:
     """What a change of kind `approval` is about."""
-    return {a.id: approval_json(requests.seen(a, tx.now)) for a in requests.get_many(tx, ids)}
+    votes = workflow.votes_of(tx, ids)
+    return {
+        a.id: approval_json(requests.seen(a, tx.now), votes[a.id])
+        | {"deciders": workflow.logins(tx, settings, a)}
+        for a in requests.get_many(tx, ids)
+    }
 
 
 def mode_json(agent_id: str, settings: Exec) -> dict[str, Any]:
@@ -129,7 +145,9 @@ def mode_json(agent_id: str, settings: Exec) -> dict[str, Any]:
     }
 
 
-def approval_json(approval: Approval) -> dict[str, Any]:
+def approval_json(
+    approval: Approval, votes: Sequence[Vote] = (), needed: int | None = None
+) -> dict[str, Any]:
     return {
         "id": approval.id,
         "agentId": approval.agent_id,
@@ -147,10 +165,39 @@ def approval_json(approval: Approval) -> dict[str, Any]:
         "usedAt": _time(approval.used_at),
         "expiresAt": iso(approval.expires_at),
         "createdAt": iso(approval.created_at),
+        "approvedBy": [one.name for one in votes],
+        "needed": needed,
     }
 
 
-def _require_visible(tx: Tx, caller: Principal, id_: str) -> None:
+def _shown(here: Gateway, tx: Tx, rows: Sequence[Approval]) -> list[dict[str, Any]]:
+    votes = workflow.votes_of(tx, [row.id for row in rows])
+    settings = here.hold.settings.teams
+    return [approval_json(row, votes[row.id], workflow.needed(tx, settings, row)) for row in rows]
+
+
+def _decider(tx: Tx, caller: Principal) -> workflow.Decider:
+    if caller.user_id is None:
+        return workflow.the_owner(caller.actor)
+    return workflow.person(users.get(tx, caller.user_id))
+
+
+def _theirs(
+    here: Gateway, tx: Tx, caller: Principal, status: ApprovalStatus | None, agent_id: str | None
+) -> list[Approval]:
+    """What a person may decide on, newest first; of what others decide on they are told nothing."""
+    agents = None if agent_id is None else frozenset((agent_id,))
+    found = requests.listing(tx, status=status, agent_ids=agents, limit=requests.MAX_PAGE)
+    who = _decider(tx, caller)
+    return [one for one in found if workflow.may_decide(tx, here.hold.settings.teams, who, one)]
+
+
+def _require_visible(here: Gateway, tx: Tx, caller: Principal, id_: str) -> None:
+    if caller.user_id is not None and caller.limited:
+        who, known = _decider(tx, caller), requests.get(tx, id_)
+        if not workflow.may_decide(tx, here.hold.settings.teams, who, known):
+            raise requests.unknown(id_)
+        return
     agents = seen_agents(caller, None)
     if agents is not None and requests.get(tx, id_).agent_id not in agents:
         raise requests.unknown(id_)

@@ -24,7 +24,7 @@ from holdfast.gateway.contract import DeletedOut
 from holdfast.gateway.multipart import Part, boundary_of, parts
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import Audience, Tx
+from holdfast.log import Audience, Tx, audit
 
 router = APIRouter(tags=["attachments"], route_class=StrictRoute)
 
@@ -101,6 +101,7 @@ async def delete(here: Here, caller: Caller, id_: AttachmentPath) -> Response:
     def write() -> None:
         with here.write_as(caller) as tx:
             gone, last = attachments.delete(tx, id_)
+            audit.note(tx, "deleted.attachment", id_, by=caller.actor)
             if last:
                 # Within the transaction: an upload of the same content waits for it, then writes anew.
                 files(here).drop(gone.sha256)

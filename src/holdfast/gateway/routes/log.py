@@ -31,6 +31,7 @@ from holdfast.log import (
     EntryFilter,
     EntryType,
     Tx,
+    audit,
     entries,
     ingest,
 )
@@ -172,6 +173,7 @@ async def delete(here: Here, caller: Caller, id_: EntryPath) -> Response:
     def write() -> Entry:
         with here.write_as(caller) as tx:
             log_view.get(tx, id_, own_view(caller))
+            audit.note(tx, "deleted.entry", id_, by=caller.actor)
             return entries.delete(tx, id_)
 
     entry = await here.hold.threads(write)

@@ -1,4 +1,4 @@
-"""`/api/users`, `/api/teams`, `/api/invitations`, `/api/me`, `/api/audit/trail`: people and what they did.
+"""`/api/users`, `/api/teams`, `/api/invitations`: who may log in, and what they share.
 
 Who may do what is the table of `people.roles`; what is not said there is refused.
 """
@@ -8,31 +8,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.clock import iso
 from holdfast.errors import Forbidden, InvalidInput, NotFound
-from holdfast.gateway import page_sessions, tokens
+from holdfast.gateway import page_sessions
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso, LoginOut, OkOut
 from holdfast.gateway.guard import address_of
-from holdfast.gateway.page_sessions import PageSession
-from holdfast.gateway.pages import MAX_NUMBER, CursorParam, number, page
+from holdfast.gateway.pages import page
 from holdfast.gateway.routes.system import logged_in
-from holdfast.gateway.tokens import Principal, Scope, Token
+from holdfast.gateway.tokens import NOBODY_YET, Principal
 from holdfast.gateway.wire import Text, Wire, json_response
-from holdfast.log import Origin, Tx, audit
-from holdfast.people import Invitation, Right, Role, Team, User, roles, teams, users
+from holdfast.log import Origin, Tx
+from holdfast.people import Budget, Invitation, Right, Role, Team, User, budgets, roles, teams, users
 
 router = APIRouter(tags=["people"], route_class=StrictRoute)
 
 MAX_PAGE = 499
-# Who comes with an invitation is nobody yet.
-_NOBODY = Principal("nobody", "nobody", Scope.READ, frozenset(), frozenset())
 Name = Annotated[Text, Field(min_length=1, max_length=120)]
 Login = Annotated[Text, Field(min_length=1, max_length=128)]
 Password = Annotated[str, Field(min_length=1, max_length=users.MOST_PASSWORD)]
@@ -69,6 +66,25 @@ class UserOut(Answer):
     last_login_at: Iso | None
 
 
+class BudgetIO(Wire):
+    """What a team may use; null is no limit. Days and months are those of UTC."""
+
+    tokens_per_day: Annotated[int, Field(ge=0, le=budgets.MOST)] | None = None
+    tokens_per_month: Annotated[int, Field(ge=0, le=budgets.MOST)] | None = None
+    cost_per_day: Annotated[float, Field(ge=0, le=budgets.MOST)] | None = None
+    cost_per_month: Annotated[float, Field(ge=0, le=budgets.MOST)] | None = None
+
+
+class SpentOut(Answer):
+    tokens: int
+    cost: float
+
+
+class TeamUsageOut(Answer):
+    day: SpentOut
+    month: SpentOut
+
+
 class TeamIn(Wire):
     id: Annotated[Text, Field(min_length=1, max_length=63)]
     name: Name | None = None
@@ -78,6 +94,7 @@ class TeamIn(Wire):
 class TeamPatch(Wire):
     name: Name | None = None
     agents: Agents | None = None
+    budget: BudgetIO | None = None
 
 
 class TeamOut(Answer):
@@ -86,6 +103,7 @@ class TeamOut(Answer):
     space_id: str
     agents: list[str]
     members: list[str] = Field(description="Their logins.")
+    budget: BudgetIO
     created_at: Iso
 
 
@@ -110,50 +128,6 @@ class AcceptIn(Wire):
     login: Login
     name: Name | None = None
     password: Password
-
-
-class PasswordIn(Wire):
-    password: Password = Field(description="The one that holds now.")
-    new_password: Password
-
-
-class PageSessionOut(Answer):
-    id: str
-    address: str | None
-    program: str | None
-    created_at: Iso
-    last_used_at: Iso
-    expires_at: Iso
-    current: bool
-
-
-class OwnTokenIn(Wire):
-    name: Annotated[Text, Field(min_length=1, max_length=80)]
-    scope: Annotated[str, Field(pattern="^(read|write)$")] = "write"
-    days: Annotated[int, Field(ge=1, le=3650)] | None = None
-
-
-class OwnTokenOut(Answer):
-    id: str
-    name: str
-    scope: str
-    created_at: Iso
-    expires_at: Iso | None
-    token: str | None = Field(description="Only in the answer that makes it.")
-
-
-class ActOut(Answer):
-    seq: int
-    at: Iso
-    act: str
-    actor: str
-    surface: str
-    address: str | None
-    on_behalf_of: str | None
-    target: str
-    details: dict[str, str]
-    before: str
-    digest: str
 
 
 @router.get("/api/users", response_model=list[UserOut])
@@ -232,7 +206,28 @@ async def add_team(here: Here, caller: Caller, body: TeamIn) -> Response:
 async def change_team(here: Here, caller: Caller, id_: Ref, body: TeamPatch) -> Response:
     caller.require_right(Right.PEOPLE)
     _require_agents(here, caller, body.agents or ())
-    return await _written(here, caller, lambda tx: teams.change(tx, id_, name=body.name, agents=body.agents))
+    given = None if body.budget is None else Budget(**body.budget.model_dump())
+    if given is not None and not caller.may(Right.HOME):
+        raise Forbidden("only the owner sets budgets", code="role_forbidden", hint="Ask the owner.")
+    return await _written(
+        here, caller, lambda tx: teams.change(tx, id_, name=body.name, agents=body.agents, budget=given)
+    )
+
+
+@router.get("/api/teams/{id}/usage", response_model=TeamUsageOut)
+async def team_usage(here: Here, caller: Caller, id_: Ref) -> Response:
+    """What a team has used today and this month; for its members and who manages teams."""
+    if not caller.may(Right.PEOPLE) and id_ not in {team.id for team in caller.teams}:
+        raise NotFound(f"no team {id_[:80]!r}", code="unknown_team")
+
+    def read() -> dict[str, Any]:
+        with here.read_as(caller) as tx:
+            team = teams.get(tx, id_)
+            spans = budgets.periods(tx.now).items()
+            found = {name: budgets.spent(tx, team, since) for name, (since, _) in spans}
+            return {name: {"tokens": one.tokens, "cost": one.cost} for name, one in found.items()}
+
+    return json_response(await here.hold.threads(read))
 
 
 @router.delete("/api/teams/{id}", response_model=OkOut)
@@ -311,7 +306,7 @@ async def accept(here: Here, body: AcceptIn, request: Request) -> Response:
 
     def write() -> str:
         password = users.hashed(body.password)
-        with here.write_as(replace(_NOBODY, origin=origin), ordered=False) as tx:
+        with here.write_as(replace(NOBODY_YET, origin=origin), ordered=False) as tx:
             return _accepted(tx, body, password).id
 
     user_id = await here.hold.threads(write)
@@ -324,116 +319,6 @@ def _accepted(tx: Tx, body: AcceptIn, password: users.Hashed) -> User:
     if team_id is not None:
         teams.join(tx, team_id, user)
     return user
-
-
-@router.put("/api/me/password", response_model=OkOut)
-async def own_password(here: Here, caller: Caller, body: PasswordIn) -> Response:
-    """Choose another password; every other login ends."""
-    user_id = _at_page(caller)
-
-    def write() -> None:
-        users.log_in(here.hold.store, caller.name, body.password, caller.origin or audit.LOCAL)
-        new = users.hashed(body.new_password)
-        with here.write_as(caller, ordered=False) as tx:
-            users.change(tx, users.get(tx, user_id), password=new)
-            page_sessions.end_of_token(tx, user_id, but=caller.session_id)
-
-    await here.hold.threads(write)
-    return json_response({"ok": True})
-
-
-@router.get("/api/me/sessions", response_model=list[PageSessionOut])
-async def own_sessions(here: Here, caller: Caller) -> Response:
-    """Where one is logged in."""
-
-    def read() -> list[PageSession]:
-        with here.read_as(caller) as tx:
-            return [one for one in page_sessions.listing(tx, _holder(caller)) if one.is_open(tx.now)]
-
-    rows = await here.hold.threads(read)
-    return page([_session_json(one, caller.session_id) for one in rows], None)
-
-
-@router.delete("/api/me/sessions/{id}", response_model=OkOut)
-async def end_own_session(here: Here, caller: Caller, id_: Ref) -> Response:
-    """Log out somewhere else."""
-
-    _require_login(caller)
-
-    def write() -> None:
-        with here.write_as(caller, ordered=False) as tx:
-            if id_ not in {one.id for one in page_sessions.listing(tx, _holder(caller))}:
-                raise NotFound(f"no login {id_[:80]!r}", code="unknown_login")
-            page_sessions.end(tx, id_)
-            audit.note(tx, "logout", caller.name, by=caller.actor)
-
-    await here.hold.threads(write)
-    return json_response({"ok": True})
-
-
-@router.get("/api/me/tokens", response_model=list[OwnTokenOut])
-async def own_tokens(here: Here, caller: Caller) -> Response:
-    user_id = _person(caller)
-
-    def read() -> list[Token]:
-        with here.read_as(caller) as tx:
-            return [one for one in tokens.listing(tx, user_id) if one.revoked_at is None]
-
-    return page([_token_json(one) for one in await here.hold.threads(read)], None)
-
-
-@router.post("/api/me/tokens", response_model=OwnTokenOut, status_code=201)
-async def add_own_token(here: Here, caller: Caller, body: OwnTokenIn) -> Response:
-    """A token that may do what one may oneself, or only read it."""
-    caller.require_right(Right.TOKENS)
-    user_id = _at_page(caller)
-
-    def write() -> dict[str, Any]:
-        with here.write_as(caller, ordered=False) as tx:
-            ends = None if body.days is None else tx.now + body.days * 86_400_000
-            user, scope = users.get(tx, user_id), Scope.parse(body.scope)
-            made, text = tokens.add(tx, body.name, scope=scope, expires_at=ends, user=user)
-            return _token_json(made) | {"token": text}
-
-    return json_response(await here.hold.threads(write), 201)
-
-
-@router.delete("/api/me/tokens/{id}", response_model=OkOut)
-async def revoke_own_token(here: Here, caller: Caller, id_: Ref) -> Response:
-    user_id = _at_page(caller)
-
-    def write() -> None:
-        with here.write_as(caller, ordered=False) as tx:
-            tokens.revoke(tx, id_, user_id=user_id)
-
-    await here.hold.threads(write)
-    return json_response({"ok": True})
-
-
-@router.get("/api/audit/trail", response_model=list[ActOut])
-async def trail(
-    here: Here,
-    caller: Caller,
-    act: Annotated[str | None, Query(max_length=80, description="One kind, such as login or team.")] = None,
-    actor: Annotated[str | None, Query(max_length=256)] = None,
-    target: Annotated[str | None, Query(max_length=512)] = None,
-    since: Annotated[int | None, Query(ge=0, le=MAX_NUMBER, description="Milliseconds since 1970.")] = None,
-    until: Annotated[int | None, Query(ge=0, le=MAX_NUMBER, description="Milliseconds since 1970.")] = None,
-    limit: Annotated[int, Query(ge=1, description=f"At most {MAX_PAGE} come at once.")] = 100,
-    cursor: CursorParam = None,
-) -> Response:
-    """Who did what, the newest first. Each act holds the digest of the one before it."""
-    caller.require_right(Right.AUDIT)
-    which = audit.ActFilter(act=act, actor=actor, target=target, since=since, until=until)
-    most = min(limit, MAX_PAGE)
-    before = None if cursor is None else number(cursor, 0)
-
-    def read() -> list[audit.Act]:
-        with here.read_as(caller) as tx:
-            return audit.listing(tx, which, before=before, limit=most + 1)
-
-    rows = await here.hold.threads(read)
-    return page([row.json() for row in rows[:most]], rows[most - 1].seq if len(rows) > most else None)
 
 
 async def _written(here: Gateway, caller: Principal, change: Any, status: int = 200) -> Response:
@@ -472,34 +357,6 @@ def _require_agents(here: Gateway, caller: Principal, agents: Any) -> None:
         )
 
 
-def _person(caller: Principal) -> str:
-    if caller.user_id is None:
-        raise Forbidden(
-            "this is for people, and a token of the home is none",
-            code="no_person",
-            hint="Log in as somebody.",
-        )
-    return caller.user_id
-
-
-def _at_page(caller: Principal) -> str:
-    _require_login(caller)
-    return _person(caller)
-
-
-def _require_login(caller: Principal) -> None:
-    """Who finds a lost token can do what it may do, and neither make others nor shut its owner out."""
-    if caller.session_id is None:
-        raise Forbidden(
-            "this is for who is logged in, not for a token", code="token_forbidden", hint="Log in first."
-        )
-
-
-def _holder(caller: Principal) -> str:
-    """What one's page sessions stand on: the person, or the token."""
-    return caller.user_id or caller.id
-
-
 def _user_json(user: User, all_teams: list[Team]) -> dict[str, Any]:
     return {
         "id": user.id,
@@ -526,6 +383,12 @@ def _team_json(team: Team, logins: dict[str, str]) -> dict[str, Any]:
         "spaceId": team.space_id,
         "agents": list(team.agents),
         "members": sorted(logins[id_] for id_ in team.members if id_ in logins),
+        "budget": {
+            "tokensPerDay": team.budget.tokens_per_day,
+            "tokensPerMonth": team.budget.tokens_per_month,
+            "costPerDay": team.budget.cost_per_day,
+            "costPerMonth": team.budget.cost_per_month,
+        },
         "createdAt": iso(team.created_at),
     }
 
@@ -539,27 +402,4 @@ def _invitation_json(one: Invitation) -> dict[str, Any]:
         "createdAt": iso(one.created_at),
         "expiresAt": iso(one.expires_at),
         "code": None,
-    }
-
-
-def _session_json(one: PageSession, current: str | None) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "address": one.address,
-        "program": one.program,
-        "createdAt": iso(one.created_at),
-        "lastUsedAt": iso(one.last_used_at),
-        "expiresAt": iso(one.expires_at),
-        "current": one.id == current,
-    }
-
-
-def _token_json(one: Token) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "scope": one.scope.name.lower(),
-        "createdAt": iso(one.created_at),
-        "expiresAt": None if one.expires_at is None else iso(one.expires_at),
-        "token": None,
     }

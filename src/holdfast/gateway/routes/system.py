@@ -167,7 +167,8 @@ async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any]
 
     def note() -> None:
         with here.write_as(caller, ordered=False) as tx:
-            audit.note(tx, "config.changed", ", ".join(sorted(body)))
+            told = {"keys": ", ".join(sorted(body)), "sha256": here.hold.config.digest}
+            audit.note(tx, "config.changed", here.hold.config.path.name, by=caller.actor, **told)
 
     await here.hold.threads(note)
     return json_response({"config": public_dump(new), "error": None})

@@ -17,7 +17,7 @@ from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import FOR_OWNER, Audience, Tx, space_of
+from holdfast.log import FOR_OWNER, Audience, Tx, audit, space_of
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -106,6 +106,7 @@ async def delete(here: Here, caller: Caller, id_: TaskPath) -> Response:
         with here.write_as(caller) as tx:
             tasks.get(tx, id_, own_view(caller))
             tasks.delete(tx, id_)
+            audit.note(tx, "deleted.task", id_, by=caller.actor)
 
     await here.hold.threads(write)
     return json_response({"ok": True, "deleted": True, "id": id_})

@@ -20,7 +20,7 @@ from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import entry_json, json_response
-from holdfast.log import Cursor, EntryFilter, Tx, entries
+from holdfast.log import Cursor, EntryFilter, Tx, audit, entries
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -123,6 +123,7 @@ async def delete(here: Here, caller: Caller, id_: TopicPath) -> Response:
         with here.write_as(caller) as tx:
             topics.get(tx, id_, own_view(caller))
             topics.delete(tx, id_)
+            audit.note(tx, "deleted.topic", id_, by=caller.actor)
 
     await here.hold.threads(write)
     return json_response({"ok": True, "deleted": True, "id": id_})

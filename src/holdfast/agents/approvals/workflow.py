@@ -1,0 +1,249 @@
+"""Who decides on a call: the owner, and whom `teams.approvals.rules` names; how many of them, in whose stead.
+
+What the config says at the moment of the answer counts, so that who is taken out of it decides no more.
+Nobody but the owner says yes to what they asked for themselves; one person counts once, however they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+
+from holdfast.agents.approvals import requests
+from holdfast.agents.approvals.gate import allow_always
+from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus
+from holdfast.agents.approvals.tables import approval_votes as votes
+from holdfast.agents.approvals.tables import approvals as table
+from holdfast.config.runtime import ApprovalRule, TeamsConfig
+from holdfast.errors import Conflict, Forbidden, NotFound
+from holdfast.log import FOR_OWNER, SYSTEM, Tx, audit, changes, sessions, turns
+from holdfast.people import Role, Team, User, contacts, teams, users
+
+Decision = Literal["approve", "deny", "allow"]
+ANY: Final = "*"
+OWNER: Final = "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Who answers; `person` tells people apart, whichever token or chat they come by."""
+
+    person: str
+    name: str
+    owner: bool = False
+    user: User | None = None
+
+
+THE_OWNER: Final = Decider(OWNER, OWNER, owner=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    approval_id: str
+    person: str
+    name: str
+    behalf_of: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call with what the rules make of it: who asked, in whose session, how many must say yes."""
+
+    approval: Approval
+    rules: tuple[ApprovalRule, ...]
+    asker: str | None
+    private: bool
+    needed: int
+
+
+def person(user: User) -> Decider:
+    return Decider(user.id, f"user:{user.login}", owner=user.role is Role.OWNER, user=user)
+
+
+def decide(
+    tx: Tx,
+    settings: TeamsConfig,
+    who: Decider,
+    id_: str,
+    decision: Decision,
+    *,
+    pattern: str | None = None,
+) -> Approval:
+    """Answer. One no is enough; with a rule of several people a yes counts until there are as many."""
+    with tx.reading_as(SYSTEM):
+        found = case(tx, settings, requests.get(tx, id_))
+        standing = _standing(_House.now(tx), found, who)
+        if standing is None:
+            raise Forbidden(
+                f"{who.name} may not decide on this call",
+                code="approval_forbidden",
+                hint="The owner may, and whom teams.approvals.rules names for it.",
+            )
+        if decision == "deny":
+            return requests.deny(tx, id_, by=who.name)
+        if decision == "allow":
+            _require_alone(who, found)
+            return allow_always(tx, id_, pattern=pattern, by=who.name)
+        return _yes(tx, found, who, standing.behalf_of)
+
+
+def case(tx: Tx, settings: TeamsConfig, approval: Approval) -> Case:
+    """What the rules say of a call. Reads as the runtime itself."""
+    heard = _heard(tx, approval)
+    theirs = _teams_of(heard, teams.listing(tx))
+    rules = tuple(one for one in settings.approvals.rules if _fits(one, approval, theirs))
+    needed = max((one.people for one in rules), default=1)
+    return Case(approval, rules, _asker(tx, approval), heard == FOR_OWNER, needed)
+
+
+def may_decide(tx: Tx, settings: TeamsConfig, who: Decider, approval: Approval) -> bool:
+    with tx.reading_as(SYSTEM):
+        return _standing(_House.now(tx), case(tx, settings, approval), who) is not None
+
+
+def deciders(tx: Tx, found: Case) -> list[User]:
+    """The people who may answer now, for whoever asks them."""
+    house = _House.now(tx)
+    return [one for one in users.listing(tx) if _standing(house, found, person(one)) is not None]
+
+
+def the_owner(name: str) -> Decider:
+    """The owner, by whichever token of the home's."""
+    return Decider(OWNER, name, owner=True)
+
+
+def needed(tx: Tx, settings: TeamsConfig, approval: Approval) -> int:
+    """How many must say yes to a call."""
+    if not settings.approvals.rules:
+        return 1
+    with tx.reading_as(SYSTEM):
+        return case(tx, settings, approval).needed
+
+
+def logins(tx: Tx, settings: TeamsConfig, approval: Approval) -> list[str]:
+    """Of those whom the rules let decide now, besides the owner's tokens: whom an event of it is for."""
+    if not settings.approvals.rules:
+        return []
+    with tx.reading_as(SYSTEM):
+        return [one.login for one in deciders(tx, case(tx, settings, approval))]
+
+
+def votes_of(tx: Tx, ids: Iterable[str]) -> dict[str, list[Vote]]:
+    wanted = list(ids)
+    found: dict[str, list[Vote]] = {id_: [] for id_ in wanted}
+    query = sa.select(votes).where(votes.c.approval_id.in_(wanted)).order_by(votes.c.at, votes.c.person)
+    for row in tx.conn.execute(query).mappings():
+        found[row["approval_id"]].append(Vote(**row))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _House:
+    """The teams, and those who are away by the id of who stands in for them: read once for all people."""
+
+    teams: list[Team]
+    away: dict[str, list[User]]
+
+    @classmethod
+    def now(cls, tx: Tx) -> _House:
+        away: dict[str, list[User]] = {}
+        for one in users.away(tx):
+            away.setdefault(str(one.delegate_id), []).append(one)
+        return cls(teams.listing(tx), away)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    behalf_of: str | None = None
+
+
+def _yes(tx: Tx, found: Case, who: Decider, behalf_of: str | None) -> Approval:
+    approval = found.approval
+    if found.needed == 1 or approval.status is not ApprovalStatus.PENDING:
+        return requests.approve(tx, approval.id, by=who.name, behalf_of=behalf_of)
+    # One after the other: of two who agree at once, one must see that they are two.
+    tx.conn.execute(sa.select(table.c.id).where(table.c.id == approval.id).with_for_update())
+    said = votes_of(tx, [approval.id])[approval.id]
+    if who.person not in {one.person for one in said}:
+        row = {"approval_id": approval.id, "person": who.person, "name": who.name}
+        tx.conn.execute(sa.insert(votes), row | {"behalf_of": behalf_of, "at": tx.now})
+        told = {"agent": approval.agent_id, "tool": approval.tool}
+        audit.note(tx, "approval.vote", approval.id, by=who.name, behalf_of=behalf_of, **told)
+        changes.emit(tx, "approval.voted", approval.id)
+        tx.wake(SIGNAL)
+        said = votes_of(tx, [approval.id])[approval.id]
+    if len(said) < found.needed:
+        return requests.get(tx, approval.id)
+    return requests.approve(tx, approval.id, by=", ".join(one.name for one in said), behalf_of=behalf_of)
+
+
+def _standing(house: _House, found: Case, who: Decider) -> _Standing | None:
+    """Why somebody may answer: by themselves, or for one who is away; None if they may not."""
+    user = who.user
+    if who.owner and (user is None or user.active):
+        return _Standing()
+    if user is None or not user.active or found.asker == who.name:
+        return None
+    if _is_named(found, user, house.teams):
+        return _Standing()
+    for other in house.away.get(user.id, ()):
+        theirs = other.role is Role.OWNER and not found.private
+        if other.active and (theirs or _is_named(found, other, house.teams)):
+            return _Standing(f"user:{other.login}")
+    return None
+
+
+def _is_named(found: Case, user: User, everyone: list[Team]) -> bool:
+    own = {f"user:{user.login}", f"role:{user.role.value}"}
+    own |= {f"team:{team.id}" for team in everyone if user.id in team.members}
+    rules = [one for one in found.rules if one.private or not found.private]
+    return any(own.intersection(one.approvers) for one in rules)
+
+
+def _require_alone(who: Decider, found: Case) -> None:
+    """What runs unasked from now on is the owner's to say, and not where several must agree each time."""
+    if not who.owner:
+        raise Forbidden("only the owner lets calls run for good", code="owner_only", hint="Approve it once.")
+    if found.needed > 1:
+        raise Conflict(
+            f"{found.needed} people must agree to each such call", code="needs_more", hint="Approve it once."
+        )
+
+
+def _fits(rule: ApprovalRule, approval: Approval, theirs: frozenset[str]) -> bool:
+    agent = ANY in rule.agents or approval.agent_id in rule.agents
+    tool = ANY in rule.tools or approval.tool in rule.tools
+    return agent and tool and (not rule.teams or bool(theirs.intersection(rule.teams)))
+
+
+def _heard(tx: Tx, approval: Approval) -> str:
+    """Who hears the session that a call was made in; where there is none, it is the owner's."""
+    if approval.session_key is None:
+        return FOR_OWNER
+    try:
+        return str(sessions.find(tx, approval.session_key).audience)
+    except NotFound:
+        return FOR_OWNER
+
+
+def _teams_of(audience: str, everyone: list[Team]) -> frozenset[str]:
+    kind, _, name = audience.partition(":")
+    if kind == "space":
+        return frozenset(team.id for team in everyone if team.space_id == name)
+    return frozenset(team.id for team in everyone if kind == "member" and name in team.members)
+
+
+def _asker(tx: Tx, approval: Approval) -> str | None:
+    if approval.turn_id is None:
+        return None
+    try:
+        meta: Mapping[str, Any] = turns.get(tx, approval.turn_id).meta or {}
+    except NotFound:
+        return None
+    sender = (meta.get("ask") or {}).get("sender")
+    linked = contacts.at(tx, sender)
+    return sender if linked is None else f"user:{linked.login}"
