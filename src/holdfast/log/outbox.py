@@ -116,6 +116,12 @@ def attempt_failed(tx: Tx, id_: str, error: str, *, final: bool) -> Delivery:
     return _move(tx, id_, values | ({"status": "failed"} if final else {}))
 
 
+def remark(tx: Tx, id_: str, error: str) -> None:
+    """Say how a delivery stands that is still on its way; that is no attempt."""
+    pending = table.c.id == id_, table.c.status == "pending"
+    tx.conn.execute(sa.update(table).where(*pending).values(error=error, updated_at=tx.now))
+
+
 def listing(
     tx: Tx,
     *,
