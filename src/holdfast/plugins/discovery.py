@@ -15,6 +15,7 @@ from holdfast.plugins.manifest import FOREIGN_NAME, NAME, Manifest, read_manifes
 
 GROUP: Final = "holdfast.plugins"
 BUNDLED: Final = Path(__file__).parent / "bundled"
+SERVICES: Final = Path(__file__).parents[1] / "plugins_bundled"
 MOST_PLUGINS: Final = 500
 
 
@@ -63,6 +64,7 @@ def discover(
         *_beneath(home, Origin.HOME),
         *_packages(),
         *(replace(one, root=None) for one in _beneath(bundled, Origin.BUNDLED)),
+        *bundled_plugins(),
     ]
     first: dict[str, Found] = {}
     hidden: list[Found] = []
@@ -72,6 +74,11 @@ def discover(
         else:
             first[found.id] = found
     return list(first.values()), hidden
+
+
+def bundled_plugins(folder: Path = SERVICES) -> list[Found]:
+    """The chat services that come with Holdfast, whether anything uses them or not."""
+    return [replace(found, root=None) for found in _beneath(folder, Origin.BUNDLED)]
 
 
 def find_manifest(folder: Path) -> Path | None:
