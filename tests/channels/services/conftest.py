@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from service_stage import ServiceOnTrial, Stage, kind_of, opened, stage
 
-SERVICES = ("telegram", "email", "matrix")
+SERVICES = ("telegram", "slack", "email", "matrix")
 
 
 def pytest_configure(config: pytest.Config) -> None:
