@@ -166,7 +166,7 @@ def config(service: ServiceOnTrial, model_url: str, **channel: Any) -> dict[str,
         "models": {"providers": {"scripted": provider}},
         "agents": {"defaults": {"model": "scripted/scripted", "userTimezone": "UTC"}},
         "tools": {"profile": "messaging"},
-        "messages": {"queue": {"debounceMs": 0, "mode": "followup"}},
+        "messages": {"queue": {"debounceMs": 0, "mode": "followup", "cap": 1000}},
         "channels": {service.name: rules | service.channel() | channel},
     }
 
