@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+CHANNEL_KILLS = "tests/channels/services/test_service_kills.py"
 ROOT = Path(__file__).parents[1]
 TOLD = re.compile(r"^.*?((?:sqlite|postgresql\S*): \d+ kills.*|soak: .*)$", re.M)
 COUNTS = re.compile(r"^=+ (.*\d+ (?:passed|failed|error).*?) =+$", re.M)
@@ -42,6 +43,7 @@ class Result:
 def parts() -> list[Part]:
     return [
         Part("kills", {"HOLDFAST_CRASH_KILLS": "250"}, lambda: ["tests/crash"]),
+        Part("channel kills", {"HOLDFAST_CRASH_KILLS": "20"}, lambda: [CHANNEL_KILLS]),
         Part("faults", {}, lambda: ["tests/faults"] if (ROOT / "tests/faults").is_dir() else []),
         Part("properties", {"HOLDFAST_EXAMPLES": "20"}, property_tests),
         Part("soak", {"HOLDFAST_SOAK_SECONDS": "3600"}, lambda: ["tests/soak"]),

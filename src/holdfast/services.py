@@ -152,8 +152,10 @@ class Services:
                 self._supervise_one(f"plugin {plugin.id}: {service.name}", partial(_served, plugin, service))
         for name, channel in self.hold.settings.channels.items():
             adapter = self.hold.agency.plugged_channels.get(channel.adapter or name)
-            if adapter is not None and channel.enabled:
-                self._supervise_one(f"channel {name}", partial(adapter.run, name))
+            for account in channel.accounts or (None,) if adapter is not None else ():
+                if adapter is not None and channel.of_account(account).enabled:
+                    label = f"channel {name}" if account is None else f"channel {name}/{account}"
+                    self._supervise_one(label, partial(adapter.run, name, account))
 
     def _supervise_one(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         self.supervisor.add(name, lambda: self._until_stopped(run()), optional=True)

@@ -13,6 +13,7 @@ from holdfast.agents.heartbeat.surfaces import nobody_knows
 from holdfast.agents.tools.types import Caller
 from holdfast.channels import Surface, hearing
 from holdfast.channels.connecting import Connections
+from holdfast.channels.files import FileRoom
 from holdfast.channels.tool import MessageInput, MessageTool, target_of
 from holdfast.config import Config
 from holdfast.errors import Forbidden, InvalidInput
@@ -21,6 +22,7 @@ from holdfast.log import OWNER, Audience, EntryDraft, Store, Threads, Tx, entrie
 from holdfast.memory.scope import Chat
 
 CONFIG = Config.model_validate({"channels": {"pier": {"url": "http://127.0.0.1:9/x"}}})
+NO_FILES = FileRoom(Path(), lambda: CONFIG.board.attachments, lambda agent: Path())
 HERE = "agent:main:pier:channel:c1"
 CHILD = "agent:main:subagent:s1"
 
@@ -63,7 +65,7 @@ def test_the_same_call_again_posts_once_and_what_was_said_is_read(
     sqlite_store: Store, threads: Threads
 ) -> None:
     connections = Connections(lambda: CONFIG, sqlite_store.clock)
-    tool = MessageTool(sqlite_store, threads, connections.of, nobody_knows).tool()
+    tool = MessageTool(sqlite_store, threads, connections.of, nobody_knows, NO_FILES).tool()
     there = caller(sqlite_store, HERE, owner_sent=True)
     say = MessageInput(target="pier:dm:ada", text="The boats are in.")
 
@@ -96,7 +98,7 @@ def test_what_the_owner_did_not_ask_for_goes_only_to_those_who_may_read_it(
         surface = Surface.parse(target)
         return hearing.heard_at(tx, surface, connections.settings(surface.channel))
 
-    tool = MessageTool(sqlite_store, threads, connections.of, heard_at).tool()
+    tool = MessageTool(sqlite_store, threads, connections.of, heard_at, NO_FILES).tool()
     alone = caller(sqlite_store, "agent:main:main")
     for theirs in ("pier:dm:me", "pier:channel:desk"):
         asyncio.run(tool.run(alone, MessageInput(target=theirs, text="The boats are in."), theirs))

@@ -7,20 +7,24 @@ received = await channels.receive(Inbound(surface=Surface("slack", "dm", "U7"), 
 
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import ChannelContext
-from holdfast.channels.inbound import Inbound
+from holdfast.channels.inbound import Changed, Inbound
 from holdfast.channels.room import Channels, Office
 from holdfast.channels.surface import Surface
-from holdfast.channels.transport import Abilities, Channel, Message, SendFailed
+from holdfast.channels.transport import Abilities, BaseChannel, Channel, File, Message, Said, SendFailed
 
 __all__ = [
     "Abilities",
+    "BaseChannel",
+    "Changed",
     "Channel",
     "ChannelContext",
     "Channels",
+    "File",
     "Inbound",
     "Message",
     "Office",
     "Received",
+    "Said",
     "SendFailed",
     "Surface",
 ]

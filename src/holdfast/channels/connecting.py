@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from holdfast.channels.arrivals import Received
-from holdfast.channels.inbound import Inbound
+from holdfast.channels.inbound import Changed, Inbound
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Channel, SendFailed
 from holdfast.channels.webhook import Posting, WebhookChannel
 from holdfast.clock import Clock
 from holdfast.config import Config
 from holdfast.config.channels import ChannelConfig
-from holdfast.errors import NotFound
+from holdfast.config.session import PeerKind
+from holdfast.errors import Busy, HoldfastError, NotFound, Unavailable
 
-Adapter = Callable[[str, ChannelConfig], Channel]
+Adapter = Callable[[str, ChannelConfig, str | None], Channel]
 WEBHOOK: Final = "webhook"
+AGAIN_SECONDS: Final = 1.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
-    """What a plugin makes a channel's adapter from. `receive` hands in what people wrote; a message that was
-    here before, by its id, is not seen to again."""
+    """What a plugin makes a channel's adapter from: one for each account, if there are several.
+
+    `receive` hands in what people wrote; a message that was here before, by its id, is not seen to again.
+    `changed` tells that somebody changed, deleted or reacted to one. `options` are the channel's own, with
+    secrets in the clear. `folder` is where the adapter keeps how far it has come, and what it needs later.
+    """
 
     name: str
     settings: ChannelConfig
     receive: Callable[[Inbound], Awaitable[Received]]
+    changed: Callable[[Changed], Awaitable[bool]]
+    account: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path = field(default_factory=Path)
+    most_file_bytes: int = 10 * 1024**2
+    most_files: int = 8
+
+    async def take(self, message: Inbound) -> Received | None:
+        """Hand in a message and stay with it until it is taken, so that none behind it goes before; None for
+        one that can never be."""
+        while True:
+            try:
+                return await self.receive(message)
+            except (Busy, Unavailable) as error:
+                log.warning("channel %s: a message waits to be taken in: %s", self.name, error.message)
+                await asyncio.sleep(AGAIN_SECONDS)
+            except HoldfastError as error:
+                log.warning("channel %s: a message is left out: %s", self.name, error.message)
+                return None
+
+    def surface(self, kind: PeerKind, peer: str, thread: str | None = None) -> Surface:
+        """A place on this channel, as this account sees it."""
+        return Surface(self.name, kind, peer, thread, self.account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +82,11 @@ class Connected:
     def previews(self) -> bool:
         """Whether a reply is one message that is edited while it is written."""
         return self.config.streaming in ("partial", "progress") and self.channel.abilities.edits
+
+    @property
+    def streams(self) -> bool:
+        """Whether anything of a reply is sent before it is whole."""
+        return self.config.streaming != "off" and (self.previews or self.channel.abilities.blocks)
 
 
 class Connections:
@@ -96,7 +134,7 @@ class Connections:
             raise SendFailed(f"channel {name} is switched off")
         adapter = self._adapters.get(config.adapter or name)
         if adapter is not None:
-            return Connected(name, config, adapter(name, config))
+            return Connected(name, config, adapter(name, config, surface.account))
         if config.url is None:
             raise SendFailed(f"nothing connects channel {name}")
         return Connected(name, config, WebhookChannel(name, config, self._posting, self._env))

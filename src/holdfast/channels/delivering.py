@@ -14,9 +14,10 @@ from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus, MessageSending, Mess
 from holdfast.channels import marks
 from holdfast.channels.chunking import Limits
 from holdfast.channels.connecting import Connected
+from holdfast.channels.files import require_sendable
 from holdfast.channels.speech import Mark, left_of_turn, remaining
 from holdfast.channels.surface import Surface
-from holdfast.channels.transport import Message, SendFailed
+from holdfast.channels.transport import File, Message, SendFailed
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.log import SYSTEM, EntryFilter, Store, Threads, Tx, agenda, entries, outbox, turns
@@ -31,12 +32,16 @@ MINUTE: Final = 60_000
 MOST_SAID: Final = 500
 SORRY: Final = "Something went wrong, and I could not answer. Please try again."
 
+CUT_OFF: Final = "cut off while it was sent"
 _META: Final = ("turnId", "sessionKey", "block")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A delivery made ready: the pieces that are its messages, how many were sent, and what they replace."""
+    """A delivery made ready: the pieces that are its messages, how many were sent, and what they replace.
+
+    `known` is there if the next piece may have been taken before: ids on its surface from before it.
+    """
 
     delivery: Delivery
     surface: Surface
@@ -44,6 +49,13 @@ class Order:
     sent: int
     preview: str | None = None
     quotes: str | None = None
+    files: tuple[File, ...] = ()
+    known: tuple[str, ...] | None = None
+
+    @property
+    def carries_files(self) -> int:
+        """Files go with the last piece, so that the words stand before them."""
+        return len(self.pieces) - 1
 
 
 class Deliverer:
@@ -55,11 +67,13 @@ class Deliverer:
         threads: Threads,
         connect: Callable[[Surface], Connected],
         plugin_hooks: HookBus = NO_HOOKS,
+        files: Callable[[Sequence[Any]], tuple[File, ...]] = lambda kept: (),
     ) -> None:
         self._store = store
         self._threads = threads
         self._connect = connect
         self._plugin_hooks = plugin_hooks
+        self._files = files
         self._pace = Pace(store.clock)
 
     def kind(self) -> agenda.Kind:
@@ -103,7 +117,10 @@ class Deliverer:
             before = _earlier(tx, delivery)
             if before is not None:
                 raise agenda.PostponeJob(before, "an earlier message is still on its way")
-            return _order(tx, delivery, surface, connected), connected
+            order = _order(tx, delivery, surface, connected)
+            unsure = (delivery.error or "").startswith(CUT_OFF) and connected.channel.abilities.finds
+            known = _known(tx, delivery, order) if unsure else None
+        return replace(order, files=self._files(delivery.payload.get("files") or ()), known=known), connected
 
     async def _carry_out(self, job: agenda.Job, order: Order, connected: Connected) -> None:
         delivery = order.delivery
@@ -170,8 +187,14 @@ async def _sent(order: Order, number: int, connected: Connected, text: str) -> s
         surface=order.surface,
         text=text,
         reply_to=_quoted(order, connected.config.reply_to_mode, number),
+        files=order.files if number == order.carries_files else (),
         meta={**meta, "final": _is_final(order, number)},
     )
+    require_sendable(message.files, connected.channel.abilities.most_file_bytes, connected.name)
+    if order.known is not None and number == order.sent:
+        found = await connected.channel.find(message, order.known)
+        if found is not None:
+            return found
     if number == 0 and order.preview is not None and connected.channel.abilities.edits:
         await connected.channel.edit(order.preview, message)
         return order.preview
@@ -247,6 +270,16 @@ def _order(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -
     return Order(delivery, surface, pieces, sent, stream.preview, quotes)
 
 
+def _known(tx: Tx, delivery: Delivery, order: Order) -> tuple[str, ...]:
+    """First the last message that certainly stands before it, then others that it is not."""
+    answered = _answered(tx, str(delivery.payload.get("turnId") or ""), "all")
+    before = [id_ for id_ in (marks.newest_on(tx, delivery.target), answered) if id_ is not None]
+    key = str(delivery.payload.get("sessionKey") or "")
+    heard = entries.listing(tx, EntryFilter(session_key=key), limit=MOST_SAID).entries if key else ()
+    others = [str(id_) for one in heard if (id_ := (one.source or {}).get("messageId"))]
+    return (*before, *others)
+
+
 def reply_key(turn_id: str) -> str:
     """The key of the parcel that is posted with a turn's commit."""
     return f"reply:{turn_id}"
@@ -296,7 +329,8 @@ def _failed(tx: Tx, job: agenda.Job, id_: str, error: SendFailed) -> None:
         return
     tried = delivery.attempts + 1
     final = error.final or tried >= outbox.MAX_ATTEMPTS
-    outbox.attempt_failed(tx, id_, error.message, final=final)
+    said = f"{CUT_OFF}: {error.message}" if error.unsure else error.message
+    outbox.attempt_failed(tx, id_, said, final=final)
     log.warning("delivery %s to %s: %s", id_, delivery.target, error.message)
     if final:
         job.settle(tx)
@@ -308,7 +342,10 @@ def _failed(tx: Tx, job: agenda.Job, id_: str, error: SendFailed) -> None:
 
 def _given_up(tx: Tx, item: agenda.Item) -> None:
     """An attempt was cut off; if it was the last that the agenda allows, the delivery has failed too."""
+    delivery = outbox.get(tx, str(item.payload["outboxId"]))
+    if delivery.status is not DeliveryStatus.PENDING:
+        return
     if item.status.ended:
-        delivery = outbox.get(tx, str(item.payload["outboxId"]))
-        if delivery.status is DeliveryStatus.PENDING:
-            outbox.attempt_failed(tx, delivery.id, item.error or "interrupted", final=True)
+        outbox.attempt_failed(tx, delivery.id, item.error or "interrupted", final=True)
+    else:
+        outbox.remark(tx, delivery.id, CUT_OFF)

@@ -109,3 +109,17 @@ class Following(ABC):
         attempt, to = self._attempt, self._attempt.to
         named = {"turnId": attempt.turn_id, "sessionKey": attempt.session_key}
         return Parcel(key=key, kind=to.kind, target=to.target, payload={**to.payload, **body, **named})
+
+
+class Silent(Following):
+    """A reply that is sent when it is whole: it is only waited for."""
+
+    @property
+    def pause(self) -> float:
+        return 60.0
+
+    async def take(self, event: RunEvent) -> None:
+        """Nothing is sent before the end."""
+
+    async def paused(self) -> None:
+        """Nor then."""

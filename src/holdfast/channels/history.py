@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.channels.inbound import Inbound
+from holdfast.channels.transport import Said
 from holdfast.clock import iso
 from holdfast.context import Trust
 from holdfast.context.transcript import SAID_BEFORE
@@ -31,6 +32,7 @@ MOST_LINE: Final = 2_000
 _MORE: Final = 200
 
 BEFORE: Final = "Said in this group since the agent was last spoken to, and not answered:"
+WITHIN: Final = "Said in this thread before the agent was spoken to there:"
 ABOVE: Final = "Said in the channel before this thread began:"
 
 
@@ -87,6 +89,30 @@ def give_parent(tx: Tx, message: Inbound, session_key: str, session_id: str, par
     return len(found)
 
 
+def give_thread(tx: Tx, message: Inbound, session_key: str, heard: Audience, found: Sequence[Said]) -> int:
+    """Leave for a thread's first turn what the service has of it; how many messages these are."""
+    said = [one for one in found if one.text.strip()]
+    if not said:
+        return 0
+    text = f"{WITHIN}\n{quoted_lines(said)}"
+    key = f"{KIND}:within:{message.surface.address}:{message.message_id}"
+    _post(tx, session_key, key, text, heard, message.surface.channel)
+    return len(said)
+
+
+def quoted_lines(said: Sequence[Said], most: int = MOST_CHARS) -> str:
+    """The same for what a service tells, which comes oldest first."""
+    lines: list[str] = []
+    for one in reversed(said):
+        who = "agent" if one.ours else clip(" ".join(one.who.split()), 80) or "someone"
+        line = f"[{iso(one.at)[:16].replace('T', ' ')}] {who}: {clip(' '.join(one.text.split()), MOST_LINE)}"
+        most -= len(line) + 1
+        if most < 0:
+            break
+        lines.append(line)
+    return "\n".join(reversed(lines))
+
+
 def quoted(found: Iterable[Entry], most: int = MOST_CHARS) -> str:
     """Lines of who said what when, oldest first; where they are too many, the oldest go."""
     lines: list[str] = []
@@ -105,13 +131,17 @@ def quoted(found: Iterable[Entry], most: int = MOST_CHARS) -> str:
 def _leave(tx: Tx, session_key: str, key: str, head: str, found: Sequence[Entry], channel: str) -> None:
     if not found:
         return
-    text = f"{head}\n{quoted(found)}"
+    heard = meet(entry.audience for entry in found)
+    _post(tx, session_key, key, f"{head}\n{quoted(found)}", heard, channel)
+
+
+def _post(tx: Tx, session_key: str, key: str, text: str, heard: Audience, channel: str) -> None:
     notes.post(
         tx,
         NoteDraft(
             key=key,
             session_key=session_key,
-            audience=meet(entry.audience for entry in found),
+            audience=heard,
             kind=KIND,
             text=text,
             trust=Trust.OUTSIDE.label,

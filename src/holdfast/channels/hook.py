@@ -37,7 +37,8 @@ class ChannelHook(TurnHook):
             connected = self._connect(Surface.parse(to.target))
         except (InvalidInput, SendFailed):  # nobody carries it there now; the outbox will say so
             return
-        if connected.config.streaming != "off":
+        if connected.streams:
             marks.save(tx, marks.get(tx, turn.id))
+        if connected.streams or connected.channel.abilities.types:
             attempt = Attempt(turn.id, turn.attempt, session.key, to)
             tx.on_commit(lambda: self._streams.follow(attempt, connected))

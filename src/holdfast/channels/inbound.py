@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from holdfast.channels.surface import Surface
+from holdfast.channels.transport import File
 from holdfast.config.channels import ANYONE, ChannelConfig
 
 State = Literal["answered", "kept", "pairing", "ignored"]
@@ -19,6 +20,8 @@ class Inbound:
     """A message as its channel tells it. `message_id` is the channel's own and makes a repeat harmless.
 
     `mentioned` is whether the channel says that it names the agent; `reply_to` is the message it answers.
+    `left_out` tells of files that the channel did not bring along, and why. A sender who is not `proven` to
+    be who they say they are is never the owner.
     """
 
     surface: Surface
@@ -31,6 +34,9 @@ class Inbound:
     bot: bool = False
     guild_id: str | None = None
     team_id: str | None = None
+    files: tuple[File, ...] = ()
+    left_out: tuple[str, ...] = ()
+    proven: bool = True
 
     @property
     def key(self) -> str:
@@ -41,6 +47,18 @@ class Inbound:
     @property
     def speaker(self) -> str:
         return self.sender_name or self.sender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What became of a message: other words, none (it was deleted), or a sign that somebody put to it."""
+
+    surface: Surface
+    message_id: str
+    sender: str
+    text: str | None = None
+    sign: str | None = None
+    sender_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +79,7 @@ class Verdict:
 
 def judge(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
     """What becomes of a message, by the channel's policy."""
-    if not message.text.strip():
+    if not (message.text.strip() or message.files or message.left_out):
         return Verdict("ignored", "it says nothing")
     if message.bot and message.sender not in (*rules.allow_from, *rules.owners):
         return Verdict("ignored", "it comes from a program that is not in allowFrom")

@@ -14,6 +14,7 @@ from holdfast.channels.speech import Mark
 from holdfast.channels.tables import channel_receipts as receipts
 from holdfast.channels.tables import channel_streams as table
 from holdfast.log import Tx
+from holdfast.log.tables import outbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ def is_ours(tx: Tx, channel: str, message_id: str) -> bool:
     """Whether a message of a channel is one that we sent."""
     where = receipts.c.channel == channel, receipts.c.message_id == message_id
     return tx.conn.execute(sa.select(receipts.c.piece).where(*where).limit(1)).first() is not None
+
+
+def newest_on(tx: Tx, target: str) -> str | None:
+    """The id of the last message that was sent to a surface."""
+    sent_there = receipts.join(outbox, outbox.c.id == receipts.c.outbox_id)
+    newest = (
+        sa.select(receipts.c.message_id)
+        .select_from(sent_there)
+        .where(outbox.c.target == target, receipts.c.message_id.is_not(None))
+        .order_by(receipts.c.sent_at.desc(), receipts.c.outbox_id.desc(), receipts.c.piece.desc())
+    )
+    return tx.conn.execute(newest.limit(1)).scalar()
 
 
 def last_sent(tx: Tx, channel: str) -> int | None:

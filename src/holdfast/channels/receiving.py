@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -11,12 +11,13 @@ from holdfast.agents.loop import Accepted, Ask
 from holdfast.agents.loop.asks import Address, Terms, address
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
-from holdfast.channels import arrivals, bindings, hearing, history, marks, pairing
+from holdfast.channels import arrivals, bindings, changes, hearing, history, marks, pairing
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import Connections
-from holdfast.channels.inbound import Inbound, Standing, Verdict, is_named, judge
+from holdfast.channels.files import Brought, FileRoom
+from holdfast.channels.inbound import Changed, Inbound, Standing, Verdict, is_named, judge
 from holdfast.channels.pairing import Pairing
-from holdfast.channels.transport import SendFailed
+from holdfast.channels.transport import Said, SendFailed
 from holdfast.config import Config
 from holdfast.config.channels import ChannelConfig
 from holdfast.context import ContextRoom, SpawnParams, Trust
@@ -67,6 +68,8 @@ class Parts:
     config: Callable[[], Config]
     connections: Connections
     accept: Callable[[Ask], Awaitable[Accepted]]
+    cancel: Callable[[str], Awaitable[object]]
+    files: FileRoom
     children: Callable[[], Children]
     context: Callable[[], ContextRoom]
 
@@ -88,6 +91,7 @@ class _Asked:
 
     ask: Ask
     fork: SpawnParams | None = None
+    brought: Brought | None = None
 
 
 class Receiver:
@@ -101,18 +105,75 @@ class Receiver:
         if isinstance(seen, Received):
             return seen
         opened = await self._in_thread(seen)
-        asked = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._asked(tx, opened))
-        if isinstance(asked, _Asked):
-            await self._fork(asked)
-            accepted = await parts.accept(asked.ask)
-            run_id: str | None = accepted.run_id
-        else:
-            run_id = asked.run_id
+        above = await self._said_there(opened)
+        asked = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._asked(tx, opened, above))
+        run_id, entry_id = await self._accepted(asked)
         verdict = opened.verdict
-        await parts.threads(
-            parts.store.run, SYSTEM, lambda tx: arrivals.record(tx, opened.message, verdict, run_id)
-        )
+
+        def note(tx: Tx) -> None:
+            if isinstance(asked, _Asked) and asked.brought is not None and entry_id is not None:
+                parts.files.keep(tx, asked.brought.kept, entry_id, opened.heard)
+            arrivals.record(tx, opened.message, verdict, run_id)
+
+        await parts.threads(parts.store.run, SYSTEM, note)
         return Received(verdict.state, verdict.reason, run_id)
+
+    async def changed(self, change: Changed) -> bool:
+        """Follow what somebody did to a message; False where the log has no such message of theirs."""
+        parts = self._parts
+        outcome = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._changed(tx, change))
+        if outcome.stops is not None:
+            await parts.cancel(outcome.stops)
+        return outcome.found
+
+    def _changed(self, tx: Tx, change: Changed) -> changes.Outcome:
+        surface = change.surface
+        rules = self._parts.connections.settings(surface.channel, surface.account)
+        said = Inbound(
+            surface=surface,
+            message_id=change.message_id,
+            sender=change.sender,
+            sender_name=change.sender_name,
+            text=change.text or "",
+        )
+        person = pairing.find(tx, surface.channel, change.sender)
+        owner = _is_owner(said, rules, person)
+        heard = hearing.heard_on(tx, surface, rules, owner=owner)
+        key = bindings.bound(tx, surface)
+        if key is None:
+            key = address(self._ask(said, owner, heard), self._parts.config()).session_key
+        return changes.follow(tx, change, key, None if change.text is None else _said(said))
+
+    async def _accepted(self, asked: _Asked | Run) -> tuple[str | None, str | None]:
+        """The run that answers, and the entry of the words, if they are a message of their own."""
+        if isinstance(asked, Run):
+            return asked.run_id, None
+        await self._fork(asked)
+        accepted = await self._parts.accept(asked.ask)
+        return accepted.run_id, accepted.entry_id if accepted.created else None
+
+    async def _said_there(self, admitted: _Admitted) -> list[Said]:
+        """What the service has of a thread whose session is about to begin; nothing where it cannot tell."""
+        surface, limit = admitted.message.surface, admitted.rules.thread.initial_history_limit
+        if surface.thread is None or not limit:
+            return []
+        try:
+            channel = self._parts.connections.of(surface).channel
+            if not channel.abilities.reads or await self._parts.threads(self._has_begun, admitted):
+                return []
+            return list(await channel.history(surface, limit))
+        except SendFailed as error:
+            log.warning("%s begins without what was said there: %s", surface.address, error.message)
+            return []
+
+    def _has_begun(self, admitted: _Admitted) -> bool:
+        ask = self._ask(admitted.message, admitted.owner, admitted.heard)
+        key = address(ask, self._parts.config()).session_key
+        with self._parts.store.read(SYSTEM) as tx:
+            session = sessions.active(tx, key)
+            return bindings.bound(tx, admitted.message.surface) is not None or (
+                session is not None and session.turn_count > 0
+            )
 
     def _seen(self, tx: Tx, message: Inbound, may_own: bool) -> Received | _Admitted:
         """Judge a message; what is not answered is seen to here."""
@@ -203,7 +264,7 @@ class Receiver:
             return admitted
         return replace(admitted, message=replace(message, surface=surface.in_thread(thread)))
 
-    def _asked(self, tx: Tx, admitted: _Admitted) -> _Asked | Run:
+    def _asked(self, tx: Tx, admitted: _Admitted, above: Sequence[Said] = ()) -> _Asked | Run:
         """The message as an ask, with what was said before it; or as a further task of a child."""
         message, rules = admitted.message, admitted.rules
         ask = self._ask(message, admitted.owner, admitted.heard)
@@ -214,7 +275,12 @@ class Receiver:
         to = address(ask, self._parts.config())
         if not message.surface.direct:
             history.give_unanswered(tx, message, to.session_key, rules.history_limit)
-        return _Asked(ask, self._give_parent(tx, admitted, to))
+        fork = self._give_parent(tx, admitted, to)
+        history.give_thread(tx, message, to.session_key, admitted.heard, above)
+        if not (message.files or message.left_out):
+            return _Asked(ask, fork)
+        brought = self._parts.files.bring(message, _said(message), to.agent_id, owner=admitted.owner)
+        return _Asked(replace(ask, text=brought.text, images=brought.images), fork, brought)
 
     async def _fork(self, asked: _Asked) -> None:
         """Let a thread's session begin with the transcript of where it was opened."""
@@ -244,7 +310,7 @@ class Receiver:
         """What was said where a thread was opened, for the first turn of its session: quoted, or whole."""
         message, rules = admitted.message, admitted.rules.thread
         parent = message.surface.parent
-        if parent is None:
+        if parent is None or message.surface.direct:  # a thread with one person is a talk of its own
             return None
         session = sessions.ensure(
             tx, to.session_key, audience=admitted.heard, agent_id=to.agent_id, channel=to.channel
@@ -294,7 +360,7 @@ def _said(message: Inbound) -> str:
 
 def _is_owner(message: Inbound, rules: ChannelConfig, person: Pairing | None) -> bool:
     """Only who is named as the owner, in the config or when they were let in; never a program."""
-    if message.bot:
+    if message.bot or not message.proven:
         return False
     paired = person is not None and person.status is pairing.Status.APPROVED and person.owner
     return paired or message.sender in rules.owners

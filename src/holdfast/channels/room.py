@@ -16,8 +16,9 @@ from holdfast.channels import arrivals, bindings, hearing, marks, pairing, views
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import Adapter, Connected, Connections
 from holdfast.channels.delivering import Deliverer
+from holdfast.channels.files import FileRoom
 from holdfast.channels.hook import ChannelHook
-from holdfast.channels.inbound import Inbound
+from holdfast.channels.inbound import Changed, Inbound
 from holdfast.channels.receiving import Children, Receiver
 from holdfast.channels.receiving import Parts as ReceivingParts
 from holdfast.channels.streaming import Streams
@@ -133,12 +134,14 @@ class Channels(Office):
         runs: Callable[[], Runs],
         children: Callable[[], Children],
         context: Callable[[], ContextRoom],
+        files: FileRoom,
         plugin_hooks: HookBus = NO_HOOKS,
         env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(store, config, env)
         self._threads = threads
         self._plugin_hooks = plugin_hooks
+        self._files = files
         self._streams = Streams(store, threads, lambda: runs().hub)
         self._receiver = Receiver(
             ReceivingParts(
@@ -147,6 +150,8 @@ class Channels(Office):
                 config=config,
                 connections=self.connections,
                 accept=lambda ask: runs().accept(ask),
+                cancel=lambda run_id: runs().cancel(run_id, reason="the message was deleted"),
+                files=files,
                 children=children,
                 context=context,
             )
@@ -154,11 +159,14 @@ class Channels(Office):
         self.hook = ChannelHook(self._streams, self.connections.of)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        return (MessageTool(self._store, self._threads, self.connections.of, self.heard_at).tool(),)
+        made = MessageTool(self._store, self._threads, self.connections.of, self.heard_at, self._files)
+        return (made.tool(),)
 
     def register(self, runner: Runner) -> None:
         """Have this runner carry out deliveries, and follow replies while they are written."""
-        deliverer = Deliverer(self._store, self._threads, self.connections.of, self._plugin_hooks)
+        deliverer = Deliverer(
+            self._store, self._threads, self.connections.of, self._plugin_hooks, self._files.read
+        )
         runner.register(outbox.KIND, deliverer.kind())
         try:
             asyncio.get_running_loop()
@@ -173,6 +181,10 @@ class Channels(Office):
     async def receive(self, message: Inbound, *, may_own: bool = True) -> Received:
         """See to a message from outside, once."""
         return await self._receiver.receive(message, may_own=may_own)
+
+    async def changed(self, change: Changed) -> bool:
+        """Follow what somebody did to a message that came in, or to one of ours."""
+        return await self._receiver.changed(change)
 
     async def open_thread(self, session: Session, to: Deliver | None, name: str) -> Deliver:
         """A thread where a session is spoken to, for a child of it."""

@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from holdfast.agents.loop import Hub
 from holdfast.channels.blocks import Blocks
 from holdfast.channels.connecting import Connected
-from holdfast.channels.following import Attempt
+from holdfast.channels.following import Attempt, Silent
 from holdfast.channels.previews import Previews
+from holdfast.channels.surface import Surface
 from holdfast.errors import HoldfastError
 from holdfast.log import Store, Threads
 
 log = logging.getLogger(__name__)
+TYPING_SECONDS: Final = 4.0
 
 
 class Streams:
@@ -50,9 +53,21 @@ class Streams:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, attempt: Attempt, connected: Connected) -> None:
-        kind = Previews if connected.previews else Blocks
+        kind = Silent if not connected.streams else Previews if connected.previews else Blocks
         stream = kind(self._store, self._threads, attempt, connected)
+        typing = asyncio.create_task(_typing(connected, Surface.parse(attempt.to.target)))
         try:
             await stream.run(self._hub())
         except HoldfastError as error:
             log.warning("the stream of turn %s ended early: %s", attempt.turn_id, error.message)
+        finally:
+            typing.cancel()
+            await asyncio.gather(typing, return_exceptions=True)
+
+
+async def _typing(connected: Connected, surface: Surface) -> None:
+    """Show that an answer is being written for as long as one is. Nobody waits for that to work."""
+    while connected.channel.abilities.types:
+        with contextlib.suppress(HoldfastError):
+            await connected.channel.typing(surface)
+        await asyncio.sleep(TYPING_SECONDS)

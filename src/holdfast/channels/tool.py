@@ -13,16 +13,18 @@ from holdfast.agents.heartbeat.surfaces import HeardAt
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.channels import history
 from holdfast.channels.connecting import Connected
+from holdfast.channels.files import FileRoom
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message
 from holdfast.context import Trust
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, Tx, entries, heard_by, outbox
+from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, entries, heard_by, outbox
 from holdfast.log.outbox import Parcel
 
 Action = Literal["send", "thread-create", "thread-reply", "read", "edit", "react"]
 MOST_READ: Final = 100
+NOTHING: Final = "(nothing)"
 _WHERE: Final = "Give target, such as discord:channel:42 or slack:dm:U7."
 
 
@@ -46,6 +48,9 @@ class MessageInput(BaseModel):
     messageId: Annotated[  # noqa: N815
         str | None, Field(max_length=256, description="Of edit and react; or what a thread is opened on.")
     ] = None
+    attachments: Annotated[
+        list[str], Field(max_length=8, description="Files of your workspace to send along.")
+    ] = []
     limit: Annotated[int, Field(ge=1, le=MOST_READ, description="Of read.")] = 30
 
 
@@ -53,12 +58,18 @@ class MessageTool:
     """A spawned session has no chat of its own to fall back on: it must say where."""
 
     def __init__(
-        self, store: Store, threads: Threads, connect: Callable[[Surface], Connected], heard_at: HeardAt
+        self,
+        store: Store,
+        threads: Threads,
+        connect: Callable[[Surface], Connected],
+        heard_at: HeardAt,
+        files: FileRoom,
     ) -> None:
         self._store = store
         self._threads = threads
         self._connect = connect
         self._heard_at = heard_at
+        self._files = files
 
     def tool(self) -> Tool[MessageInput]:
         return Tool(
@@ -78,15 +89,13 @@ class MessageTool:
         key = f"message:{caller.turn_id}:{call_id}"
         match given.action:
             case "read":
-                return await self._threads(self._read, caller, surface, given.limit)
+                return await self._read_there(caller, surface, given.limit)
             case "thread-create":
-                return await self._open(surface, given, key)
+                return await self._open(caller, surface, given, key)
             case "edit" | "react":
                 return await self._touch(surface, given, key)
             case _:
-                return await self._threads(
-                    self._store.run, SYSTEM, lambda tx: self._send(tx, surface, given, key)
-                )
+                return await self._threads(self._send, caller, surface, given, key)
 
     def _require_theirs(self, caller: Caller, surface: Surface) -> None:
         """What the owner did not ask for goes only to those who may read all that stood in its prompt."""
@@ -101,22 +110,39 @@ class MessageTool:
                 hint="The owner can have it sent there by asking for it.",
             )
 
-    def _send(self, tx: Tx, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
+    def _send(self, caller: Caller, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
         connected = self._connect(surface)
         to = surface.deliver()
-        payload = {"text": _text(given)}
-        made = outbox.post(tx, Parcel(key=key, kind=to.kind, target=to.target, payload=payload))
+        payload: dict[str, Any] = {"text": given.text or ""}
+        if given.attachments:
+            payload["files"] = self._attached(caller, connected, given)
+        else:
+            _text(given)
+        parcel = Parcel(key=key, kind=to.kind, target=to.target, payload=payload)
+        made = self._store.run(SYSTEM, lambda tx: outbox.post(tx, parcel))
         return _told({"status": "accepted", "channel": connected.name, "target": to.target, "id": made.id})
 
-    async def _open(self, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
+    def _attached(self, caller: Caller, connected: Connected, given: MessageInput) -> list[dict[str, Any]]:
+        """Files of the workspace, which is the owner's."""
+        if not caller.owner:
+            raise Forbidden("files are sent for the owner alone", code="owner_only")
+        most = connected.channel.abilities.most_file_bytes
+        found = self._files.sendable(caller.workspace, given.attachments)
+        for one in found:
+            if one["bytes"] > most:
+                said = f"channel {connected.name} takes files of {most:,} bytes at most: {one['name']}"
+                raise InvalidInput(said, code="file_too_large")
+        return found
+
+    async def _open(self, caller: Caller, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
         connected = self._connect(surface)
         if not connected.channel.abilities.threads or surface.thread is not None:
             raise InvalidInput("no thread can be opened there", code="thread_unavailable", hint="Use send.")
         name = given.threadName or (given.text or "Thread")[:80]
         thread = await connected.channel.open_thread(surface, name, key, given.messageId)
         opened = surface.in_thread(thread)
-        if given.text:
-            await self._threads(self._store.run, SYSTEM, lambda tx: self._send(tx, opened, given, key))
+        if given.text or given.attachments:
+            await self._threads(self._send, caller, opened, given, key)
         return _told({"status": "opened", "threadId": thread, "target": opened.address})
 
     async def _touch(self, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
@@ -131,6 +157,17 @@ class MessageTool:
         await act(given.messageId, message)
         return _told({"status": "done", "messageId": given.messageId})
 
+    async def _read_there(self, caller: Caller, surface: Surface, limit: int) -> ToolOutput:
+        """As the log has it; for the owner, where that has nothing, as the service has it."""
+        logged = await self._threads(self._read, caller, surface, limit)
+        if logged.text != NOTHING or not caller.owner:
+            return logged
+        channel = self._connect(surface).channel
+        if not channel.abilities.reads:
+            return logged
+        found = await channel.history(surface, limit)
+        return ToolOutput(text=history.quoted_lines(found) or NOTHING, trust=Trust.OUTSIDE)
+
     def _read(self, caller: Caller, surface: Surface, limit: int) -> ToolOutput:
         """What was said on a surface, as the log has it."""
         key = str(surface.key(caller.agent_id))
@@ -138,7 +175,7 @@ class MessageTool:
             spoken = EntryFilter(session_key=key, types=frozenset({EntryType.CONVERSATION}))
             found = [e for e in entries.listing(tx, spoken, limit=limit * 4).entries if e.content.strip()]
         said = [e for e in found if e.role in ("user", "assistant")][:limit]
-        return ToolOutput(text=history.quoted(said) or "(nothing)", trust=Trust.OUTSIDE)
+        return ToolOutput(text=history.quoted(said) or NOTHING, trust=Trust.OUTSIDE)
 
 
 def target_of(caller: Caller, given: MessageInput) -> Surface:

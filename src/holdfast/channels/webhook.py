@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agents.cron.signing import DELIVERIES, OURS, TIME, sign
 from holdfast.channels.surface import Surface
-from holdfast.channels.transport import Abilities, Message, SendFailed
+from holdfast.channels.transport import Abilities, BaseChannel, Message, SendFailed
 from holdfast.clock import Clock
 from holdfast.config.channels import ChannelConfig
 from holdfast.errors import ConfigError
@@ -50,20 +50,16 @@ class Posting:
             await client.aclose()
 
 
-class WebhookChannel:
+class WebhookChannel(BaseChannel):
     """One webhook channel as it is configured now."""
 
     def __init__(
         self, name: str, config: ChannelConfig, posting: Posting, env: Mapping[str, str] = os.environ
     ) -> None:
-        self._name = name
+        self.name = name
         self._config = config
         self._posting = posting
         self._env = env
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @property
     def abilities(self) -> Abilities:
@@ -88,7 +84,7 @@ class WebhookChannel:
         return thread
 
     async def _call(self, kind: str, key: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        sent = {"type": kind, "channel": self._name, "idempotencyKey": key, **body}
+        sent = {"type": kind, "channel": self.name, "idempotencyKey": key, **body}
         data = json.dumps(sent, ensure_ascii=False, separators=(",", ":")).encode()
         answer = await self._posting.post(self._url(), data, self._headers(key, data))
         if answer.status_code < 300:
@@ -98,7 +94,7 @@ class WebhookChannel:
     def _url(self) -> str:
         url = self._config.url
         if url is None:
-            raise SendFailed(f"channel {self._name} has no url", final=True)
+            raise SendFailed(f"channel {self.name} has no url", final=True)
         try:
             return url.reveal(self._env)
         except ConfigError as error:

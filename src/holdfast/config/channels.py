@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from holdfast.config.secret import Secret
+from holdfast.config.secret import FreeMap, Secret
 from holdfast.config.section import Section, key, overlay, part, table
 from holdfast.config.values import Count, Flag, Id, Int, Minutes, Ms, Positive, Seconds
 
@@ -58,6 +58,7 @@ class ChannelSettings(Section):
     adapter: Id | None = key(
         None, "What connects it: the name that a plugin registered; unset: `url`, as a webhook channel."
     )
+    options: FreeMap = table({}, "What its adapter needs: tokens, hosts, names; see docs/channels.md.")
     url: Secret | None = key(None, "Where a webhook channel's messages are posted to; masked like a token.")
     signing_secret: Secret | None = key(
         None, "Secret that signs what the channel sends; `${NAME}` is taken from the environment."
@@ -136,8 +137,6 @@ class ChannelConfig(ChannelSettings):
     @property
     def unconnected(self) -> tuple[str, ...]:
         """The keys that do nothing here, since there is no address to post to."""
-        if self.adapter is not None or self.url is not None:
-            return ()
-        if any(account.url is not None for account in self.accounts.values()):
+        if any(one.adapter or one.url or one.options for one in (self, *self.accounts.values())):
             return ()
         return tuple(sorted(self.model_fields_set - WITHOUT_ADAPTER))

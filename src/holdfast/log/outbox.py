@@ -141,6 +141,12 @@ def retry(tx: Tx, id_: str) -> Delivery:
     return get(tx, id_)
 
 
+def remark(tx: Tx, id_: str, error: str) -> None:
+    """Say how a delivery stands that is still on its way; that is no attempt."""
+    pending = table.c.id == id_, table.c.status == "pending"
+    tx.conn.execute(sa.update(table).where(*pending).values(error=error, updated_at=tx.now))
+
+
 def listing(
     tx: Tx,
     *,

@@ -32,7 +32,7 @@ from holdfast.agents.plugin_hooks import (
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always, never
 from holdfast.effects import Effect
 from holdfast.plugins.api import CommandCall, PluginApi, PluginRequest, PluginResponse, Refused, Service
-from holdfast.plugins.discovery import Found, Origin, discover
+from holdfast.plugins.discovery import Found, Origin, bundled_plugins, discover
 from holdfast.plugins.hooks import PluginHooks
 from holdfast.plugins.host import Phase, Plugin, PluginHost
 from holdfast.plugins.manifest import InvalidManifest, Manifest, read_manifest
@@ -84,6 +84,7 @@ __all__ = [
     "ToolCallChange",
     "ToolOutput",
     "always",
+    "bundled_plugins",
     "discover",
     "never",
     "read_manifest",

@@ -14,7 +14,7 @@ from holdfast.errors import InvalidInput
 from holdfast.plugins.manifest import FOREIGN_NAME, NAME, Manifest, read_manifest
 
 GROUP: Final = "holdfast.plugins"
-BUNDLED: Final = Path(__file__).parent / "bundled"
+BUNDLED: Final = Path(__file__).parents[1] / "plugins_bundled"
 MOST_PLUGINS: Final = 500
 
 
@@ -54,7 +54,7 @@ class Found:
 
 
 def discover(
-    *, paths: Sequence[str], workspaces: Iterable[Path], home: Path, bundled: Path = BUNDLED
+    *, paths: Sequence[str], workspaces: Iterable[Path], home: Path
 ) -> tuple[list[Found], list[Found]]:
     """The plugins that there are, and those that lie below another of the same id."""
     every = [
@@ -62,7 +62,7 @@ def discover(
         *(found for one in workspaces for found in _beneath(one / "plugins", Origin.WORKSPACE)),
         *_beneath(home, Origin.HOME),
         *_packages(),
-        *(replace(one, root=None) for one in _beneath(bundled, Origin.BUNDLED)),
+        *bundled_plugins(),
     ]
     first: dict[str, Found] = {}
     hidden: list[Found] = []
@@ -72,6 +72,11 @@ def discover(
         else:
             first[found.id] = found
     return list(first.values()), hidden
+
+
+def bundled_plugins() -> list[Found]:
+    """Those that come with Holdfast, whether anything uses them or not."""
+    return [replace(found, root=None) for found in _beneath(BUNDLED, Origin.BUNDLED)]
 
 
 def find_manifest(folder: Path) -> Path | None:

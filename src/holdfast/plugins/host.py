@@ -252,7 +252,8 @@ class PluginHost:
     def _asked_for(self) -> set[str]:
         """Those of Holdfast's own that the config names; the others are as if they were not there."""
         config = self._config()
-        return {config.memory_for(agent.id).backend for agent in config.agent_list}
+        services = {channel.adapter or name for name, channel in config.channels.items()}
+        return services | {config.memory_for(agent.id).backend for agent in config.agent_list}
 
     def _refusal(self, found: Found) -> str | None:
         return self._config().plugins.refusal(

@@ -77,11 +77,21 @@ class Requirements(_Part):
     env: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
+class Option(_Part):
+    """One of a channel's options, as somebody who adds the channel is asked for it."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9]{0,63}$")
+    ask: str = Field(max_length=400)
+    secret: bool = False
+    default: str | None = None
+
+
 class Manifest(_Part):
     """One plugin, as its author describes it. Without a module it is data alone: skills, nothing that runs.
 
     `audience` bounds what its hooks hear of: the owner's plugin (the default) hears what the owner may read.
-    `foreign` is set for a manifest of OpenClaw, whose code cannot run here.
+    `options` are what a channel of it needs to be connected. `foreign` is set for a manifest of OpenClaw,
+    whose code cannot run here.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
@@ -94,6 +104,7 @@ class Manifest(_Part):
     config: ConfigSchema = Field(default_factory=ConfigSchema)
     requires: Requirements = Field(default_factory=Requirements)
     skills: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    options: Annotated[tuple[Option, ...], Field(strict=False)] = ()
     audience: str = "owner"
     foreign: bool = False
 

@@ -29,6 +29,7 @@ from holdfast.agents.tools.types import Caller
 from holdfast.board.search import SearchAsk
 from holdfast.board.visibility import Sight
 from holdfast.channels import Channels
+from holdfast.channels.files import FileRoom
 from holdfast.config import Config
 from holdfast.context import CompactResult, Trust
 from holdfast.context.debug import DebugOutputs
@@ -85,6 +86,9 @@ class Agency:
             runs=lambda: self.runs,
             children=lambda: self.subagents.spawner,
             context=lambda: hold.context,
+            files=FileRoom(
+                hold.home.path / "attachments", lambda: hold.settings.board.attachments, hold.workspace
+            ),
         )
         self.subagents = Subagents(
             SubagentParts(

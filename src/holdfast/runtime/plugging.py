@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agents.loop import TurnHook
@@ -12,8 +14,19 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.models.types import ModelRef
 from holdfast.agents.plugin_hooks import HookBus, SessionEnd, SessionStart, SubagentEnded
 from holdfast.agents.subagents.registry import Run
-from holdfast.channels import Abilities, ChannelContext, Inbound, Message, Received, SendFailed, Surface
+from holdfast.channels import (
+    Abilities,
+    Changed,
+    ChannelContext,
+    Inbound,
+    Message,
+    Received,
+    Said,
+    SendFailed,
+    Surface,
+)
 from holdfast.config.channels import ChannelConfig
+from holdfast.config.secret import reveal_all
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import FOR_OWNER, Session, Turn, Tx, sessions
 from holdfast.memory.collections import Collection
@@ -27,6 +40,7 @@ from holdfast.plugins.backends import (
 )
 from holdfast.plugins.guarded import guarded_command, guarded_tool
 from holdfast.plugins.host import BUILTIN
+from holdfast.text import clean_text
 
 if TYPE_CHECKING:
     from holdfast.runtime.agency import Agency
@@ -80,27 +94,46 @@ def _channels(hold: Holdfast, plugin: Plugin, agency: Agency) -> None:
 
 @dataclass
 class PluggedAdapter:
-    """The channels that a plugin's factory makes, each once."""
+    """The channels that a plugin's factory makes, each account of each once."""
 
     hold: Holdfast
     plugin: Plugin
     part: Part
     factory: Callable[[ChannelContext], Any]
-    made: dict[str, GuardedChannel] = field(default_factory=dict)
+    made: dict[tuple[str, str | None], GuardedChannel] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     loop: asyncio.AbstractEventLoop | None = None
 
-    def __call__(self, name: str, config: ChannelConfig) -> GuardedChannel:
+    def __call__(self, name: str, config: ChannelConfig, account: str | None = None) -> GuardedChannel:
         if not self.hold.plugins.usable(self.plugin):
             raise SendFailed(f"channel {name}: plugin {self.plugin.id} is out: {self.plugin.reason}")
-        if name not in self.made:
-            context = ChannelContext(name=name, settings=config, receive=self._receive)
-            seconds = call_seconds(self.hold)
-            try:
-                theirs: Any = self.part.call_here(self.factory, context, seconds=seconds())
-                self.made[name] = GuardedChannel(name, theirs, self.part, seconds)
-            except PluginFailed as error:
-                raise SendFailed(error.message) from error
-        return self.made[name]
+        with self.lock:
+            if (name, account) not in self.made:
+                self.made[name, account] = self._make(name, config, account)
+            return self.made[name, account]
+
+    def _make(self, name: str, config: ChannelConfig, account: str | None) -> GuardedChannel:
+        seconds = call_seconds(self.hold)
+        try:
+            context = self._context(name, config, account)
+            theirs: Any = self.part.call_here(self.factory, context, seconds=seconds())
+            return GuardedChannel(name, theirs, self.part, seconds)
+        except HoldfastError as error:
+            raise SendFailed(error.message) from error
+
+    def _context(self, name: str, config: ChannelConfig, account: str | None) -> ChannelContext:
+        limits = self.hold.settings.board.attachments
+        return ChannelContext(
+            name=name,
+            settings=config,
+            receive=self._receive,
+            changed=self._changed,
+            account=account,
+            options=reveal_all(config.options, os.environ),
+            folder=self.hold.plugins.data_dir(self.plugin) / name / (account or "default"),
+            most_file_bytes=limits.max_bytes,
+            most_files=limits.max_files,
+        )
 
     async def _receive(self, message: Inbound) -> Received:
         """From the plugin's loop into ours, where turns are accepted."""
@@ -111,11 +144,19 @@ class PluggedAdapter:
         receiving = self.hold.agency.channels.receive(message)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(receiving, self.loop))
 
-    async def run(self, name: str) -> None:
-        """Keep the connection of a channel that has one to keep."""
+    async def _changed(self, change: Changed) -> bool:
+        if not isinstance(change, Changed):
+            raise TypeError(f"expected a Changed, found {type(change).__name__}")
+        if self.loop is None:
+            raise Unavailable("no gateway serves", code="not_serving")
+        following = self.hold.agency.channels.changed(change)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(following, self.loop))
+
+    async def run(self, name: str, account: str | None = None) -> None:
+        """Keep the connection of a channel, or of one account of it, that has one to keep."""
         self.loop = asyncio.get_running_loop()
-        config = self.hold.settings.channels[name]
-        channel = await self.hold.threads(self, name, config)
+        config = self.hold.settings.channels[name].of_account(account)
+        channel = await self.hold.threads(self, name, config, account)
         run = getattr(channel.theirs, "run", None)
         if run is None:
             await asyncio.Event().wait()
@@ -149,15 +190,33 @@ class GuardedChannel:
             raise SendFailed(f"channel {self.name} opened no thread")
         return found
 
+    async def find(self, message: Message, known: Sequence[str]) -> str | None:
+        found: str | None = await self._called("find", message, tuple(known), check=_id)
+        return found
+
+    async def history(self, surface: Surface, limit: int) -> Sequence[Said]:
+        found: list[Said] = await self._called("history", surface, limit, check=_history)
+        return found[-limit:]
+
+    async def typing(self, surface: Surface) -> None:
+        await self._called("typing", surface)
+
     async def _called(self, method: str, *args: Any, check: Callable[[Any], Any] = lambda found: None) -> Any:
         try:
             return await self._part.call(
                 getattr(self.theirs, method), *args, seconds=self._seconds(), check=check
             )
         except PluginFailed as error:
-            raise SendFailed(error.message) from error
+            raise SendFailed(error.message, unsure=True) from error
         except AttributeError as error:
             raise SendFailed(f"channel {self.name} cannot {method}", final=True) from error
+
+
+def _history(found: Any) -> list[Said]:
+    said = list(found)
+    if not all(isinstance(one, Said) for one in said):
+        raise TypeError("expected a list of Said")
+    return [replace(one, text=clean_text(one.text), who=clean_text(one.who)) for one in said]
 
 
 def _abilities(found: Any) -> Abilities:

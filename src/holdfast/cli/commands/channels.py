@@ -18,7 +18,7 @@ channel_option = click.option("--channel", metavar="ID", help="Only this channel
 
 @click.group(cls=Group)
 def channels() -> None:
-    """Where people write to agents: list, pair, send, deliveries."""
+    """Where people write to agents: add, list, pair, send, deliveries."""
 
 
 @channels.command("list")
@@ -50,6 +50,52 @@ def list_(app: App, as_json: bool) -> None:
         for one in told["exposed"]:
             who = f"{one['sender']} wrote there first at {_minute(one['exposedAt'])}"
             click.echo(f"{told['name']} {one['id']} is read by others: {who}.")
+
+
+@channels.command()
+@click.argument("service")
+@click.option("--name", metavar="NAME", help="What the channel is called; unset: as the service.")
+@click.option("--account", metavar="NAME", help="Add it as one of several accounts of the channel.")
+@click.option("--owner", multiple=True, metavar="ID", help="Your own id there; may be given several times.")
+@click.option(
+    "--option", "options", multiple=True, metavar="NAME=VALUE", help="An option; else it is asked for."
+)
+@click.option("--check/--no-check", default=True, help="Whether it is tried before it is written.")
+@json_option
+@pass_app
+def add(
+    app: App,
+    service: str,
+    name: str | None,
+    account: str | None,
+    owner: tuple[str, ...],
+    options: tuple[str, ...],
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Connect a chat service: asks for what it needs, tries it, and writes it to the config.
+
+    A secret may be written as ${NAME}: it is then taken from the environment of the gateway.
+
+    \b
+    Example:
+      holdfast channels add telegram --owner 7001
+    """
+    from holdfast.cli import adding_channels as adding
+
+    with app.open() as hold:
+        found = adding.service_of(service)
+        called = name or service
+        told = adding.asked_options(found, adding.read_options(options))
+        who = adding.tried(found, called, told) if check else None
+        own: dict[str, Any] = {"options": told} | ({"owners": list(owner)} if owner else {})
+        part: dict[str, Any] = own if account is None else {"accounts": {account: own}}
+        hold.config.patch({"channels": {called: part | ({"adapter": service} if called != service else {})}})
+    if as_json:
+        print_json({"name": called, "service": service, "account": account, "connectedAs": who})
+    else:
+        known = f" It is {who} there." if who else ""
+        click.echo(f"Channel {called} is added.{known} It is connected when the gateway starts next.")
 
 
 @channels.command()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.plugins.bundled.qmd.program import QmdFailed
+from holdfast.plugins_bundled.qmd.program import QmdFailed
 
 _PLACE: Final = re.compile(r"qmd://([^/]+)/(.+)", re.DOTALL)
 _HEADER: Final = re.compile(r"@@ -(\d{1,9}),(\d{1,9})(?: @@)?[^\n]*(?:\n|$)")

@@ -1,1 +1,0 @@
-"""Plugins that come with Holdfast, each loaded where the config asks for it."""

@@ -1,0 +1,307 @@
+"""Email, on IMAPClient and aiosmtplib. A thread of mails is a session; one who writes is answered alone.
+
+Anybody can write any name into a mail. Who is the owner is believed only where the mail server that
+`trustedServer` names says that it checked the sender's domain (`Authentication-Results`: DMARC, or aligned
+DKIM).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from email.message import EmailMessage
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from holdfast.channels import Abilities, BaseChannel, ChannelContext, Inbound, Message, SendFailed, Surface
+from holdfast.plugins import PluginApi
+from holdfast.plugins_bundled import missing
+from holdfast.plugins_bundled.email.reading import Mail, read_mail
+
+if TYPE_CHECKING:
+    from imapclient import IMAPClient
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MOST_CHARS: Final = 100_000
+MOST_SENT_BYTES: Final = 20 * 1024**2
+CALL_SECONDS: Final = 30.0
+IDLE_SECONDS: Final = 2.0
+IDLE_ROUNDS: Final = 300  # ten minutes: servers end an IDLE of half an hour
+POLL_SECONDS: Final = 30.0
+MOST_MAIL_BYTES: Final = 40 * 1024**2
+MOST_REFERENCES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What a mail that goes on with a thread must say."""
+
+    subject: str
+    last: str | None = None
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    host: str
+    port: int
+    tls: bool
+
+
+class Email(BaseChannel):
+    """One mailbox."""
+
+    abilities = Abilities(most_chars=MOST_CHARS, threads=True, most_file_bytes=MOST_SENT_BYTES, blocks=False)
+
+    def __init__(self, context: ChannelContext) -> None:
+        try:
+            import aiosmtplib
+            import imapclient
+        except ImportError as error:
+            raise missing("email", error) from error
+        self._smtp, self._imap = aiosmtplib, imapclient
+        self.name = context.name
+        self._context = context
+        options = context.options
+        self._address = str(options.get("address") or "").lower()
+        if "@" not in self._address:
+            raise SendFailed(f"channel {self.name} has no options.address")
+        self._user = str(options.get("username") or self._address)
+        self._password = str(options.get("password") or "")
+        self._in = _server(options, "imap", 993)
+        self._out = _server(options, "smtp", 465)
+        self._folder = str(options.get("mailbox") or "INBOX")
+
+    async def check(self) -> str:
+        """Whether both servers let us in."""
+        client = await self._connected()
+        await _in_thread(client.logout)
+        async with self._sender():
+            return self._address
+
+    async def run(self) -> None:
+        """Take in what is new, then wait for more; what came while nobody listened is new too."""
+        client = await self._connected()
+        try:
+            selected = await _in_thread(client.select_folder, self._folder)
+            validity = int(selected[b"UIDVALIDITY"])
+            last = self._came_to(validity, int(selected[b"UIDNEXT"]) - 1)
+            can_idle = await _in_thread(client.has_capability, "IDLE")
+            while True:
+                last = await self._take_new(client, validity, last)
+                await (self._idled(client) if can_idle else asyncio.sleep(POLL_SECONDS))
+        finally:
+            with contextlib.suppress(Exception):
+                client.shutdown()
+
+    async def send(self, message: Message) -> str | None:
+        thread = self._thread(message.surface)
+        mail = self._mail(message, thread)
+        try:
+            async with self._sender() as smtp:
+                await smtp.send_message(mail)
+        except self._smtp.SMTPException as error:
+            raise self._failure(error) from error
+        except OSError as error:
+            raise SendFailed(f"the mail server cannot be reached: {error}"[:300]) from error
+        told = str(mail["Message-ID"])
+        if message.surface.thread is not None:
+            references = (*thread.references, *((thread.last,) if thread.last else ()))[-MOST_REFERENCES:]
+            self._keep(message.surface, Thread(thread.subject, told, references))
+        return told
+
+    async def open_thread(self, surface: Surface, name: str, key: str, about: str | None = None) -> str:
+        """A thread with a subject of its own; it begins with the first mail that is sent there."""
+        id_ = _digest(key)[:16]
+        self._keep(surface.in_thread(id_), Thread(" ".join(name.split())[:200]))
+        return id_
+
+    @contextlib.asynccontextmanager
+    async def _sender(self) -> Any:
+        out = self._out
+        smtp = self._smtp.SMTP(
+            hostname=out.host,
+            port=out.port,
+            use_tls=out.tls and out.port == 465,
+            timeout=CALL_SECONDS,
+            start_tls=False if not out.tls else None,
+        )
+        try:
+            await smtp.connect()
+            if self._password and smtp.supports_extension("auth"):
+                await smtp.login(self._user, self._password)
+        except self._smtp.SMTPException as error:
+            raise self._failure(error) from error
+        except OSError as error:
+            raise SendFailed(f"the mail server cannot be reached: {error}"[:300]) from error
+        try:
+            yield smtp
+            with contextlib.suppress(self._smtp.SMTPException):  # what was said is said
+                await smtp.quit()
+        finally:
+            smtp.close()
+
+    def _failure(self, error: Exception) -> SendFailed:
+        code = getattr(error, "code", None)
+        if isinstance(error, self._smtp.SMTPRecipientsRefused):
+            code = max((one.code for one in error.recipients), default=None)
+        said = f"the mail server: {error}"[:300]
+        if isinstance(error, self._smtp.SMTPAuthenticationError):
+            return SendFailed(said, wait_ms=60_000)
+        return SendFailed(said, final=code is not None and code >= 500)
+
+    def _mail(self, message: Message, thread: Thread) -> EmailMessage:
+        mail = EmailMessage()
+        mail["From"] = self._address
+        mail["To"] = message.surface.peer
+        mail["Subject"] = thread.subject or " ".join(message.text.split())[:80] or "A message"
+        mail["Date"] = formatdate(localtime=False)
+        mail["Message-ID"] = f"<{_digest(message.key)[:32]}@{self._address.partition('@')[2]}>"
+        mail["Auto-Submitted"] = "auto-replied"
+        if thread.last is not None:
+            mail["In-Reply-To"] = thread.last
+            mail["References"] = " ".join((*thread.references, thread.last))
+        mail.set_content(message.text)
+        for file in message.files:
+            main, _, sub = file.mime.partition("/")
+            mail.add_attachment(file.data, maintype=main, subtype=sub or "octet-stream", filename=file.name)
+        return mail
+
+    async def _connected(self) -> IMAPClient:
+        def connect() -> IMAPClient:
+            server = self._in
+            made = self._imap.IMAPClient(
+                server.host, server.port, ssl=server.tls, use_uid=True, timeout=CALL_SECONDS
+            )
+            made.login(self._user, self._password)
+            return made
+
+        try:
+            return await _in_thread(connect)
+        except Exception as error:
+            raise SendFailed(f"the mailbox cannot be opened: {error}"[:300]) from error
+
+    async def _idled(self, client: IMAPClient) -> None:
+        """Until the server says that something came, or for some minutes."""
+        await _in_thread(client.idle)
+        for _ in range(IDLE_ROUNDS):
+            if await _in_thread(client.idle_check, IDLE_SECONDS):
+                break
+        await _in_thread(client.idle_done)
+
+    async def _take_new(self, client: IMAPClient, validity: int, last: int) -> int:
+        found = await _in_thread(client.search, ["UID", f"{last + 1}:*"])
+        for uid in sorted(number for number in found if number > last):
+            await self._take(client, uid)
+            last = uid
+            self._save("uids.json", {"validity": validity, "last": last})
+        return last
+
+    async def _take(self, client: IMAPClient, uid: int) -> None:
+        sized = await _in_thread(client.fetch, [uid], ["RFC822.SIZE"])
+        if uid not in sized or sized[uid][b"RFC822.SIZE"] > MOST_MAIL_BYTES:
+            log.warning("channel %s: mail %d is gone or too large to be read", self.name, uid)
+            return
+        data = (await _in_thread(client.fetch, [uid], ["BODY.PEEK[]"]))[uid][b"BODY[]"]
+        mail = read_mail(data, self._context.most_file_bytes, self._context.options.get("trustedServer"))
+        if mail is None or mail.automatic or mail.sender == self._address:
+            return  # what no person wrote is never answered: two programs would answer each other for ever
+        await self._context.take(self._inbound(mail))
+        await _in_thread(client.add_flags, [uid], [b"\\Seen"])
+
+    def _inbound(self, mail: Mail) -> Inbound:
+        """The mail as a message of its thread, whose subject and last mail are kept for the answer."""
+        thread = _digest(mail.root)[:16]
+        surface = self._context.surface("dm", mail.sender, thread)
+        known = self._known_thread(mail, surface)
+        subject = mail.subject if mail.subject.lower().startswith("re:") else f"Re: {mail.subject}"
+        self._keep(known, Thread(subject, mail.id, mail.references[-MOST_REFERENCES:]))
+        return Inbound(
+            surface=known,
+            message_id=mail.id,
+            sender=mail.sender,
+            sender_name=mail.name,
+            text=mail.text if mail.references else f"{mail.subject}\n\n{mail.text}".strip(),
+            mentioned=True,
+            files=mail.files,
+            left_out=mail.left_out,
+            proven=mail.proven,
+        )
+
+    def _known_thread(self, mail: Mail, surface: Surface) -> Surface:
+        """The thread that a mail goes on with: of one that we began, too."""
+        for id_ in reversed(mail.references):
+            found = self._read(f"mails/{_digest(id_)}.json")
+            if found is not None and found.get("peer") == surface.peer:
+                return surface.in_thread(str(found["thread"]))
+        return surface
+
+    def _thread(self, surface: Surface) -> Thread:
+        found = None if surface.thread is None else self._read(self._place(surface))
+        if found is None:
+            return Thread("")
+        return Thread(str(found["subject"]), found["last"], tuple(found["references"]))
+
+    def _keep(self, surface: Surface, thread: Thread) -> None:
+        """Written before a mail is handed in, so that its answer finds it; and by each mail's id, for who
+        answers that one."""
+        self._save(self._place(surface), asdict(thread))
+        if thread.last is not None:
+            told = {"thread": surface.thread, "peer": surface.peer}
+            self._save(f"mails/{_digest(thread.last)}.json", told)
+
+    @staticmethod
+    def _place(surface: Surface) -> str:
+        return f"threads/{_digest(f'{surface.peer} {surface.thread}')}.json"
+
+    def _came_to(self, validity: int, newest: int) -> int:
+        """The last mail that was taken in. Of a mailbox that is new to us what is there is left alone, but
+        for one that is the agent's own (`takeAll`)."""
+        kept = self._read("uids.json")
+        if kept is not None and kept.get("validity") == validity:
+            return int(kept["last"])
+        if self._context.options.get("takeAll"):
+            return 0
+        self._save("uids.json", {"validity": validity, "last": newest})
+        return newest
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self._context.folder / name).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found
+
+    def _save(self, name: str, value: Mapping[str, Any]) -> None:
+        path = self._context.folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(value), "utf-8")
+        draft.replace(path)
+
+
+def _server(options: Mapping[str, Any], kind: str, port: int) -> Server:
+    host = str(options.get(f"{kind}Host") or "")
+    if not host:
+        raise SendFailed(f"options.{kind}Host is not set")
+    return Server(host, int(options.get(f"{kind}Port") or port), bool(options.get(f"{kind}Tls", True)))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def _in_thread(work: Callable[..., T], *args: Any) -> T:
+    """The IMAP library waits; the loop of the plugin does not."""
+    return await asyncio.to_thread(work, *args)
+
+
+def register(api: PluginApi) -> None:
+    api.register_channel("email", Email)

@@ -1,0 +1,71 @@
+"""What goes wrong on Telegram: a token that is revoked, a second poller, updates twice and out of order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service_stage import opened, stage
+from serving import wait_for
+from telegram_server import GROUP, TelegramServer
+
+from holdfast.plugins_bundled.telegram.rendering import html
+
+
+def test_updates_come_twice_and_a_second_poller_and_a_revoked_token_lose_nothing(
+    home: Path, tmp_path: Path
+) -> None:
+    with opened("telegram", tmp_path) as service:
+        assert isinstance(service, TelegramServer)
+        service.repeat_updates = 3
+        service.poll_faults = [(409, "Conflict: terminated by other getUpdates request"), "cut"]
+        with stage(home, service) as there:
+            for number in range(3):
+                service.say(f"number {number}")
+            service.answered(3)
+            service.token_is_good = False
+            service.say("are you still there")
+            wait_for(lambda: service.refused > 1)
+            service.token_is_good = True
+            service.answered(4)
+            there.settled()
+        expected = [*(f"number {number}" for number in range(3)), "are you still there"]
+        assert service.shown() == [f"Re: {text}" for text in expected]
+
+
+def test_markdown_becomes_the_tags_that_telegram_shows_and_nothing_else_does() -> None:
+    assert (
+        html("# Tide\n**High** at `12:00` <b>") == "<b>Tide</b>\n<b>High</b> at <code>12:00</code> &lt;b&gt;"
+    )
+    assert html("```py\nif a < b: `x`\n```\nso") == (
+        '<pre><code class="language-py">if a &lt; b: `x`</code></pre>\nso'
+    )
+    assert html("[here](https://a.example/?q=1&r=2)") == '<a href="https://a.example/?q=1&amp;r=2">here</a>'
+    assert html("2 * 3 ** 4 and _this_") == "2 * 3 ** 4 and _this_"
+
+
+def test_two_accounts_are_two_bots_and_bindings_tell_them_and_their_people_apart(
+    home: Path, tmp_path: Path
+) -> None:
+    with opened("telegram", tmp_path) as work, opened("telegram", tmp_path) as family:
+        accounts = {"work": work.channel(), "family": family.channel()}
+        bindings = [
+            {"agentId": "clerk", "match": {"channel": "telegram", "accountId": "work"}},
+            {"agentId": "nurse", "match": {"channel": "telegram", "peer": {"kind": "group", "id": GROUP}}},
+        ]
+        agents = [{"id": name} for name in ("main", "clerk", "nurse")]
+        more = {"bindings": bindings, "agents": {"list": agents}}
+        with stage(home, work, more, options={}, accounts=accounts) as there:
+            work.say("for the clerk")
+            family.say("for the main one")
+            family.say("for the nurse", group=True, mention=True)
+            assert work.answered(1) == ["Re: for the clerk"]
+            assert family.answered(1) == ["Re: for the main one"]
+            family.answered(1, group=True)
+            there.settled()
+            keys = {one["sessionKey"] for one in there.api.get("/api/sessions").json()}
+        assert {name.split(":")[1]: name.rsplit(":", 2)[1] for name in keys} == {
+            "clerk": "dm",
+            "main": "dm",
+            "nurse": "group",
+        }
+        assert (len(work.shown()), len(family.shown())) == (1, 1)
