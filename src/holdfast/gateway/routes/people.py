@@ -75,14 +75,14 @@ class BudgetIO(Wire):
     cost_per_month: Annotated[float, Field(ge=0, le=budgets.MOST)] | None = None
 
 
-class SpentOut(Answer):
+class TeamSpentOut(Answer):
     tokens: int
     cost: float
 
 
 class TeamUsageOut(Answer):
-    day: SpentOut
-    month: SpentOut
+    day: TeamSpentOut
+    month: TeamSpentOut
 
 
 class TeamIn(Wire):
