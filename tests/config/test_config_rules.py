@@ -222,6 +222,21 @@ def test_a_setting_without_an_effect_is_an_error_that_says_how_to_mend_it(
         parse_config(text)
 
 
+def test_what_the_lenient_leave_out_is_told_once_however_often_it_is_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with leniently():
+        for text in ("{zzz: 1}", "{zzz: 2}", "{zzz: 1, yyy: 1}"):
+            parse_config(text, source="mine.json")
+        parse_config("{zzz: 1}", source="yours.json")
+    told = [record.getMessage() for record in caplog.records]
+    assert [(line.split(":")[0], line.split(": ")[2]) for line in told] == [
+        ("mine.json", "zzz"),
+        ("mine.json", "yyy"),
+        ("yours.json", "zzz"),
+    ]
+
+
 def test_what_is_wrong_is_wrong_for_the_lenient_too() -> None:
     with leniently(), pytest.raises(InvalidConfig) as caught:
         parse_config("{zzz: 1, gateway: {port: 'many'}}")

@@ -44,12 +44,11 @@ def accept(data: Any, *, source: str = "config") -> Config:
             raise
         kept, left_out = without_idle(data, error.problems)
     config = check(kept, source=source)
-    for problem in left_out:
-        log.warning("%s: left out: %s", source, problem)
+    _tell(f"{source}: left out: {problem}" for problem in left_out)
     return config
 
 
-_lenient: list[None] = []
+_lenient: list[set[str]] = []
 
 
 @contextmanager
@@ -64,12 +63,21 @@ def leniently() -> Iterator[None]:
 
 def be_lenient() -> None:
     """For as long as the process."""
-    _lenient.append(None)
+    _lenient.append(set())
 
 
 def is_lenient() -> bool:
     """Whether this process goes on without keys that do nothing; those that it starts are told so."""
     return bool(_lenient)
+
+
+def _tell(warnings: Iterable[str]) -> None:
+    """Each once while it is gone without: a config is read again and again."""
+    told = _lenient[0] if _lenient else set()
+    for warning in warnings:
+        if warning not in told:
+            told.add(warning)
+            log.warning("%s", warning)
 
 
 def without_idle(data: Any, problems: Sequence[Problem]) -> tuple[Any, list[Problem]]:
