@@ -149,3 +149,17 @@ def test_agents_models_commands_and_usage_are_told_to_those_who_may_know(
         for path in ("/api/models", "/api/usage", f"/api/sessions/{KEY}/turns/1/trace"):
             assert_problem(limited.get(path), 403, "forbidden")
         assert "model" not in [command["name"] for command in limited.get("/api/commands").json()]
+
+
+def test_an_agent_goes_by_the_name_of_its_identity_file_among_the_owners_own(
+    stage: tuple[Running, httpx.Client],
+) -> None:
+    gateway, api = stage
+    (gateway.hold.context.workspace("main").path / "IDENTITY.md").write_text(
+        "---\nname: Marlin\nemoji: 🐟\n---\n", encoding="utf-8"
+    )
+    main = api.get("/api/agents").json()[0]
+    assert (main["name"], main["emoji"]) == ("Marlin", "🐟")
+    with gateway.client(make_token(gateway.hold.store, "m", Scope.READ, agents=["main"])) as limited:
+        (seen,) = limited.get("/api/agents").json()
+        assert (seen["name"], seen["emoji"]) == ("main", None)

@@ -17,7 +17,7 @@ from holdfast.agents.sandbox import backend_of, is_sandboxed
 from holdfast.agents.tools import Toolbox
 from holdfast.clock import Millis, iso
 from holdfast.config.agents import Sandbox
-from holdfast.context import FileReader, Workspace
+from holdfast.context import FileReader, Workspace, configured_identity
 from holdfast.errors import Unavailable
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here, Unlimited
@@ -134,7 +134,8 @@ async def listing(here: Here, caller: Caller) -> Response:
     """The agents that the caller may ask."""
     config = here.hold.settings
     seen = [a.id for a in config.agent_list if caller.spaces is None and caller.may_see_agent(a.id)]
-    return answers([_agent(here, id_) for id_ in seen])
+    own = caller.is_owner
+    return answers(await here.hold.threads(lambda: [_agent(here, id_, own=own) for id_ in seen]))
 
 
 @router.get("/api/agents/{id}", response_model=AgentDetailOut)
@@ -239,13 +240,15 @@ def _nothing(day: str, agent_id: str, model: str) -> SpentOut:
     )
 
 
-def _agent(here: Gateway, id_: str) -> AgentOut:
+def _agent(here: Gateway, id_: str, *, own: bool) -> AgentOut:
+    """As the config calls it; to the owner also as its IDENTITY.md does."""
     config = here.hold.settings
     settings = config.agent(id_)
+    known = here.hold.context.workspace(id_).identity(settings) if own else configured_identity(settings)
     return AgentOut(
         id=id_,
-        name=settings.identity.name or settings.name or id_,
-        emoji=settings.identity.emoji,
+        name=known.name or id_,
+        emoji=known.emoji,
         default=id_ == config.default_agent_id,
         models=[str(ref) for ref in here.hold.agency.models.choice(settings)],
     )
@@ -266,7 +269,7 @@ def _detail(here: Gateway, id_: str, asked_by: str) -> AgentDetailOut:
     )
     commands = exec_settings(config, id_)
     return AgentDetailOut(
-        **_agent(here, id_).model_dump(),
+        **_agent(here, id_, own=True).model_dump(),
         identity=IdentityOut(**asdict(Workspace(hold.workspace(id_), FileReader()).identity(settings))),
         workspace=str(hold.workspace(id_)),
         security=commands.security,
