@@ -95,6 +95,7 @@ def test_a_new_home_leads_to_a_first_answer_and_shows_what_is_remembered_of_it(
         log_in(page, gateway, "/")
         page.get_by_role("heading", name="Welcome to Holdfast").wait_for()
         page.get_by_text("scripted/scripted answers.").wait_for()
+        assert page.locator(".welcome-sign").all_inner_texts() == ["", "2", "3"], "what is done has a tick"
         files = [site.BUILT / path[1:] for path in set(loaded) if (site.BUILT / path[1:]).is_file()]
         assert sum(len(gzip.compress(file.read_bytes())) for file in files) <= FIRST_LOAD
 

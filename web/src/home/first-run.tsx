@@ -41,11 +41,13 @@ export function FirstRun({ isNew, chats }: { isNew: boolean; chats: readonly Cha
   );
 }
 
-function Step({ done, title, children }: { done: boolean; title: string; children: ReactNode }) {
+const STEPS = ["A model", "A first chat", "What is remembered"] as const;
+
+function Step({ done, title, children }: { done: boolean; title: (typeof STEPS)[number]; children: ReactNode }) {
   return (
     <li className={done ? "welcome-step done" : "welcome-step"}>
       <span className="welcome-sign" aria-hidden="true">
-        {done && <Icon name="check" />}
+        {done ? <Icon name="check" /> : STEPS.indexOf(title) + 1}
       </span>
       <div>
         <h2>
