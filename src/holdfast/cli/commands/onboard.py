@@ -260,14 +260,22 @@ def _offer_channel(app: App, done: Onboarding, say: Callable[[str, str], None], 
 
     from holdfast.config import ConfigStore
 
-    url = click.prompt("Address that a chat program takes messages at (empty: no channel)", default="")
-    if not url.strip():
+    asked = "Address that a chat program takes messages at (empty: no channel)"
+    url = click.prompt(asked, default="", value_proc=_address)
+    if not url:
         return
     name = click.prompt("A name for that channel", default="webhook")
     secret = token_urlsafe(24)
-    ConfigStore(app.home.config).patch({"channels": {name: {"url": url.strip(), "signingSecret": secret}}})
+    ConfigStore(app.home.config).patch({"channels": {name: {"url": url, "signingSecret": secret}}})
     done.channels = [name]
     say("channels", f"{name}: sign what you post to /api/channels/{name}/inbound with {secret}")
+
+
+def _address(given: str) -> str:
+    """A `no` to this question is not the name of a place."""
+    if (url := given.strip()) and not url.startswith(("http://", "https://")):
+        raise click.UsageError("expected what begins with http:// or https://, or nothing")
+    return url
 
 
 def _tell_places(done: Onboarding, say: Callable[[str, str], None]) -> None:
