@@ -128,7 +128,7 @@ class World:
         return await soon(self.runs.wait(accepted.run_id))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE / 2):
+        async with asyncio.timeout(4 * PATIENCE):
             while not holds():
                 await asyncio.sleep(0.01)
 
