@@ -17,8 +17,18 @@ from holdfast.board.sanitise import clean
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.context import (
+    AssembleParams,
+    AssembleResult,
     AssistantMessage,
+    BaseEngine,
     CarrierMessage,
+    CommitParams,
+    CommitResult,
+    CompactParams,
+    CompactResult,
+    EngineContext,
+    EngineFailed,
+    EngineInfo,
     SpawnParams,
     SystemMessage,
     ToolCall,
@@ -27,7 +37,9 @@ from holdfast.context import (
     Trust,
     UserMessage,
     build_memory_system_prompt_addition,
+    delegate_compaction_to_runtime,
     draft_of,
+    engines,
     message_of,
 )
 from holdfast.context.debug import DebugOutputs
@@ -160,3 +172,56 @@ def test_what_an_engine_may_say_of_memory() -> None:
         available_tools=frozenset({"memory_search"}), citations_mode="off"
     )
     assert "path" not in (silent or "")
+
+
+class Deaf(BaseEngine):
+    """Takes every turn in, and builds a context only where it is let."""
+
+    info = EngineInfo(id="deaf", name="Deaf", version="1")
+    builds = False
+
+    def __init__(self, context: EngineContext) -> None:
+        self.context = context
+
+    async def commit_turn(self, params: CommitParams) -> CommitResult:
+        return CommitResult("committed")
+
+    async def assemble(self, params: AssembleParams) -> AssembleResult:
+        if not self.builds:
+            raise RuntimeError("no room")
+        return AssembleResult(messages=params.messages, estimated_tokens=10)
+
+    async def compact(self, params: CompactParams) -> CompactResult:
+        return await delegate_compaction_to_runtime(self.context, params)
+
+
+def test_an_engine_that_hears_of_turns_and_builds_none_of_them_counts_as_failing(
+    store: Store, threads: Threads, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `doctor` goes by: turns that it took in say nothing of those that it cannot build."""
+    engines.register("deaf", Deaf, replace=True)
+    monkeypatch.setattr(Deaf, "builds", False)
+    stage = Stage(store, threads, tmp_path, config={"plugins": {"slots": {"contextEngine": "deaf"}}})
+
+    def since_it_failed() -> bool:
+        [one] = [one for one in stage.room.engine_health() if one["selected"]]
+        assert one["lastError"] == "context engine 'deaf' failed in assemble: no room"
+        return bool((one["lastOkAt"] or "") < one["lastErrorAt"])
+
+    try:
+        turn = stage.accept("hello")
+        with pytest.raises(EngineFailed):
+            asyncio.run(stage.build(turn))
+        clock.advance(minutes=1)
+        stage.commit(turn, AssistantMessage(text="Not said."))
+        with store.write(OWNER) as tx:
+            stage.room.turn_ended(tx, turns.get(tx, turn.id), prompt_tokens=10)
+        asyncio.run(stage.room.tell_engine(stage.session))
+        [told] = [one for one in stage.room.engine_health() if one["selected"]]
+        assert (told["byCall"]["commit_turn"], told["queue"]["waiting"]) == (1, 0)
+        assert since_it_failed()
+        monkeypatch.setattr(Deaf, "builds", True)
+        asyncio.run(stage.build(stage.accept("again")))
+        assert not since_it_failed()
+    finally:
+        engines.unregister("deaf")

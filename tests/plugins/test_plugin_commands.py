@@ -190,3 +190,12 @@ def test_the_doctor_says_that_a_name_in_the_policy_may_be_a_tool_of_a_plugins(ho
     assert "until then it allows and forbids nothing" in run(home, "doctor").stdout
     plugin(home / "plugins", "def register(api): pass", id="sea", capabilities=["tools"])
     assert "unless it is a tool of a plugin's (sea:" in run(home, "doctor").stdout
+
+
+def test_an_engine_that_none_of_the_plugins_is_named_after_is_told_of(home: Path) -> None:
+    plugin(home / "plugins", "def register(api): pass", id="deaf", capabilities=["contextEngine"])
+    (home / "holdfast.json").write_text(json.dumps({"plugins": {"slots": {"contextEngine": "gone"}}}))
+    told = run(home, "doctor").stdout
+    assert "warn  context: plugins.slots.contextEngine names 'gone', which is no engine unless" in told
+    assert "deaf" in told
+    assert "names 'gone', which is no engine: every turn will fail" in run(home, "plugins", "doctor").stdout

@@ -45,7 +45,8 @@ def check_context(patient: Patient) -> Iterator[Finding]:
 
 def _slot(patient: Patient) -> Iterator[Finding]:
     """Nothing stands in for an engine that is not there: every turn would fail. Which engines a plugin brings
-    only its code can tell, so that any that declares some may be the one; `plugins doctor` loads it."""
+    only its code can tell, so that any that declares some may be the one, most likely that of the same name;
+    `plugins doctor` loads it."""
     from holdfast.cli.plugin_checks import may_bring
     from holdfast.context import engines
 
@@ -55,9 +56,15 @@ def _slot(patient: Patient) -> Iterator[Finding]:
     if used != named:
         hint = f"Set plugins.entries.{named}.enabled to true to use it."
         yield Finding("warn", f"context engine {named!r} is switched off: {used!r} builds contexts", hint)
-    if used not in engines and not may_bring(patient.home, patient.config, "contextEngine"):
-        said = f"plugins.slots.contextEngine names {used!r}, which is no engine: every turn will fail"
-        yield Finding("fail", said, f"Name one of {', '.join(engines)}.")
+    if used in engines:
+        return
+    bringing = may_bring(patient.home, patient.config, "contextEngine")
+    said = f"plugins.slots.contextEngine names {used!r}, which is no engine"
+    if not bringing:
+        yield Finding("fail", f"{said}: every turn will fail", f"Name one of {', '.join(engines)}.")
+    elif used not in bringing:
+        hint = "`holdfast plugins doctor` loads them and tells."
+        yield Finding("warn", f"{said} unless one of these plugins brings it: {', '.join(bringing)}", hint)
 
 
 def _engines(tx: Tx, used: str) -> Iterator[Finding]:

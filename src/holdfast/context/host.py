@@ -60,13 +60,18 @@ class Fault(Exception):
 
 @dataclass(slots=True)
 class Health:
-    """How the calls of one engine have gone in this process."""
+    """How the calls of one engine have gone in this process.
+
+    `last_ok_at` is when it last built a context, or did what it had failed at: an engine that takes turns
+    in and builds none is not well.
+    """
 
     calls: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     last_error: str | None = None
     last_error_at: Millis | None = None
     last_ok_at: Millis | None = None
+    last_failed: str | None = None
     unsaved_calls: int = 0
     unsaved_failures: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -75,7 +80,8 @@ class Health:
         with self.lock:
             self.calls[name] += 1
             self.unsaved_calls += 1
-            self.last_ok_at = now
+            if name in ("assemble", self.last_failed):
+                self.last_ok_at = now
 
     def went_wrong(self, name: str, error: str, now: Millis) -> None:
         with self.lock:
@@ -83,7 +89,7 @@ class Health:
             self.failures[name] += 1
             self.unsaved_calls += 1
             self.unsaved_failures += 1
-            self.last_error, self.last_error_at = error, now
+            self.last_error, self.last_error_at, self.last_failed = error, now, name
 
 
 def provides(engine: object, name: str) -> bool:
