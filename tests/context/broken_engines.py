@@ -143,3 +143,11 @@ class OtherName(Plain):
 class Miscounts(Plain):
     async def assemble(self, params: AssembleParams) -> AssembleResult:
         return AssembleResult(messages=self.chosen(params), estimated_tokens=1)
+
+
+class NeverMade(Plain):
+    """Takes a setting for granted that nobody gave it."""
+
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__(context)
+        self.most = int(context.config["messages"])

@@ -41,6 +41,7 @@ FAULTS: list[tuple[EngineFactory, str]] = [
     (broken.SystemTalk, "messages[0] is a SystemMessage"),
     (broken.OtherName, "`info` is a dict, not an EngineInfo"),
     (broken.Miscounts, "`estimated_tokens` is 1"),
+    (broken.NeverMade, "the factory raised KeyError: 'messages'"),
 ]
 
 

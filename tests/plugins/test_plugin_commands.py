@@ -199,3 +199,16 @@ def test_an_engine_that_none_of_the_plugins_is_named_after_is_told_of(home: Path
     assert "warn  context: plugins.slots.contextEngine names 'gone', which is no engine unless" in told
     assert "deaf" in told
     assert "names 'gone', which is no engine: every turn will fail" in run(home, "plugins", "doctor").stdout
+
+
+def test_skills_that_a_manifest_names_are_listed_and_nothing_of_the_plugin_is_run(home: Path) -> None:
+    plugin(home / "plugins", "1 / 0", id="knots", capabilities=["skills"], skills=["skills"])
+    bowline = home / "plugins" / "knots" / "skills" / "bowline"
+    bowline.mkdir(parents=True)
+    (bowline / "SKILL.md").write_text("---\nname: bowline\ndescription: Tie it.\n---\nMake a loop.\n")
+    listed = {one["name"] for one in json.loads(run(home, "skills", "list", "--json").stdout)}
+    assert "bowline" in listed
+    (bowline / "SKILL.md").write_text("no frontmatter")
+    assert "bowline" in run(home, "doctor").stdout
+    run(home, "plugins", "disable", "knots")
+    assert "bowline" not in run(home, "skills", "list").output

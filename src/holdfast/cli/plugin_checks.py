@@ -9,6 +9,7 @@ from holdfast.cli.findings import Finding, Patient
 from holdfast.cli.workspaces import workspace_of
 
 if TYPE_CHECKING:
+    from holdfast.agents.skills import SkillRoom
     from holdfast.config import Config
     from holdfast.home import Home
     from holdfast.plugins import Plugin, PluginHost
@@ -56,6 +57,15 @@ def may_bring(home: Home, config: Config, what: Capability) -> list[str]:
     """The plugins that are let in and declare that they bring such a part."""
     manifests = [one.found.manifest for one in _host(home, config).find() if one.is_in]
     return [one.id for one in manifests if one is not None and what in one.capabilities]
+
+
+def skills_of(home: Home, config: Config) -> SkillRoom:
+    """The skills of a home, with those that plugins name in their manifests. What only their code registers
+    is not among them: nothing is run for this."""
+    from holdfast.agents.skills import SkillRoom
+
+    folders = [path for one in _host(home, config).find() if one.is_in for path in one.found.skill_folders]
+    return SkillRoom(home, lambda: config, lambda id_: workspace_of(home, config, id_), lambda: folders)
 
 
 def slot_holder(home: Home, config: Config, slot: Slot) -> str | None:

@@ -76,12 +76,11 @@ def check_skills(patient: Patient) -> Iterator[Finding]:
 
 
 def _broken_files(patient: Patient, config: Config, agent_id: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    from holdfast.agents.skills import SkillRoom
+    from holdfast.cli.plugin_checks import skills_of
     from holdfast.cli.workspaces import workspace_of
     from holdfast.frontmatter import BadFrontmatter, read_frontmatter
 
-    room = SkillRoom(patient.home, lambda: config, lambda id_: workspace_of(patient.home, config, id_))
-    for one in room.found(agent_id).broken:
+    for one in skills_of(patient.home, config).found(agent_id).broken:
         yield str(one.path), (one.reason, one.hint)
     identity = workspace_of(patient.home, config, agent_id) / "IDENTITY.md"
     text = identity.read_text("utf-8", "replace")[:_MOST_IDENTITY] if identity.is_file() else ""

@@ -415,7 +415,10 @@ def _id_of(
 ) -> str:
     """Under which id an engine registers, by its own account."""
     probe = Play(store, threads, home, factory, "probe", config)
-    made = factory(probe.room._engine_context("main"))
+    try:
+        made = factory(probe.room._engine_context("main"))
+    except Exception as error:
+        raise Broken(f"the factory raised {type(error).__name__}: {error}") from error
     return str(getattr(getattr(made, "info", None), "id", "probe"))
 
 

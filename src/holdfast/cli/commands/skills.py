@@ -9,7 +9,6 @@ import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table
-from holdfast.cli.workspaces import workspace_of
 from holdfast.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -221,13 +220,12 @@ def skill_json(each: Checked) -> dict[str, Any]:
 
 
 def _room(app: App, agent_id: str | None) -> tuple[SkillRoom, str, Config]:
-    from holdfast.agents.skills import SkillRoom
+    from holdfast.cli.plugin_checks import skills_of
     from holdfast.config import load_config
 
     config = load_config(app.home.config)
     agent = config.agent(agent_id or config.default_agent_id).id
-    room = SkillRoom(app.home, lambda: config, lambda id_: workspace_of(app.home, config, id_))
-    return room, agent, config
+    return skills_of(app.home, config), agent, config
 
 
 def _registry(app: App, given: str | None) -> Registry:
