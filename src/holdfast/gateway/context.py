@@ -5,6 +5,7 @@ The dependencies are asynchronous although they wait for nothing: FastAPI runs p
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Gateway:
     services: Services | None = None
     on_fatal: Callable[[str], None] | None = None
     stream: Stream | None = None
+    examining: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @contextmanager
     def read_as(self, caller: Principal, session_key: str | None = None) -> Iterator[Tx]:

@@ -213,18 +213,13 @@ async def mend(here: Here, caller: Admin, body: MendIn) -> Response:
 
 
 async def _examined(here: Gateway, *options: str) -> list[FindingOut]:
-    command = [sys.executable, "-m", "holdfast", "--home", str(here.hold.home.path), "doctor", "--json"]
-    process = await asyncio.create_subprocess_exec(
-        *command, *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
+    """One at a time, within a time, whoever asks and whether or not they wait for it."""
     try:
-        async with asyncio.timeout(DOCTOR_SECONDS):
-            said, complained = await process.communicate()
+        async with asyncio.timeout(DOCTOR_SECONDS), here.examining:
+            code, said, complained = await _doctor(here, *options)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise Unavailable("the doctor took too long", hint="Run `holdfast doctor` in a terminal.") from None
-    if process.returncode == 2:
+    if code == 2:
         raise InvalidInput(complained.decode("utf-8", "replace").strip()[:400] or "the doctor refused")
     try:
         return [FindingOut.model_validate(one) for one in json.loads(said)]
@@ -232,6 +227,20 @@ async def _examined(here: Gateway, *options: str) -> list[FindingOut]:
         raise Unavailable(
             "the doctor could not say what it found", hint="Run `holdfast doctor` in a terminal."
         ) from None
+
+
+async def _doctor(here: Gateway, *options: str) -> tuple[int | None, bytes, bytes]:
+    command = [sys.executable, "-m", "holdfast", "--home", str(here.hold.home.path), "doctor", "--json"]
+    process = await asyncio.create_subprocess_exec(
+        *command, *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        said, complained = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, said, complained
 
 
 @cache
