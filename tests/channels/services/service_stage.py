@@ -52,6 +52,7 @@ class ServiceOnTrial(ABC):
     groups = True
     files = True
     grows = True
+    buttons = False
     faults = True
     most_chars = 4_000
 
@@ -101,6 +102,18 @@ class ServiceOnTrial(ABC):
 
     def last_id(self) -> str:
         """The agent's newest message."""
+        raise NotImplementedError
+
+    def offered(self) -> list[str]:
+        """The buttons under the agent's newest message to the owner."""
+        raise NotImplementedError
+
+    def press(self, label: str, sender: str | None = None) -> None:
+        """Somebody presses a button under that message."""
+        raise NotImplementedError
+
+    def notices(self) -> list[str]:
+        """What those who pressed buttons were told."""
         raise NotImplementedError
 
     def ready(self) -> None:  # noqa: B027 - most services keep what is said until somebody listens
