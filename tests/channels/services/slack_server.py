@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
-from service_stage import ServiceOnTrial
+from service_stage import ServiceOnTrial, served
 
 BOT, ADA, BEN, GROUP = "UBOT", "UADA", "UBEN", "CHARBOUR"
 DIRECT = {ADA: "DADA", BEN: "DBEN"}
@@ -299,21 +299,6 @@ def slack(folder: Path) -> Iterator[SlackServer]:
     app.router.add_get("/socket", made.socket)
     app.router.add_post("/upload/{id}", made.upload)
     app.router.add_get("/files/{name}", made.download)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    thread = threading.Thread(target=made.loop.run_forever, daemon=True)
-    thread.start()
-
-    async def begin() -> None:
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-    asyncio.run_coroutine_threadsafe(begin(), made.loop).result(30)
-    try:
+    with served(app, made.loop) as url:
+        made.url = url
         yield made
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), made.loop).result(30)
-        made.loop.call_soon_threadsafe(made.loop.stop)
-        thread.join(30)
-        made.loop.close()
