@@ -413,7 +413,9 @@ def _thread(id_: str, parent: str) -> dict[str, Any]:
 def _guild() -> dict[str, Any]:
     everyone = {"id": GUILD, "name": "@everyone", "permissions": "0", "position": 0, "color": 0}
     role = {**everyone, "hoist": False, "managed": False, "mentionable": False}
-    lists = {name: [] for name in ("emojis", "features", "members", "threads", "voice_states", "stickers")}
+    lists: dict[str, list[Any]] = {
+        name: [] for name in ("emojis", "features", "members", "threads", "voice_states", "stickers")
+    }
     told = {"id": GUILD, "name": "Harbour", "owner_id": ADA, "unavailable": False, "member_count": 3}
     return {**told, **lists, "roles": [role], "channels": [_text_channel()]}
 

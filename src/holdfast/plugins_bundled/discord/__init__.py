@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,6 +39,7 @@ MOST_FILE_BYTES: Final = 10 * 1024**2
 MOST_FILES: Final = 10
 MOST_MISSED: Final = 1_000
 MOST_LOOKED: Final = 50
+_IS_ID: Final = re.compile(r"\d+:\d+")
 
 
 class Discord(BaseChannel):
@@ -90,6 +92,8 @@ class Discord(BaseChannel):
         """One call for words and files, with a nonce: sent again within minutes, it is the same message."""
         import discord
 
+        if not (message.text.strip() or message.files):
+            return None
         channel = await self._channel(message.surface)
         options: dict[str, Any] = {}
         if message.reply_to is not None:
@@ -134,10 +138,10 @@ class Discord(BaseChannel):
     async def find(self, message: Message, known: Sequence[str]) -> str | None:
         """Ours with the same words, behind the last that is known to stand before it."""
         client, channel = await self._started(), await self._channel(message.surface)
-        taken = {number for where, number in map(_parts, known) if where == channel.id}
+        taken = [int(one.partition(":")[2]) for one in known if _IS_ID.fullmatch(one)]
         names = [file.name for file in message.files]
         async for one in _read(channel.history(limit=MOST_LOOKED)):
-            if known and one.id == _parts(known[0])[1]:
+            if taken[:1] == [one.id]:
                 return None
             ours = one.author == client.user and one.id not in taken
             if ours and one.content == message.text and [a.filename for a in one.attachments] == names:
