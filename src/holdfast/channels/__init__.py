@@ -7,7 +7,7 @@ received = await channels.receive(Inbound(surface=Surface("slack", "dm", "U7"), 
 
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import ChannelContext
-from holdfast.channels.inbound import Changed, Inbound
+from holdfast.channels.inbound import Changed, Inbound, Pressed
 from holdfast.channels.room import Channels, Office
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Abilities, BaseChannel, Channel, File, Message, Said, SendFailed
@@ -23,6 +23,7 @@ __all__ = [
     "Inbound",
     "Message",
     "Office",
+    "Pressed",
     "Received",
     "Said",
     "SendFailed",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.channels.arrivals import Received
-from holdfast.channels.inbound import Changed, Inbound
+from holdfast.channels.inbound import Changed, Inbound, Pressed
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Channel, SendFailed
 from holdfast.channels.webhook import Posting, WebhookChannel
@@ -27,12 +27,17 @@ AGAIN_SECONDS: Final = 1.0
 log = logging.getLogger(__name__)
 
 
+async def _nobody_decides(press: Pressed) -> str:
+    raise Unavailable("no gateway serves", code="not_serving")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
     """What a plugin makes a channel's adapter from: one for each account, if there are several.
 
     `receive` hands in what people wrote; a message that was here before, by its id, is not seen to again.
-    `changed` tells that somebody changed, deleted or reacted to one. `options` are the channel's own, with
+    `changed` tells that somebody changed, deleted or reacted to one; `pressed` that they chose a button, and
+    gives what to tell them. `options` are the channel's own, with
     secrets in the clear. `folder` is where the adapter keeps how far it has come, and what it needs later.
     """
 
@@ -40,6 +45,7 @@ class ChannelContext:
     settings: ChannelConfig
     receive: Callable[[Inbound], Awaitable[Received]]
     changed: Callable[[Changed], Awaitable[bool]]
+    pressed: Callable[[Pressed], Awaitable[str]] = _nobody_decides
     account: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = field(default_factory=Path)
@@ -58,6 +64,13 @@ class ChannelContext:
             except HoldfastError as error:
                 log.warning("channel %s: a message is left out: %s", self.name, error.message)
                 return None
+
+    async def chosen(self, surface: Surface, sender: str, value: str) -> str:
+        """Hand in a press of a button; gives what to tell who pressed it, also where they may not."""
+        try:
+            return await self.pressed(Pressed(surface=surface, sender=sender, value=value))
+        except HoldfastError as error:
+            return error.message
 
     def surface(self, kind: PeerKind, peer: str, thread: str | None = None) -> Surface:
         """A place on this channel, as this account sees it."""

@@ -34,6 +34,8 @@ SORRY: Final = "Something went wrong, and I could not answer. Please try again."
 
 CUT_OFF: Final = "cut off while it was sent"
 _META: Final = ("turnId", "sessionKey", "block")
+_ASKED: Final = ("choices", "about")
+SETTLED: Final = "settled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,9 @@ class Pace:
 async def _sent(order: Order, number: int, connected: Connected, text: str) -> str | None:
     """Send one piece; the first takes the place of a preview where there is one."""
     payload = order.delivery.payload
-    meta: dict[str, Any] = {name: payload[name] for name in _META if name in payload}
+    last = number == len(order.pieces) - 1
+    wanted = (*_META, *_ASKED) if last else _META
+    meta: dict[str, Any] = {name: payload[name] for name in wanted if name in payload}
     message = Message(
         key=f"{order.delivery.key}#{number}",
         surface=order.surface,
@@ -257,6 +261,8 @@ def _order(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -
     text = str(payload.get("text") or "")
     if payload.get("op") == PREVIEW:
         return Order(delivery, surface, [text], sent, stream.preview)
+    if payload.get("op") == SETTLED:
+        return _settled(tx, delivery, surface, connected)
     if payload.get("error"):
         return Order(delivery, surface, [_apology(payload)], sent, stream.preview)
     quotes = _answered(tx, turn_id, connected.config.reply_to_mode)
@@ -268,6 +274,18 @@ def _order(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -
     earlier = _said_before(tx, turn_id) if stream.followed and not connected.previews else []
     pieces = left_of_turn(earlier, text, stream.mark, limits)
     return Order(delivery, surface, pieces, sent, stream.preview, quotes)
+
+
+def _settled(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -> Order:
+    """How a question ended: in its own message where the service can change one, so that no button stays."""
+    text, sent = str(delivery.payload["text"]), marks.sent(tx, delivery.id)
+    asked = outbox.last_begun(tx, f"approval:{delivery.payload['about']['id']}:", delivery.target)
+    if asked is None or asked.receipt is None or not connected.channel.abilities.edits:
+        return Order(delivery, surface, [text], sent)
+    whole = f"{asked.payload.get('text') or ''}\n\n{text}"
+    return Order(
+        delivery, surface, [whole if len(whole) <= connected.most_chars else text], sent, asked.receipt
+    )
 
 
 def _known(tx: Tx, delivery: Delivery, order: Order) -> tuple[str, ...]:

@@ -62,6 +62,15 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pressed:
+    """A button that somebody pressed, as their service tells it: `value` is the button's."""
+
+    surface: Surface
+    sender: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What is known of a message's sender and place. `addressed`: it speaks to the agent."""
 

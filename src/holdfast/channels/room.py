@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.agents.approvals import ApprovalStatus, asking
 from holdfast.agents.cron import signing
 from holdfast.agents.loop import Deliver, Runs
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
@@ -18,7 +19,7 @@ from holdfast.channels.connecting import Adapter, Connected, Connections
 from holdfast.channels.delivering import Deliverer
 from holdfast.channels.files import FileRoom
 from holdfast.channels.hook import ChannelHook
-from holdfast.channels.inbound import Changed, Inbound
+from holdfast.channels.inbound import Changed, Inbound, Pressed
 from holdfast.channels.receiving import Children, Receiver
 from holdfast.channels.receiving import Parts as ReceivingParts
 from holdfast.channels.streaming import Streams
@@ -30,7 +31,7 @@ from holdfast.config import Config
 from holdfast.context import ContextRoom
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import SYSTEM, Audience, Session, Store, Threads, Tx, outbox
+from holdfast.log import SYSTEM, Audience, Origin, Session, Store, Threads, Tx, outbox
 from holdfast.log.agenda import Runner
 from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
 
@@ -185,6 +186,22 @@ class Channels(Office):
     async def changed(self, change: Changed) -> bool:
         """Follow what somebody did to a message that came in, or to one of ours."""
         return await self._receiver.changed(change)
+
+    async def pressed(self, press: Pressed) -> str:
+        """Take somebody's choice; what they are told. Refused for those who may not choose."""
+        kind, _, rest = press.value.partition(":")
+        id_, _, choice = rest.rpartition(":")
+        if kind != "approval":
+            raise InvalidInput("this button does nothing here", code="bad_choice")
+
+        def write(tx: Tx) -> str:
+            tx.origin = Origin(press.surface.channel)
+            handle = f"{press.surface.channel}:{press.sender}"
+            found = asking.answer(tx, self._config(), handle, id_, choice)
+            waits = found.status is ApprovalStatus.PENDING
+            return "Noted; it waits for others." if waits else f"{found.tool} is {found.status}."
+
+        return await self._threads(self._store.run, SYSTEM, write)
 
     async def open_thread(self, session: Session, to: Deliver | None, name: str) -> Deliver:
         """A thread where a session is spoken to, for a child of it."""

@@ -49,6 +49,14 @@ class Said:
     ours: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Button:
+    """One choice under a message; `value` is what a press of it brings back, in at most 64 bytes."""
+
+    label: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """Words for a surface. The same `key` again is the same message: a service that can tells them apart."""
@@ -59,6 +67,13 @@ class Message:
     reply_to: str | None = None
     files: tuple[File, ...] = ()
     meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def buttons(self) -> tuple[Button, ...]:
+        """What people may choose, where the message asks them something."""
+        about = self.meta.get("about") or {}
+        named = f"{about.get('kind')}:{about.get('id')}"
+        return tuple(Button(one["label"], f"{named}:{one['id']}") for one in self.meta.get("choices") or ())
 
 
 class SendFailed(Unavailable):

@@ -116,6 +116,18 @@ def sent_to(tx: Tx, beginning: str) -> list[tuple[str, str]]:
     return [(kind, target) for kind, target in tx.conn.execute(query)]
 
 
+def last_begun(tx: Tx, beginning: str, target: str) -> Delivery | None:
+    """The newest delivery to a target whose key begins so."""
+    begins = table.c.key.startswith(beginning, autoescape=True)
+    newest = sa.select(table).where(begins, table.c.target == target)
+    row = (
+        tx.conn.execute(newest.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(1))
+        .mappings()
+        .first()
+    )
+    return None if row is None else _delivery(row)
+
+
 def delivered(tx: Tx, id_: str, *, receipt: str | None = None) -> Delivery:
     """Mark a delivery as done, once; a second mark is a `Conflict`, never a silent yes."""
     values = {"status": "delivered", "receipt": receipt, "delivered_at": tx.now, "error": None}

@@ -21,6 +21,7 @@ from holdfast.text import clip
 
 log = logging.getLogger(__name__)
 _MOST_TOLD: Final = 300
+CLOSING_SECONDS: Final = 5.0
 # What ends a task or the process; a plugin that raises one of these ends neither of ours.
 _ENDING: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError)
 
@@ -97,9 +98,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
-        for task in asyncio.all_tasks(loop):
+        left = asyncio.all_tasks(loop)
+        for task in left:
             task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        if left:  # a connection that is kept is closed before its loop is
+            loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
         loop.close()
 
 
@@ -123,7 +126,10 @@ async def _awaited(found: Any) -> Any:
 
 def _was_told_to_end() -> bool:
     """Whether we cancelled the task, because nobody waits for it any more."""
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # it is put away after its loop has ended
+        return True
     return task is not None and task.cancelling() > 0
 
 

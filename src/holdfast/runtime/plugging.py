@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.agents.loop import TurnHook
 from holdfast.agents.loop.asks import Terms
@@ -20,6 +20,7 @@ from holdfast.channels import (
     ChannelContext,
     Inbound,
     Message,
+    Pressed,
     Received,
     Said,
     SendFailed,
@@ -45,6 +46,9 @@ from holdfast.text import clean_text
 if TYPE_CHECKING:
     from holdfast.runtime.agency import Agency
     from holdfast.runtime.hold import Holdfast
+
+G = TypeVar("G")
+T = TypeVar("T")
 
 _OWN_EMBEDDERS: Final = frozenset({"openai", "gemini", "local"})
 _BY_HAND: Final = ("new", "reset", "archive")
@@ -128,6 +132,7 @@ class PluggedAdapter:
             settings=config,
             receive=self._receive,
             changed=self._changed,
+            pressed=self._pressed,
             account=account,
             options=reveal_all(config.options, os.environ),
             folder=self.hold.plugins.data_dir(self.plugin) / name / (account or "default"),
@@ -139,18 +144,22 @@ class PluggedAdapter:
         """From the plugin's loop into ours, where turns are accepted."""
         if not isinstance(message, Inbound):
             raise TypeError(f"expected an Inbound, found {type(message).__name__}")
-        if self.loop is None:
-            raise Unavailable("no gateway serves", code="not_serving")
-        receiving = self.hold.agency.channels.receive(message)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(receiving, self.loop))
+        return await self._on_ours(self.hold.agency.channels.receive, message)
 
     async def _changed(self, change: Changed) -> bool:
         if not isinstance(change, Changed):
             raise TypeError(f"expected a Changed, found {type(change).__name__}")
+        return await self._on_ours(self.hold.agency.channels.changed, change)
+
+    async def _pressed(self, press: Pressed) -> str:
+        if not isinstance(press, Pressed):
+            raise TypeError(f"expected a Pressed, found {type(press).__name__}")
+        return await self._on_ours(self.hold.agency.channels.pressed, press)
+
+    async def _on_ours(self, work: Callable[[G], Coroutine[Any, Any, T]], given: G) -> T:
         if self.loop is None:
             raise Unavailable("no gateway serves", code="not_serving")
-        following = self.hold.agency.channels.changed(change)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(following, self.loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(given), self.loop))
 
     async def run(self, name: str, account: str | None = None) -> None:
         """Keep the connection of a channel, or of one account of it, that has one to keep."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import re
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[2] / "gateway"))
 
 import httpx
+from aiohttp import web
 from serving import Running, running, wait_for
 
 from builders import PATIENCE
@@ -24,7 +27,7 @@ from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Say, ScriptedOpenAI
 from holdfast.testing.script import text_of
 
-SERVICES = ("telegram", "slack", "email", "matrix")
+SERVICES = ("telegram", "slack", "discord", "email", "matrix")
 CODE = "\n".join(f"line_{n} = {n}" for n in range(400))
 LONG = f"First some words.\n\n```python\n{CODE}\n```\n\nAnd the end."
 DEEDS = re.compile(r"\{.*\}", re.DOTALL)
@@ -52,6 +55,7 @@ class ServiceOnTrial(ABC):
     groups = True
     files = True
     grows = True
+    buttons = False
     faults = True
     most_chars = 4_000
 
@@ -103,6 +107,18 @@ class ServiceOnTrial(ABC):
         """The agent's newest message."""
         raise NotImplementedError
 
+    def offered(self) -> list[str]:
+        """The buttons under the agent's newest message to the owner."""
+        raise NotImplementedError
+
+    def press(self, label: str, sender: str | None = None) -> None:
+        """Somebody presses a button under that message."""
+        raise NotImplementedError
+
+    def notices(self) -> list[str]:
+        """What those who pressed buttons were told."""
+        raise NotImplementedError
+
     def ready(self) -> None:  # noqa: B027 - most services keep what is said until somebody listens
         """Wait until the agent hears what is said."""
 
@@ -145,6 +161,27 @@ def opened(name: str, folder: Path) -> Iterator[ServiceOnTrial]:
     module = importlib.import_module(f"{name}_server")
     with getattr(module, name)(folder) as made:
         yield made
+
+
+@contextmanager
+def served(app: web.Application, loop: asyncio.AbstractEventLoop) -> Iterator[str]:
+    """A service's far end on a loop of its own; gives its address."""
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def begin() -> str:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    try:
+        yield asyncio.run_coroutine_threadsafe(begin(), loop).result(30)
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
 
 
 MARKS = re.compile(r"mark-[a-z]+")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
-from service_stage import ServiceOnTrial
+from service_stage import ServiceOnTrial, served
 
 BOT, ADA, BEN, GROUP = "UBOT", "UADA", "UBEN", "CHARBOUR"
 DIRECT = {ADA: "DADA", BEN: "DBEN"}
@@ -25,6 +25,7 @@ class SlackServer(ServiceOnTrial):
     owner = ADA
     group = GROUP
     types = False
+    buttons = True
     most_chars = 3_900
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class SlackServer(ServiceOnTrial):
         self.messages: dict[str, dict[str, Any]] = {}
         self.faults: list[str] = []
         self.put: list[str] = []
+        self.whispered: list[str] = []
         self.updates = 0
         self.connections = 0
         self.token_is_good = True
@@ -142,6 +144,30 @@ class SlackServer(ServiceOnTrial):
         with self.lock:
             return [id_ for id_, m in self.messages.items() if m["user"] == BOT][-1]
 
+    def offered(self) -> list[str]:
+        return [button["text"]["text"] for button in self._row()]
+
+    def press(self, label: str, sender: str | None = None) -> None:
+        person = BEN if sender == "8" else (sender or ADA)
+        button = next(one for one in self._row() if one["text"]["text"] == label)
+        payload = {
+            "type": "block_actions",
+            "user": {"id": person},
+            "channel": {"id": DIRECT[ADA]},
+            "actions": [{"action_id": button["action_id"], "value": button["value"]}],
+        }
+        self._hand("interactive", payload)
+
+    def notices(self) -> list[str]:
+        return list(self.whispered)
+
+    def _row(self) -> list[dict[str, Any]]:
+        with self.lock:
+            ours = [m for m in self.messages.values() if m["user"] == BOT]
+            blocks = ours[-1].get("blocks") if ours else None
+        made = json.loads(blocks) if isinstance(blocks, str) else blocks or []
+        return [one for block in made if block["type"] == "actions" for one in block["elements"]]
+
     def drop_sockets(self) -> None:
         """The connection ends, as Slack's do now and then."""
 
@@ -161,7 +187,10 @@ class SlackServer(ServiceOnTrial):
     def _tell(self, event: dict[str, Any]) -> None:
         number = next(self._count)
         payload = {"type": "event_callback", "team_id": "T1", "event_id": f"Ev{number}", "event": event}
-        envelope = {"envelope_id": f"e{number}", "type": "events_api", "payload": payload}
+        self._hand("events_api", payload)
+
+    def _hand(self, kind: str, payload: dict[str, Any]) -> None:
+        envelope = {"envelope_id": f"e{next(self._count)}", "type": kind, "payload": payload}
         self._last = envelope
         self._waiting[str(envelope["envelope_id"])] = envelope
         asyncio.run_coroutine_threadsafe(self._send(envelope), self.loop).result(30)
@@ -214,8 +243,12 @@ class SlackServer(ServiceOnTrial):
                 return self._posted(given)
             case "chat.update":
                 self.updates += 1
-                self.messages[f"{given['channel']}:{given['ts']}"]["text"] = given["text"]
+                changed = {"text": given["text"], "blocks": given.get("blocks")}
+                self.messages[f"{given['channel']}:{given['ts']}"].update(changed)
                 return {"ok": True, "channel": given["channel"], "ts": given["ts"]}
+            case "chat.postEphemeral":
+                self.whispered.append(str(given["text"]))
+                return {"ok": True}
             case "reactions.add":
                 self.put.append(str(given["name"]))
                 return {"ok": True}
@@ -266,21 +299,6 @@ def slack(folder: Path) -> Iterator[SlackServer]:
     app.router.add_get("/socket", made.socket)
     app.router.add_post("/upload/{id}", made.upload)
     app.router.add_get("/files/{name}", made.download)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    thread = threading.Thread(target=made.loop.run_forever, daemon=True)
-    thread.start()
-
-    async def begin() -> None:
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-    asyncio.run_coroutine_threadsafe(begin(), made.loop).result(30)
-    try:
+    with served(app, made.loop) as url:
+        made.url = url
         yield made
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), made.loop).result(30)
-        made.loop.call_soon_threadsafe(made.loop.stop)
-        thread.join(30)
-        made.loop.close()

@@ -30,6 +30,7 @@ class TelegramServer(ServiceOnTrial):
     owner = str(ADA)
     group = str(GROUP)
     deletes = False
+    buttons = True
 
     def __init__(self) -> None:
         self.url = ""
@@ -128,6 +129,26 @@ class TelegramServer(ServiceOnTrial):
     def last_id(self) -> str:
         return self.ids()[-1]
 
+    def offered(self) -> list[str]:
+        return [button["text"] for button in self._row()]
+
+    def press(self, label: str, sender: str | None = None) -> None:
+        asked = self.messages[_pair(self.last_id())]
+        data = next(one["callback_data"] for one in self._row() if one["text"] == label)
+        person = int(sender or self.owner)
+        body = {"id": "1", "from": _person(person), "message": asked, "chat_instance": "1", "data": data}
+        with self.lock:
+            self._update("callback_query", body)
+
+    def notices(self) -> list[str]:
+        return [given["text"] for given in self.did("answerCallbackQuery")]
+
+    def _row(self) -> list[dict[str, Any]]:
+        with self.lock:
+            ids = [pair for pair, m in self.messages.items() if m["from"]["id"] == 42]
+            markup = self.messages[ids[-1]].get("reply_markup") if ids else None
+        return [] if markup is None else list(markup["inline_keyboard"][0])
+
     def did(self, method: str) -> list[dict[str, Any]]:
         with self.lock:
             return [given for name, given in self.calls if name == method]
@@ -196,6 +217,8 @@ class TelegramServer(ServiceOnTrial):
                     return 400, "Bad Request: message is too long"
                 thread = given.get("message_thread_id")
                 made = self._message(42, text, chat == GROUP, thread)
+                if given.get("reply_markup"):
+                    made["reply_markup"] = json.loads(given["reply_markup"])
                 del self.messages[made["chat"]["id"], made["message_id"]]
                 made["chat"] = _chat(chat)
                 self.messages[chat, made["message_id"]] = made
@@ -207,6 +230,7 @@ class TelegramServer(ServiceOnTrial):
                 if said["text"] == given["text"]:
                     return 400, "Bad Request: message is not modified: specified new message content"
                 said["text"] = given["text"]
+                said.pop("reply_markup", None)
                 return 200, said
             case "createForumTopic":
                 self._ids += 1

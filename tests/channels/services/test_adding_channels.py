@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from discord_server import TOKEN as DISCORD_TOKEN
 from service_stage import opened
 from telegram_server import TOKEN, TelegramServer
 
@@ -35,6 +36,19 @@ def test_a_service_is_asked_for_what_it_needs_tried_and_written(home: Path, tmp_
         again = add(home, "telegram", *where, "--account", "work", "--name", "tg", answers=f"{TOKEN}\n")
         assert again.exit_code == 0
         assert channels(home)["tg"] == {"adapter": "telegram", "accounts": {"work": {"options": options}}}
+
+
+def test_discord_is_asked_for_its_token_and_tried(home: Path, tmp_path: Path) -> None:
+    with opened("discord", tmp_path) as service:
+        api = service.channel()["options"]["apiUrl"]
+        done = add(home, "discord", "--option", f"apiUrl={api}", answers=f"{DISCORD_TOKEN}\n")
+        assert done.exit_code == 0, done.output
+        assert "kelp" in done.output
+        assert channels(home) == {"discord": {"options": {"apiUrl": api, "botToken": DISCORD_TOKEN}}}
+        wrong = add(home, "discord", "--option", f"apiUrl={api}", "--name", "other", answers="wrong\n")
+        assert wrong.exit_code != 0
+        assert "token is not good" in wrong.output
+        assert "other" not in channels(home)
 
 
 def test_what_cannot_connect_is_told_and_nothing_is_written(home: Path, tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import pytest
 from service_stage import CODE, PNG, Stage
 from serving import wait_for
 
+from holdfast.agents.approvals import ApprovalRequest, requests
 from holdfast.board import attachments
-from holdfast.log import OWNER
+from holdfast.log import OWNER, SYSTEM
+from holdfast.people import Role, contacts, users
 
 
 def test_messages_are_answered_once_and_in_order(there: Stage) -> None:
@@ -177,3 +179,34 @@ def test_a_reply_grows_by_changing_one_message(there: Stage) -> None:
     lines = "\n".join(service.shown()[before:]).splitlines()
     assert [line for line in lines if line.startswith("line_")] == CODE.splitlines()
     assert service.changes() > changes
+
+
+@pytest.mark.needs("buttons")
+def test_a_button_is_for_who_may_decide_and_the_message_shows_what_they_chose(there: Stage) -> None:
+    service, hold = there.service, there.gateway.hold
+    rule = {"tools": ["exec"], "approvers": ["user:ann"], "private": True}
+    hold.config.patch({"teams": {"approvals": {"rules": [rule]}}})
+    command = "rm tide.csv"
+    wish = ApprovalRequest(
+        agent_id="main", tool="exec", command=command, arguments={"command": command}, reason="not listed"
+    )
+    with hold.store.write(SYSTEM) as tx:
+        code = contacts.make_code(tx, "link", user_id=users.add(tx, "ann", role=Role.MEMBER).id)
+        contacts.link(tx, code, f"{service.name}:{service.owner}", f"{service.name}:dm:{service.owner}")
+        id_ = requests.request(tx, wish, lasts_ms=3_600_000).id
+
+    def status() -> str:
+        with hold.store.read(SYSTEM) as tx:
+            return requests.get(tx, id_).status.value
+
+    wait_for(lambda: service.offered() == ["Approve", "Deny"])
+    service.press("Approve", sender="8")
+    wait_for(lambda: len(service.notices()) == 1)
+    assert "people who are known here" in service.notices()[0]
+    assert (status(), service.offered()) == ("pending", ["Approve", "Deny"])
+    service.press("Deny")
+    wait_for(lambda: f"exec ({id_}) is denied by user:ann." in service.shown()[-1])
+    assert (status(), service.offered()) == ("denied", [])
+    assert command in service.shown()[-1]
+    there.settled()
+    wait_for(lambda: service.notices()[1:] == ["exec is denied."])

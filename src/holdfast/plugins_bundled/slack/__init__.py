@@ -22,7 +22,7 @@ from holdfast.channels import (
 )
 from holdfast.plugins import PluginApi
 from holdfast.plugins_bundled import missing
-from holdfast.plugins_bundled.slack.writing import plain, sign_name, signed, slack_text
+from holdfast.plugins_bundled.slack.writing import asking, plain, sign_name, signed, slack_text
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -126,6 +126,7 @@ class Slack(BaseChannel):
                     thread_ts=message.surface.thread or _ts(message.reply_to),
                     metadata={"event_type": EVENT, "event_payload": {"key": message.key}},
                     unfurl_links=False,
+                    blocks=asking(message),
                 )
             )
             sent = f"{told['channel']}:{told['ts']}"
@@ -139,7 +140,8 @@ class Slack(BaseChannel):
 
     async def edit(self, message_id: str, message: Message) -> None:
         channel, _, ts = message_id.partition(":")
-        await self._called(self._web().chat_update(channel=channel, ts=ts, text=slack_text(message.text)))
+        text, blocks = slack_text(message.text), asking(message) or []
+        await self._called(self._web().chat_update(channel=channel, ts=ts, text=text, blocks=blocks))
 
     async def react(self, message_id: str, message: Message) -> None:
         channel, _, ts = message_id.partition(":")
@@ -203,6 +205,20 @@ class Slack(BaseChannel):
             async with self._in_order:
                 await self._take(request.payload)
         await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id))
+        if request.type == "interactive" and request.payload.get("type") == "block_actions":
+            await self._pressed(request.payload)
+
+    async def _pressed(self, payload: dict[str, Any]) -> None:
+        """A button; who pressed it is told in words that only they see."""
+        user, channel = str(payload["user"]["id"]), str((payload.get("channel") or {}).get("id") or "")
+        kind = "im" if channel.startswith("D") else "channel"
+        where = self._surface({"channel": channel, "channel_type": kind, "user": user})
+        for action in payload.get("actions") or ():
+            told = await self._context.chosen(where, user, str(action.get("value") or ""))
+            try:
+                await self._called(self._web().chat_postEphemeral(channel=channel, user=user, text=told))
+            except SendFailed as error:
+                log.warning("channel %s: who pressed a button was not told: %s", self.name, error.message)
 
     async def _take(self, payload: dict[str, Any]) -> None:
         event = payload.get("event") or {}

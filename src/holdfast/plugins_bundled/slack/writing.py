@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import Final
+from typing import Any, Final
+
+from holdfast.channels import Message
+
+MOST_SECTION: Final = 2_900
 
 _BOLD: Final = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 _HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
@@ -26,6 +30,25 @@ def slack_text(text: str) -> str:
     """Markdown in Slack's own marks; code stays as it is."""
     parts = _CODE.split(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
     return "".join(part if number % 2 else _marked(part) for number, part in enumerate(parts))
+
+
+def asking(message: Message) -> list[dict[str, Any]] | None:
+    """The blocks of a message that has buttons: its words, and the buttons in a row."""
+    if not message.buttons:
+        return None
+    text = slack_text(message.text)
+    parts = [text[at : at + MOST_SECTION] for at in range(0, len(text), MOST_SECTION)]
+    words = [{"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in parts]
+    row = [
+        {
+            "type": "button",
+            "action_id": one.value,
+            "value": one.value,
+            "text": {"type": "plain_text", "text": one.label},
+        }
+        for one in message.buttons
+    ]
+    return [*words, {"type": "actions", "elements": row}]
 
 
 def plain(text: str) -> str:

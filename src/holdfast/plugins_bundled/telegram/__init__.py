@@ -37,7 +37,14 @@ POLL_SECONDS: Final = 25
 CALL_SECONDS: Final = 20.0
 PROBES: Final = 12
 MOST_PROBES: Final = 40
-WANTED: Final = ("message", "edited_message", "channel_post", "edited_channel_post", "message_reaction")
+WANTED: Final = (
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+    "message_reaction",
+    "callback_query",
+)
 API: Final = "https://api.telegram.org"
 
 
@@ -179,9 +186,12 @@ class Telegram(BaseChannel):
         )
 
     def _options(self, message: Message) -> dict[str, Any]:
-        from telegram import ReplyParameters
+        from telegram import InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 
         options: dict[str, Any] = {"message_thread_id": _topic(message.surface)}
+        if message.buttons:
+            row = [InlineKeyboardButton(one.label, callback_data=one.value) for one in message.buttons]
+            options["reply_markup"] = InlineKeyboardMarkup([row])
         if message.reply_to is not None:
             quoted = ReplyParameters(_parts(message.reply_to)[1], allow_sending_without_reply=True)
             options["reply_parameters"] = quoted
@@ -192,6 +202,9 @@ class Telegram(BaseChannel):
         if update.message_reaction is not None:
             await self._reacted(update.message_reaction)
             return
+        if update.callback_query is not None:
+            await self._pressed(update.callback_query)
+            return
         said = update.message or update.channel_post
         changed = update.edited_message or update.edited_channel_post
         if changed is not None:
@@ -200,6 +213,17 @@ class Telegram(BaseChannel):
             inbound = await self._inbound(said)
             if inbound is not None:
                 await self._context.take(inbound)
+
+    async def _pressed(self, query: telegram.CallbackQuery) -> None:
+        """Telegram shows a press as under way until it is answered, which fails for one that is old."""
+        if query.message is None or not query.data:
+            return
+        where = self._surface(query.message.chat, None)
+        told = await self._context.chosen(where, str(query.from_user.id), query.data)
+        try:
+            await _called(self._bot.answer_callback_query(query.id, text=told[:200]))
+        except SendFailed as error:
+            log.warning("channel %s: who pressed a button was not told: %s", self.name, error.message)
 
     async def _reacted(self, reaction: telegram.MessageReactionUpdated) -> None:
         import telegram
