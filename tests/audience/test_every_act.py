@@ -29,6 +29,9 @@ IDS: Final = {
     "/api/cron": "standing_tasks",
     "/api/chains": "turns",
     "/api/approvals": "approvals",
+    "/api/deliveries": "outbox",
+    "/api/tokens": "tokens",
+    "/api/providers": "users",
     "/api/users": "users",
     "/api/teams": "teams",
     "/api/invitations": "invitations",
@@ -38,7 +41,7 @@ IDS: Final = {
     "/api/continuation": "continuation_records.record_id",
     "/api/spaces": "spaces",
 }
-NAMED: Final = {"channel": "pier", "agent": "main", "name": "mine", "number": "1"}
+NAMED: Final = {"channel": "pier", "agent": "main", "name": "mine", "number": "1", "profile": "default"}
 SAID: Final[dict[str, Any]] = {
     "sessionKey": MAIN,
     "key": MAIN,
@@ -91,8 +94,8 @@ class Foreign:
             return self.ids(table)
         if name in ("runId", "responseId"):
             return [f"resp_{id_}" if name == "responseId" else id_ for id_ in self.ids("turns")]
-        if name == "user":
-            return self.ids("users")
+        if name in ("user", "code"):
+            return self.ids({"user": "users", "code": "channel_pairings.code"}[name])
         if name == "key":
             return self.keys
         if name not in NAMED:

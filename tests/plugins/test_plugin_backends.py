@@ -143,6 +143,11 @@ def test_an_embedder_that_nobody_brings_is_left_out(tmp_path: Path) -> None:
         assert hold.memory.chain.preferred == []
 
 
+def written(path: Path) -> str:
+    """What stands in a file that is there before its words are."""
+    return path.read_text() if path.exists() else ""
+
+
 def test_a_channel_of_a_plugin_receives_sends_and_is_heard_by_hooks(
     tmp_path: Path, sqlite_template: Path
 ) -> None:
@@ -158,10 +163,9 @@ def test_a_channel_of_a_plugin_receives_sends_and_is_heard_by_hooks(
         _,
     ):
         folder = gateway.hold.plugins.data_dir(gateway.hold.plugins.get("pipes"))
-        wait_for(lambda: (folder / "sent").exists())
+        wait_for(lambda: written(folder / "sent") and written(folder / "told"))
         assert (folder / "state").read_text() == "answered"
         assert (folder / "sent").read_text() == "Well. (by pipe)\n"
-        wait_for(lambda: (folder / "told").exists())
         assert (folder / "told").read_text() == "True Well. (by pipe)"
         gateway.hold.agency.channels.send("dock:dm:ada", "swear")
 
