@@ -159,9 +159,11 @@ def test_python_names_are_accepted_as_well() -> None:
     assert parse_config("{session: {reset: {at_hour: 5}}}").session.reset.at_hour == 5
 
 
-def test_a_channel_has_no_name_that_a_session_key_reads_otherwise() -> None:
-    assert faults("{channels: {cron: {private: ['1']}, slack: {private: ['1']}}}") == {
-        "channels.cron": "a channel cannot be called 'cron': expected another name"
+def test_a_channel_has_no_name_that_a_session_key_or_a_login_reads_otherwise() -> None:
+    named = ", ".join(f"{name}: {{private: ['1']}}" for name in ("cron", "user", "token", "slack"))
+    assert faults(f"{{channels: {{{named}}}}}") == {
+        f"channels.{name}": f"a channel cannot be called {name!r}: expected another name"
+        for name in ("cron", "user", "token")
     }
 
 

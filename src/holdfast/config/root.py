@@ -136,6 +136,7 @@ class Config(Section):
 
 
 _MAIN_ALONE = (AgentEntry(id=DEFAULT_AGENT, default=True),)
+_NOT_SENDERS = frozenset(("owner", "token", "user"))
 _OWN_KEYS = ("id", "default", "name", "agent_dir", "identity", "tools", "memory")
 
 
@@ -192,8 +193,9 @@ def _binding_faults(config: Config) -> Iterator[Fault]:
 
 
 def _channel_faults(config: Config) -> Iterator[Fault]:
-    """A channel's name stands in session keys, where these words mean something else."""
-    for name in sorted(NOT_CHANNELS & config.channels.keys()):
+    """A channel's name stands in session keys and before who writes, where these words mean something else:
+    whoever wrote on a channel `user` would be taken for the login of that name."""
+    for name in sorted((NOT_CHANNELS | _NOT_SENDERS) & config.channels.keys()):
         yield ("channels", name), f"a channel cannot be called {name!r}: expected another name"
 
 
