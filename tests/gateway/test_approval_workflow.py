@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "channels"))
 from channel_stage import SECRET, FarEnd, call, far_end
 
 from holdfast.agents.approvals import Approval, ApprovalRequest, asking, requests, workflow
+from holdfast.channels import Inbound, Surface
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.errors import Forbidden
@@ -233,6 +235,25 @@ def test_people_are_asked_and_reminded_in_their_own_chat_and_answer_there(
         wait_for(lambda: told(f"exec ({wish.id}) is approved by user:ann."))
         (act,) = owner.get("/api/audit/trail", params={"target": wish.id}).json()
         assert (act["actor"], act["surface"]) == ("user:ann", "pier")
+
+
+def test_whose_name_somebody_only_writes_under_decides_and_links_nothing(stage: Stage) -> None:
+    """A mail can say that it is from anybody: only what the service vouches for counts as theirs."""
+    gateway, end = stage
+    wish = asked(gateway)
+    with gateway.hold.store.write(SYSTEM) as tx:
+        ann = users.get(tx, "ann")
+        contacts.link(tx, contacts.make_code(tx, "link", user_id=ann.id), "pier:ann9", "pier:dm:ann9")
+        code = contacts.make_code(tx, "link", user_id=ann.id)
+    for sender, text in (("ann9", f"/approve {wish.id}"), ("mal9", f"/link {code}")):
+        surface, id_ = Surface.parse(f"pier:dm:{sender}"), f"forged-{sender}"
+        forged = Inbound(surface=surface, message_id=id_, sender=sender, text=text, proven=False)
+        receiving = gateway.hold.agency.channels.receive(forged)
+        asyncio.run_coroutine_threadsafe(receiving, gateway.loop).result(30)
+    wait_for(lambda: sum("not certain who writes" in text for text in end.texts) == 2)
+    with gateway.hold.store.read(OWNER) as tx:
+        assert requests.get(tx, wish.id).decided_by is None
+        assert contacts.at(tx, "pier:mal9") is None
 
 
 def test_a_button_is_an_answer_of_whoever_the_service_says_pressed_it(gateway: Running) -> None:

@@ -346,6 +346,7 @@ class Receiver:
             heard=heard,
             deliver=surface.deliver(heard, owner=True if owner else None),
             key=message.key,
+            proven=message.proven,
         )
 
 

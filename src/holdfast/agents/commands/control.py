@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.agents.approvals import Approval, ApprovalStatus, asking, requests, workflow
 from holdfast.agents.approvals.workflow import Decider, Decision
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.log import SYSTEM, Origin, TurnStatus, Tx, turns
 from holdfast.people import contacts
+
+if TYPE_CHECKING:
+    from holdfast.agents.loop.asks import Ask
 
 _SHORTEST: Final = 4  # less than that is a number in a list, or a slip
 
@@ -62,7 +65,7 @@ async def link(context: CommandContext, args: str) -> Reply:
 
 
 def _linked(context: CommandContext, code: str) -> str:
-    ask = context.ask
+    ask = _proven(context)
     if ask.sender is None or ask.deliver is None or ask.origin is None or ask.origin.peer_kind != "dm":
         raise InvalidInput("only a direct chat can be linked", code="not_direct", hint="Write there.")
     with context.parts.store.write(SYSTEM) as tx:
@@ -70,10 +73,20 @@ def _linked(context: CommandContext, code: str) -> str:
         return contacts.link(tx, code, ask.sender, ask.deliver.target).name
 
 
+def _proven(context: CommandContext) -> Ask:
+    """What was asked, if its sender is who they say they are: a mail can say that it is from anybody."""
+    if not context.ask.proven:
+        raise Forbidden(
+            "it is not certain who writes here", code="not_proven", hint="Decide on the page, or in a chat."
+        )
+    return context.ask
+
+
 def _decided(context: CommandContext, id_: str, decision: Decision, pattern: str | None = None) -> Approval:
+    ask = _proven(context)
     with context.parts.store.write(SYSTEM) as tx:
-        tx.origin = Origin("chat" if context.ask.origin is None else context.ask.origin.channel)
-        who = asking.decider(tx, context.ask.sender, owner=context.ask.owner)
+        tx.origin = Origin("chat" if ask.origin is None else ask.origin.channel)
+        who = asking.decider(tx, ask.sender, owner=ask.owner)
         waiting = _waiting(tx, context, id_, who)
         return workflow.decide(tx, context.parts.config().teams, who, waiting.id, decision, pattern=pattern)
 

@@ -120,7 +120,8 @@ class Ask(Options):
     owner's sessions. `chain_id` is the chain that it follows from; unset: it comes from outside, and begins
     one. One that is `wordless` was said by nobody, such as the results of calls coming in: `text` stands in
     for words, is shown to the model and not kept. One that `continues` goes on from a turn that its sender
-    named, however long ago that was. `noted` is kept with the turn for whoever asked.
+    named, however long ago that was. `noted` is kept with the turn for whoever asked. One whose sender is not
+    `proven` may be anybody's: it decides nothing in that name.
     """
 
     text: str
@@ -142,6 +143,7 @@ class Ask(Options):
     wordless: bool = False
     continues: bool = False
     noted: Mapping[str, Any] = field(default_factory=dict)
+    proven: bool = True
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
+import re
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -46,6 +47,7 @@ WANTED: Final = (
     "callback_query",
 )
 API: Final = "https://api.telegram.org"
+_IS_ID: Final = re.compile(r"[^:]+:\d+")
 
 
 class Telegram(BaseChannel):
@@ -135,7 +137,8 @@ class Telegram(BaseChannel):
         with these words. Ids grow, so that a message which was sent is one of those behind the last that is
         known to stand before it."""
         chat = _chat(message.surface)
-        numbers = [number for where, number in map(_parts, known) if where == chat]
+        ids = [one for one in known if _IS_ID.fullmatch(one)]  # a receipt may be no id: "not sent: …"
+        numbers = [number for where, number in map(_parts, ids) if where == chat]
         if not numbers or not message.text.strip():
             return None
         behind = (n for n in range(numbers[0] + 1, max(numbers) + PROBES) if n not in numbers)
