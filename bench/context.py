@@ -46,6 +46,8 @@ TARGETS = {"context cheap": 3, "context full": 10, "search, 10 entries": 15, "se
 VOCABULARY = 20_000
 ROUNDS = 6
 CROWDED = 4.0
+# What is embedded once it settles would be measured too; the better embedder is asked by nobody here.
+QUIET = '{"memory": {"search": {"update": {"onBoot": false}, "embedding": {"providers": []}}}}'
 OURS = """
 import sys, logging
 from holdfast.runtime import open_home
@@ -94,7 +96,7 @@ def fill(home: Path, url: str | None, size: int) -> float:
 def _fill(home: Path, url: str | None, size: int) -> None:
     rng = random.Random(7)
     home.mkdir(parents=True)
-    (home / "holdfast.json").write_text('{"memory": {"search": {"update": {"onBoot": false}}}}')
+    (home / "holdfast.json").write_text(QUIET)
     with open_home(home, store_url=url) as hold:
         with hold.store.write(OWNER) as tx:
             for n in range(SPACES):
