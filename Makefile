@@ -18,7 +18,7 @@ NPM := cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PLUGIN := cd integrations/openclaw && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PLUGIN_MODULES := integrations/openclaw/node_modules/.package-lock.json
 
-.PHONY: run test test-quick slow-tests settings-proofs settings-find torture lint types format pages shots wire bench crash docs lock clean oidc-provider
+.PHONY: run test test-quick slow-tests settings-proofs settings-find torture lint types format pages shots wire bench crash docs schema lock clean oidc-provider
 
 run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
@@ -97,6 +97,10 @@ shots: pages
 # After a change of what the gateway answers: the types that the pages read it by.
 wire: $(STAMP) $(MODULES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/wire_types.py
+
+# After a new migration: what all of them lead to, which new stores are made from.
+schema: $(STAMP)
+	$(BIN)/python tools/schema.py
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.config.docs > docs/configuration.md

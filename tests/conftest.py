@@ -208,6 +208,17 @@ def empty_url(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -> It
     server.psql("DROP DATABASE fresh WITH (FORCE)")
 
 
+@pytest.fixture
+def two_empty_urls(request: pytest.FixtureRequest, empty_url: str, tmp_path: Path) -> Iterator[list[str]]:
+    """Two such databases, to hold one against the other."""
+    if empty_url.startswith("sqlite"):
+        yield [empty_url, sqlite_url(tmp_path / "second.db")]
+        return
+    server = request.getfixturevalue("postgres_server")
+    yield [empty_url, new_database(server, "second")]
+    server.psql("DROP DATABASE second WITH (FORCE)")
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)

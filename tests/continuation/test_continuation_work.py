@@ -579,7 +579,7 @@ def test_what_waited_before_there_were_chains_goes_on_in_one(tmp_path: Path, cha
     """An upgraded home may hold elections whose session has begun another chain, or that no chain had yet."""
     store = Store(sqlite_url(tmp_path / "old.db"), clock=ManualClock())
     with store.migrating() as conn:
-        migrations._upgrade(conn, "0013")
+        migrations.walk(conn, "0013")
     with store.write(OWNER) as tx:
         now = int(tx.now)
         tx.conn.exec_driver_sql(

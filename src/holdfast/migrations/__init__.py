@@ -1,4 +1,7 @@
-"""The history of the schema: one chain of Alembic revisions for every room, on both engines."""
+"""The history of the schema: one chain of Alembic revisions for every room, on both engines.
+
+A new store does not live through it: it is made from what the chain leads to, by `make schema`.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +60,12 @@ def migrate(store: Store, *, copy: bool = True) -> bool:
         found = current(conn)
         if found == HEAD:
             return False
-        if found is not None:
-            _require_known(found)
-            _prepare_upgrade(store, found, copy=copy)
-        _upgrade(conn)
+        if found is None:
+            _create(conn)
+            return True
+        _require_known(found)
+        _prepare_upgrade(store, found, copy=copy)
+        walk(conn)
     return True
 
 
@@ -108,7 +113,20 @@ def _keep_copy(store: Store, found: str) -> Path:
     return target
 
 
-def _upgrade(conn: Connection, to: str = HEAD) -> None:
+def script(engine: str) -> Path:
+    """The statements of the whole schema at `HEAD`, of one engine."""
+    return Path(__file__).parent / f"{engine}.sql"
+
+
+def _create(conn: Connection) -> None:
+    """All at once; only a store of an earlier version has to go its way step by step."""
+    for statement in script(conn.dialect.name).read_text().split(";\n"):
+        conn.exec_driver_sql(statement)
+    conn.exec_driver_sql(f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
+
+
+def walk(conn: Connection, to: str = HEAD) -> None:
+    """Every revision from where the store stands, one after another."""
     from alembic import command
     from alembic.config import Config
 
