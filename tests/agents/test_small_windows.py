@@ -116,6 +116,19 @@ def test_at_8k_a_model_uses_tools(tmp_path: Path, sqlite_template: Path) -> None
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("window", [8_192, 9_216, 12_288])
+def test_an_engine_that_puts_words_aside_has_the_tools_that_read_them_in_a_small_window_too(
+    tmp_path: Path, sqlite_template: Path, window: int
+) -> None:
+    async def main() -> None:
+        plugins = {"slots": {"contextEngine": "lossless"}}
+        async with fresh(tmp_path, sqlite_template, [Say("Hello.")], window=window, plugins=plugins) as here:
+            assert (await here.say("Hello")).reply == "Hello."
+            assert {"context_read", "context_search", "memory_search", "tool_search"} <= set(here.told_of())
+
+    asyncio.run(main())
+
+
 def test_a_tool_that_was_found_is_told_of_from_the_next_call_on_and_after_a_restart(
     tmp_path: Path, sqlite_template: Path
 ) -> None:

@@ -25,6 +25,9 @@ SEARCH: Final = "tool_search"
 CORE: Final = (
     "memory_search",
     "memory_write",
+    # Permitted only where the context engine puts words aside; without them it would name what cannot be called.
+    "context_read",
+    "context_search",
     "exec",
     "file_read",
     "file_write",
@@ -35,8 +38,6 @@ CORE: Final = (
     "web_search",
     "message",
     "continue_work",
-    "context_read",
-    "context_search",
     "clawboard_search",
     "sessions_spawn",
     "cron_create",
