@@ -36,9 +36,9 @@ from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.tools.types import Caller
 from holdfast.clock import Millis, SystemClock
 from holdfast.config import Config
-from holdfast.continuation import Continuation, lookout, records
-from holdfast.continuation.record import Election, Kind, Phase, Record
-from holdfast.continuation.tables import records as rows
+from holdfast.continuation import Continuation, records, wakes
+from holdfast.continuation.records import record_table as rows
+from holdfast.continuation.state import Election, Kind, Phase, Record
 from holdfast.log import (
     OWNER,
     EntryDraft,
@@ -94,7 +94,7 @@ class Stage:
     def runner(self) -> Runner:
         runner = Runner(self.store, self.threads)
         runner.register(turns.KIND, AgendaKind(self.turn, limit=8))
-        runner.register(lookout.KIND, replace(self.room.dispatch.kind(), handler=self.look))
+        runner.register(wakes.KIND, replace(self.room.dispatch.kind(), handler=self.look))
         return runner
 
     async def look(self, job: Job) -> None:
@@ -146,7 +146,7 @@ def seed(stage: Stage, pending: int, over: int, due: list[int], prefix: str = "s
             values.append(records._values(record))
         tx.conn.execute(sa.insert(rows), values)
         for n, session in enumerate(made):
-            lookout.arm(tx, session.key, due[n])
+            wakes.arm(tx, session.key, due[n])
 
 
 def a_chain(tx: Tx, session: Session) -> str:
@@ -173,7 +173,7 @@ async def recovery(stage: Stage) -> tuple[float, float, float]:
         await stage.room.recover()
         whole.append(time.perf_counter() - began)
         with stage.store.write(OWNER) as tx:
-            tx.conn.exec_driver_sql(f"DELETE FROM agenda WHERE kind = '{lookout.KIND}'")
+            tx.conn.exec_driver_sql(f"DELETE FROM agenda WHERE kind = '{wakes.KIND}'")
         began = time.perf_counter()
         await stage.room.recover()
         bare.append(time.perf_counter() - began)

@@ -20,14 +20,7 @@ from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.context import CompactOutcome, CompactResult, Pressure, ShownData
-from holdfast.continuation import (
-    Continuation,
-    Record,
-    Status,
-    compacting,
-    lookout,
-    records,
-)
+from holdfast.continuation import Continuation, Record, Status, compaction, records, wakes
 from holdfast.errors import HoldfastError
 from holdfast.log import (
     OWNER,
@@ -278,10 +271,10 @@ class Play:
     def due(self) -> int:
         """Look after what is due now, as the runner would; how many sessions were looked at."""
         with self.store.write(OWNER, ordered=False) as tx:
-            kinds = {lookout.KIND: 50, compacting.KIND: 5}
+            kinds = {wakes.KIND: 50, compaction.KIND: 5}
             items = agenda.claim(tx, kinds, owner=WORKER, lease_ms=10**12)
         for item in items:
-            handler = self.room.dispatch if item.kind == lookout.KIND else self.room._compacting
+            handler = self.room.dispatch if item.kind == wakes.KIND else self.room._compacting
             asyncio.run(handler.run(agenda.Job(item)))
         return len(items)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from builders import KEY, until
 from holdfast.agents.loop import Ask
-from holdfast.continuation import Attachment, attaching
+from holdfast.continuation import Attachment, attachments
 from holdfast.errors import Forbidden, InvalidInput, Unavailable
 from holdfast.log import OWNER, TurnStatus, sessions, turns
 from holdfast.runtime import Holdfast, open_home
@@ -90,7 +90,7 @@ def _committed(hold: Holdfast, trigger: str) -> int:
 def test_no_mount_path_leads_out_of_a_delegates_folder(path: str) -> None:
     root = Path("/work/space/attachments/cont-1")
     try:
-        mounted = attaching.checked_mount(path)
+        mounted = attachments.checked_mount(path)
     except InvalidInput:
         assert path.startswith("/") or ".." in path.split("/") or ":" in path.split("/")[0]
         return
@@ -111,10 +111,10 @@ def test_a_link_in_the_workspace_leads_no_file_out_of_it(tmp_path: Path) -> None
     outside.mkdir()
     (workspace / "attachments").symlink_to(outside)
     with pytest.raises(Forbidden):
-        attaching.place(workspace, "cont-1", [Attachment("a", "x")], None)
+        attachments.place(workspace, "cont-1", [Attachment("a", "x")], None)
     assert not any(path.is_file() for path in outside.rglob("*"))
     with pytest.raises(Forbidden):
-        attaching.remove(workspace, "cont-1")
+        attachments.remove(workspace, "cont-1")
 
 
 def test_a_link_laid_where_a_file_goes_is_not_followed(tmp_path: Path) -> None:
@@ -124,15 +124,15 @@ def test_a_link_laid_where_a_file_goes_is_not_followed(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a").symlink_to(secret)
     with pytest.raises(Unavailable):
-        attaching.place(tmp_path / "workspace", "cont-1", [Attachment("a", "x")], None)
+        attachments.place(tmp_path / "workspace", "cont-1", [Attachment("a", "x")], None)
     assert secret.read_text() == "kept"
 
 
 def test_placing_again_after_a_crash_writes_the_same_and_removing_takes_it_all(tmp_path: Path) -> None:
     files = [Attachment("a.txt", "x"), Attachment("b", "aGk=", "base64")]
-    first = attaching.place(tmp_path, "cont-1", files, "in")
-    assert attaching.place(tmp_path, "cont-1", files, "in") == first
+    first = attachments.place(tmp_path, "cont-1", files, "in")
+    assert attachments.place(tmp_path, "cont-1", files, "in") == first
     assert (tmp_path / first[1].path).read_bytes() == b"hi"
-    attaching.remove(tmp_path, "cont-1")
-    attaching.remove(tmp_path, "cont-1")
+    attachments.remove(tmp_path, "cont-1")
+    attachments.remove(tmp_path, "cont-1")
     assert list(tmp_path.iterdir()) == []

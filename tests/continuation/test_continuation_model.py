@@ -24,9 +24,9 @@ from hypothesis.stateful import (
 from builders import examples
 from holdfast.agents.loop import ending
 from holdfast.clock import ManualClock, Millis
-from holdfast.continuation import hook, records, recovering
+from holdfast.continuation import dispatch, hook, records
 from holdfast.continuation import state as steps
-from holdfast.continuation.record import Election, Kind, Phase, Record, Status
+from holdfast.continuation.state import Election, Kind, Phase, Record, Status
 from holdfast.log import (
     OWNER,
     Store,
@@ -284,7 +284,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def everything_due_is_watched(self) -> None:
         with self.store.read(OWNER) as tx:
-            assert recovering.unwatched(tx) == []
+            assert dispatch.unwatched(tx) == []
 
     @invariant()
     def what_is_delivered_was_delivered_by_exactly_one_committed_turn(self) -> None:

@@ -15,20 +15,10 @@ from holdfast.clock import Millis
 from holdfast.config import Compaction
 from holdfast.config.autonomy import Continuation
 from holdfast.context import Budgets, Pressure, how_full, needs_compaction
-from holdfast.continuation import (
-    budget,
-    compacting,
-    delays,
-    noop,
-    orphans,
-    pressure,
-    superseding,
-    targets,
-    tokens,
-)
-from holdfast.continuation.budget import Budget
-from holdfast.continuation.record import Election, Kind, Phase, Record, Status
-from holdfast.continuation.session_state import SessionState
+from holdfast.continuation import compaction, delegates, limits, tokens
+from holdfast.continuation.limits import Budget
+from holdfast.continuation.records import SessionState
+from holdfast.continuation.state import Election, Kind, Phase, Record, Status
 from holdfast.continuation.tokens import DelegateToken, WorkToken
 from holdfast.log import FOR_OWNER, Chain
 from holdfast.traces import is_traceparent
@@ -167,18 +157,18 @@ def test_a_long_task_is_cut_and_a_flood_of_brackets_is_read_in_no_time() -> None
 @given(st.none() | st.integers(-10, 10**9), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_delay_is_nothing_or_within_its_bounds(asked: int | None, low: int, more: int) -> None:
     settings = Continuation(min_delay_ms=low, max_delay_ms=low + more + 1)
-    for delay in (delays.work_delay(asked, settings), delays.delegate_delay(asked, settings)):
+    for delay in (limits.work_delay(asked, settings), limits.delegate_delay(asked, settings)):
         assert delay == 0 or settings.min_delay_ms <= delay <= settings.max_delay_ms
     if asked is not None and settings.min_delay_ms <= asked <= settings.max_delay_ms:
-        assert delays.delegate_delay(asked, settings) == max(asked, 0)
+        assert limits.delegate_delay(asked, settings) == max(asked, 0)
 
 
 @given(st.integers(0, 10_000))
 def test_waits_for_a_busy_session_grow_up_to_the_ceiling(skips: int) -> None:
-    wait = delays.busy_until(0, skips, SETTINGS, event=False)
+    wait = limits.busy_until(0, skips, SETTINGS, event=False)
     assert 1_000 <= wait <= SETTINGS.max_delay_ms
-    assert wait <= delays.busy_until(0, skips + 1, SETTINGS, event=False)
-    assert delays.busy_until(0, skips, SETTINGS, event=True) == SETTINGS.max_delay_ms
+    assert wait <= limits.busy_until(0, skips + 1, SETTINGS, event=False)
+    assert limits.busy_until(0, skips, SETTINGS, event=True) == SETTINGS.max_delay_ms
 
 
 @pytest.mark.parametrize(
@@ -193,34 +183,34 @@ def test_waits_for_a_busy_session_grow_up_to_the_ceiling(skips: int) -> None:
     ],
 )
 def test_the_bands_follow_from_the_threshold(threshold: float, early: float, expected: list[int]) -> None:
-    assert [band for _, band in pressure.bands(threshold, early)] == expected
+    assert [band for _, band in compaction.bands(threshold, early)] == expected
 
 
 @given(st.integers(0, 200_000), st.integers(0, 100_000), st.none() | st.sampled_from([25, 80, 90, 95]))
 def test_a_band_is_told_only_when_it_is_another_than_the_last(
     used: int, window: int, last: int | None
 ) -> None:
-    band = pressure.band_of(Pressure(used, window), SETTINGS)
+    band = compaction.band_of(Pressure(used, window), SETTINGS)
     assert (band is None) == (window == 0 or used == 0 or used / window < 0.25)
-    assert pressure.news(Pressure(used, window), last, SETTINGS) == (None if band == last else band)
+    assert compaction.new_band(Pressure(used, window), last, SETTINGS) == (None if band == last else band)
     off = Continuation(context_pressure_threshold=None)
-    assert pressure.band_of(Pressure(used, window), off) is None
+    assert compaction.band_of(Pressure(used, window), off) is None
 
 
 @given(st.integers(1_000, 2_000_000), st.integers(0, 200_000), st.floats(0.0, 0.9))
 def test_every_band_is_reached_before_history_is_compacted(window: int, tokens: int, most: float) -> None:
-    compaction = Compaction(reserve_tokens=tokens, max_reserve_share=most)
-    room = Budgets.for_window(window, compaction).prompt
-    for share, band in pressure.bands(0.8, 0.3125):
+    settings = Compaction(reserve_tokens=tokens, max_reserve_share=most)
+    room = Budgets.for_window(window, settings).prompt
+    for share, band in compaction.bands(0.8, 0.3125):
         used = math.ceil(share * room) + 1
-        assert pressure.band_of(how_full(compaction, window, counted=used), SETTINGS) == band
-        assert not needs_compaction(compaction, used=used, window=window)
+        assert compaction.band_of(how_full(settings, window, counted=used), SETTINGS) == band
+        assert not needs_compaction(settings, used=used, window=window)
 
 
 def test_texts_grow_more_urgent_with_the_band() -> None:
-    assert "Consider staging" in pressure.text(80, Pressure(80, 100))
-    assert "First stage" in pressure.text(90, Pressure(90, 100))
-    assert "COMPACTION IMMINENT" in pressure.text(95, Pressure(95, 100))
+    assert "Consider staging" in compaction.pressure_text(80, Pressure(80, 100))
+    assert "First stage" in compaction.pressure_text(90, Pressure(90, 100))
+    assert "COMPACTION IMMINENT" in compaction.pressure_text(95, Pressure(95, 100))
 
 
 def a_run(ended_at: int | None, timeout_seconds: int) -> Run:
@@ -256,7 +246,7 @@ def a_run(ended_at: int | None, timeout_seconds: int) -> Run:
 def test_only_a_parent_that_is_over_for_certain_makes_an_orphan(
     parent: str | None, run: Run | None, now: int, cutoff: int | None
 ) -> None:
-    reaped = orphans.is_orphan(parent, run, now, cutoff)
+    reaped = limits.is_orphan(parent, run, now, cutoff)
     if parent is None or run is None:
         assert not reaped
     elif run.ended_at is not None:
@@ -289,7 +279,7 @@ def test_a_chain_is_bounded_by_the_narrowest_of_all_caps_and_by_nothing_else(
         id="c", session_key="k", agent_id="main", audience=FOR_OWNER, trigger="user",
         started_at=Millis(0), updated_at=Millis(0), steps=steps, tokens=tokens_, cost=cost,
     )  # fmt: skip
-    over = budget.chain_cap(chain, Budget.of(*given_), age, ahead=ahead)
+    over = limits.chain_cap(chain, Budget.of(*given_), age, ahead=ahead)
     allowed = all(
         steps + ahead < one.max_chain_length
         and (not one.cost_cap_tokens or tokens_ <= one.cost_cap_tokens)
@@ -326,7 +316,7 @@ def test_the_newest_stays_and_what_runs_is_never_superseded(
     given_: list[tuple[int, int, Status]], now: int
 ) -> None:
     found = [work(str(n), elected=e, due=d, status=s) for n, (e, d, s) in enumerate(given_)]
-    dropped = superseding.overdue(found, now, 300_000)
+    dropped = limits.overdue(found, now, 300_000)
     queued = [r for r in found if r.status is Status.QUEUED]
     assert all(r.status is Status.QUEUED and now - (r.due_at or 0) > 600_000 for r in dropped)
     if queued:
@@ -336,28 +326,28 @@ def test_the_newest_stays_and_what_runs_is_never_superseded(
 
 def test_the_guard_counts_only_turns_that_did_nothing_but_elect() -> None:
     chain = SessionState(session_id="s", session_key="k")
-    assert noop.is_idle("continuation", "NO_REPLY", ["continue_work", "message"], rearmed=True)
+    assert limits.is_idle_turn("continuation", "NO_REPLY", ["continue_work", "message"], rearmed=True)
     for turn in (
         ("user", "", [], True),
         ("continuation", "hello", [], True),
         ("continuation", "", ["exec"], True),
     ):
-        assert not noop.is_idle(turn[0], turn[1], turn[2], rearmed=turn[3])  # type: ignore[arg-type]
+        assert not limits.is_idle_turn(turn[0], turn[1], turn[2], rearmed=turn[3])  # type: ignore[arg-type]
     for n in range(4):
-        assert not noop.tripped(chain, n * 1000)
-        chain = noop.counted(chain, True, n * 1000)
-    assert noop.tripped(chain, 4_000)
-    assert not noop.tripped(chain, 4_000 + 300_001)
-    assert noop.counted(chain, True, 3_000 + 300_001).idle_turns == 1
-    assert noop.counted(chain, False, 5_000).idle_turns == 0
+        assert not limits.is_idling(chain, n * 1000)
+        chain = limits.with_idle_turn(chain, True, n * 1000)
+    assert limits.is_idling(chain, 4_000)
+    assert not limits.is_idling(chain, 4_000 + 300_001)
+    assert limits.with_idle_turn(chain, True, 3_000 + 300_001).idle_turns == 1
+    assert limits.with_idle_turn(chain, False, 5_000).idle_turns == 0
 
 
 @given(st.lists(st.sampled_from(["me", "you", "them"]), max_size=3), st.sampled_from([None, "tree", "all"]))
 def test_disabled_only_the_own_session_and_its_line_may_be_named(keys: list[str], fanout: str | None) -> None:
     crossing = fanout == "all" or bool(set(keys) - {"me"})
-    assert (targets.refusal("me", keys, fanout, SETTINGS) is not None) == crossing
+    assert (delegates.target_refusal("me", keys, fanout, SETTINGS) is not None) == crossing
     opened = Continuation(cross_session_targeting="enabled")
-    assert targets.refusal("me", keys, fanout, opened) is None
+    assert delegates.target_refusal("me", keys, fanout, opened) is None
 
 
 def test_a_traceparent_names_a_trace_and_a_span() -> None:
@@ -378,12 +368,12 @@ def test_the_caps_waits_and_pauses_are_those_of_the_config() -> None:
         started_at=Millis(0), updated_at=Millis(0), cost=0.75,
     )  # fmt: skip
     own = Continuation.model_validate({"costCapDollars": 0.5, "busySkipBackoff": {"ceilingMs": 7_000}})
-    capped = budget.chain_cap(chain, Budget.of(own), 0)
+    capped = limits.chain_cap(chain, Budget.of(own), 0)
     assert capped is not None
     assert "$0.5 is the most" in capped.text
-    assert delays.busy_until(0, 50, own, event=False) == 7_000
+    assert limits.busy_until(0, 50, own, event=False) == 7_000
     patient = Continuation.model_validate({"compactionCooldownMinutes": 10})
     state = SessionState(session_id="s", session_key="k", compactions=(0,))
-    early = compacting.guard(Pressure(90, 100), state, 6 * 60_000, patient)
+    early = compaction.guard(Pressure(90, 100), state, 6 * 60_000, patient)
     assert early is not None
     assert early.guard == "rate_limit"

@@ -14,10 +14,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from builders import until
+from holdfast import traces
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop import turn as turn_loop
 from holdfast.clock import ManualClock
-from holdfast.continuation import tracing
 from holdfast.log import OWNER, Store, Threads, entries, sessions
 from holdfast.runtime import open_home
 from holdfast.services import Services
@@ -32,7 +32,7 @@ PRIVATE = "agent:main:discord:dm:42"
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "_tracer", lambda: provider.get_tracer("tests"))
+    monkeypatch.setattr(traces, "_tracer", lambda: provider.get_tracer("tests"))
     yield exporter
     provider.shutdown()
 
@@ -156,7 +156,7 @@ class Chain:
 def test_turns_and_delegates_of_a_chain_are_one_tree(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    tracer = tracing._tracer()
+    tracer = traces._tracer()
     monkeypatch.setattr(turn_loop, "tracer", tracer)
     clock = ManualClock()
 

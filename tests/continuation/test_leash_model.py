@@ -26,8 +26,8 @@ from leash_play import SENT, STEPS, A, B, Line, Playing, World, staged
 from holdfast.agents.loop import stopping
 from holdfast.agents.subagents import registry
 from holdfast.clock import ManualClock
-from holdfast.continuation import Kind, Record, Status, budget, records
-from holdfast.continuation.record import Phase
+from holdfast.continuation import Kind, Record, Status, limits, records
+from holdfast.continuation.state import Phase
 from holdfast.keys import parse_key
 from holdfast.log import (
     OWNER,
@@ -415,7 +415,7 @@ def test_a_result_on_its_way_is_stopped_with_its_chain() -> None:
 @pytest.mark.usefixtures("stage")
 def test_the_model_notices_a_cap_that_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that it is known to be worth something."""
-    monkeypatch.setattr(budget, "chain_cap", lambda *_, **__: None)
+    monkeypatch.setattr(limits, "chain_cap", lambda *_, **__: None)
     model = Leash()
     model.both_sessions_are_known()
     model.message_begins(A, 0)

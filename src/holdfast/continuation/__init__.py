@@ -7,11 +7,11 @@ continuation.register(runner)
 await continuation.recover()
 """
 
-from holdfast.continuation.payloads import Attachment
-from holdfast.continuation.record import Kind, Phase, Record, Status
+from holdfast.continuation.attachments import Attachment
+from holdfast.continuation.dispatch import Recovered
 from holdfast.continuation.records import prune
-from holdfast.continuation.recovering import Recovered
 from holdfast.continuation.room import Continuation
+from holdfast.continuation.state import Kind, Phase, Record, Status
 
 __all__ = [
     "Attachment",

@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from holdfast import traces
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.hooks import Ended, Heard, TurnEnd, TurnHook
 from holdfast.agents.subagents import Run
 from holdfast.config.autonomy import Continuation
 from holdfast.context import ShownData, Text
 from holdfast.continuation import (
-    compacting,
-    delegating,
-    electing,
-    folding,
-    lookout,
-    noop,
+    compaction,
+    delegates,
+    dispatch,
+    elections,
+    limits,
     notices,
-    pressure,
     records,
-    session_state,
     tokens,
-    tracing,
+    wakes,
 )
 from holdfast.continuation import state as st
 from holdfast.continuation.parts import Parts
-from holdfast.continuation.record import Kind, Phase, Record, Status
+from holdfast.continuation.state import Kind, Phase, Record, Status
 from holdfast.log import Chain, Session, Turn, TurnStatus, Tx, chains, notes
 from holdfast.log import turns as turn_log
 from holdfast.traces import here
@@ -54,21 +52,21 @@ class ContinuationHook(TurnHook):
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         """Whoever comes from outside ends a streak of idle turns; a session that filled up is told so."""
         if turn.attempt > 1:
-            electing.retract(tx, turn)
+            elections.retract(tx, turn)
             return
         settings = self._settings(terms)
         if not settings.enabled:
             return
-        state = session_state.load(tx, session)
+        state = records.load_session_state(tx, session)
         after = replace(state, idle_turns=0, idle_at=None) if turn.chain_id == turn.id else state
         full = after.pressure(self._parts.compaction(terms.agent_id))
-        band = pressure.news(full, after.band, settings)
+        band = compaction.new_band(full, after.band, settings)
         if band is not None and full is not None:
             key = f"context-pressure:{turn.id}"
-            notices.tell(tx, session.key, notices.PRESSURE, key, pressure.text(band, full))
+            notices.tell(tx, session.key, notices.PRESSURE, key, compaction.pressure_text(band, full))
             after = replace(after, band=band)
         if after != state:
-            session_state.save(tx, after)
+            records.save_session_state(tx, after)
 
     def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
         settings = self._settings(terms)
@@ -94,7 +92,7 @@ class ContinuationHook(TurnHook):
                 return Heard(text, QUOTED)
             return Heard(parsed.text, _traced(parsed.token))
         kind = Kind.WORK if isinstance(parsed.token, tokens.WorkToken) else Kind.DELEGATE
-        tracing.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": kind.value})
+        traces.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": kind.value})
         return Heard(text)
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
@@ -106,15 +104,15 @@ class ContinuationHook(TurnHook):
             return
         for record in _granted(found, end.turn):
             records.apply(tx, record, st.Deliver())
-        folding.after_turn(tx, found, end.turn)
+        dispatch.settle_folded(tx, found, end.turn)
         if token == QUOTED:
             notices.warn(tx, end.session.key, f"continuation-quoted:{end.turn.id}", notices.REPEATED)
         elif token is not None:
             agent = end.terms.agent_id
-            electing.heard(tx, self._parts, end.session, end.turn, agent, token, found)
+            elections.heard(tx, self._parts, end.session, end.turn, agent, token, found)
             found = records.live(tx, end.session.key)
         self._note_session(tx, end, found)
-        electing.settle(tx, self._parts, end.turn, found)
+        elections.settle(tx, self._parts, end.turn, found)
         if any(record.turn_id != end.turn.id for record in found):
             self._idle(tx, end.session)
 
@@ -129,16 +127,16 @@ class ContinuationHook(TurnHook):
                 record = records.apply(tx, record, st.Cancel())
             error = end.turn.error or f"its turn was {end.turn.status}"
             notices.settle(tx, records.apply(tx, record, st.Fail(error)))
-        folding.after_turn(tx, found, end.turn)
+        dispatch.settle_folded(tx, found, end.turn)
         if stopped:
-            electing.drop(tx, end.turn, found, "its turn was stopped")
+            elections.drop(tx, end.turn, found, "its turn was stopped")
         else:
-            electing.settle(tx, self._parts, end.turn, found)
+            elections.settle(tx, self._parts, end.turn, found)
         self._idle(tx, end.session)
 
     def before_compaction(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         """Even an unwilling cut leaves notes: one silent turn before it."""
-        compacting.evacuate(tx, self._parts, session, turn, terms)
+        compaction.evacuate(tx, self._parts, session, turn, terms)
 
     def compacted(self, tx: Tx, session: Session) -> None:
         """What was staged for this moment goes on its way, and the successor is told where it stands."""
@@ -146,12 +144,12 @@ class ContinuationHook(TurnHook):
         settings = self._parts.settings(session.agent_id or "")
         if not settings.enabled:
             return
-        released, kept = delegating.release(tx, session, found, settings)
-        state = session_state.load(tx, session)
-        session_state.save(tx, replace(state, band=None, used=0, window=0))
+        released, kept = delegates.release(tx, session, found, settings)
+        state = records.load_session_state(tx, session)
+        records.save_session_state(tx, replace(state, band=None, used=0, window=0))
         key = f"post-compaction:{session.id}:{session.compaction_count}:{int(tx.now)}"
-        notices.tell(tx, session.key, notices.COMPACTED, key, pressure.after_compaction(released, kept))
-        lookout.arm_for(tx, session.key)
+        notices.tell(tx, session.key, notices.COMPACTED, key, compaction.after_compaction(released, kept))
+        wakes.arm_for(tx, session.key)
 
     def status_line(self, tx: Tx, session: Session) -> str:
         """The chain and what it waits for; zeros are left out, and with nothing else all of it."""
@@ -159,12 +157,12 @@ class ContinuationHook(TurnHook):
         if not settings.enabled:
             return ""
         found = records.listing(tx, owner=session.key, limit=500)
-        pending, staged = delegating.pending(found)
+        pending, staged = delegates.pending(found)
         turns = sum(r.kind is Kind.WORK and r.status is Status.QUEUED for r in found)
         chain = self._chain_here(tx, session)
         most = 0 if chain is None else self._parts.budget(chain, session.agent_id or "").steps
-        since = tx.now - session_state.COMPACTIONS_TTL_MS
-        asked = sum(at > since for at in session_state.load(tx, session).compactions)
+        since = tx.now - records.COMPACTIONS_TTL_MS
+        asked = sum(at > since for at in records.load_session_state(tx, session).compactions)
         parts = [
             f"chain {chain.steps}/{most}" if chain is not None and chain.steps else "",
             f"{turns} turn{'' if turns == 1 else 's'} waiting" if turns else "",
@@ -200,11 +198,11 @@ class ContinuationHook(TurnHook):
         return Ended(work, "elected turn"), Ended(len(waited) - work, "delegate")
 
     def run_stopping(self, tx: Tx, run: Run) -> None:
-        delegating.run_stopping(tx, run)
+        delegates.run_stopping(tx, run)
 
     def run_ended(self, tx: Tx, run: Run) -> None:
-        delegating.run_stopping(tx, run)
-        delegating.run_ended(tx, self._parts, run)
+        delegates.run_stopping(tx, run)
+        delegates.run_ended(tx, self._parts, run)
 
     def reset(self, tx: Tx, left: Session) -> None:
         """Someone began anew: what was elected before is not for what comes after."""
@@ -214,13 +212,13 @@ class ContinuationHook(TurnHook):
 
     def _note_session(self, tx: Tx, end: TurnEnd, found: list[Record]) -> None:
         """How full the window is now, and whether the turn did anything but elect the next one."""
-        state = session_state.load(tx, end.session)
+        state = records.load_session_state(tx, end.session)
         if end.pressure is not None:
             state = replace(state, used=end.pressure.used, window=end.pressure.window)
         mine = [r for r in found if r.phase is Phase.ELECTING and r.election.turn_id == end.turn.id]
         rearmed = any(record.kind is Kind.WORK for record in mine)
-        idle = noop.is_idle(end.turn.trigger, end.said, end.tools, rearmed=rearmed)
-        session_state.save(tx, noop.counted(state, idle, int(tx.now)))
+        idle = limits.is_idle_turn(end.turn.trigger, end.said, end.tools, rearmed=rearmed)
+        records.save_session_state(tx, limits.with_idle_turn(state, idle, int(tx.now)))
 
     def _chain_line(self, chain: Chain, agent_id: str) -> str:
         allowed = self._parts.budget(chain, agent_id)
@@ -232,7 +230,7 @@ class ContinuationHook(TurnHook):
         now = records.live(tx, session.key)
         parked = [r for r in now if r.phase is Phase.PARKED]
         after = {r.id: records.apply(tx, r, st.Idle()) for r in parked}
-        lookout.arm_for(tx, session.key, [after.get(r.id, r) for r in now])
+        wakes.arm_for(tx, session.key, [after.get(r.id, r) for r in now])
 
 
 def _traced(token: tokens.Token) -> tokens.Token:

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from holdfast.clock import Millis, iso
 from holdfast.context import Trust, disarmed
 from holdfast.continuation import records
-from holdfast.continuation.record import Kind, Record
-from holdfast.continuation.state import Noticed
+from holdfast.continuation.state import Kind, Noticed, Record
 from holdfast.ids import SessionId, TurnId
 from holdfast.log import (
     Audience,

@@ -14,8 +14,8 @@ from holdfast.agents.tools.types import Caller
 from holdfast.config import Compaction, Config
 from holdfast.config.autonomy import Continuation
 from holdfast.context import CompactResult
-from holdfast.continuation.budget import Budget
-from holdfast.continuation.payloads import Payloads
+from holdfast.continuation.attachments import Payloads
+from holdfast.continuation.limits import Budget
 from holdfast.errors import NotFound
 from holdfast.log import Chain, Session, Store, Threads, Tx
 

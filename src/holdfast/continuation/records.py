@@ -1,22 +1,86 @@
-"""Elected continuations in the database: each change is a pure step, at the revision it was made for."""
+"""Continuation in the database: what was elected, and what is known of each session.
+
+Each change of an election is a pure step, at the revision it was made for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.continuation.record import Election, Kind, Phase, Record, Status
-from holdfast.continuation.state import Event, Forward, IllegalStep, transition
-from holdfast.continuation.tables import records as table
+from holdfast.config import Compaction
+from holdfast.context import Pressure, how_full
+from holdfast.continuation.state import (
+    Election,
+    Event,
+    Forward,
+    IllegalStep,
+    Kind,
+    Phase,
+    Record,
+    Status,
+    transition,
+)
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7
 from holdfast.log import Session, Tx, chains, changes
 from holdfast.log.statements import Row, Statement, Update
+from holdfast.log.tables import Json, metadata
 from holdfast.text import clean_json
+
+record_table = sa.Table(
+    "continuation_records",
+    metadata,
+    sa.Column("record_id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("owner_session_key", sa.Text, nullable=False),
+    sa.Column("session_id", sa.Text, nullable=False),
+    sa.Column("agent_id", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("phase", sa.Text, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("failure_reason", sa.Text),
+    sa.Column("notice_pending", sa.Boolean, nullable=False),
+    sa.Column("cancel_requested_at", sa.BigInteger),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("chain_id", sa.Text),
+    sa.Column("due_at", sa.BigInteger),
+    sa.Column("state", Json, nullable=False),
+    sa.Column("elected_in", sa.Text),
+    sa.Column("call", sa.Text),
+)
+
+session_table = sa.Table(
+    "continuation_sessions",
+    metadata,
+    sa.Column("session_id", sa.Text, primary_key=True),
+    sa.Column("session_key", sa.Text, nullable=False),
+    sa.Column("band", sa.Integer),
+    sa.Column("used", sa.BigInteger, nullable=False),
+    sa.Column("window", sa.BigInteger, nullable=False),
+    sa.Column("idle_turns", sa.Integer, nullable=False),
+    sa.Column("idle_at", sa.BigInteger),
+    sa.Column("compactions", Json, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+)
+
+_AT_WORK = record_table.c.status.in_([sa.literal_column("'queued'"), sa.literal_column("'running'")])
+chains.takes_part(
+    chains.Part(
+        "election",
+        record_table.c.chain_id,
+        record_table.c.owner_session_key,
+        _AT_WORK,
+        at_work=sa.and_(_AT_WORK, record_table.c.phase != "staged"),
+    )
+)
+
 
 MAX_LIVE: Final = 2_000
 SCRUB: Final = "continuation.scrub"
@@ -128,22 +192,22 @@ def of_turn(tx: Tx, turn_id: str) -> list[Record]:
 
 def in_chain(tx: Tx, chain_id: str, *, live: bool = False, limit: int = 500) -> list[Record]:
     """What was elected in a chain, as it was elected; the newest of more."""
-    query = sa.select(table).where(table.c.chain_id == chain_id, *((_LIVE,) if live else ()))
-    query = query.order_by(table.c.created_at.desc(), table.c.record_id.desc()).limit(limit)
+    query = sa.select(record_table).where(record_table.c.chain_id == chain_id, *((_LIVE,) if live else ()))
+    query = query.order_by(record_table.c.created_at.desc(), record_table.c.record_id.desc()).limit(limit)
     return [_record(row) for row in tx.conn.execute(query).mappings()][::-1]
 
 
 def next_due_of(tx: Tx, chain_ids: Sequence[str]) -> dict[str, int]:
     """When the next of what each chain waits for is due; what a running turn still elects has no time yet."""
-    waits = (_LIVE, table.c.phase != Phase.ELECTING.value, table.c.due_at.is_not(None))
-    query = sa.select(table.c.chain_id, sa.func.min(table.c.due_at)).where(
-        table.c.chain_id.in_(list(chain_ids)), *waits
+    waits = (_LIVE, record_table.c.phase != Phase.ELECTING.value, record_table.c.due_at.is_not(None))
+    query = sa.select(record_table.c.chain_id, sa.func.min(record_table.c.due_at)).where(
+        record_table.c.chain_id.in_(list(chain_ids)), *waits
     )
-    return {str(id_): int(at) for id_, at in tx.conn.execute(query.group_by(table.c.chain_id))}
+    return {str(id_): int(at) for id_, at in tx.conn.execute(query.group_by(record_table.c.chain_id))}
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Record]:
-    query = sa.select(table).where(table.c.record_id.in_(list(ids)))
+    query = sa.select(record_table).where(record_table.c.record_id.in_(list(ids)))
     return [_record(row) for row in tx.conn.execute(query).mappings()]
 
 
@@ -171,10 +235,14 @@ def listing(
     limit: int = 100,
 ) -> list[Record]:
     """What is due next comes first."""
-    query = sa.select(table).where(table.c.status.in_([s.value for s in statuses]))
+    query = sa.select(record_table).where(record_table.c.status.in_([s.value for s in statuses]))
     if owner is not None:
-        query = query.where(table.c.owner_session_key == owner)
-    order = sa.case((table.c.due_at.is_(None), 1), else_=0), table.c.due_at, table.c.record_id
+        query = query.where(record_table.c.owner_session_key == owner)
+    order = (
+        sa.case((record_table.c.due_at.is_(None), 1), else_=0),
+        record_table.c.due_at,
+        record_table.c.record_id,
+    )
     rows = tx.conn.execute(query.order_by(*order).limit(max(1, min(limit, 500)))).mappings()
     return [_record(row) for row in rows]
 
@@ -191,8 +259,8 @@ def owners_due(tx: Tx) -> list[tuple[str, int]]:
 
 
 def running_since(tx: Tx, before: int, *, limit: int = 500) -> list[Record]:
-    query = sa.select(table).where(table.c.status == sa.literal_column("'running'"))
-    query = query.where(table.c.updated_at <= before).order_by(table.c.updated_at).limit(limit)
+    query = sa.select(record_table).where(record_table.c.status == sa.literal_column("'running'"))
+    query = query.where(record_table.c.updated_at <= before).order_by(record_table.c.updated_at).limit(limit)
     return [_record(row) for row in tx.conn.execute(query).mappings()]
 
 
@@ -203,26 +271,26 @@ def bring_forward(tx: Tx, ms: int, since: int) -> None:
     brought it forward already.
     """
     before = -1 if tx.postgres else since
-    by_old_clock = sa.or_(table.c.updated_at > tx.now, table.c.updated_at < before)
-    query = sa.select(table).where(_LIVE, table.c.due_at > tx.now, by_old_clock)
-    for row in tx.conn.execute(query.order_by(table.c.record_id).limit(MAX_LIVE)).mappings():
+    by_old_clock = sa.or_(record_table.c.updated_at > tx.now, record_table.c.updated_at < before)
+    query = sa.select(record_table).where(_LIVE, record_table.c.due_at > tx.now, by_old_clock)
+    for row in tx.conn.execute(query.order_by(record_table.c.record_id).limit(MAX_LIVE)).mappings():
         apply(tx, _record(row), Forward(ms))
 
 
 def owed(tx: Tx, *, limit: int = 500) -> list[Record]:
     """Ended ones of which nobody has been told."""
-    query = sa.select(table).where(table.c.notice_pending).limit(limit)
+    query = sa.select(record_table).where(record_table.c.notice_pending).limit(limit)
     return [_record(row) for row in tx.conn.execute(query).mappings()]
 
 
 def prune(tx: Tx, *, limit: int = 2_000) -> list[str]:
     """Remove what ended a week ago, unless a notice is still owed; the ids of what went."""
-    old = sa.select(table.c.record_id).where(
-        table.c.ended_at < tx.now - RETENTION_MS, sa.not_(table.c.notice_pending)
+    old = sa.select(record_table.c.record_id).where(
+        record_table.c.ended_at < tx.now - RETENTION_MS, sa.not_(record_table.c.notice_pending)
     )
     ids = [row.record_id for row in tx.conn.execute(old.limit(limit))]
     if ids:
-        tx.conn.execute(sa.delete(table).where(table.c.record_id.in_(ids)))
+        tx.conn.execute(sa.delete(record_table).where(record_table.c.record_id.in_(ids)))
     return ids
 
 
@@ -267,42 +335,102 @@ def _millis(name: str, value: Any) -> Any:
     return Millis(value) if name == "delivered_at" else value
 
 
-_NAMES: Final = tuple(column.name for column in table.columns)
-_INSERT = Statement(sa.insert(table))
+_NAMES: Final = tuple(column.name for column in record_table.columns)
+_INSERT = Statement(sa.insert(record_table))
 _UPDATE = Update(
-    table, table.c.record_id == sa.bindparam("id_"), table.c.revision == sa.bindparam("expected")
+    record_table,
+    record_table.c.record_id == sa.bindparam("id_"),
+    record_table.c.revision == sa.bindparam("expected"),
 )
-_BY_ID = Statement(sa.select(table).where(table.c.record_id == sa.bindparam("id")))
+_BY_ID = Statement(sa.select(record_table).where(record_table.c.record_id == sa.bindparam("id")))
 _OF_OWNER = (
-    sa.select(table)
-    .where(table.c.owner_session_key == sa.bindparam("owner"), _LIVE)
-    .order_by(table.c.created_at, table.c.record_id)
+    sa.select(record_table)
+    .where(record_table.c.owner_session_key == sa.bindparam("owner"), _LIVE)
+    .order_by(record_table.c.created_at, record_table.c.record_id)
     .limit(sa.literal_column(str(MAX_LIVE)))
 )
 _LIVE_OF = Statement(_OF_OWNER)
 _LIVE_LOCKED = Statement(_OF_OWNER.with_for_update())
-_OF_TURN_ROWS = sa.select(table).where(table.c.elected_in == sa.bindparam("turn"), _LIVE)
-_OF_TURN = Statement(_OF_TURN_ROWS.order_by(table.c.created_at, table.c.record_id))
-_OF_CALL = Statement(_OF_TURN_ROWS.where(table.c.call == sa.bindparam("call")))
+_OF_TURN_ROWS = sa.select(record_table).where(record_table.c.elected_in == sa.bindparam("turn"), _LIVE)
+_OF_TURN = Statement(_OF_TURN_ROWS.order_by(record_table.c.created_at, record_table.c.record_id))
+_OF_CALL = Statement(_OF_TURN_ROWS.where(record_table.c.call == sa.bindparam("call")))
 
 
 def _count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
     return sa.func.sum(sa.case((sa.and_(*conditions), 1), else_=0))
 
 
-_QUEUED = table.c.status == sa.literal_column("'queued'")
-_IS_WORK = table.c.kind == sa.literal_column("'work'")
-_OWN = table.c.elected_in == sa.bindparam("turn")
+_QUEUED = record_table.c.status == sa.literal_column("'queued'")
+_IS_WORK = record_table.c.kind == sa.literal_column("'work'")
+_OWN = record_table.c.elected_in == sa.bindparam("turn")
 _WAITING = Statement(
     sa.select(
         _count(_QUEUED, _IS_WORK),
         _count(_QUEUED, ~_IS_WORK),
-        _count(_OWN, table.c.phase == sa.literal_column("'electing'")),
+        _count(_OWN, record_table.c.phase == sa.literal_column("'electing'")),
         _count(_OWN, ~_IS_WORK),
-    ).where(table.c.owner_session_key == sa.bindparam("owner"), _LIVE)
+    ).where(record_table.c.owner_session_key == sa.bindparam("owner"), _LIVE)
 )
 _OWNERS = (
-    sa.select(table.c.owner_session_key, sa.func.min(table.c.due_at).label("at"))
-    .where(_LIVE, table.c.due_at.is_not(None))
-    .group_by(table.c.owner_session_key)
+    sa.select(record_table.c.owner_session_key, sa.func.min(record_table.c.due_at).label("at"))
+    .where(_LIVE, record_table.c.due_at.is_not(None))
+    .group_by(record_table.c.owner_session_key)
+)
+
+
+COMPACTIONS_TTL_MS: Final = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """`band` is the last pressure band that the session was told of; None: none yet, which is not band 0.
+
+    `used` of `window` is what the last turn's prompt took; 0 where that is not known or no longer true.
+    """
+
+    session_id: str
+    session_key: str
+    band: int | None = None
+    used: int = 0
+    window: int = 0
+    idle_turns: int = 0
+    idle_at: int | None = None
+    compactions: tuple[int, ...] = ()
+
+    def pressure(self, settings: Compaction) -> Pressure | None:
+        known = self.used > 0 and self.window > 0
+        return how_full(settings, self.window, counted=self.used) if known else None
+
+    def compacted(self, now: int) -> SessionState:
+        """One more compaction that the agent asked for; those of the last day are counted."""
+        kept = tuple(at for at in self.compactions if now - at < COMPACTIONS_TTL_MS)
+        return replace(self, compactions=(*kept, now)[-100:])
+
+
+_STATE_NAMES = tuple(f.name for f in fields(SessionState))
+
+
+def load_session_state(tx: Tx, session: Session) -> SessionState:
+    """As it stands; of a session that nothing is known of, nothing."""
+    row = _STATE_OF_SESSION.first(tx, session=session.id)
+    if row is None:
+        return SessionState(session_id=session.id, session_key=session.key)
+    values = dict(zip(_STATE_NAMES, row, strict=True))
+    return SessionState(**{**values, "compactions": tuple(values["compactions"] or ())})
+
+
+def save_session_state(tx: Tx, state: SessionState) -> SessionState:
+    values = {name: getattr(state, name) for name in _STATE_NAMES}
+    values |= {"compactions": list(state.compactions), "updated_at": tx.now}
+    if _UPDATE_STATE.run(tx, values, session=state.session_id) == 0:
+        _INSERT_STATE.run(tx, **values)
+    return state
+
+
+_INSERT_STATE = Statement(sa.insert(session_table))
+_UPDATE_STATE = Update(session_table, session_table.c.session_id == sa.bindparam("session"))
+_STATE_OF_SESSION = Statement(
+    sa.select(*(session_table.c[name] for name in _STATE_NAMES)).where(
+        session_table.c.session_id == sa.bindparam("session")
+    )
 )

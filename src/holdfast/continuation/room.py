@@ -12,14 +12,12 @@ from holdfast.agents.subagents import due, registry
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import Millis, iso
 from holdfast.config import Config
-from holdfast.continuation import attaching, compacting, lookout, notices, records, recovering
-from holdfast.continuation.dispatch import Dispatch
+from holdfast.continuation import attachments, compaction, dispatch, notices, records, wakes
+from holdfast.continuation.attachments import Payloads
+from holdfast.continuation.dispatch import Dispatch, Recovered
 from holdfast.continuation.hook import ContinuationHook
 from holdfast.continuation.parts import Accept, CallerOf, Compact, Compacted, Parts, Spawner, StopTurn
-from holdfast.continuation.payloads import Payloads
-from holdfast.continuation.record import Record, Status
-from holdfast.continuation.recovering import Recovered
-from holdfast.continuation.state import Stop
+from holdfast.continuation.state import Record, Status, Stop
 from holdfast.continuation.tools import ContinuationTools
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Session, Store, Threads, Turn, Tx, sessions
@@ -66,15 +64,15 @@ class Continuation:
         store.signals.subscribe(records.SCRUB, self._sweep)
         self.hook = ContinuationHook(self._parts)
         self.dispatch = Dispatch(self._parts)
-        self._compacting = compacting.Compacting(self._parts, compacted or self.hook.compacted)
+        self._compacting = compaction.Compacting(self._parts, compacted or self.hook.compacted)
 
     def tools(self) -> tuple[Tool[Any], ...]:
         return ContinuationTools(self._parts).tools()
 
     def register(self, runner: Runner) -> None:
         """Have this runner look after what is due."""
-        runner.register(lookout.KIND, self.dispatch.kind())
-        runner.register(compacting.KIND, self._compacting.kind())
+        runner.register(wakes.KIND, self.dispatch.kind())
+        runner.register(compaction.KIND, self._compacting.kind())
         runner.on_clock_set_back(self._clock_set_back)
 
     def _clock_set_back(self, ms: int, since: int) -> None:
@@ -84,7 +82,7 @@ class Continuation:
     async def recover(self) -> Recovered:
         """Once after a start: whatever was under way is looked after again."""
         parts = self._parts
-        found = await parts.threads(parts.store.run, SYSTEM, lambda tx: recovering.recover(tx, parts))
+        found = await parts.threads(parts.store.run, SYSTEM, lambda tx: dispatch.recover(tx, parts))
         await self._parts.threads(self._sweep)
         return found
 
@@ -96,7 +94,7 @@ class Continuation:
 
     def evacuate(self, tx: Tx, session: Session, turn: Turn, terms: Terms) -> Turn | None:
         """One silent turn before a compaction that nobody asked for."""
-        return compacting.evacuate(tx, self._parts, session, turn, terms)
+        return compaction.evacuate(tx, self._parts, session, turn, terms)
 
     async def listing(self, *, session_key: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """What is elected and has not ended, the next first."""
@@ -165,7 +163,7 @@ class Continuation:
             return
         try:
             if record is not None and self._parts.workspace is not None:
-                attaching.remove(self._parts.workspace(record.agent_id), id_)
+                attachments.remove(self._parts.workspace(record.agent_id), id_)
         finally:
             self._parts.payloads.scrub([id_])
 

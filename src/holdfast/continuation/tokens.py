@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast, get_args
 
 from holdfast.context import ShownData, plain
-from holdfast.continuation.record import Fanout, Mode
+from holdfast.continuation.state import Fanout, Mode
 from holdfast.errors import InvalidInput
 from holdfast.keys import parse_key
 from holdfast.traces import is_traceparent

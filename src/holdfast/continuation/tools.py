@@ -10,15 +10,13 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
-from holdfast.continuation import compacting, electing, returns, session_state
-from holdfast.continuation.attaching import checked_mount
-from holdfast.continuation.budget import Capped
-from holdfast.continuation.delays import seconds
-from holdfast.continuation.electing import Elected, Wish
+from holdfast.continuation import compaction, delegates, elections, records
+from holdfast.continuation.attachments import MOST_FILES, Attachment, checked_mount
+from holdfast.continuation.delegates import ReturnOptions
+from holdfast.continuation.elections import Elected, Wish
+from holdfast.continuation.limits import Capped, seconds
 from holdfast.continuation.parts import Parts
-from holdfast.continuation.payloads import MOST, Attachment
-from holdfast.continuation.record import Kind, Mode
-from holdfast.continuation.returns import ReturnOptions
+from holdfast.continuation.state import Kind, Mode
 from holdfast.continuation.tokens import MAX_TARGETS, MAX_TASK
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden
@@ -90,7 +88,7 @@ class DelegateInput(_Traced):
         None, description="`tree`: your ancestors too; `all`: every session."
     )
     model: Annotated[str | None, Field(max_length=200)] = None
-    attachments: Annotated[list[FileInput], Field(min_length=1, max_length=MOST)] | None = None
+    attachments: Annotated[list[FileInput], Field(min_length=1, max_length=MOST_FILES)] | None = None
     attachAs: MountInput | None = None  # noqa: N815
     returnOptions: ReturnOptions | None = None  # noqa: N815
     recipientContext: Annotated[  # noqa: N815
@@ -181,7 +179,7 @@ class ContinuationTools:
             model=given.model,
             mount_path=checked_mount(None if given.attachAs is None else given.attachAs.mountPath),
             attachments=files,
-            options=returns.kept(given.returnOptions, given.recipientContext),
+            options=delegates.kept_options(given.returnOptions, given.recipientContext),
             traceparent=given.traceparent or here(),
         )
         done = await self._elect(caller, wish)
@@ -197,18 +195,18 @@ class ContinuationTools:
 
         def write(tx: Tx) -> Mapping[str, Any]:
             session = sessions.get(tx, caller.session.id)
-            if agenda.is_live(tx, compacting.key_of(session)):
+            if agenda.is_live(tx, compaction.key_of(session)):
                 return {"status": "already_pending"}
-            state = session_state.load(tx, session)
+            state = records.load_session_state(tx, session)
             settings = self._parts.settings(caller.agent_id)
             full = state.pressure(self._parts.compaction(caller.agent_id))
-            no = compacting.guard(full, state, int(tx.now), settings)
+            no = compaction.guard(full, state, int(tx.now), settings)
             usage = None if full is None else round(full.share * 100)
             if no is not None or full is None:
                 told = {"status": "rejected", "guard": no and no.guard, "reason": no and no.reason}
                 return {**told, "contextUsage": usage, "threshold": round(settings.compaction_floor * 100)}
             turn = turns.get(tx, caller.turn_id)
-            item = compacting.request(tx, session, turn, full, given.reason)
+            item = compaction.request(tx, session, turn, full, given.reason)
             return {"status": "compaction_requested", "compactionRequestId": item.id, "contextUsage": usage}
 
         return _answer(await self._parts.threads(self._parts.store.run, SYSTEM, write))
@@ -229,7 +227,7 @@ class ContinuationTools:
     def _elected(self, tx: Tx, caller: Caller, wish: Wish) -> Elected:
         turn = turns.get(tx, caller.turn_id)
         session = sessions.get(tx, caller.session.id)
-        return electing.elect(tx, self._parts, session, turn, caller.agent_id, wish)
+        return elections.elect(tx, self._parts, session, turn, caller.agent_id, wish)
 
     def _enabled(self, caller: Caller) -> bool:
         return not caller.one_off and self._parts.settings(caller.agent_id).enabled

@@ -14,7 +14,7 @@ from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.ending import RETURN
 from holdfast.clock import iso
 from holdfast.continuation import records
-from holdfast.continuation.record import Phase, Record, Status
+from holdfast.continuation.state import Phase, Record, Status
 from holdfast.keys import parse_key
 from holdfast.log import SYSTEM, Chain, Turn, Tx, chains, entries, sessions, turns
 from holdfast.text import clip

@@ -9,7 +9,7 @@ from holdfast.clock import iso
 from holdfast.config import Config
 from holdfast.config.autonomy import Continuation, Subagents
 from holdfast.continuation import records
-from holdfast.continuation.budget import Budget
+from holdfast.continuation.limits import Budget
 from holdfast.errors import NotFound
 from holdfast.log import Chain, Tx, chains
 from holdfast.runtime.chain_tree import time_of, tree, words_of

@@ -6,25 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast import traces
 from holdfast.agents.subagents import registry
 from holdfast.config.autonomy import Continuation
-from holdfast.continuation import (
-    budget,
-    delays,
-    lookout,
-    notices,
-    records,
-    superseding,
-    targets,
-    tracing,
-)
-from holdfast.continuation.asking import kept_terms
-from holdfast.continuation.budget import Capped
+from holdfast.continuation import delegates, limits, notices, records, wakes
+from holdfast.continuation.attachments import Attachment
+from holdfast.continuation.limits import Capped
 from holdfast.continuation.parts import Parts
-from holdfast.continuation.payloads import Attachment
-from holdfast.continuation.record import Election, Fanout, Kind, Mode, Phase, Record
-from holdfast.continuation.state import Anchor, Cancel, Refuse, Supersede
+from holdfast.continuation.state import (
+    Anchor,
+    Cancel,
+    Election,
+    Fanout,
+    Kind,
+    Mode,
+    Phase,
+    Record,
+    Refuse,
+    Supersede,
+)
 from holdfast.continuation.tokens import DelegateToken, Token, WorkToken
+from holdfast.continuation.wakes import kept_terms
 from holdfast.keys import parse_key
 from holdfast.log import Chain, EntryFilter, Session, Turn, Tx, chains, entries
 
@@ -68,7 +70,7 @@ def elect(tx: Tx, parts: Parts, session: Session, turn: Turn, agent_id: str, wis
     if refused is not None:
         notices.logged_refusal(tx, session, turn, wish.kind, wish.text, _why(refused))
         return Elected(None, refused)
-    hedge = delays.hedge_at(int(tx.now), settings)
+    hedge = limits.hedge_at(int(tx.now), settings)
     made = records.create(
         tx,
         session,
@@ -80,14 +82,14 @@ def elect(tx: Tx, parts: Parts, session: Session, turn: Turn, agent_id: str, wis
         traceparent=wish.traceparent,
     )
     notices.logged_election(tx, session, turn, made)
-    lookout.arm(tx, session.key, hedge)
+    wakes.arm(tx, session.key, hedge)
     return Elected(made)
 
 
 def _election(
     tx: Tx, session: Session, turn: Turn, agent_id: str, wish: Wish, settings: Continuation
 ) -> Election:
-    delay = delays.work_delay if wish.kind is Kind.WORK else delays.delegate_delay
+    delay = limits.work_delay if wish.kind is Kind.WORK else limits.delegate_delay
     parent = registry.live_of_child(tx, session.key) if parse_key(session.key).is_subagent else None
     return Election(
         text=wish.text,
@@ -114,15 +116,15 @@ def _refused(
     """What is known to be in the way already; the chain's cost is known only when the turn has ended."""
     waiting = records.waiting(tx, session.key, turn.id)
     if wish.kind is not Kind.WORK:
-        closed = targets.refusal(session.key, wish.targets, wish.fanout, settings)
+        closed = delegates.target_refusal(session.key, wish.targets, wish.fanout, settings)
         if closed is not None:
             return closed
-        wide = budget.width_cap(waiting, settings)
+        wide = limits.width_cap(waiting, settings)
         if wide is not None:
             return wide
     allowed = parts.budget(chain, str(session.agent_id or ""))
-    over = budget.chain_cap(chain, allowed, int(tx.now), ahead=waiting.electing)
-    return over or budget.pending_cap(waiting, wish.kind, settings)
+    over = limits.chain_cap(chain, allowed, int(tx.now), ahead=waiting.electing)
+    return over or limits.pending_cap(waiting, wish.kind, settings)
 
 
 def _why(refused: Capped | str) -> str:
@@ -178,14 +180,14 @@ def settle(tx: Tx, parts: Parts, turn: Turn, found: list[Record]) -> None:
     for record in elected:
         chain = anchor(tx, parts, record, chain)
     if any(record.kind is Kind.WORK for record in elected):
-        for record in superseding.replaced(found, turn.id):
+        for record in limits.replaced(found, turn.id):
             records.apply(tx, record, Supersede())
 
 
 def anchor(tx: Tx, parts: Parts, record: Record, chain: Chain) -> Chain:
     """Accept one election: work takes its step in the chain now, a delegate when it is spawned."""
     allowed = parts.budget(chain, record.agent_id)
-    over = budget.chain_cap(chain, allowed, int(tx.now))
+    over = limits.chain_cap(chain, allowed, int(tx.now))
     if over is not None:
         notices.settle(tx, records.apply(tx, record, Refuse(over.text)))
         return chain
@@ -225,12 +227,12 @@ def _of(found: list[Record], turn: Turn) -> list[Record]:
 def _trace(record: Record, chain: Chain, left: int) -> str | None:
     parent = record.traceparent or chain.traceparent
     facts: dict[str, Any] = {"chain.step.remaining": left, "chain.id": chain.id}
-    facts |= tracing.about_text(record.election.text)
+    facts |= traces.about_text(record.election.text)
     if record.kind is not Kind.WORK:
         facts |= {"delegate.mode": record.election.mode}
     facts |= {"delay.ms": record.election.delay_ms}
     name = "continuation.work" if record.kind is Kind.WORK else "continuation.delegate"
-    with tracing.span(name, facts, parent=parent) as own:
+    with traces.span(name, facts, parent=parent) as own:
         if left > 0:
-            tracing.mark("continuation.queue.enqueue", {"signal.kind": record.kind.value}, parent=own)
+            traces.mark("continuation.queue.enqueue", {"signal.kind": record.kind.value}, parent=own)
     return own

@@ -1,15 +1,16 @@
-"""Asking for turns in the name of the one who elected them, and seeing whether a session has room for one."""
+"""Turns asked for in the name of who elected them, and the one agenda item that looks after a session."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.agents.loop.asks import ASK, Ask, Terms
 from holdfast.context import Trust
+from holdfast.continuation import records
 from holdfast.continuation.parts import Parts
-from holdfast.continuation.record import Record
+from holdfast.continuation.state import Record
 from holdfast.log import Session, Turn, TurnStatus, Tx, agenda, turns
 
 WORK: Final = "continuation"
@@ -106,3 +107,31 @@ def _ask(
         limited_to=terms.limited_to,
         chain_id=record.chain_id,
     )
+
+
+KIND: Final = "continuation.due"
+_ATTEMPTS: Final = 1_000_000
+
+
+def due_key(owner: str) -> str:
+    return f"{KIND}:{owner}"
+
+
+def arm(tx: Tx, owner: str, due_at: int) -> None:
+    """See to it that the session is looked at then, or before."""
+    agenda.enqueue(
+        tx,
+        KIND,
+        {"sessionKey": owner},
+        lane=f"continuation:{owner}",
+        key=due_key(owner),
+        due_at=due_at,
+        max_attempts=_ATTEMPTS,
+    )
+
+
+def arm_for(tx: Tx, owner: str, found: Sequence[Record] | None = None) -> None:
+    """The same by what the session has now."""
+    due = records.next_due(records.live(tx, owner) if found is None else found)
+    if due is not None:
+        arm(tx, owner, due)
