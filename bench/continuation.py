@@ -32,7 +32,7 @@ from common import table, timed
 
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.hooks import TurnEnd
+from holdfast.agents.loop.parts import TurnEnd
 from holdfast.agents.tools.types import Caller
 from holdfast.clock import Millis, SystemClock
 from holdfast.config import Config

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.agents.approvals import bound_files
 from holdfast.agents.approvals.bound_files import BoundFiles, Place, changed, look
 from holdfast.agents.policy import follow, runs_nothing
-from holdfast.agents.policy.protected_files import protected
+from holdfast.agents.policy.exec_policy import protected
 
 PREFIXES = [
     "env X=y",

@@ -14,7 +14,7 @@ from test_prompt_injection import SOURCES, House, Source, _post_note, _put_in_sp
 
 from holdfast.agents.loop import Ask, RunStatus
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.hooks import Understood, listen
+from holdfast.agents.loop.parts import Understood, listen
 from holdfast.context import CarrierMessage, ShownData, ToolResult, Trust, UserMessage, shown_data
 from holdfast.continuation import records
 from holdfast.log import OWNER, notes, sessions

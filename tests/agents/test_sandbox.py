@@ -27,8 +27,8 @@ from holdfast.agents.sandbox import (
     running,
     scope_name,
 )
-from holdfast.agents.sandbox.census import census
-from holdfast.agents.sandbox.environment import scrubbed, search_path
+from holdfast.agents.sandbox.backends import scrubbed, search_path
+from holdfast.agents.sandbox.running import census
 from holdfast.config.agents import Sandbox
 from holdfast.errors import Unavailable
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builders import session
-from holdfast.agents.heartbeat.surfaces import nobody_knows
+from holdfast.agents.heartbeat.state import nobody_knows
 from holdfast.agents.tools.types import Caller
 from holdfast.channels import Surface, hearing
 from holdfast.channels.connecting import Connections

@@ -11,7 +11,7 @@ from typing import Any, cast
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import ASK, Terms, address
-from holdfast.agents.loop.hooks import TurnEnd, TurnHook
+from holdfast.agents.loop.parts import TurnEnd, TurnHook
 from holdfast.agents.subagents import Errand, Run, SpawnInput, Subagents, ending, registry
 from holdfast.agents.subagents import Outcome as RunOutcome
 from holdfast.agents.subagents import Parts as SubagentParts

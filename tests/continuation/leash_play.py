@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
-from holdfast.agents.loop import Ask, Runs, hooks
+from holdfast.agents.loop import Ask, Runs, parts
 from holdfast.agents.loop import Parts as LoopParts
 from holdfast.agents.loop import runs as runs_module
 from holdfast.agents.loop import turn as turn_module
@@ -158,7 +158,7 @@ class Played(turn_module._Attempt):
         await self._parts.threads(self._parts.store.run, OWNER, write)
 
     async def _say(self, process: Process, journal: Journal, line: Line) -> Committed | None:
-        heard = hooks.listen(self._parts.hooks, line.says or "", self.terms, ShownData())
+        heard = parts.listen(self._parts.hooks, line.says or "", self.terms, ShownData())
         reply = ModelReply(model=_SCRIPTED, text=heard.text) if heard.text.strip() else None
         model = SimpleNamespace(
             last=None, built=None, pressure=None, prompt_tokens=None, number=1, attempts=()
@@ -200,7 +200,7 @@ class Process:
             ),
         )
         self.subagents = Subagents(SubagentParts(**common, context=lambda: context, models=cast("Any", None)))
-        told: list[hooks.TurnHook] = [self.subagents.hook]
+        told: list[parts.TurnHook] = [self.subagents.hook]
         self.runs = Runs(
             LoopParts(
                 **common,

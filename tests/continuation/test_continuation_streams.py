@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.events import Hub, Reporter, StreamName
-from holdfast.agents.loop.hooks import listen, tellable
+from holdfast.agents.loop.parts import listen, tellable
 from holdfast.agents.models.types import ModelRef, ModelReply, TextDelta, Usage
 from holdfast.clock import ManualClock
 from holdfast.config.autonomy import Continuation

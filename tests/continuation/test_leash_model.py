@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 from leash_play import SENT, STEPS, A, B, Line, Playing, World, staged
 
-from holdfast.agents.loop import stopping
+from holdfast.agents.loop import ending
 from holdfast.agents.subagents import registry
 from holdfast.clock import ManualClock
 from holdfast.continuation import Kind, Record, Status, limits, records
@@ -429,7 +429,7 @@ def test_the_model_notices_a_cap_that_does_not_hold(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("stage")
 def test_the_model_notices_a_stop_that_leaves_something_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "_live_turns", lambda *_: [])
+    monkeypatch.setattr(ending, "_live_turns", lambda *_: [])
     model = Leash()
     model.both_sessions_are_known()
     model.message_begins(A, 0)

@@ -23,7 +23,7 @@ _DATABASE: Final = "state/openclaw.sqlite"
 
 def adopt_cron_jobs(hold: Holdfast, source: Path, report: Report) -> None:
     """Jobs become standing tasks that are switched off: two programs must not do the same work twice."""
-    from holdfast.agents.cron.asking import make
+    from holdfast.agents.cron.tasks import make_task
 
     for job in _jobs(source, report):
         name = f"cron: {str(job.get('name') or job.get('id'))[:80]}"
@@ -35,7 +35,7 @@ def adopt_cron_jobs(hold: Holdfast, source: Path, report: Report) -> None:
                     report.count("cron", "unchanged")
                     continue
                 if not report.dry_run:
-                    make(tx, hold.settings, wish, {"openclaw": job.get("id")})
+                    make_task(tx, hold.settings, wish, {"openclaw": job.get("id")})
         except HoldfastError as error:
             report.note("cron", "left out", name, error.message)
             continue
@@ -72,7 +72,7 @@ def adopt_exec_approvals(hold: Holdfast, source: Path, report: Report) -> None:
 
 def _patterns(entry: Mapping[str, Any]) -> tuple[str, str]:
     """OpenClaw's pattern names a program and lets it run with anything."""
-    from holdfast.agents.policy.patterns import check_pattern
+    from holdfast.agents.policy.exec_policy import check_pattern
 
     if entry.get("argPattern"):
         raise InvalidInput("it is bound to arguments by a hash, which says nothing here")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from holdfast.agents.heartbeat.replies import HEARTBEAT_OK, NO_REPLY, understood
+from holdfast.agents.heartbeat.rules import HEARTBEAT_OK, NO_REPLY, understood
 from holdfast.context import is_silent
 
 Sure = Literal["speaks", "silent", "unsure"]

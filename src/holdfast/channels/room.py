@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.agents.approvals import ApprovalStatus, asking
-from holdfast.agents.cron import signing
+from holdfast.agents.cron import webhooks
 from holdfast.agents.loop import Deliver, Runs
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.subagents.registry import Run
@@ -106,7 +106,7 @@ class Office:
         found = self._config().channels.get(channel)
         secret = b"" if found is None or not found.enabled else secret_of(found, self._env)
         tolerance = 0 if found is None else found.tolerance_seconds * 1000
-        signing.verified(secret, headers, body, self._store.clock.now(), tolerance)
+        webhooks.signed_call(secret, headers, body, self._store.clock.now(), tolerance)
 
     def heard_at(self, tx: Tx, target: str) -> Audience | None:
         """Who hears an address; None for what is no surface of a channel that there is."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.heartbeat.surfaces import HeardAt
+from holdfast.agents.heartbeat.state import HeardAt
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.channels import history
 from holdfast.channels.connecting import Connected

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.agents.cron.signing import DELIVERIES, OURS, TIME, sign
+from holdfast.agents.cron.webhooks import DELIVERIES, OURS, TIME, sign
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Abilities, BaseChannel, Message, SendFailed
 from holdfast.clock import Clock

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from holdfast.agents.models import oauth
+from holdfast.agents.models import logins
 from holdfast.errors import Forbidden, HoldfastError, Unavailable
 
 if TYPE_CHECKING:
-    from holdfast.agents.models.oauth import Started, Tokens
+    from holdfast.agents.models.logins import Started, Tokens
     from holdfast.config.models import OAuth
 
 WAIT_SECONDS: Final = 300.0
@@ -56,7 +56,7 @@ class Listener:
         if self._started is None or urlsplit(target).path != self._path:
             return False
         try:
-            self._code = oauth.code_in(urlsplit(target).query, self._started)
+            self._code = logins.code_in(urlsplit(target).query, self._started)
         except Forbidden:
             return False
         except HoldfastError as error:
@@ -99,11 +99,11 @@ def listening(settings: OAuth) -> Iterator[Listener]:
 def by_hand(settings: OAuth, paste: Callable[[str], str]) -> Tokens:
     """For a machine without a browser: the address is shown, and what came of it pasted."""
     port = settings.redirect_port or _NOBODYS_PORT
-    started = oauth.start(settings, f"http://127.0.0.1:{port}{settings.redirect_path}")
-    return oauth.redeem(settings, started, oauth.code_in(paste(started.url), started, typed=True))
+    started = logins.start(settings, f"http://127.0.0.1:{port}{settings.redirect_path}")
+    return logins.redeem(settings, started, logins.code_in(paste(started.url), started, typed=True))
 
 
 def by_device(settings: OAuth) -> Tokens:
-    device = oauth.start_device(settings)
+    device = logins.start_device(settings)
     click.echo(f"Visit {device.url} and enter the code {device.user_code}", err=True)
-    return oauth.wait_device(settings, device)
+    return logins.wait_device(settings, device)

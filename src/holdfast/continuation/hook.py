@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast import traces
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.hooks import Ended, Heard, TurnEnd, TurnHook
+from holdfast.agents.loop.parts import Ended, Heard, TurnEnd, TurnHook
 from holdfast.agents.subagents import Run
 from holdfast.config.autonomy import Continuation
 from holdfast.context import ShownData, Text

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.subagents import due, registry
+from holdfast.agents.subagents import registry
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import Millis, iso
 from holdfast.config import Config
@@ -128,7 +128,7 @@ class Continuation:
             ended = records.apply(tx, record, Stop(reason))
             run = None if record.spawn_key is None else registry.by_spawn(tx, record.spawn_key)
             if run is not None and run.live:
-                due.stop(tx, run, reason)
+                registry.stop_soon(tx, run, reason)
             if self._parts.spawner is not None:
                 self._parts.spawner.settle(tx, record.owner)
             return ended

@@ -13,9 +13,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from holdfast.agents.commands import Command, CommandContext, Reply
-from holdfast.agents.tools.arguments import checked
-from holdfast.agents.tools.events import AskedApproval
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.checks import checked
+from holdfast.agents.tools.types import AskedApproval, Caller, Tool, ToolOutput
 from holdfast.context import (
     AssembleResult,
     AssistantMessage,

@@ -15,7 +15,7 @@ from holdfast.agents.loop import Ask, Runs, TurnHook
 from holdfast.agents.loop import Parts as LoopParts
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.calling import SummaryCosts
-from holdfast.agents.loop.hooks import ApprovalHook, EngineHook, ProcessHook
+from holdfast.agents.loop.parts import ApprovalHook, EngineHook, ProcessHook
 from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.mcp import McpServers
 from holdfast.agents.models import Hit, Models, ModelSummariser, StoredLessons

@@ -17,8 +17,7 @@ sys.path.append(str(Path(__file__).parents[1] / "heartbeat"))
 from heart_stage import HeartStage
 
 from holdfast.agents.cron import sign
-from holdfast.agents.cron.signing import verified
-from holdfast.agents.cron.templates import rendered
+from holdfast.agents.cron.webhooks import fill_template, signed_call
 from holdfast.errors import Busy, InvalidInput, TooLarge, Unauthorized
 from holdfast.log import Store, Threads
 from holdfast.testing import Say
@@ -50,9 +49,9 @@ def test_only_the_secret_opens_and_a_signed_time_only_for_a_while(
     at = NOW // 1000 - late if stamped else None
     if stamped and abs(late) > 300:
         with pytest.raises(Unauthorized):
-            verified(SECRET, signed(body, at), body, NOW, 300_000)
+            signed_call(SECRET, signed(body, at), body, NOW, 300_000)
     else:
-        assert verified(SECRET, signed(body, at), body, NOW, 300_000)
+        assert signed_call(SECRET, signed(body, at), body, NOW, 300_000)
     for bad in (
         signed(body + b"x", at),
         {},
@@ -60,19 +59,19 @@ def test_only_the_secret_opens_and_a_signed_time_only_for_a_while(
         {"x-hub-signature-256": "é"},
     ):
         with pytest.raises(Unauthorized):
-            verified(SECRET, bad, body, NOW, 300_000)
+            signed_call(SECRET, bad, body, NOW, 300_000)
     with pytest.raises(Unauthorized):
-        verified(b"", {"x-holdfast-signature": sign(b"", body)}, body, NOW, 300_000)
+        signed_call(b"", {"x-holdfast-signature": sign(b"", body)}, body, NOW, 300_000)
 
 
 def test_a_signed_time_cannot_be_taken_off_or_changed() -> None:
     headers = signed(at=NOW // 1000)
     for bad in ({**headers, "x-holdfast-timestamp": "1"}, {**headers, "x-holdfast-timestamp": "now"}):
         with pytest.raises(Unauthorized):
-            verified(SECRET, bad, BODY, NOW, 300_000)
+            signed_call(SECRET, bad, BODY, NOW, 300_000)
     del headers["x-holdfast-timestamp"]
     with pytest.raises(Unauthorized):
-        verified(SECRET, headers, BODY, NOW, 300_000)
+        signed_call(SECRET, headers, BODY, NOW, 300_000)
 
 
 @given(
@@ -80,9 +79,9 @@ def test_a_signed_time_cannot_be_taken_off_or_changed() -> None:
     st.recursive(st.text(max_size=20) | st.integers() | st.none(), st.lists, max_leaves=5),
 )
 def test_a_template_is_filled_in_once(template: str, value: object) -> None:
-    rendered(template, {"a": value})
-    assert rendered("<{{a.b.0}}>", {"a": {"b": ["{{a}}"]}}) == "<{{a}}>"
-    assert rendered("{{ missing.path }}|{{a.9}}", {"a": [1]}) == "|"
+    fill_template(template, {"a": value})
+    assert fill_template("<{{a.b.0}}>", {"a": {"b": ["{{a}}"]}}) == "<{{a}}>"
+    assert fill_template("{{ missing.path }}|{{a.9}}", {"a": [1]}) == "|"
 
 
 def test_a_signed_call_becomes_one_turn_on_data_from_outside(

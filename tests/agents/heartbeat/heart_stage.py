@@ -17,8 +17,7 @@ from holdfast.agents.cron import Parts as StandingParts
 from holdfast.agents.cron import Standing
 from holdfast.agents.heartbeat import Heartbeats, Parts
 from holdfast.agents.heartbeat import state as states
-from holdfast.agents.heartbeat.state import State
-from holdfast.agents.heartbeat.surfaces import HeardAt, nobody_knows
+from holdfast.agents.heartbeat.state import HeardAt, State, nobody_knows
 from holdfast.agents.loop import Deliver
 from holdfast.clock import ManualClock
 from holdfast.config import Config

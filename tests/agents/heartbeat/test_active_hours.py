@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.heartbeat.hours import MINUTE, Hours
+from holdfast.agents.heartbeat.rules import MINUTE, Hours
 from holdfast.config import ActiveHours
 
 # Ordinary ones, an hour and half an hour of daylight saving, one that skipped a whole day, one far from both.

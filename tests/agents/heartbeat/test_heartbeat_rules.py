@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.heartbeat import checklist
 from holdfast.agents.heartbeat.checklist import At, Every, Seen
-from holdfast.agents.heartbeat.deciding import Defer, Facts, Run, Skip, decide, next_beat
-from holdfast.agents.heartbeat.replies import digest, understood
+from holdfast.agents.heartbeat.rules import Defer, Facts, Run, Skip, decide, digest, next_beat, understood
 from holdfast.agents.heartbeat.state import State
 from holdfast.config import Heartbeat
 from holdfast.templates import template

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from builders import soon
-from holdfast.agents.heartbeat import beating
+from holdfast.agents.heartbeat import beats
 from holdfast.agents.loop import Deliver, turn
 from holdfast.log import (
     FOR_OWNER,
@@ -255,7 +255,7 @@ def test_the_turn_of_a_heartbeat_runs_under_its_span(
 ) -> None:
     spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    for module in (beating, turn):
+    for module in (beats, turn):
         monkeypatch.setattr(module, "tracer", provider.get_tracer("tests"))
 
     async def main() -> None:

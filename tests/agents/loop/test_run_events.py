@@ -14,7 +14,8 @@ from loop_stage import Stage, ask, staged
 from builders import soon, until
 from holdfast.agents.approvals import SIGNAL, ApprovalStatus, requests
 from holdfast.agents.loop.events import Hub
-from holdfast.agents.loop.runs import EndWatch, Runs
+from holdfast.agents.loop.run_status import EndWatch
+from holdfast.agents.loop.runs import Runs
 from holdfast.clock import ManualClock
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Bridge, Store, Threads

@@ -12,7 +12,7 @@ from loop_stage import Stage, ask, staged
 from builders import soon, until
 from holdfast.agents.approvals import ApprovalRequest, ApprovalStatus, allowlist, requests
 from holdfast.agents.loop import Deliver
-from holdfast.agents.loop.hooks import ApprovalHook
+from holdfast.agents.loop.parts import ApprovalHook
 from holdfast.log import FOR_OWNER, OWNER, Store, Threads, outbox, turns
 from holdfast.testing import Call, Say, Used
 

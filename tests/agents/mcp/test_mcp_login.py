@@ -31,7 +31,7 @@ from stranger import server
 
 from builders import PATIENCE
 from holdfast.agents.mcp.connection import connected, listed, told
-from holdfast.agents.mcp.login import come_back, provider
+from holdfast.agents.mcp.transports import come_back, provider
 from holdfast.config.tools import McpServer
 from holdfast.gateway import listen
 

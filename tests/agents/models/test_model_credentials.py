@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.models import Credential, Credentials, FailureReason, Models
 from holdfast.agents.models.catalogue import BUILT_IN, Catalogue, Endpoint
-from holdfast.agents.models.cooldowns import FRESH, HOUR_MS, MINUTE_MS, Rest, after_failure
+from holdfast.agents.models.credentials import FRESH, HOUR_MS, MINUTE_MS, Rest, after_failure
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.config.models import AuthConfig, Cooldowns, ModelsConfig

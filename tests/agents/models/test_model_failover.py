@@ -9,7 +9,7 @@ import pytest
 from model_stage import Stage, config, providers, run, stage
 
 from holdfast.agents.models import Attempt, ModelFailure, ModelRef, ModelReply, Restarted, TextDelta
-from holdfast.agents.models.retrying import LONGEST_MS, RETRIES, after, pause_ms
+from holdfast.agents.models.failures import LONGEST_MS, RETRIES, after, pause_ms
 from holdfast.testing import (
     Asked,
     Fail,

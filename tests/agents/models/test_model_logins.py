@@ -16,9 +16,8 @@ import pytest
 from model_stage import Stage, run, stage
 
 from builders import in_threads
-from holdfast.agents.models import ModelFailure, oauth
-from holdfast.agents.models.logins import EARLY_MS, Logins
-from holdfast.agents.models.oauth import Tokens
+from holdfast.agents.models import ModelFailure, logins
+from holdfast.agents.models.logins import EARLY_MS, Logins, Tokens
 from holdfast.cli.logging_in import by_hand
 from holdfast.clock import ManualClock
 from holdfast.config.models import OAuth
@@ -166,25 +165,25 @@ def test_among_threads_and_processes_one_refreshes_and_the_token_on_disk_wins(tm
 def test_an_answer_for_another_login_is_not_taken_and_a_typed_code_is(tmp_path: Path) -> None:
     with OAuthServer() as server:
         settings = OAuth.model_validate(server.config)
-        started = oauth.start(settings, "http://127.0.0.1:9/callback")
+        started = logins.start(settings, "http://127.0.0.1:9/callback")
         address = server.agree(started.url)
-        other = oauth.start(settings, "http://127.0.0.1:9/callback")
+        other = logins.start(settings, "http://127.0.0.1:9/callback")
         with pytest.raises(Forbidden) as caught:
-            oauth.code_in(address, other)
+            logins.code_in(address, other)
         assert caught.value.code == "oauth_state"
         with pytest.raises(Forbidden):
-            oauth.code_in("code=abc", started)
+            logins.code_in("code=abc", started)
         with pytest.raises(Forbidden):
-            oauth.code_in("abc#wrong-state", started, typed=True)
-        code = oauth.code_in(address, started)
-        assert oauth.code_in(code, started, typed=True) == code
-        assert oauth.code_in(f"{code}#{started.state}", started, typed=True) == code
-        with pytest.raises(oauth.OAuthRefused, match="invalid_grant"):
-            oauth.redeem(settings, other, code)
-        again = oauth.code_in(server.agree(started.url), started)
-        assert oauth.redeem(settings, started, again).access in server.granted
-        with pytest.raises(oauth.OAuthRefused, match="access_denied"):
-            oauth.code_in(f"error=access_denied&state={started.state}", started)
+            logins.code_in("abc#wrong-state", started, typed=True)
+        code = logins.code_in(address, started)
+        assert logins.code_in(code, started, typed=True) == code
+        assert logins.code_in(f"{code}#{started.state}", started, typed=True) == code
+        with pytest.raises(logins.OAuthRefused, match="invalid_grant"):
+            logins.redeem(settings, other, code)
+        again = logins.code_in(server.agree(started.url), started)
+        assert logins.redeem(settings, started, again).access in server.granted
+        with pytest.raises(logins.OAuthRefused, match="access_denied"):
+            logins.code_in(f"error=access_denied&state={started.state}", started)
 
 
 def test_tokens_travel_only_where_nobody_listens_and_names_stay_in_their_folder(tmp_path: Path) -> None:
@@ -217,5 +216,5 @@ def test_a_login_asks_comes_back_and_ends_as_the_config_says() -> None:
         assert asked["redirect_uri"] == ["http://127.0.0.1:45671/back"]
         assert asked["scope"] == ["models offline"]
         assert server.asked[-1]["client_secret"] == "s3cret"
-        oauth.revoke(settings, tokens.access)
+        logins.revoke(settings, tokens.access)
         assert server.revoked == [tokens.access]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from model_stage import READ, asked, heard
 
-from holdfast.agents.models import talk
+from holdfast.agents.models import dialects
 from holdfast.context import (
     AssistantMessage,
     CarrierMessage,
@@ -44,7 +44,7 @@ def test_the_provider_gets_the_same_messages_whether_or_not_talk_goes_around_the
     around, through = _received(sent, 1, monkeypatch), _received(sent, 1_000, monkeypatch)
     assert around == through
     monkeypatch.undo()
-    assert sum(talk.parted(one)[0] is not None for one in sent) > 10
+    assert sum(dialects.without_talk(one)[0] is not None for one in sent) > 10
 
 
 def _conversation(chance: random.Random) -> list[Message]:
@@ -58,7 +58,7 @@ def _conversation(chance: random.Random) -> list[Message]:
 def _received(
     sent: list[list[Message]], enough: int, monkeypatch: pytest.MonkeyPatch
 ) -> list[tuple[Any, ...]]:
-    monkeypatch.setattr(talk, "_ENOUGH", enough)
+    monkeypatch.setattr(dialects, "_ENOUGH", enough)
     with ScriptedOpenAI(lambda _: Say("Yes.")) as server:
         heard(server, *(asked(*one, tools=(READ,)) for one in sent), input=["text", "image"])
         return [(one.messages, one.body["tools"], sorted(one.body)) for one in server.requests]

@@ -17,7 +17,7 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.models.failover import Models
 from holdfast.agents.subagents import Parts, Run, Subagents
-from holdfast.agents.subagents.asking import SpawnInput
+from holdfast.agents.subagents.checks import SpawnInput
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.registry import Toolbox
 from holdfast.agents.tools.session_tools import SessionTools

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agents.subagents import Standing, Wish, refusal
-from holdfast.agents.subagents.asking import SpawnInput
+from holdfast.agents.subagents.checks import SpawnInput
 from holdfast.config.autonomy import Subagents
 
 AGENTS = ("main", "work", "home")

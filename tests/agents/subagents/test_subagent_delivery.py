@@ -17,13 +17,13 @@ from builders import KEY, examples, rows
 from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
-from holdfast.agents.loop.hooks import TurnEnd
 from holdfast.agents.loop.journal import Journal
+from holdfast.agents.loop.parts import TurnEnd
 from holdfast.agents.subagents import Parts as SubagentParts
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.handlers import Waker, recover
-from holdfast.agents.subagents.hook import SubagentHook
 from holdfast.agents.subagents.registry import Announce, Run, Status
+from holdfast.agents.subagents.room import SubagentHook
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig

@@ -13,10 +13,10 @@ from tool_world import World
 
 from builders import KEY, until
 from holdfast.agents.loop import Ask
-from holdfast.agents.loop.hooks import ProcessHook
+from holdfast.agents.loop.parts import ProcessHook
 from holdfast.agents.tools import Commands, Toolbox
+from holdfast.agents.tools.commands import CommandOutput
 from holdfast.agents.tools.exec_tool import ExecTool
-from holdfast.agents.tools.said import Said
 from holdfast.context import ToolCall
 from holdfast.log import OWNER, sessions
 
@@ -189,7 +189,7 @@ def test_a_session_that_is_ended_or_stopped_in_another_process_takes_its_command
 def test_what_was_said_is_kept_within_its_bound_and_no_secret_passes_however_it_is_cut(
     pieces: list[bytes], most: int, times: int
 ) -> None:
-    said, told, place = Said(most, ("s3cret", "cret a")), b"", 0
+    said, told, place = CommandOutput(most, ("s3cret", "cret a")), b"", 0
     for piece in pieces * times:
         said.take(piece)
         heard = said.since(place)

@@ -12,8 +12,7 @@ from test_web_tools import Answer, serving
 from tool_world import World, world
 
 from holdfast.agents.sandbox import Bubblewrap
-from holdfast.agents.tools.addresses import refusal
-from holdfast.agents.tools.fetching import Fetcher
+from holdfast.agents.tools.fetching import Fetcher, address_refusal
 
 FAKE_DOCKER = """#!/bin/sh
 if [ "$1" = version ]; then echo 27; exit 0; fi
@@ -78,7 +77,7 @@ def test_a_page_is_waited_for_and_followed_as_far_as_the_config_says(
     async def resolve(_host: str, _port: int) -> list[str]:
         return ["127.0.0.2"]
 
-    fetcher = Fetcher(resolve, lambda ip: None if ip == "127.0.0.2" else refusal(ip))
+    fetcher = Fetcher(resolve, lambda ip: None if ip == "127.0.0.2" else address_refusal(ip))
     with serving(answer, "127.0.0.2") as port, world(tmp_path, sqlite_template, fetcher) as web:
         web.configure(tools={"web": {"fetch": {"maxRedirects": 1, "timeoutSeconds": 1}}})
         assert "tide table" in web.ok("web_fetch", {"url": f"http://tides.example:{port}/one"})

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agents.tools.caps import ROOM_FOR_NOTE, Cut, shortened
-from holdfast.agents.tools.editing import replaced
-from holdfast.agents.tools.loops import MOST_REMEMBERED, History, Made, digest, judge, repeats
-from holdfast.agents.tools.outputs import Keeping, Outputs
-from holdfast.agents.tools.paging import page_of
+from holdfast.agents.tools.checks import (
+    MOST_REMEMBERED,
+    CallHistory,
+    MadeCall,
+    call_digest,
+    count_repeats,
+    judge_loop,
+)
+from holdfast.agents.tools.file_tools import replaced
+from holdfast.agents.tools.outputs import Keeping, Outputs, page_of
+from holdfast.agents.tools.settings import ROOM_FOR_NOTE, Cut, shortened
 from holdfast.clock import ManualClock
 from holdfast.config.tools import LoopDetection
 from holdfast.context import Trust, neutralise
@@ -85,46 +91,46 @@ def test_pages_put_together_are_the_file(text: str, most: int, count: int | None
     assert read == text
 
 
-made = st.builds(Made, st.sampled_from("ab"), st.just(digest({})), st.sampled_from("xyz"))
+made = st.builds(MadeCall, st.sampled_from("ab"), st.just(call_digest({})), st.sampled_from("xyz"))
 
 
 @given(history=st.lists(made, max_size=40), warn=st.integers(1, 8), stop=st.integers(1, 8))
 def test_a_call_is_stopped_exactly_when_its_last_results_are_equal_often_enough(
-    history: list[Made], warn: int, stop: int
+    history: list[MadeCall], warn: int, stop: int
 ) -> None:
     rules = LoopDetection(warn_after=warn, stop_after=stop)
     results = [m.result for m in history if m.name == "a"]
     run = 0
     while run < len(results) and results[-1 - run] == results[-1]:
         run += 1
-    verdict = judge(History(history), "a", {}, rules)
+    verdict = judge_loop(CallHistory(history), "a", {}, rules)
     assert verdict.repeats == run
     assert (verdict.kind == "stop") == (run >= stop)
     if verdict.kind != "stop":
         assert (verdict.kind == "warn") == (run + 1 >= warn)
-    assert judge(History(history), "a", {}, LoopDetection(enabled=False, stop_after=1)).kind == "go"
-    assert repeats(history, "never", digest({})) == 0
+    assert judge_loop(CallHistory(history), "a", {}, LoopDetection(enabled=False, stop_after=1)).kind == "go"
+    assert count_repeats(history, "never", call_digest({})) == 0
 
 
 @given(before=st.lists(made, max_size=10), after=st.lists(made, max_size=10))
 def test_a_compaction_only_makes_the_watch_stricter_and_only_for_what_was_done_before_it(
-    before: list[Made], after: list[Made]
+    before: list[MadeCall], after: list[MadeCall]
 ) -> None:
     rules = LoopDetection(warn_after=50, stop_after=100)
-    plain, compacted = History(before + after), History(before + after, len(before))
-    assert judge(plain, "a", {}, rules).kind == "go"
-    since = repeats(after, "a", digest({}))
-    all_along = repeats(before + after, "a", digest({}))
-    assert (judge(compacted, "a", {}, rules).kind == "stop") == (all_along > since >= 3)
+    plain, compacted = CallHistory(before + after), CallHistory(before + after, len(before))
+    assert judge_loop(plain, "a", {}, rules).kind == "go"
+    since = count_repeats(after, "a", call_digest({}))
+    all_along = count_repeats(before + after, "a", call_digest({}))
+    assert (judge_loop(compacted, "a", {}, rules).kind == "stop") == (all_along > since >= 3)
 
 
 def test_the_history_of_a_turn_is_bounded_and_keeps_its_place() -> None:
-    history = History()
+    history = CallHistory()
     for n in range(MOST_REMEMBERED):
-        history.add(Made("a", str(n), "x"))
+        history.add(MadeCall("a", str(n), "x"))
     history.compact()
     for n in range(10):
-        history.add(Made("b", str(n), "x"))
+        history.add(MadeCall("b", str(n), "x"))
     assert len(history.made) == MOST_REMEMBERED
     assert [m.name for m in history.made[history.compacted :]] == ["b"] * 10
 

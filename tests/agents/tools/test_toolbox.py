@@ -17,7 +17,7 @@ from holdfast.agents.approvals import audit
 from holdfast.agents.loop.rounds import needs_note
 from holdfast.agents.models import INVALID_ARGUMENTS
 from holdfast.agents.tools import Caller, Effect, Tool, ToolOutput
-from holdfast.agents.tools.arguments import MALFORMED
+from holdfast.agents.tools.checks import MALFORMED
 from holdfast.context import Image, ToolCall, Trust
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.log import OWNER

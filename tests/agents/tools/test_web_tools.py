@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from tool_world import World, world
 
 from holdfast.agents.tools import Toolbox
-from holdfast.agents.tools.addresses import refusal
-from holdfast.agents.tools.fetching import Fetcher
+from holdfast.agents.tools.fetching import Fetcher, address_refusal
 from holdfast.agents.tools.readable import readable
-from holdfast.agents.tools.web_search import WebSearch
+from holdfast.agents.tools.web_tools import WebSearch
 from holdfast.context import Trust
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -72,7 +71,7 @@ def web(tmp_path: Path, sqlite_template: Path, names: dict[str, list[str]]) -> I
     async def resolve(host: str, _port: int) -> list[str]:
         return names.get(host, [])
 
-    fetcher = Fetcher(resolve, lambda ip: None if ip == "127.0.0.2" else refusal(ip))
+    fetcher = Fetcher(resolve, lambda ip: None if ip == "127.0.0.2" else address_refusal(ip))
     with world(tmp_path, sqlite_template, fetcher) as made:
         yield made
 
@@ -87,30 +86,30 @@ def web(tmp_path: Path, sqlite_template: Path, names: dict[str, list[str]]) -> I
     not-an-address""".split(),  # noqa: SIM905
 )
 def test_an_address_that_is_not_of_the_open_internet_is_refused(address: str) -> None:
-    assert refusal(address) is not None
+    assert address_refusal(address) is not None
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_whatever_is_not_global_is_refused_in_every_spelling(number: int) -> None:
     address = ip_address(number)
     mapped = f"::ffff:{address}"
-    assert (refusal(str(address)) is None) == (refusal(mapped) is None)
+    assert (address_refusal(str(address)) is None) == (address_refusal(mapped) is None)
     if not address.is_global:
-        assert refusal(str(address)) is not None
-    assert refusal(str(ip_address((0x64FF9B << 96) | number))) is not None
-    assert refusal(str(ip_address((0x2002 << 112) | (number << 80)))) is not None
+        assert address_refusal(str(address)) is not None
+    assert address_refusal(str(ip_address((0x64FF9B << 96) | number))) is not None
+    assert address_refusal(str(ip_address((0x2002 << 112) | (number << 80)))) is not None
 
 
 def test_private_addresses_may_be_opened_but_never_a_metadata_service() -> None:
-    assert refusal("8.8.8.8") is None
-    assert refusal("2606:4700::1111") is None
-    assert refusal("192.168.1.1", allow_private=True) is None
-    assert refusal("169.254.169.254", allow_private=True) is not None
-    assert refusal("::1", allow_private=True) is None
+    assert address_refusal("8.8.8.8") is None
+    assert address_refusal("2606:4700::1111") is None
+    assert address_refusal("192.168.1.1", allow_private=True) is None
+    assert address_refusal("169.254.169.254", allow_private=True) is not None
+    assert address_refusal("::1", allow_private=True) is None
     for spelling in ("::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::a9fe:a9fe"):
-        assert refusal(spelling, allow_private=True) is not None
+        assert address_refusal(spelling, allow_private=True) is not None
     for service in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"):
-        assert refusal(service, allow_private=True) is not None
+        assert address_refusal(service, allow_private=True) is not None
 
 
 def test_a_page_is_fetched_from_the_address_that_was_checked_under_its_own_name(

@@ -1,6 +1,6 @@
 """Slash commands. `standard_commands()` are those that every Holdfast has; plugins may register more."""
 
-from holdfast.agents.commands import choosing, control, sessions
+from holdfast.agents.commands import about, sessions
 from holdfast.agents.commands.about import about_commands, are_skills_open, use_skill
 from holdfast.agents.commands.registry import (
     Called,
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def standard_commands() -> Commands:
-    made = Commands((*sessions.COMMANDS, *choosing.COMMANDS, *control.COMMANDS))
+    made = Commands((*sessions.SESSION_COMMANDS, *about.CHOICE_COMMANDS, *sessions.CONTROL_COMMANDS))
     for command in about_commands(made):
         made.register(command)
     return made

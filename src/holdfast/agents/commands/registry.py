@@ -11,9 +11,9 @@ from holdfast.errors import Forbidden
 
 if TYPE_CHECKING:
     from holdfast.agents.loop.asks import Address, Ask
+    from holdfast.agents.loop.ending import Stopped
     from holdfast.agents.loop.parts import Parts
-    from holdfast.agents.loop.runs import RunStatus
-    from holdfast.agents.loop.stopping import Stopped
+    from holdfast.agents.loop.run_status import RunStatus
     from holdfast.log import Session
 
 _WRITTEN: Final = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]{0,31})(?::?\s+(.*))?:?\s*", re.DOTALL)

@@ -7,12 +7,10 @@ standing.register(runner, runs)
 standing.schedule()
 """
 
-from holdfast.agents.cron.asking import Wish
 from holdfast.agents.cron.firing import Parts
 from holdfast.agents.cron.room import Standing
-from holdfast.agents.cron.signing import HEADERS as SIGNATURE_HEADERS
-from holdfast.agents.cron.signing import sign
-from holdfast.agents.cron.tasks import Task
-from holdfast.agents.cron.webhooks import Received
+from holdfast.agents.cron.tasks import Task, Wish
+from holdfast.agents.cron.webhooks import HEADERS as SIGNATURE_HEADERS
+from holdfast.agents.cron.webhooks import Received, sign
 
 __all__ = ["SIGNATURE_HEADERS", "Parts", "Received", "Standing", "Task", "Wish", "sign"]

@@ -1,5 +1,4 @@
-"""Running standing tasks when they are due: the turn, the next time and the end of this wait are one
-transaction. What fell due while nobody was there runs once, however often it was missed."""
+"""Standing tasks that are due take their turn; the sessions of isolated runs are put away in their time."""
 
 from __future__ import annotations
 
@@ -10,12 +9,12 @@ from typing import Any, Final
 
 from holdfast.agents.cron import tasks
 from holdfast.agents.cron.tasks import Task
-from holdfast.agents.heartbeat.surfaces import LAST, HeardAt, nobody_knows, place
+from holdfast.agents.heartbeat.state import LAST, HeardAt, last_surface, nobody_knows
 from holdfast.agents.loop.asks import Accepted, Ask, Deliver
 from holdfast.config import Config
 from holdfast.context import Trust
 from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Store, Threads, Tx, agenda, sessions, turns
+from holdfast.log import SYSTEM, Session, SessionStatus, Store, Threads, Tx, agenda, sessions, turns
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ class Firer:
         own = task.created_by.get("deliver")
         if task.deliver == LAST and own is not None:
             return Deliver(**own)
-        return place(tx, task.deliver, spoken_in, task.agent_id, self._parts.heard_at)
+        return last_surface(tx, task.deliver, spoken_in, task.agent_id, self._parts.heard_at)
 
     def _go_on(self, tx: Tx, job: agenda.Job, task: Task, **values: Any) -> None:
         """On to the next time; a task that has none is over."""
@@ -130,3 +129,38 @@ def _under_way(tx: Tx, task: Task) -> bool:
         return False
     found = turns.get_many(tx, [task.turn_id])
     return bool(found) and not turns.has_ended(tx, found[0])
+
+
+ARCHIVE: Final = "cron.archive"
+
+
+def plan_archiving(tx: Tx, session: Session, retention_ms: int) -> None:
+    key = f"{ARCHIVE}:{session.id}"
+    agenda.enqueue(
+        tx,
+        ARCHIVE,
+        {"sessionId": session.id},
+        lane=key,
+        key=key,
+        due_at=tx.now + retention_ms,
+        max_attempts=3,
+    )
+
+
+class Archiver:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def kind(self) -> agenda.Kind:
+        return agenda.Kind(self.handle, limit=1)
+
+    async def handle(self, job: agenda.Job) -> None:
+        await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: self._archive(tx, job))
+
+    def _archive(self, tx: Tx, job: agenda.Job) -> None:
+        """A session that someone talks in is theirs and stays."""
+        job.settle(tx)
+        session = sessions.get(tx, str(job.item.payload["sessionId"]))
+        unused = session.last_external_at <= session.created_at and not agenda.listing(tx, lane=session.key)
+        if session.status is SessionStatus.ACTIVE and unused:
+            sessions.archive(tx, session, cause=TRIGGER)

@@ -1,26 +1,59 @@
-"""The room of standing tasks and webhooks: all that others start, ready to be wired."""
+"""Standing tasks and webhooks, ready to be wired, and how they take part in turns."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from holdfast.agents.cron import archiving, asking, tasks, views
-from holdfast.agents.cron.archiving import Archiver
-from holdfast.agents.cron.asking import Wish
-from holdfast.agents.cron.firing import Firer, Parts
-from holdfast.agents.cron.hook import StandingHook
-from holdfast.agents.cron.tasks import Task
-from holdfast.agents.cron.tool import CronTool
-from holdfast.agents.cron.webhook_tool import WebhookTool
+from holdfast.agents.cron import firing, tasks, webhooks
+from holdfast.agents.cron.firing import Archiver, Firer, Parts
+from holdfast.agents.cron.tasks import Status, Task, Wish
+from holdfast.agents.cron.tools import CronTool, WebhookTool
 from holdfast.agents.cron.webhooks import Received, Webhooks
-from holdfast.agents.loop.asks import Accepted, Ask
+from holdfast.agents.loop.asks import Accepted, Ask, Terms
+from holdfast.agents.loop.parts import TurnEnd, TurnHook
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import DAY_MS
+from holdfast.config import Config
+from holdfast.context import Text, is_silent
 from holdfast.errors import Unavailable
-from holdfast.log import SYSTEM, Tx
+from holdfast.log import SYSTEM, Session, Turn, Tx
 from holdfast.log.agenda import Item, Runner
+
+
+class StandingHook(TurnHook):
+    name = "standing"
+
+    def __init__(self, config: Callable[[], Config]) -> None:
+        self._config = config
+
+    def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> Sequence[Text]:
+        """What the operator wants done with a webhook's call; its own words stand apart, as data."""
+        if turn.trigger != webhooks.TRIGGER:
+            return ()
+        return webhooks.instructions(turn.key, self._config().hooks)
+
+    def committed(self, tx: Tx, end: TurnEnd) -> None:
+        self._ended(tx, end, "silent" if is_silent(end.said) else "ok")
+
+    def failed(self, tx: Tx, end: TurnEnd) -> None:
+        self._ended(tx, end, "failed")
+
+    def _ended(self, tx: Tx, end: TurnEnd, status: Status) -> None:
+        if end.turn.trigger != firing.TRIGGER:
+            return
+        task = tasks.of_turn(tx, end.turn.id)
+        if task is not None:
+            failures = task.failures + 1 if status == "failed" else 0
+            error = end.turn.error if status == "failed" else None
+            tasks.save(
+                tx, tasks.get(tx, task.id, lock=True), last_status=status, last_error=error, failures=failures
+            )
+            retention = self._config().cron.session_retention
+            if task.session == "isolated" and retention is not None:
+                firing.plan_archiving(tx, end.session, int(retention))
+
 
 FINISHED_MS: Final = 7 * DAY_MS
 
@@ -45,7 +78,7 @@ class Standing:
 
     def register(self, runner: Runner, turns: Turns) -> None:
         runner.register(tasks.KIND, Firer(self._parts, turns.accept_in).kind())
-        runner.register(archiving.KIND, Archiver(self._parts).kind())
+        runner.register(firing.ARCHIVE, Archiver(self._parts).kind())
         self.bind(turns)
 
     def bind(self, turns: Turns) -> None:
@@ -64,14 +97,14 @@ class Standing:
 
     def add(self, wish: Wish, created_by: Mapping[str, Any]) -> dict[str, Any]:
         def write(tx: Tx) -> dict[str, Any]:
-            return views.task_json(tx, asking.make(tx, self._parts.config(), wish, created_by))
+            return tasks.task_json(tx, tasks.make_task(tx, self._parts.config(), wish, created_by))
 
         return self._parts.store.run(SYSTEM, write)
 
     def change(self, id_: str, sent: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
         def write(tx: Tx) -> dict[str, Any]:
             task = tasks.get(tx, id_, lock=True)
-            return views.task_json(tx, asking.change(tx, self._parts.config(), task, sent, revision))
+            return tasks.task_json(tx, tasks.change_task(tx, self._parts.config(), task, sent, revision))
 
         return self._parts.store.run(SYSTEM, write)
 
@@ -89,17 +122,17 @@ class Standing:
 
     def get(self, id_: str) -> dict[str, Any]:
         with self._parts.store.read(SYSTEM) as tx:
-            return views.task_json(tx, tasks.get(tx, id_))
+            return tasks.task_json(tx, tasks.get(tx, id_))
 
     def listing(
         self, *, agent_ids: frozenset[str] | None = None, limit: int = 100, offset: int = 0
     ) -> list[dict[str, Any]]:
         with self._parts.store.read(SYSTEM) as tx:
             found = tasks.listing(tx, agent_ids=agent_ids, limit=limit, offset=offset)
-            return views.tasks_json(tx, found)
+            return tasks.tasks_json(tx, found)
 
     def look(self, tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        return views.look(tx, ids)
+        return tasks.tasks_by_id(tx, ids)
 
     def _planned(self, tx: Tx) -> int:
         """Every task's next run on the agenda; what was to run once and has is forgotten after a week."""

@@ -8,10 +8,8 @@ heartbeats.schedule()
 heartbeats.boot()
 """
 
-from holdfast.agents.heartbeat.hours import Hours
-from holdfast.agents.heartbeat.parts import Parts
 from holdfast.agents.heartbeat.room import Heartbeats
-from holdfast.agents.heartbeat.surfaces import place
-from holdfast.agents.heartbeat.zones import zone_of
+from holdfast.agents.heartbeat.rules import Hours, zone_of
+from holdfast.agents.heartbeat.state import Parts, last_surface
 
-__all__ = ["Heartbeats", "Hours", "Parts", "place", "zone_of"]
+__all__ = ["Heartbeats", "Hours", "Parts", "last_surface", "zone_of"]

@@ -9,9 +9,9 @@ status = await runs.wait(accepted.run_id)
 
 from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Form, Mode
 from holdfast.agents.loop.events import Hub, RunEvent
-from holdfast.agents.loop.hooks import Heard, TurnEnd, TurnHook
-from holdfast.agents.loop.parts import Answers, Parts, Toolset
-from holdfast.agents.loop.runs import Runs, RunStatus
+from holdfast.agents.loop.parts import Answers, Heard, Parts, Toolset, TurnEnd, TurnHook
+from holdfast.agents.loop.run_status import RunStatus
+from holdfast.agents.loop.runs import Runs
 from holdfast.agents.loop.turn import TurnLoop
 
 __all__ = [

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from holdfast.agents.loop import ending
 from holdfast.agents.loop.asks import ASK, RUNTIME, Accepted, Address, Ask, Mode, Terms, queue_mode
-from holdfast.agents.loop.hooks import TurnHook
+from holdfast.agents.loop.ending import SessionEnded, end_session
 from holdfast.agents.loop.journal import DROPPED, DroppedMessages
-from holdfast.agents.loop.stopping import SessionEnded, end_session
+from holdfast.agents.loop.parts import TurnHook
 from holdfast.board.ingest import prepare
 from holdfast.board.noise import is_of_the_runtime
 from holdfast.board.rules import NOT_STORED

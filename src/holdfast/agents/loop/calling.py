@@ -45,7 +45,7 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, To
 from holdfast.log import SYSTEM, Store, Threads, Tx, sessions, turns
 
 if TYPE_CHECKING:
-    from holdfast.agents.models.retrying import Attempt
+    from holdfast.agents.models.failures import Attempt
 
 log = logging.getLogger(__name__)
 tracer = trace.get_tracer("holdfast")

@@ -21,7 +21,7 @@ from holdfast.agents.models.types import (
     TextDelta,
     ThinkingDelta,
 )
-from holdfast.agents.tools.events import ToolEvent
+from holdfast.agents.tools.types import ToolEvent
 from holdfast.clock import Clock, Millis
 from holdfast.context.debug import DebugOutputs
 from holdfast.log import agenda

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from holdfast.agents import guests
 from holdfast.agents.loop.asks import RUNTIME, Terms
 from holdfast.agents.loop.parts import Parts
 from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.agents.plugin_hooks import BeforePromptBuild
 from holdfast.agents.policy import Policy, policy_of
 from holdfast.agents.skills import Skill, skill_list
+from holdfast.agents.tools import settings
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.types import Caller
 from holdfast.board.context import ContextAsk
@@ -119,7 +119,7 @@ class Plan:
             input=self.prompt,
             pending=pending,
             extra_files=self.config.hooks.internal.extra_files,
-            opened_files=guests.opened_files(self.config, self.session.audience),
+            opened_files=settings.opened_files(self.config, self.session.audience),
             subagent_files=self.settings.subagents.bootstrap_files,
             citations_mode=self.memory.citations,
             daily_logs=self.memory.daily_logs,
@@ -257,7 +257,7 @@ class Planner:
 
     def _skills(self, config: Config, terms: Terms, session: Session) -> SkillTexts | None:
         """Made anew when a skill or the config changed, and now and then for what the machine offers them."""
-        skilled = terms.occasion is not Occasion.FLUSH and guests.open_to(config, session.audience).skills
+        skilled = terms.occasion is not Occasion.FLUSH and settings.open_to(config, session.audience).skills
         if self._parts.skills is None or not skilled:
             return None
         room, agent_id = self._parts.skills(), terms.agent_id

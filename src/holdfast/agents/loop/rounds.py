@@ -18,8 +18,7 @@ from holdfast.agents.loop.events import Reporter
 from holdfast.agents.loop.journal import CUT, NEVER_BEGUN, STEERED, Journal, not_run, over_the_limit
 from holdfast.agents.loop.parts import Parts, Toolset
 from holdfast.agents.models.types import ModelReply
-from holdfast.agents.tools.events import ToolEvent
-from holdfast.agents.tools.types import Caller
+from holdfast.agents.tools.types import Caller, ToolEvent
 from holdfast.clock import iso
 from holdfast.context import Message, ToolCall, ToolResult
 from holdfast.errors import NotFound

@@ -19,8 +19,8 @@ from holdfast.agents.commands import (
 from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import come_in, entered_session, terms_of
 from holdfast.agents.loop.asks import Accepted, Address, Ask
+from holdfast.agents.loop.ending import SessionEnded
 from holdfast.agents.loop.parts import Parts
-from holdfast.agents.loop.stopping import SessionEnded
 from holdfast.agents.skills import Invocation, invoked
 from holdfast.errors import HoldfastError
 from holdfast.ids import uuid7

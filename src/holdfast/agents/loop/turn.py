@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from opentelemetry import trace
 
-from holdfast.agents.loop import ending, hooks
+from holdfast.agents.loop import ending, parts
 from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.agents.loop.calling import Calling, Shape
 from holdfast.agents.loop.events import Hub, Reporter
@@ -208,7 +208,7 @@ class _Attempt:
                 reporter.message(reply)
                 last = None
             said = "" if last is None else last.text
-            heard = hooks.listen(self._parts.hooks, said, self.terms, _shown(settled, calling, journal))
+            heard = parts.listen(self._parts.hooks, said, self.terms, _shown(settled, calling, journal))
             if last is not None:
                 reporter.message(reply, heard.text)
             words_left = None if last is None or not heard.text.strip() else _last_words(last, heard.text)
@@ -223,7 +223,7 @@ class _Attempt:
         journal: Journal,
         calling: Calling,
         reply: ModelReply | None,
-        heard: hooks.Understood,
+        heard: parts.Understood,
     ) -> Committed | None:
         def write(tx: Tx) -> Committed | None:
             done = ending.commit(tx, journal, calling, self.terms, reply, self._job)
@@ -239,7 +239,7 @@ class _Attempt:
         self, tx: Tx, journal: Journal, calling: Calling, done: Committed, signals: Mapping[str, Any]
     ) -> None:
         said = [entry.content for entry in done.entries if entry.id == done.turn.reply_id]
-        end = hooks.TurnEnd(
+        end = parts.TurnEnd(
             turn=done.turn,
             session=journal.session,
             terms=self.terms,
@@ -303,7 +303,7 @@ class _Attempt:
         return True
 
     def _tell_failed(self, tx: Tx, journal: Journal, turn: Turn) -> None:
-        end = hooks.TurnEnd(turn=turn, session=journal.session, terms=self.terms, tools=journal.called)
+        end = parts.TurnEnd(turn=turn, session=journal.session, terms=self.terms, tools=journal.called)
         for hook in self._parts.hooks:
             hook.failed(tx, end)
 
@@ -317,7 +317,7 @@ class _Attempt:
         reporter.lifecycle("end", status="committed", text=text, model=turn.model, usage=usage, **more)
 
     def _tellable(self, text: str) -> int:
-        return hooks.tellable(self._parts.hooks, text, self.terms)
+        return parts.tellable(self._parts.hooks, text, self.terms)
 
     def _cancelled(self) -> bool:
         return self._job.item.cancel_requested

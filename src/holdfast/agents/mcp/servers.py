@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from holdfast.agents.approvals import ApprovalStatus, decision, requests
 from holdfast.agents.approvals.requests import Approval, ApprovalRequest
-from holdfast.agents.mcp.connection import Connection
-from holdfast.agents.mcp.definitions import Definition, Sorted, sorted_by_pins
-from holdfast.agents.tools.approving import approved
+from holdfast.agents.mcp.connection import Connection, Definition, Sorted, sorted_by_pins
+from holdfast.agents.tools.checks import approved
 from holdfast.agents.tools.registry import Toolbox
 from holdfast.agents.tools.settings import tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput

@@ -10,10 +10,10 @@ from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolv
 from holdfast.agents.models.credentials import Credential, Credentials
 from holdfast.agents.models.discovery import Found, Row
 from holdfast.agents.models.failover import Models
+from holdfast.agents.models.failures import Attempt
 from holdfast.agents.models.helpers import BoardModels, ModelJudge, ModelSummariser
 from holdfast.agents.models.lessons import Lesson, StoredLessons
 from holdfast.agents.models.recall_model import Hit, RecallModel, Search
-from holdfast.agents.models.retrying import Attempt
 from holdfast.agents.models.types import (
     INVALID_ARGUMENTS,
     CallDelta,

@@ -9,11 +9,10 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from holdfast.agents.models.catalogue import Resolved
-from holdfast.agents.models.cooldowns import RESTING
-from holdfast.agents.models.credentials import Credential, Credentials
+from holdfast.agents.models.credentials import RESTING, Credential, Credentials
+from holdfast.agents.models.failures import Attempt, after, pause_ms
 from holdfast.agents.models.fit import fitted, read_back
 from holdfast.agents.models.lessons import Lesson, applied, lesson
-from holdfast.agents.models.retrying import Attempt, after, pause_ms
 from holdfast.agents.models.types import (
     FailureReason,
     Model,

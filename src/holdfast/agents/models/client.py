@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from holdfast.agents.models.catalogue import Resolved, priced
 from holdfast.agents.models.credentials import Credential
-from holdfast.agents.models.dialects import CHAT, OAUTH_BETA, load, their_model
+from holdfast.agents.models.dialects import CHAT, OAUTH_BETA, TALK, Talk, load, their_model, without_talk
 from holdfast.agents.models.failures import failure, translated
 from holdfast.agents.models.pool import Pool
-from holdfast.agents.models.talk import TALK, Talk, parted
 from holdfast.agents.models.types import (
     ANY_OBJECT,
     CallDelta,
@@ -100,7 +99,9 @@ class Client:
         from pydantic_ai.direct import model_request_stream
 
         theirs = their_model(self._resolved, self._credential, self._pool, self._env)
-        talk, rest = parted(request.messages) if self._resolved.api in CHAT else (None, request.messages)
+        talk, rest = (
+            without_talk(request.messages) if self._resolved.api in CHAT else (None, request.messages)
+        )
         asked = model_request_stream(
             theirs,
             self._messages(rest, request.stable, begun=talk is not None),

@@ -1,4 +1,4 @@
-"""Which tools an agent may use in a given situation: seven layers, one pure function, and why.
+"""Which tools an agent may use in a given situation: groups, seven layers of rules, and why.
 
 The profile is the base and an `allow` list names the set anew; every later layer can only refuse. A
 refusal at any layer stands, whatever another layer says.
@@ -8,17 +8,110 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal
 
-from holdfast.agents.policy.groups import (
-    CATALOGUE,
-    FINDERS,
-    HIGH_RISK,
-    LOST_BY_LEAVES,
-    LOST_BY_SUBAGENTS,
-    expand,
-    profile_tools,
+from holdfast.config.section import overlay
+
+if TYPE_CHECKING:
+    from holdfast.config import Config, ToolPolicy, ToolsConfig
+    from holdfast.config.tools import Exec, ToolLayer
+
+
+GROUP: Final = "group:"
+ALL: Final = "*"
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "group:memory": ("memory_search", "memory_get", "memory_write"),
+    "group:web": ("web_search", "web_fetch", "web_browse"),
+    "group:fs": ("file_read", "file_write", "file_edit", "file_delete"),
+    "group:runtime": ("exec", "shell", "code_run"),
+    "group:sessions": (
+        "sessions_list",
+        "sessions_history",
+        "sessions_send",
+        "sessions_spawn",
+        "session_status",
+        "subagents",
+    ),
+    "group:ui": ("ui_notify", "ui_prompt", "ui_confirm"),
+    "group:automation": ("cron_create", "webhook_create"),
+    "group:messaging": ("message", "channel_send", "dm_send"),
+    "group:nodes": ("node_list", "node_command"),
+    "group:board": (
+        "clawboard_search",
+        "clawboard_context",
+        "clawboard_get_topic",
+        "clawboard_get_task",
+        "clawboard_get_log",
+        "clawboard_create_note",
+        "clawboard_update_task",
+    ),
+    "group:context": ("context_read", "context_search"),
+    "group:continuation": ("continue_work", "continue_delegate", "request_compaction"),
+    "group:skills": ("skill_read",),
+}
+
+_READING: Final = ("group:memory", "group:context", "group:skills")
+_WORKING: Final = (*_READING, "group:board", "group:continuation")
+PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
+    "minimal": _READING,
+    "coding": (*_WORKING, "group:fs", "group:runtime"),
+    "messaging": (*_WORKING, "group:messaging", "group:sessions"),
+    "full": (ALL,),
+}
+
+# Names what may be used and nothing else, so that no profile or allow list has to name it.
+FINDERS: Final = frozenset(("tool_search",))
+CATALOGUE: Final = frozenset(name for names in GROUPS.values() for name in names) | FINDERS
+HIGH_RISK: Final = frozenset(GROUPS["group:runtime"])
+LOST_BY_SUBAGENTS: Final = frozenset(
+    (*GROUPS["group:automation"], *GROUPS["group:messaging"], "sessions_send", "gateway", "agents_list")
 )
+LOST_BY_LEAVES: Final = frozenset(
+    ("sessions_list", "sessions_history", "sessions_spawn", "subagents", "continue_delegate")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The tools that a list of names stands for, and the names that stand for none."""
+
+    tools: frozenset[str]
+    unknown: tuple[str, ...] = ()
+
+
+def expand(names: Iterable[str], known: frozenset[str]) -> Expansion:
+    """Groups first, then globs over what is known; a name that finds nothing is told, never guessed."""
+    return _expanded(tuple(names), known)
+
+
+@lru_cache(maxsize=4096)
+def _expanded(names: tuple[str, ...], known: frozenset[str]) -> Expansion:
+    tools: set[str] = set()
+    unknown: list[str] = []
+    for name in names:
+        found = _matching(name.strip(), known)
+        tools |= found
+        if not found and name.strip() != ALL:
+            unknown.append(name)
+    return Expansion(frozenset(tools), tuple(dict.fromkeys(unknown)))
+
+
+def profile_tools(profile: str, known: frozenset[str]) -> frozenset[str]:
+    """The tools of a profile among those that are known."""
+    return expand(PROFILES[profile], known | CATALOGUE).tools & known
+
+
+def _matching(name: str, known: frozenset[str]) -> frozenset[str]:
+    if name.startswith(GROUP):
+        members = [member for group, tools in GROUPS.items() if fnmatchcase(group, name) for member in tools]
+        return frozenset(members)
+    if name in known:
+        return frozenset((name,))
+    return frozenset(tool for tool in known if fnmatchcase(tool, name))
+
 
 Layer = Literal["profile", "allow", "deny", "owner", "provider", "elevated", "session"]
 LAYERS: Final[tuple[Layer, ...]] = ("profile", "allow", "deny", "owner", "provider", "elevated", "session")
@@ -293,3 +386,47 @@ def _all_rules(policy: Policy) -> tuple[Rules, ...]:
     """The owner-only list is left out: it may well name tools of channels that are not there."""
     by_provider = tuple(rules for group in policy.by_provider.values() for rules in group)
     return (*policy.scopes, *by_provider, *policy.sandbox, *policy.subagents)
+
+
+def policy_of(config: Config, agent_id: str) -> Policy:
+    """What `tools` says for all agents, and what this agent's own `tools` says over it."""
+    scopes = _scopes(config, agent_id)
+    by_provider: dict[str, tuple[Rules, ...]] = {}
+    for place, tools in scopes:
+        for name, rules in tools.by_provider.items():
+            by_provider[name] = (
+                *by_provider.get(name, ()),
+                _rules(f"{place}.byProvider.{name}", rules),
+            )
+    return Policy(
+        scopes=tuple(_rules(place, tools) for place, tools in scopes),
+        by_provider=by_provider,
+        owner_only=tuple(dict.fromkeys(name for _, tools in scopes for name in tools.owner_only)),
+        elevation=tuple(
+            Elevation(f"{place}.elevated", tools.elevated.enabled, dict(tools.elevated.allow_from))
+            for place, tools in scopes
+            if place == "tools" or "elevated" in tools.model_fields_set
+        ),
+        sandbox=tuple(_restriction(f"{place}.sandbox.tools", tools.sandbox) for place, tools in scopes),
+        subagents=tuple(_restriction(f"{place}.subagents.tools", tools.subagents) for place, tools in scopes),
+    )
+
+
+def exec_settings(config: Config, agent_id: str) -> Exec:
+    """How this agent's commands are approved: its own settings over those of all."""
+    own = config.agent(agent_id).tools
+    return config.tools.exec if own is None else overlay(config.tools.exec, own.exec)
+
+
+def _scopes(config: Config, agent_id: str) -> list[tuple[str, ToolsConfig]]:
+    own = config.agent(agent_id).tools
+    shared: list[tuple[str, ToolsConfig]] = [("tools", config.tools)]
+    return shared if own is None else [*shared, (f"agents.{agent_id}.tools", own)]
+
+
+def _rules(place: str, tools: ToolPolicy) -> Rules:
+    return Rules(place, tools.profile, tools.allow, tools.also_allow, tools.deny)
+
+
+def _restriction(place: str, layer: ToolLayer) -> Rules:
+    return Rules(place, allow=layer.tools.allow, deny=layer.tools.deny)

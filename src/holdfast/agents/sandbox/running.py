@@ -1,20 +1,112 @@
-"""Running a job to its end: bounded in time, output, processes and memory, and nothing left behind."""
+"""Which sandbox a session gets, and a job run to its end there, with nothing left behind.
+
+The kernel's own limit on processes does not bind root, and its limit on memory binds each process alone and
+what it shares with others not at all.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
+import re
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from holdfast.agents.sandbox.backend import Backend, End, Job, Limits, Outcome, Start
-from holdfast.agents.sandbox.census import Census, census
-from holdfast.errors import Unavailable
+from holdfast.agents.sandbox.backends import (
+    Backend,
+    Bubblewrap,
+    Docker,
+    End,
+    Host,
+    Job,
+    Limits,
+    Outcome,
+    Start,
+)
+from holdfast.errors import InvalidInput, Unavailable
+from holdfast.keys import MainKey, parse_key
+
+if TYPE_CHECKING:
+    from holdfast.config.agents import Sandbox
+    from holdfast.config.tools import Exec
+
+
+_HELD: Final = frozenset((b"RssAnon:", b"RssShmem:"))
+_SHARE: Final = frozenset((b"Pss_Anon:", b"Pss_Shmem:"))
+_MOST: Final = 65_536
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """`memory_bytes` is at most too high: shared pages count for each process, and mapped files too."""
+
+    pids: tuple[int, ...] = ()
+    memory_bytes: int = 0
+
+    @property
+    def processes(self) -> int:
+        return len(self.pids)
+
+    def shared_once(self) -> int:
+        """What they really hold, each page once where the kernel tells; slower."""
+        return sum(_sum(pid, "smaps_rollup", _SHARE) or _sum(pid, "status", _HELD) for pid in self.pids)
+
+
+def census(pid: int, most: int) -> Census:
+    """Count a process and all below it; stops once there are more than `most`."""
+    waiting = [pid]
+    found: list[int] = []
+    memory = 0
+    while waiting and len(found) <= most:
+        each = waiting.pop()
+        found.append(each)
+        memory += _resident(each)
+        waiting += _children(each)
+    return Census(tuple(found), memory)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    told = [_read(f"/proc/{pid}/task/{task}/children") for task in tasks]
+    return [int(child) for line in told for child in line.split()]
+
+
+def _resident(pid: int) -> int:
+    figures = _read(f"/proc/{pid}/statm").split()
+    return int(figures[1]) * _PAGE if len(figures) > 1 else 0
+
+
+def _sum(pid: int, file: str, names: frozenset[bytes]) -> int:
+    """Files that were read into memory are left out: the kernel takes that back when it needs to."""
+    lines = (line.split() for line in _read(f"/proc/{pid}/{file}").splitlines())
+    return sum(int(line[1]) * 1024 for line in lines if line and line[0] in names)
+
+
+def _read(path: str) -> bytes:
+    """Without the ceremony of a file object: this is done for every process, many times a second."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, _MOST)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
 
 log = logging.getLogger(__name__)
 
@@ -158,3 +250,85 @@ def _end(process: subprocess.Popen[bytes], start: Start) -> None:
         process.wait(_KILL_SECONDS)
     except subprocess.TimeoutExpired:
         log.warning("process %d cannot be ended: it may run as another user", process.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the commands of a session run. `sandboxed` is what the tool policy must be told."""
+
+    backend: Backend
+    scratch: Path
+    sandboxed: bool
+
+
+def is_sandboxed(settings: Sandbox, session_key: str) -> bool:
+    """By the mode: no session, all but the agent's main one, or every one."""
+    if settings.mode == "off":
+        return False
+    return settings.mode == "all" or not _is_main(session_key)
+
+
+def place_of(
+    settings: Sandbox,
+    root: Path,
+    *,
+    agent_id: str,
+    session_key: str,
+    other: Callable[[], Backend | None] = lambda: None,
+) -> Place:
+    """The backend and the folder of a session; made here, readable by its owner only. `other` is a plugin's
+    backend, which goes before what the settings name.
+
+    A sandbox that is asked for and cannot be had is an error, never a command on the open machine.
+    """
+    sandboxed = is_sandboxed(settings, session_key)
+    scratch = root / scope_name(settings, agent_id=agent_id, session_key=session_key)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Place(backend_of(settings, other()) if sandboxed else Host(), scratch, sandboxed)
+
+
+def limits_of(settings: Exec) -> Limits:
+    """The bounds of one command as the config has them."""
+    return Limits(seconds=settings.timeout_seconds, output_bytes=settings.max_output_chars)
+
+
+def scope_name(settings: Sandbox, *, agent_id: str, session_key: str) -> str:
+    """What shares one sandbox, as the name of a folder."""
+    if settings.scope == "shared":
+        return "shared"
+    kind, what = ("agent", agent_id) if settings.scope == "agent" else ("session", session_key)
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", what)[:40].strip("-")
+    return f"{kind}-{readable}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+
+
+def backend_of(settings: Sandbox, other: Backend | None = None) -> Backend:
+    """The sandbox that the settings ask for, or the other; `Unavailable` says what is missing."""
+    wanted: dict[str, list[Backend]] = {
+        "auto": [Bubblewrap(), _docker(settings)],
+        "bubblewrap": [Bubblewrap()],
+        "docker": [_docker(settings)],
+    }
+    reasons: list[str] = []
+    for backend in wanted[settings.backend] if other is None else [other]:
+        reason = backend.missing()
+        if reason is None:
+            return backend
+        reasons.append(reason)
+    raise Unavailable(
+        f"there is no sandbox: {'; '.join(reasons)}",
+        code="no_sandbox",
+        hint="Install or start one, or set agents.defaults.sandbox.mode to off.",
+    )
+
+
+def _docker(settings: Sandbox) -> Docker:
+    own = settings.docker
+    env = {name: secret.reveal(os.environ) for name, secret in own.env.items()}
+    return Docker(own.image, own.network, own.memory, own.cpus, env)
+
+
+def _is_main(session_key: str) -> bool:
+    try:
+        return isinstance(parse_key(session_key), MainKey)
+    except InvalidInput:
+        return False

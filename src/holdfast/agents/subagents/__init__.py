@@ -7,13 +7,11 @@ subagents.register(runner, runs)
 subagents.recover()
 """
 
-from holdfast.agents.subagents.asking import SpawnInput
-from holdfast.agents.subagents.checks import Refusal, Standing, Wish, chain_refusal, refusal
-from holdfast.agents.subagents.ending import Watcher, stopped_on_purpose
+from holdfast.agents.subagents.checks import Refusal, SpawnInput, Standing, Wish, chain_refusal, refusal
+from holdfast.agents.subagents.ending import Watcher, stats, stopped_on_purpose
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
 from holdfast.agents.subagents.room import Subagents
 from holdfast.agents.subagents.spawning import Errand, OpenThread, Parts
-from holdfast.agents.subagents.words import stats
 
 __all__ = [
     "Announce",

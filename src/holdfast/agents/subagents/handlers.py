@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from holdfast.agents.loop.accepting import of_the_runtime
 from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Terms
 from holdfast.agents.routing import Origin
-from holdfast.agents.subagents import due, ending, registry, words
+from holdfast.agents.subagents import ending, registry
 from holdfast.agents.subagents.ending import Watcher
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
 from holdfast.agents.subagents.spawning import Parts, Spawner
@@ -104,7 +104,7 @@ class Waker:
                 self._leave(tx, run)
             return
         if _turn_is_due(tx, key):
-            due.wake(tx, key, due_at=tx.now)
+            registry.wake_requester(tx, key, due_at=tx.now)
             return
         for run in runs:
             if run.own_surface:
@@ -116,20 +116,20 @@ class Waker:
     def _ask_for_one_chain(self, tx: Tx, session: Session, runs: Sequence[Run]) -> None:
         """A turn belongs to one chain; results of others that it is shown need none of their own."""
         first = runs[0].chain_id
-        self._ask(tx, session, [r for r in runs if r.chain_id == first], words.RETURNED, Trust.OPERATOR)
+        self._ask(tx, session, [r for r in runs if r.chain_id == first], ending.RETURNED, Trust.OPERATOR)
         if any(run.chain_id != first for run in runs):
-            due.wake(tx, session.key, due_at=tx.now)
+            registry.wake_requester(tx, session.key, due_at=tx.now)
 
     def _ask_alone(self, tx: Tx, session: Session, run: Run) -> None:
         """A turn for one result, which is its input; asked for again, it stands in the log already."""
-        said = words.result(run)
+        said = ending.result_text(run)
         readable = session.reader.may_read(sessions.heard_in(tx, run.child_key))
         if readable and not run.asks:
             ending.leave_account(tx, run)
         if said and readable and not run.asks:
             self._ask(tx, session, [run], said, Trust.OTHER_SESSION)
         else:
-            self._ask(tx, session, [run], words.RETURNED, Trust.OPERATOR)
+            self._ask(tx, session, [run], ending.RETURNED, Trust.OPERATOR)
 
     def _ask(self, tx: Tx, session: Session, runs: Sequence[Run], text: str, trust: Trust) -> None:
         """A turn in the name of who asked first, answered where they asked or where the child speaks."""
@@ -300,7 +300,7 @@ class RegistryRuns:
         turn = None if known is None else ending.turn_of(tx, known)
         if turn is None or turn.status is not TurnStatus.RUNNING:
             return
-        spoken = of_the_runtime(draft_of(UserMessage(text=words.NUDGE, trust=Trust.OPERATOR)))
+        spoken = of_the_runtime(draft_of(UserMessage(text=ending.NUDGE, trust=Trust.OPERATOR)))
         turns.join(tx, turn, replace(spoken, idempotency_key=f"subagent-nudge:{run.run_id}:{run.step}"))
 
 
@@ -317,7 +317,7 @@ def recover(tx: Tx, watchers: Sequence[Watcher]) -> int:
     """
     ended = sum(_reconciled(tx, watchers, registry.get(tx, run.id)) for run in registry.unended(tx))
     for key in registry.waiting_requesters(tx):
-        due.wake(tx, key)
+        registry.wake_requester(tx, key)
     return ended
 
 
@@ -326,7 +326,7 @@ def _reconciled(tx: Tx, watchers: Sequence[Watcher], run: Run) -> bool:
     if not run.live:
         return False
     if run.status is Status.PREPARING:
-        begins = agenda.is_live(tx, due.launch_key(run))
+        begins = agenda.is_live(tx, registry.launch_key(run))
         why = "interrupted before it was begun"
         return not begins and is_dead(run.owner) and ending.abandon(tx, watchers, run.id, why)
     turn = ending.turn_of(tx, run)

@@ -1,4 +1,4 @@
-"""The registry of delegated runs: who asked for what, how it stands, and whether its result has arrived.
+"""Delegated runs, and what they put on the agenda: beginning, waking their requester, stopping, clearing up.
 
 preparing ──▶ queued ──▶ running ──▶ ended (again running, if someone resumes it)
 announce: none ──▶ waiting ──▶ asked ──▶ delivered;  quiet: lies ready for whatever turn comes next
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
-from holdfast.log import Tx, chains
+from holdfast.log import Tx, agenda, chains
 from holdfast.log.statements import Statement, among
 from holdfast.log.tables import Json, metadata
 
@@ -345,3 +345,63 @@ def _run(row: Mapping[Any, Any]) -> Run:
     values["announce"] = Announce(values["announce"])
     values["outcome"] = None if values["outcome"] is None else Outcome(values["outcome"])
     return Run(**values)
+
+
+LAUNCH: Final = "subagent.launch"
+WAKE: Final = "subagent.wake"
+STOP: Final = "subagent.stop"
+SWEEP: Final = "subagent.sweep"
+
+TIMEOUT: Final = "timeout"
+ATTEMPTS: Final = 8
+_ALWAYS_ROOM: Final = 1_000_000
+
+
+def launch_soon(tx: Tx, run: Run, traceparent: str | None) -> None:
+    """Begin a run that was reserved in this transaction, whatever becomes of this process."""
+    payload = {"id": run.id, "traceparent": traceparent}
+    agenda.enqueue(tx, LAUNCH, payload, key=launch_key(run), max_attempts=ATTEMPTS)
+
+
+def launch_key(run: Run) -> str:
+    return f"{LAUNCH}:{run.id}"
+
+
+def wake_requester(tx: Tx, requester_key: str, *, due_at: int | None = None) -> None:
+    """Look after the requester's results when its lane is free: one look for all that came back by then."""
+    agenda.enqueue(
+        tx,
+        WAKE,
+        {"sessionKey": requester_key},
+        lane=requester_key,
+        key=f"{WAKE}:{requester_key}",
+        due_at=due_at,
+        max_attempts=ATTEMPTS,
+        most_waiting=_ALWAYS_ROOM,
+    )
+
+
+def stop_soon(tx: Tx, run: Run, reason: str) -> None:
+    """End a run soon, wherever it runs."""
+    payload = {"id": run.id, "round": run.round, "reason": reason}
+    agenda.enqueue(tx, STOP, payload, key=f"{STOP}:{run.id}:{run.round}", max_attempts=ATTEMPTS)
+
+
+def limit_time(tx: Tx, run: Run) -> None:
+    """End a run that takes too long; counted from its first turn's beginning."""
+    if run.timeout_seconds:
+        agenda.enqueue(
+            tx,
+            STOP,
+            {"id": run.id, "round": run.round, "reason": TIMEOUT},
+            key=f"{STOP}.{TIMEOUT}:{run.id}:{run.round}",
+            due_at=int(tx.now) + run.timeout_seconds * 1000,
+            max_attempts=ATTEMPTS,
+        )
+
+
+def sweep_later(tx: Tx, run: Run) -> None:
+    """Tell the engine that the child has ended, and archive its session in its time."""
+    key = f"{SWEEP}:{run.id}:{run.round}"
+    payload = {"id": run.id, "round": run.round}
+    agenda.enqueue(tx, SWEEP, payload, lane=key, key=key, max_attempts=ATTEMPTS)

@@ -12,9 +12,8 @@ from holdfast.agents.loop.asks import ASK, Deliver, Terms
 from holdfast.agents.loop.parts import Answers
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus, SubagentSpawned, SubagentSpawning
 from holdfast.agents.sandbox import is_sandboxed
-from holdfast.agents.subagents import due, ending, registry
-from holdfast.agents.subagents.asking import SpawnInput
-from holdfast.agents.subagents.checks import Standing, Wish, chain_refusal, refusal
+from holdfast.agents.subagents import ending, registry
+from holdfast.agents.subagents.checks import SpawnInput, Standing, Wish, chain_refusal, refusal
 from holdfast.agents.subagents.ending import Watcher
 from holdfast.agents.subagents.registry import Run, Status
 from holdfast.agents.tools.settings import sandboxed
@@ -98,7 +97,7 @@ class Spawner:
         if known is not None:
             return known
         run = self._reserve(tx, caller, given, errand)
-        due.launch(tx, run, errand.traceparent)
+        registry.launch_soon(tx, run, errand.traceparent)
         return run
 
     async def launch(self, id_: str, traceparent: str | None) -> Run:

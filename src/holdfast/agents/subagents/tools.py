@@ -1,4 +1,4 @@
-"""`sessions_spawn` and `subagents`: delegating, and looking after what was delegated."""
+"""The tools and slash commands with which a run's requester lists, steers and stops it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from holdfast.agents.subagents import due, ending, registry, words
-from holdfast.agents.subagents.asking import SpawnInput, SubagentsInput
+from holdfast.agents.commands import Command, CommandContext, Reply
+from holdfast.agents.subagents import ending, registry
+from holdfast.agents.subagents.checks import SpawnInput, SubagentsInput
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.subagents.spawning import Parts, Spawner
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.clock import iso
 from holdfast.context import Trust, UserMessage, draft_of
 from holdfast.effects import Effect
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import SYSTEM, TurnStatus, Tx, turns
 from holdfast.text import clip
@@ -65,7 +66,7 @@ class SubagentTools:
             "depth": run.depth,
             "runTimeoutSeconds": run.timeout_seconds,
             "expectsCompletionMessage": run.expects,
-            "note": words.ACCEPTED,
+            "note": ending.ACCEPTED,
         }
         return _answer({name: value for name, value in told.items() if value is not None})
 
@@ -118,7 +119,7 @@ def stop(tx: Tx, requester_key: str, target: str, reason: str) -> list[Run]:
     found = registry.children(tx, requester_key, live=True) if named else matching(tx, requester_key, target)
     live = [run for run in found if run.live]
     for run in live:
-        due.stop(tx, run, reason)
+        registry.stop_soon(tx, run, reason)
     return live
 
 
@@ -148,7 +149,7 @@ def row(run: Run, now: int) -> dict[str, Any]:
         "error": None if run.live else run.error,
         "parts": run.parts or None,
         "chainId": run.chain_id,
-        "stats": words.stats(run, now),
+        "stats": ending.stats(run, now),
         "announce": run.announce.value,
         "createdAt": iso(run.created_at),
         "endedAt": None if run.ended_at is None else iso(run.ended_at),
@@ -163,3 +164,66 @@ def _may_spawn(caller: Caller) -> bool:
 
 def _answer(body: Mapping[str, Any], trust: Trust = Trust.TOOL) -> ToolOutput:
     return ToolOutput(text=json.dumps(body, ensure_ascii=False), trust=trust, details=body)
+
+
+USAGE = "[list | stop <name or all> | info <name> | send <name> <message>]"
+
+
+class SubagentCommands:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def commands(self) -> tuple[Command, ...]:
+        return (Command("subagents", "What this session delegated.", self.run, USAGE, owner_only=True),)
+
+    async def run(self, context: CommandContext, args: str) -> Reply:
+        word, _, rest = args.partition(" ")
+        name, key = rest.strip(), context.session.key
+        run = self._parts.store.run
+        match word.lower() or "list":
+            case "list":
+                return await self._parts.threads(self._list, key)
+            case "stop" | "kill" if name:
+                return await self._parts.threads(run, SYSTEM, lambda tx: _stop(tx, key, name))
+            case "info" | "log" if name:
+                return await self._parts.threads(run, SYSTEM, lambda tx: _info(tx, key, name))
+            case "send" | "steer" if name:
+                return await self._parts.threads(run, SYSTEM, lambda tx: _send(tx, key, name))
+        raise InvalidInput(f"/subagents {clip(args, 60)} is not understood", hint=f"/subagents {USAGE}")
+
+    def _list(self, key: str) -> Reply:
+        with self._parts.store.read(SYSTEM) as tx:
+            runs, now = registry.children(tx, key, limit=20), tx.now
+        lines = [f"{n}. {_line(run, now)}" for n, run in enumerate(runs, 1)]
+        data = {"subagents": [row(run, now) for run in runs]}
+        return Reply("\n".join(lines) or "This session has delegated nothing.", data)
+
+
+def _line(run: Run, now: int) -> str:
+    state = run.status.value if run.live or run.outcome is None else run.outcome.value
+    late = " (stale)" if run.stale(now) else ""
+    return f"{run.name}: {state}{late} · {ending.stats(run, now)}\n   {clip(' '.join(run.task.split()), 100)}"
+
+
+def _stop(tx: Tx, key: str, name: str) -> Reply:
+    stopped = stop(tx, key, name, "stopped")
+    if not stopped:
+        return Reply("Nothing of that is under way.", {"stopped": []})
+    return Reply(
+        "Stopping " + ", ".join(run.name for run in stopped) + ".", {"stopped": [r.id for r in stopped]}
+    )
+
+
+def _info(tx: Tx, key: str, name: str) -> Reply:
+    run = matching(tx, key, name)[0]
+    return Reply(run.announcement or _line(run, tx.now), row(run, tx.now))
+
+
+def _send(tx: Tx, key: str, args: str) -> Reply:
+    name, _, text = args.partition(" ")
+    run = matching(tx, key, name)[0]
+    if not text.strip():
+        raise InvalidInput("nothing to send", hint="/subagents send <name> <message>")
+    if not joined(tx, run, text.strip()):
+        raise Conflict(f"{run.name} has ended", code="subagent_ended", hint="Ask the agent to spawn another.")
+    return Reply(f"{run.name} is told.", {"id": run.id})

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.tools.events import OnEvent, ToolEvent
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput
+from holdfast.agents.tools.types import Caller, OnEvent, Tool, ToolEvent, ToolOutput
 from holdfast.effects import Effect
 
 if TYPE_CHECKING:

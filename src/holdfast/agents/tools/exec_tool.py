@@ -1,10 +1,11 @@
-"""`exec`: a command, once policy or a person let it, in the place that the session's settings give it."""
+"""The tool that runs commands, and how it tells what became of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,21 +14,12 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from holdfast.agents.approvals import (
-    Admission,
-    Approval,
-    ExecCall,
-    account_of_refusal,
-    admit,
-    redeem,
-)
+from holdfast.agents.approvals import Admission, Approval, ExecCall, account_of_refusal, admit, redeem
 from holdfast.agents.policy import decide, exec_settings, policy_of
 from holdfast.agents.sandbox import SCRATCH, Host, Job, Limits, Outcome, Place, limits_of, place_of, run
-from holdfast.agents.sandbox.backend import Access, Backend
-from holdfast.agents.tools import exec_telling as telling
-from holdfast.agents.tools.approving import approved, told, unless_cancelled
-from holdfast.agents.tools.command_files import CommandFiles
-from holdfast.agents.tools.commands import STOPS, Command, Commands
+from holdfast.agents.sandbox.backends import Access, Backend
+from holdfast.agents.tools.checks import approved, asked_approval, unless_cancelled
+from holdfast.agents.tools.commands import STOPS, Command, CommandFiles, Commands, Record
 from holdfast.agents.tools.reach import Root, Spot, reach_of, sandboxes
 from holdfast.agents.tools.settings import has_folder, sandbox_of, sandboxed, situation_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
@@ -36,6 +28,81 @@ from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.home import Home
 from holdfast.log import SYSTEM, Store, Threads, ringing, sessions
+
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ENDS: Final = {
+    "timeout": "it ran out of time and was ended",
+    "processes": "it made too many processes and was ended",
+    "memory": "it took too much memory and was ended",
+    "output": "it wrote without end and was ended",
+    "killed": "it was ended as asked",
+}
+
+
+def progress_text(command: Command) -> str:
+    """How a running command stands, and what it wrote since it was last told of."""
+    first = command.told == 0
+    heard = command.said.since(command.told)
+    command.told = heard.end
+    text = plain(heard.text())
+    id_ = command.id
+    still = (
+        f"The command still runs after {command.seconds:.1f} s, in the background, as {id_}. "
+        f'exec {{"poll": "{id_}", "waitSeconds": 60}} waits for it, {{"log": "{id_}"}} gives all of its '
+        f'output, {{"kill": "{id_}"}} ends it.'
+    )
+    if not text:
+        return f"{still} It has written nothing{'' if first else ' more'}."
+    return f"{text}{_gap(text)}[{still}]"
+
+
+def end_text(command: Command, outcome: Outcome) -> str:
+    """How a command ended, and all that is held of what it wrote."""
+    text = plain(command.said.since().text())
+    if outcome.ok:
+        return text or "[it succeeded and wrote nothing]"
+    how = _how("killed" if command.killed else outcome.end, outcome.code)
+    return f"{text}{_gap(text)}[{how}, after {outcome.seconds:.1f} s]"
+
+
+def record_of(command: Command) -> Record:
+    """The command as it is written down."""
+    outcome = command.outcome
+    end = None if outcome is None else ("killed" if command.killed else outcome.end)
+    return Record(
+        id=command.id,
+        command=command.text,
+        output=plain(command.said.since().text()),
+        seconds=round(command.seconds, 1),
+        end=end,
+        code=None if outcome is None else outcome.code,
+    )
+
+
+def record_text(kept: Record) -> str:
+    """A command of before a restart."""
+    if kept.end is None:
+        how = (
+            f"Holdfast was stopped while it ran, last seen after {kept.seconds} s; how it ended is not known"
+        )
+    else:
+        how = f"{_how(kept.end, kept.code)}, after {kept.seconds} s"
+    text = kept.output or "[nothing]"
+    return f"{text}{_gap(text)}[{how}]"
+
+
+def plain(text: str) -> str:
+    """Without what colours it on a terminal."""
+    return _ESCAPES.sub("", text)
+
+
+def _how(end: str, code: int | None) -> str:
+    return _ENDS.get(end, f"it ended with exit code {code}")
+
+
+def _gap(text: str) -> str:
+    return "" if not text or text.endswith("\n") else "\n"
+
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +209,7 @@ class ExecTool:
             kept = await self._threads(self._files.find, caller.agent_id, caller.session.id, id_)
             if kept is None:
                 raise
-            return ToolOutput(text=telling.from_record(kept), details={"commandId": id_, "running": False})
+            return ToolOutput(text=record_text(kept), details={"commandId": id_, "running": False})
         if given.log is not None:
             command.told = 0
         command.killed = command.killed or given.kill is not None
@@ -241,9 +308,9 @@ class ExecTool:
         try:
             await self._threads(self._redeemed, plan, asked.id)
         except Conflict as error:
-            caller.progress(error.message, told(approval))
+            caller.progress(error.message, asked_approval(approval))
             raise
-        caller.progress(f"approved by {approval.decided_by}", told(approval))
+        caller.progress(f"approved by {approval.decided_by}", asked_approval(approval))
 
     def _redeemed(self, plan: _Plan, id_: str) -> None:
         call = plan.call.looked_at()
@@ -308,7 +375,7 @@ class ExecTool:
     def _keeper(self, agent_id: str) -> Callable[[Command], None]:
         def keep(command: Command) -> None:
             try:
-                self._files.write(agent_id, command.session_id, telling.record_of(command))
+                self._files.write(agent_id, command.session_id, record_of(command))
             except OSError as error:  # the command goes on; what it writes is only not kept for later
                 log.warning("the output of %s cannot be kept: %s", command.id, error.strerror)
 
@@ -319,10 +386,10 @@ class ExecTool:
             await unless_cancelled(caller, _end_of(command), seconds=wait)
         if command.running:
             details = {"commandId": command.id, "running": True}
-            return ToolOutput(text=telling.so_far(command), details=details)
+            return ToolOutput(text=progress_text(command), details=details)
         outcome = command.done.result()
         return ToolOutput(
-            text=telling.at_the_end(command, outcome),
+            text=end_text(command, outcome),
             is_error=not outcome.ok,
             details={
                 "commandId": command.id,

@@ -1,21 +1,69 @@
-"""Results that were too long to be given whole: kept for a while, each for the session that made it."""
+"""Results that were too long to be given whole: kept for a while, read in pages, found in the log."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from holdfast.agents import opening
-from holdfast.agents.tools.paging import Page, page_of
 from holdfast.clock import DAY_MS, Clock
-from holdfast.context import Trust
+from holdfast.context import AssistantMessage, ToolCall, ToolResult, Trust, message_of
 from holdfast.errors import NotFound
 from holdfast.home import Home
 from holdfast.ids import uuid7
+from holdfast.log import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`start` and `end` are lines from 1, both shown; the rest begins at line `on`, character `offset`."""
+
+    text: str
+    start: int
+    end: int
+    total: int
+    on: int | None = None
+    offset: int = 0
+
+    @property
+    def note(self) -> str:
+        """What to call for the rest; empty if all is shown."""
+        if self.on is None:
+            return "" if self.start <= 1 else f"[lines {self.start} to {self.end}, the last of {self.total}]"
+        more = f'"from": {self.on}' + (f', "offset": {self.offset}' if self.offset else "")
+        return f"[lines {self.start} to {self.end} of {self.total}; read on with {more}]"
+
+
+def page_of(lines: Iterable[str], *, start: int, count: int | None, offset: int, most: int) -> Page:
+    """Whole lines from `start` on, up to `count` and `most` characters; a line that is longer is cut.
+
+    `offset` passes over the beginning of the first line.
+    """
+    taken: list[str] = []
+    room, total, on, cut = most, 0, None, 0
+    for number, line in enumerate(lines, 1):
+        total = number
+        if number < start or on is not None:
+            continue
+        skipped = offset if number == start else 0
+        piece = line[skipped:]
+        if count is not None and len(taken) >= count:
+            on = number
+        elif len(piece) <= room:
+            taken.append(piece)
+            room -= len(piece)
+        elif taken:
+            on = number
+        else:
+            taken.append(piece[:room])
+            on, cut = number, skipped + room
+    return Page("".join(taken), start, max(start, start + len(taken) - 1), total, on, cut)
+
 
 PREFIX: Final = "output:"
 _ID: Final = re.compile(r"[0-9a-f-]{36}")
@@ -106,3 +154,45 @@ def _name(session_id: str, id_: str, trust: Trust) -> str:
     """An adopted session's id may be anything, so that its hash stands for it."""
     owner = hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{owner}.{id_}.{trust.label}.txt"
+
+
+_KEPT: Final = re.compile(r'the whole is kept, read on with file_read \{"path": "(output:[0-9a-f-]{36})"')
+_MOST_NAMES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResult:
+    entry: Entry
+    is_error: bool
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names under which what was cut out of it is kept, if any."""
+        return kept_outputs(self.entry.content)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    entry: Entry
+    call: ToolCall
+    result: RecordedResult | None
+
+
+def kept_outputs(text: str) -> tuple[str, ...]:
+    """The names under which what was cut out of a result is kept, as the result itself tells."""
+    return tuple(dict.fromkeys(_KEPT.findall(text)))[:_MOST_NAMES]
+
+
+def recorded_calls(newest_first: Iterable[Entry]) -> list[RecordedCall]:
+    """The calls in a stretch of a session's log, newest first; one without a result in it has none."""
+    results: dict[str, RecordedResult] = {}
+    found: list[RecordedCall] = []
+    for entry in newest_first:
+        message = message_of(entry)
+        if isinstance(message, ToolResult):
+            results[message.call_id] = RecordedResult(entry, message.is_error)
+        elif isinstance(message, AssistantMessage):
+            found += [
+                RecordedCall(entry, call, results.pop(call.id, None)) for call in reversed(message.calls)
+            ]
+    return found

@@ -6,9 +6,8 @@ import asyncio
 import difflib
 import json
 import logging
-import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,14 +15,24 @@ from typing import Any, Final
 from holdfast.agents.approvals import audit
 from holdfast.agents.plugin_hooks import NO_HOOKS, AfterToolCall, BeforeToolCall, HookBus
 from holdfast.agents.policy import Policy, Situation, allowed, decide, policy_of
-from holdfast.agents.tools import catalogue, loops
-from holdfast.agents.tools.arguments import checked
-from holdfast.agents.tools.caps import Cut, cap_of, shortened
+from holdfast.agents.tools import catalogue, checks
 from holdfast.agents.tools.catalogue import Listed, Loaded
-from holdfast.agents.tools.events import AskedApproval, OnEvent, ToolEvent, nobody_listens
+from holdfast.agents.tools.checks import checked
 from holdfast.agents.tools.outputs import Outputs
-from holdfast.agents.tools.settings import situation_of, tools_of
-from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
+from holdfast.agents.tools.settings import Cut, cap_of, shortened, situation_of, tools_of
+from holdfast.agents.tools.types import (
+    SHOWN,
+    AskedApproval,
+    Caller,
+    OnEvent,
+    Teller,
+    Tool,
+    ToolOutput,
+    always,
+    call_text,
+    masked_text,
+    nobody_listens,
+)
 from holdfast.context import Budgets, ToolCall, ToolResult, ToolSpec, Trust, neutralise
 from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound
@@ -37,9 +46,6 @@ MOST_AT_ONCE: Final = 8
 MOST_TURNS: Final = 1_000
 SLOW_SECONDS: Final = 2.0
 MOST_SITUATIONS: Final = 1_000
-_SHOWN: Final = 2_000
-_MASKED: Final = 4 * _SHOWN
-_ENDLESS: Final = re.compile(r"[\w+.-]{300,}")
 
 
 class Toolbox:
@@ -56,7 +62,7 @@ class Toolbox:
         self._tools: dict[str, Tool[Any]] = {}
         self._specs: dict[str, ToolSpec] = {}
         self._weighed: dict[Situation, _Allowed] = {}
-        self._histories: OrderedDict[str, loops.History] = OrderedDict()
+        self._histories: OrderedDict[str, checks.CallHistory] = OrderedDict()
         self._loads: OrderedDict[str, tuple[Loaded, ...]] = OrderedDict()
         self.register(
             Tool(
@@ -205,8 +211,8 @@ class Toolbox:
             return _not_run(call, "the turn was cancelled")
         asked = await self._asked_plugins(caller, call)
         call = replace(call, arguments=asked.params) if asked.changed_by else call
-        tell = _Teller(call, on_event, self._redact)
-        tell("start", _text(call))
+        tell = Teller(call, on_event, self._redact)
+        tell("start", call_text(call))
 
         def progress(text: str, approval: AskedApproval | None = None, /) -> None:
             if approval is None:
@@ -269,7 +275,7 @@ class Toolbox:
         """The call, unless it goes round in circles; a repeat is noted in its result."""
         settings = tools_of(caller).loop_detection
         history = self._history(caller.turn_id)
-        verdict = loops.judge(history, call.name, call.arguments, settings)
+        verdict = checks.judge_loop(history, call.name, call.arguments, settings)
         if verdict.kind == "stop":
             error = Forbidden(
                 f"{call.name} was not run: {verdict.reason}",
@@ -278,11 +284,11 @@ class Toolbox:
             )
             return _failure(error)
         output = await self._outcome(caller, call)
-        made = loops.Made(call.name, loops.digest(call.arguments), loops.digest(output.text))
+        made = checks.MadeCall(call.name, checks.call_digest(call.arguments), checks.call_digest(output.text))
         history.add(made)
-        count = loops.repeats(history.made, made.name, made.arguments)
+        count = checks.count_repeats(history.made, made.name, made.arguments)
         if settings.enabled and count >= settings.warn_after:
-            return replace(output, text=f"{output.text}\n\n{loops.warning(count, settings)}")
+            return replace(output, text=f"{output.text}\n\n{checks.loop_warning(count, settings)}")
         return output
 
     async def _outcome(self, caller: Caller, call: ToolCall) -> ToolOutput:
@@ -317,7 +323,7 @@ class Toolbox:
         return tool
 
     def _account(self, caller: Caller, call: ToolCall, layer: str, reason: str) -> None:
-        text = _plain(_text(call), self._redact)
+        text = masked_text(call_text(call), self._redact)
         what = audit.Call(agent_id=caller.agent_id, tool=call.name, text=text, session_key=caller.session.key)
         self._store.run(SYSTEM, lambda tx: audit.record(tx, "block", what, rule=layer, reason=reason))
 
@@ -382,8 +388,8 @@ class Toolbox:
         tool = self._tools.get(call.name)
         return Effect.WORLD if tool is None else tool.effect
 
-    def _history(self, turn_id: str) -> loops.History:
-        history = self._histories.setdefault(turn_id, loops.History())
+    def _history(self, turn_id: str) -> checks.CallHistory:
+        history = self._histories.setdefault(turn_id, checks.CallHistory())
         self._histories.move_to_end(turn_id)
         while len(self._histories) > MOST_TURNS:
             self._histories.popitem(last=False)
@@ -421,72 +427,11 @@ class _Run:
     ends_turn: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Teller:
-    """Tells surfaces of one call, secrets masked."""
-
-    call: ToolCall
-    on_event: OnEvent
-    redact: Redact
-
-    def __call__(self, kind: Any, text: str, approval: AskedApproval | None = None) -> None:
-        asked = None
-        if approval is not None:
-            asked = replace(approval, command=_asked_for(approval.command, self.redact))
-        shown = self._shown(text)
-        self.on_event(
-            ToolEvent(kind=kind, call_id=self.call.id, name=self.call.name, text=shown, approval=asked)
-        )
-
-    def end(self, output: ToolOutput, text: str) -> None:
-        self.on_event(
-            ToolEvent(
-                kind="end",
-                call_id=self.call.id,
-                name=self.call.name,
-                text=self._shown(text),
-                is_error=output.is_error,
-                ends_turn=output.ends_turn,
-                details=_masked(output.details, self.redact),
-            )
-        )
-
-    def _shown(self, text: str) -> str:
-        """Masked before it is clipped, so that no half of a secret is left over."""
-        return clip(_plain(text[:_MASKED], self.redact), _SHOWN)
-
-
-def _text(call: ToolCall) -> str:
-    return json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MASKED]
-
-
-def _plain(text: str, redact: Redact) -> str:
-    """Masked for show. Endless words, which nobody reads and which take long to search, are only counted."""
-    return redact(_ENDLESS.sub(lambda run: f"[{len(run[0])} characters]", clean_text(text)))
-
-
-def _asked_for(command: str, redact: Redact) -> str:
-    """A command that a person decides on; that there is more of it must not escape them."""
-    more = len(command) - _MASKED
-    told = f" [… {more} more characters: look at the approval itself]" if more > 0 else ""
-    return f"{_masked(command, redact)}{told}"
-
-
-def _masked(value: Any, redact: Redact) -> Any:
-    if isinstance(value, str):
-        return _plain(value[:_MASKED], redact)
-    if isinstance(value, Mapping):
-        return {str(name): _masked(item, redact) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(item, redact) for item in value]
-    return value
-
-
 def _with_change(output: ToolOutput, asked: BeforeToolCall) -> ToolOutput:
     """The model reads that it did not get what it asked for, and what was done instead."""
     if not asked.changed_by:
         return output
-    given = clip(json.dumps(dict(asked.params), ensure_ascii=False, default=str), _SHOWN)
+    given = clip(json.dumps(dict(asked.params), ensure_ascii=False, default=str), SHOWN)
     said = f"[Plugin {', '.join(asked.changed_by)} changed the arguments of this call to {given}]"
     return replace(output, text=f"{said}\n\n{output.text}")
 

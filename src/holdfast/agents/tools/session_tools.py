@@ -1,4 +1,4 @@
-"""`sessions_list`, `sessions_history`, `sessions_send`, `session_status`."""
+"""The tools that look into other sessions, and which sessions a caller sees."""
 
 from __future__ import annotations
 
@@ -8,24 +8,79 @@ from typing import Annotated, Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.tools import sight
+from holdfast.agents.tools.settings import tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.clock import iso
 from holdfast.context import Trust, how_full
 from holdfast.effects import Effect
-from holdfast.errors import Conflict, Forbidden, InvalidInput
-from holdfast.log import (
-    Cursor,
-    Entry,
-    EntryFilter,
-    EntryType,
-    Session,
-    Store,
-    Threads,
-    entries,
-    sessions,
-)
+from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
+from holdfast.log import Cursor, Entry, EntryFilter, EntryType, Session, Store, Threads, Tx, entries, sessions
 from holdfast.text import clip
+
+ANY: Final = "*"
+
+
+def family_only(caller: Caller) -> bool:
+    """Where others read along, and for a subagent, other conversations are none of its business."""
+    return caller.subagent or not (caller.owner and caller.alone)
+
+
+def agents_seen(caller: Caller) -> frozenset[str] | None:
+    """The agents whose sessions are open to the caller; None for all. Both sides must be allowed."""
+    rules = tools_of(caller).agent_to_agent
+    own = frozenset((caller.agent_id,))
+    if not rules.enabled or not {caller.agent_id, ANY} & set(rules.allow):
+        return own
+    return None if ANY in rules.allow else own | frozenset(rules.allow)
+
+
+def sees(caller: Caller, other: Session) -> bool:
+    if other.key == caller.session.key:
+        return True
+    if family_only(caller):
+        return _related(caller.session, other)
+    seen = agents_seen(caller)
+    return seen is None or other.agent_id in seen
+
+
+def session_seen(tx: Tx, caller: Caller, key: str | None) -> Session:
+    """A session by its key or id; one that the caller may not see is as good as none."""
+    if key is None:
+        return sessions.get(tx, caller.session.id)
+    try:
+        other = sessions.find(tx, key.strip())
+    except NotFound:
+        raise _none(key) from None
+    if sees(caller, other):
+        return other
+    seen = agents_seen(caller)
+    if not family_only(caller) and seen is not None:
+        raise Forbidden(
+            f"session {key[:80]!r} is out of reach: agents may not look at each other's here",
+            code="other_agent",
+            hint="The operator can allow it in tools.agentToAgent.",
+        )
+    raise _none(key)
+
+
+def sessions_seen(tx: Tx, caller: Caller, *, limit: int, offset: int = 0) -> list[Session]:
+    """Most recently used first."""
+    if not family_only(caller):
+        return sessions.listing(tx, agent_ids=agents_seen(caller), limit=limit, offset=offset)
+    own = sessions.get(tx, caller.session.id)
+    parent = sessions.active(tx, own.parent_key) if own.parent_key else None
+    children = sessions.listing(tx, parent_key=own.key, limit=limit, offset=offset)
+    near = [own, *([parent] if parent is not None else [])] if offset == 0 else []
+    return [*near, *children][:limit]
+
+
+def _related(own: Session, other: Session) -> bool:
+    return other.parent_key == own.key or other.key == own.parent_key
+
+
+def _none(key: str) -> NotFound:
+    return NotFound(f"no session {key[:80]!r}", code="unknown_session", hint="See sessions_list.")
+
 
 _TEXT: Final = 2_000
 MOST_MESSAGE: Final = 32_000
@@ -125,7 +180,7 @@ class SessionTools:
     async def list(self, caller: Caller, given: ListInput, _: str) -> ToolOutput:
         def look() -> list[dict[str, Any]]:
             with self._store.read(caller.reader) as tx:
-                return [_row(s) for s in sight.visible(tx, caller, limit=given.limit, offset=given.offset)]
+                return [_row(s) for s in sessions_seen(tx, caller, limit=given.limit, offset=given.offset)]
 
         return _answer({"sessions": await self._threads(look)})
 
@@ -136,7 +191,7 @@ class SessionTools:
         cursor = None if given.cursor is None else Cursor.parse(given.cursor)
         kinds = {EntryType.CONVERSATION} | ({EntryType.ACTION} if given.includeTools else set())
         with self._store.read(caller.reader) as tx:
-            session = sight.found(tx, caller, given.sessionKey)
+            session = session_seen(tx, caller, given.sessionKey)
             where = EntryFilter(session_key=session.key, types=frozenset(kinds))
             page = entries.listing(tx, where, limit=given.limit, cursor=cursor)
         said = [_said(entry) for entry in reversed(page.entries)]
@@ -145,7 +200,7 @@ class SessionTools:
     async def status(self, caller: Caller, given: StatusInput, _: str) -> ToolOutput:
         def look() -> dict[str, Any]:
             with self._store.read(caller.reader) as tx:
-                return _status(sight.found(tx, caller, given.sessionKey), tx.now, caller)
+                return _status(session_seen(tx, caller, given.sessionKey), tx.now, caller)
 
         return _answer(await self._threads(look))
 
@@ -154,7 +209,7 @@ class SessionTools:
 
         def look() -> Session:
             with self._store.read(caller.reader) as tx:
-                return sight.found(tx, caller, given.sessionKey)
+                return session_seen(tx, caller, given.sessionKey)
 
         other = await self._threads(look)
         if other.key == caller.session.key:

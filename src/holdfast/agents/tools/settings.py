@@ -1,14 +1,48 @@
-"""What the config says for the caller of a tool: the agent's own settings over those of all."""
+"""What holds for the caller of a tool: its settings, how much a result may be, what guests are given.
+
+By default nothing: no identity, memory or daily files, no skills, no folder. The owner opens more for a
+channel (`channels.<name>.guests`) or for one chat of it (`channels.<name>.guestsIn.<id>`).
+"""
 
 from __future__ import annotations
 
-from holdfast.agents.guests import open_to
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
 from holdfast.agents.policy import Situation
 from holdfast.agents.sandbox import is_sandboxed
 from holdfast.agents.tools.types import Caller
-from holdfast.config import ToolsConfig
+from holdfast.config import Config, ToolsConfig
 from holdfast.config.agents import Sandbox
+from holdfast.config.channels import Guests
 from holdfast.config.section import overlay
+from holdfast.context import OPENABLE, Budgets, chars
+from holdfast.log import FOR_OWNER
+from holdfast.log.audience import surface_of
+
+NOTHING: Final = Guests()
+ALL: Final = Guests(identity=True, skills=True, folder=True)
+
+
+def open_to(config: Config, audience: str) -> Guests:
+    """What is open to those who hear a session; everything for the owner alone."""
+    if audience == FOR_OWNER:
+        return ALL
+    surface = surface_of(audience)
+    if surface is None:
+        return NOTHING
+    channel = config.channels.get(surface.channel)
+    if channel is None:
+        return NOTHING
+    rules = channel.of_account(surface.account)
+    own = rules.guests_in.get(surface.id)
+    return rules.guests if own is None else overlay(rules.guests, own)
+
+
+def opened_files(config: Config, audience: str) -> tuple[str, ...]:
+    """The workspace files that the owner opened to them."""
+    return tuple(sorted(OPENABLE)) if open_to(config, audience).identity else ()
 
 
 def tools_of(caller: Caller) -> ToolsConfig:
@@ -52,3 +86,55 @@ def situation_of(caller: Caller, *, elevated: bool = False) -> Situation:
         may_spawn=caller.depth < caller.settings.subagents.max_spawn_depth,
         elevated=elevated,
     )
+
+
+ROOM_FOR_NOTE: Final = 320
+_SMALL: Final = 16_000
+_MIDDLE: Final = 32_000
+_LARGE: Final = 64_000
+_HEAD_SHARE: Final = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a long text lost: `line` is the first that is not shown whole."""
+
+    line: int
+    chars: int
+
+
+def cap_of(caller: Caller) -> int:
+    """Characters of one result: as configured, else by the model's window."""
+    own = tools_of(caller).result_max_chars
+    if own is not None:
+        return own
+    window = caller.window
+    most = _LARGE if window >= 200_000 else _MIDDLE if window >= 100_000 else _SMALL
+    return min(most, chars(Budgets.for_window(window, caller.settings.compaction).result))
+
+
+def shortened(text: str, limit: int, note: Callable[[Cut], str]) -> str:
+    """At most `limit` characters of a text, with a note in the place of what was cut from its middle."""
+    if len(text) <= limit:
+        return text
+    room = limit - ROOM_FOR_NOTE
+    if room < ROOM_FOR_NOTE:
+        return text[:limit]
+    first = int(room * _HEAD_SHARE)
+    head = _whole_head(text[:first])
+    tail = _whole_tail(text[len(text) - (room - first) :])
+    cut = Cut(head.count("\n") + 1, len(text) - len(head) - len(tail))
+    told = note(cut)[: ROOM_FOR_NOTE - 2]
+    before = "" if head.endswith("\n") else "\n"
+    return f"{head}{before}{told}\n{tail}"
+
+
+def _whole_head(part: str) -> str:
+    """Up to the last line that is whole, unless that would throw half of it away."""
+    end = part.rfind("\n") + 1
+    return part[:end] if end > len(part) // 2 else part
+
+
+def _whole_tail(part: str) -> str:
+    start = part.find("\n") + 1
+    return part[start:] if 0 < start <= len(part) // 2 else part

@@ -1,21 +1,85 @@
-"""A tool as the runtime holds it: what it takes, what it does to the world, and how it answers."""
+"""What a tool is, who calls it, and what is told of a call while it goes on."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from holdfast.agents.tools.events import Progress, nobody_follows
+from holdfast.clock import iso
 from holdfast.config import AgentSettings, Config
-from holdfast.context import Image, ToolSpec, Trust
+from holdfast.context import Image, ToolCall, ToolSpec, Trust
 from holdfast.effects import Effect
 from holdfast.log import FOR_OWNER, Reader, Session
+from holdfast.logs import Redact
 from holdfast.memory.scope import Chat
+from holdfast.text import clean_text, clip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedApproval:
+    """A call that waits for a person, or what they decided: enough to ask them without looking it up."""
+
+    id: str
+    tool: str
+    command: str
+    reason: str
+    why_not_always: str | None = None
+    status: str
+    expires_at: int
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "tool": self.tool,
+            "command": self.command,
+            "reason": self.reason,
+            "whyNotAlways": self.why_not_always,
+            "status": self.status,
+            "expiresAt": iso(self.expires_at),
+        }
+
+
+class Progress(Protocol):
+    """How a tool says how far it is, and that a person has to decide."""
+
+    def __call__(self, text: str, approval: AskedApproval | None = None, /) -> None: ...
+
+
+def nobody_follows(text: str, approval: AskedApproval | None = None, /) -> None:
+    """For callers without a surface."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEvent:
+    """`text` is the arguments at the start, a line of progress, and the beginning of the result at the end.
+
+    `ends_turn`, at the end alone, asks that the model makes no further call in this turn. `approval` is there
+    when a person has to decide, and once they did.
+    """
+
+    kind: Literal["start", "progress", "end"]
+    call_id: str
+    name: str
+    text: str = ""
+    is_error: bool = False
+    ends_turn: bool = False
+    approval: AskedApproval | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+OnEvent: TypeAlias = Callable[[ToolEvent], None]
+
+
+def nobody_listens(_: ToolEvent) -> None:
+    """For callers without a surface."""
+
 
 Input = TypeVar("Input", bound=BaseModel)
 
@@ -151,3 +215,73 @@ def lean(schema: Any, defs: Mapping[str, Any]) -> Any:
     if isinstance(schema.get("properties"), Mapping):  # names there are fields, whatever they are called
         found["properties"] = {name: lean(field, defs) for name, field in schema["properties"].items()}
     return found
+
+
+SHOWN: Final = 2_000
+
+
+_MASKED: Final = 4 * SHOWN
+
+
+_ENDLESS: Final = re.compile(r"[\w+.-]{300,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Tells surfaces of one call, secrets masked."""
+
+    call: ToolCall
+    on_event: OnEvent
+    redact: Redact
+
+    def __call__(self, kind: Any, text: str, approval: AskedApproval | None = None) -> None:
+        asked = None
+        if approval is not None:
+            asked = replace(approval, command=_asked_for(approval.command, self.redact))
+        shown = self._shown(text)
+        self.on_event(
+            ToolEvent(kind=kind, call_id=self.call.id, name=self.call.name, text=shown, approval=asked)
+        )
+
+    def end(self, output: ToolOutput, text: str) -> None:
+        self.on_event(
+            ToolEvent(
+                kind="end",
+                call_id=self.call.id,
+                name=self.call.name,
+                text=self._shown(text),
+                is_error=output.is_error,
+                ends_turn=output.ends_turn,
+                details=_masked(output.details, self.redact),
+            )
+        )
+
+    def _shown(self, text: str) -> str:
+        """Masked before it is clipped, so that no half of a secret is left over."""
+        return clip(masked_text(text[:_MASKED], self.redact), SHOWN)
+
+
+def call_text(call: ToolCall) -> str:
+    return json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MASKED]
+
+
+def masked_text(text: str, redact: Redact) -> str:
+    """Masked for show. Endless words, which nobody reads and which take long to search, are only counted."""
+    return redact(_ENDLESS.sub(lambda run: f"[{len(run[0])} characters]", clean_text(text)))
+
+
+def _asked_for(command: str, redact: Redact) -> str:
+    """A command that a person decides on; that there is more of it must not escape them."""
+    more = len(command) - _MASKED
+    told = f" [… {more} more characters: look at the approval itself]" if more > 0 else ""
+    return f"{_masked(command, redact)}{told}"
+
+
+def _masked(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return masked_text(value[:_MASKED], redact)
+    if isinstance(value, Mapping):
+        return {str(name): _masked(item, redact) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, redact) for item in value]
+    return value

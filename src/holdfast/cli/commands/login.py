@@ -11,8 +11,7 @@ from holdfast.cli.output import print_json
 from holdfast.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from holdfast.agents.models.logins import Logins
-    from holdfast.agents.models.oauth import Tokens
+    from holdfast.agents.models.logins import Logins, Tokens
     from holdfast.config import Config
     from holdfast.config.models import OAuth
 
@@ -59,15 +58,15 @@ def logout(app: App, provider: str, profile: str) -> None:
     Example:
       holdfast logout anthropic
     """
-    from holdfast.agents.models import oauth
+    from holdfast.agents.models import logins
     from holdfast.errors import HoldfastError
 
-    config, logins = _opened(app)
-    gone = logins.remove(provider, profile)
+    config, kept = _opened(app)
+    gone = kept.remove(provider, profile)
     found = config.models.providers.get(provider)
     if found is not None and found.oauth is not None:
         try:
-            oauth.revoke(found.oauth, gone.refresh or gone.access)
+            logins.revoke(found.oauth, gone.refresh or gone.access)
         except HoldfastError as error:
             click.echo(f"The token was not given back: {error.message}.", err=True)
     click.echo(f"Logged out of {gone.id}.")
@@ -95,7 +94,7 @@ def _settings(config: Config, provider: str) -> OAuth:
 
 
 def _got(settings: OAuth, *, no_browser: bool) -> Tokens:
-    from holdfast.agents.models import oauth
+    from holdfast.agents.models import logins
     from holdfast.cli import logging_in
 
     if settings.device_url is not None and (no_browser or settings.authorization_url is None):
@@ -103,11 +102,11 @@ def _got(settings: OAuth, *, no_browser: bool) -> Tokens:
     if no_browser:
         return logging_in.by_hand(settings, _pasted)
     with logging_in.listening(settings) as here:
-        started = oauth.start(settings, here.redirect)
+        started = logins.start(settings, here.redirect)
         click.echo(f"Opening {started.url}\nWaiting for the page to come back; Ctrl-C gives up.", err=True)
         if click.launch(started.url) != 0:
             click.echo("No browser opened: visit that address yourself, or use --no-browser.", err=True)
-        return oauth.redeem(settings, started, here.code(started))
+        return logins.redeem(settings, started, here.code(started))
 
 
 def _pasted(address: str) -> str:

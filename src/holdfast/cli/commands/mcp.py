@@ -12,7 +12,7 @@ from holdfast.cli.output import print_json, print_table
 from holdfast.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
-    from holdfast.agents.mcp.definitions import Definition
+    from holdfast.agents.mcp.connection import Definition
     from holdfast.cli.mcp_stdio import HomeApi
     from holdfast.config.tools import McpServer
 
@@ -160,7 +160,7 @@ async def _logged_in(app: App, name: str, settings: McpServer) -> None:
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
-    from holdfast.agents.mcp.login import come_back, provider
+    from holdfast.agents.mcp.transports import come_back, provider
 
     async def show(url: str) -> None:
         click.echo(f"Open this in a browser of this machine:\n{url}", err=True)

@@ -14,7 +14,7 @@ from starlette.requests import Request as HttpRequest
 
 from holdfast.agents.loop import Accepted, Ask, RunEvent, RunStatus
 from holdfast.agents.loop.ending import FLUSH
-from holdfast.agents.loop.runs import status_of
+from holdfast.agents.loop.run_status import status_of
 from holdfast.board.rules import NON_SEMANTIC, NOT_STORED
 from holdfast.context import draft_of
 from holdfast.context.transcript import message_of

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.agents.loop.stopping import Stopped
+from holdfast.agents.loop.ending import Stopped
 from holdfast.clock import iso
 from holdfast.errors import InvalidInput
 from holdfast.gateway.access import require_key

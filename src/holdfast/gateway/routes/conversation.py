@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.agents.tools.calls import kept_outputs
+from holdfast.agents.tools.outputs import kept_outputs
 from holdfast.board import log_view, topics
 from holdfast.context import message_body
 from holdfast.errors import InvalidInput

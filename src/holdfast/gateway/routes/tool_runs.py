@@ -9,8 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.tools import Outputs
-from holdfast.agents.tools.calls import RecordedCall, recorded_calls
-from holdfast.agents.tools.paging import Page
+from holdfast.agents.tools.outputs import Page, RecordedCall, recorded_calls
 from holdfast.clock import iso
 from holdfast.errors import InvalidInput
 from holdfast.gateway.bodies import StrictRoute
