@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Final, Literal
 
 from holdfast.board.quoting import quoted, shorten, units
@@ -220,21 +220,21 @@ class _Again:
         """Find them. Of two lines the longer goes without its sentence if it has several; else the shorter
         gives way, unless a section that is always there would be empty: then the longer does."""
         said = {
-            place: _words(text.removeprefix(choice.shown[place][0].head)) for place, text in shown.items()
+            place: spoken(text.removeprefix(choice.shown[place][0].head)) for place, text in shown.items()
         }
         many = Counter(at for at, _ in said)
+        rising = sorted(said, key=lambda place: (len(said[place].words), place))
+        rank = {place: n for n, place in enumerate(rising)}
         found = False
-        for one in said:
-            for other in said:
-                shorter = (len(said[one]), one) < (len(said[other]), other)
-                gone = one in self.says or other in self.says
-                if shorter and not gone and _says(said[one], said[other]):
+        for one, own in said.items():
+            for other, longer in said.items():
+                if rank[one] < rank[other] and own.mostly_in(longer) and not {one, other} & self.says.keys():
                     found |= self._trim(choice, one, other, said) or self._drop(sections, many, one, other)
         return found
 
-    def _trim(self, choice: _Choice, one: Place, other: Place, said: Mapping[Place, Sequence[str]]) -> bool:
+    def _trim(self, choice: _Choice, one: Place, other: Place, said: Mapping[Place, Spoken]) -> bool:
         parts = choice.shown[other][0].parts
-        own = {part for part in parts if _overlap(_words(_DATED.sub("", part)), said[one])}
+        own = {part for part in parts if said[one].overlaps(spoken(_DATED.sub("", part)))}
         if not own or len(own) == len(parts) or own <= self.trims.get(other, set()):
             return False
         self.trims.setdefault(other, set()).update(own)
@@ -249,22 +249,42 @@ class _Again:
         return True
 
 
-def _words(text: str) -> list[str]:
-    return _RUN.findall(text.lower())
+class Spoken:
+    """The words of a line, to be held against those of others."""
+
+    __slots__ = ("_joined", "_runs", "_telling", "words")
+
+    def __init__(self, text: str) -> None:
+        self.words = _RUN.findall(text.lower())
+        self._telling = frozenset(self.words)
+        self._joined = f" {' '.join(self.words)} "
+        self._runs: list[str] | None = None
+
+    def mostly_in(self, longer: Spoken) -> bool:
+        """Whether most of it stands in another line in a row."""
+        few = len(self.words) < _LEAST_RUN
+        if few or len(self._telling & longer._telling) < len(self._telling) * _REPEATED / 2:
+            return False
+        return any(run in longer._joined for run in self._most_of_it())
+
+    def overlaps(self, other: Spoken) -> bool:
+        """Whether one of the two says most of the other."""
+        short, long = sorted((other, self), key=lambda one: len(one.words))
+        return short.mostly_in(long)
+
+    def _most_of_it(self) -> list[str]:
+        """Each run of its words that is just long enough to be most of it."""
+        if self._runs is None:
+            least = max(_LEAST_RUN, math.ceil(_REPEATED * len(self.words)))
+            begins = range(len(self.words) - least + 1)
+            self._runs = [f" {' '.join(self.words[at : at + least])} " for at in begins]
+        return self._runs
 
 
-def _overlap(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one of two texts says most of the other."""
-    short, long = sorted((one, other), key=len)
-    return _says(short, long)
-
-
-def _says(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether most of a line stands in another in a row."""
-    least = max(_LEAST_RUN, math.ceil(_REPEATED * len(short)))
-    if len(short) < _LEAST_RUN or len(set(short) & set(long)) < len(set(short)) * _REPEATED / 2:
-        return False
-    return SequenceMatcher(None, short, long, autojunk=False).find_longest_match().size >= least
+@lru_cache(maxsize=2_048)
+def spoken(text: str) -> Spoken:
+    """Kept, as the lines of a working set stand in one block after the other."""
+    return Spoken(text)
 
 
 @dataclass(slots=True)
@@ -275,13 +295,21 @@ class _Choice:
     room: int
     most: int
     shown: dict[Place, tuple[Line, str]] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
     told: list[frozenset[str]] = field(default_factory=list)
+    shares: dict[frozenset[str], tuple[int, int]] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
     titled: set[int] = field(default_factory=set)
 
     def share_told(self, words: frozenset[str]) -> float:
-        """How much of it one of the chosen lines says already."""
-        return max((len(words & other) / len(words) for other in self.told), default=0.0) if words else 0.0
+        """How much of it one of the chosen lines says already; asked again, only the new ones are read."""
+        if not words:
+            return 0.0
+        read, most = self.shares.get(words, (0, 0))
+        if read < len(self.told):
+            most = max(most, *[len(words & other) for other in self.told[read:]])
+            self.shares[words] = len(self.told), most
+        return most / len(words)
 
     def value(self, line: Line, words: frozenset[str]) -> float:
         """What it is worth beside the others. One that has but the words of the question adds little."""
@@ -301,11 +329,12 @@ class _Choice:
         if free < min(LEAST_LINE, units(line.whole)):
             return "room"
         text = fitted(line, self.about, free)
-        if any(text == other for _, other in self.shown.values()):
+        if text in self.texts:
             return "repeats"
         self.room -= cost + units(text)
         self.shown[place] = (line, text)
-        self.told.append(frozenset(telling(text)) - self.about)
+        self.texts.add(text)
+        self.told.append(telling(text) - self.about)
         self.titled.add(place[0])
         self.ids |= {line.id} if line.id else set()
         return None
@@ -314,7 +343,7 @@ class _Choice:
         """A line of several sentences, without those that stand in the block already."""
         if not line.parts:
             return line
-        new = [one for one in line.parts if self.share_told(frozenset(telling(one)) - self.about) < _SAME]
+        new = [one for one in line.parts if self.share_told(telling(one) - self.about) < _SAME]
         return line if len(new) == len(line.parts) else replace(line, text=joined(new), parts=tuple(new))
 
     def stretched(self) -> dict[Place, str]:
@@ -337,7 +366,7 @@ def _by_value(sections: Sequence[Section], choice: _Choice) -> Iterator[tuple[Pl
     queue: list[tuple[float, Place, Line, frozenset[str]]] = []
     for at, section in enumerate(sections):
         for row, line in enumerate(section.lines):
-            words = frozenset(telling(line.text)) - choice.about
+            words = telling(line.text) - choice.about
             queue.append((-choice.value(line, words), (at, row), line, words))
     heapq.heapify(queue)
     while queue:
@@ -405,11 +434,13 @@ def excerpt(text: str, about: frozenset[str], most: int) -> str:
     words = list(_WORD.finditer(text))
     language = language_of(text)
     weights = [_weight(word[0], about, language) for word in words]
+    begins, ends = _in_units(text, words)
     best, found, held, end = -1.0, (0, 0), 0.0, 0
     for start in range(len(words)):
         if end < start:
             end, held = start, 0.0
-        while end < len(words) and units(_cut(text, words, start, end + 1)) <= most:
+        before = begins[start] - bool(start)
+        while end < len(words) and ends[end] - before + (end + 1 < len(words)) <= most:
             held += weights[end]
             end += 1
         value = held + (0.0 if start else _LEAD_WEIGHT)
@@ -419,6 +450,18 @@ def excerpt(text: str, about: frozenset[str], most: int) -> str:
             break
         held -= weights[start] if end > start else 0.0
     return _cut(text, words, *found) if found[1] else shorten(text, most)
+
+
+def _in_units(text: str, words: Sequence[re.Match[str]]) -> tuple[list[int], list[int]]:
+    """Where each word begins and ends, counted in units."""
+    if text.isascii():
+        return [word.start() for word in words], [word.end() for word in words]
+    begins, ends, at, size = list[int](), list[int](), 0, 0
+    for word in words:
+        begins.append(size + units(text[at : word.start()]))
+        ends.append(begins[-1] + units(word[0]))
+        at, size = word.end(), ends[-1]
+    return begins, ends
 
 
 def _weight(word: str, about: frozenset[str], language: Language) -> float:

@@ -22,7 +22,7 @@ from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import Gathered, Location, data, sections
 from holdfast.board.noise import is_low_signal
-from holdfast.board.present import line_of, outdates
+from holdfast.board.present import line_of, outdates, tells_change
 from holdfast.board.search import (
     Found,
     Search,
@@ -317,13 +317,14 @@ def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> Se
 def present_first(found: Sequence[Found[Shown]]) -> list[Found[Shown]]:
     """Entries with what is over behind what took its place: where a later one of the same topic has another
     figure for the same, that one counts as much as the older did, and the older for less. Both say so."""
-    head = [(one, line_of(one.text, one.item.created_at)) for one in found[:_COMPARED]]
+    head = [one for one in found[:_COMPARED] if one.item.topic_id is not None]
     raised: dict[str, float] = {}
     over: set[str] = set()
-    for one, older in head:
-        for other, newer in head:
-            same = one.item.topic_id is not None and one.item.topic_id == other.item.topic_id
-            if same and newer.at > older.at and outdates(newer, older):
+    for other in filter(lambda one: tells_change(one.text), head):
+        newer = line_of(other.text, other.item.created_at)
+        for one in head:
+            same = one.item.topic_id == other.item.topic_id and newer.at > one.item.created_at
+            if same and outdates(newer, line_of(one.text, one.item.created_at)):
                 over.add(one.item.id)
                 raised[other.item.id] = max(one.score, raised.get(other.item.id, 0.0))
     told = [_moved(one, raised, over) for one in found] if over else list(found)

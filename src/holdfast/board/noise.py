@@ -170,7 +170,7 @@ def is_fresh_request(text: str) -> bool:
     head = text[:_CUE_REACH]
     if _REQUEST.match(head) is None or _POINTS_BACK.search(head):
         return False
-    return len(set(telling(text))) >= _OWN_WORDS
+    return len(telling(text)) >= _OWN_WORDS
 
 
 def announces_new_thread(text: str) -> bool:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.board.judge import BadAnswer, Question, read_answer
 from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.board.summaries import cut, sentences
-from holdfast.board.words import is_filler, terms
+from holdfast.board.words import telling
 from holdfast.clock import iso
 
 MOST_ASKED: Final = 80
@@ -98,7 +99,7 @@ def lines_of(said: Sequence[tuple[str, int, bool]]) -> list[Line]:
     for text, at, note in said:
         for sentence in sentences(text):
             line = cut(sentence, _LINE)
-            words = frozenset(term for term in terms(line) if not is_filler(term))
+            words = telling(line)
             if words and not line.endswith("?"):
                 found.pop(line, None)
                 found[line] = Line(line, at, len(found), note, words)
@@ -107,7 +108,7 @@ def lines_of(said: Sequence[tuple[str, int, bool]]) -> list[Line]:
 
 def line_of(text: str, at: int) -> Line:
     """A whole text as one line, to be held against others."""
-    return Line(text, at, 0, words=frozenset(term for term in terms(text) if not is_filler(term)))
+    return Line(text, at, 0, words=telling(text))
 
 
 def by_rules(lines: Sequence[Line], now: int) -> Present:
@@ -141,12 +142,23 @@ def written(present: Present, max_chars: int) -> str:
 
 def outdates(newer: Line, older: Line) -> bool:
     """Whether a later sentence says of the same matter another figure, and that it has changed."""
+    before, after = _figures(older.text), _figures(newer.text)
+    if not tells_change(newer.text) or not before or before <= after:
+        return False
     shared = {word for word in newer.words & older.words if not word[0].isdigit()}
     own = {word for word in older.words if not word[0].isdigit()}
-    if len(shared) < 2 or len(shared) < _SHARED * min(len(own), 6) or _CHANGES.search(newer.text) is None:
-        return False
-    before, after = set(_FIGURE.findall(older.text)), set(_FIGURE.findall(newer.text))
-    return bool(before and after and not before <= after)
+    return len(shared) >= 2 and len(shared) >= _SHARED * min(len(own), 6)
+
+
+@lru_cache(maxsize=2_048)
+def tells_change(text: str) -> bool:
+    """Whether it says a figure, and that something has changed: only such may outdate another."""
+    return bool(_figures(text)) and _CHANGES.search(text) is not None
+
+
+@lru_cache(maxsize=2_048)
+def _figures(text: str) -> frozenset[str]:
+    return frozenset(_FIGURE.findall(text))
 
 
 def _not_outdated(lines: Sequence[Line]) -> list[Line]:

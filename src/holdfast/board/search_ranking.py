@@ -102,5 +102,5 @@ def name_part(question: str, name: str) -> float:
 
 def covers(question: str, text: str) -> bool:
     """Whether the words of a topic or task are at least half of what a question asks for."""
-    asked = set(telling(question))
+    asked = telling(question)
     return bool(asked) and len(asked & asked_terms(text)) >= LEAST_COVERED * len(asked)

@@ -7,8 +7,8 @@ another.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Final
 
 from holdfast.memory.folding import fold
@@ -84,12 +84,13 @@ def terms(text: str) -> tuple[str, ...]:
     The texts around an exchange are the same for the next one, so they are kept for a while.
     """
     head = text[:MAX_CHARS]
-    return tuple(_terms(head, language_of(head)))
+    return tuple(chain.from_iterable(map(_FORMS[language_of(head)], runs(head))))
 
 
-def telling(text: str) -> list[str]:
+@lru_cache(maxsize=8_192)
+def telling(text: str) -> frozenset[str]:
     """The terms of a text without those of small talk."""
-    return [term for term in terms(text) if term not in FILLER]
+    return frozenset(terms(text)) - FILLER
 
 
 @lru_cache(maxsize=512)
@@ -97,19 +98,19 @@ def asked_terms(question: str) -> frozenset[str]:
     """What a question asks for, to be held against texts of either language."""
     head = question[:MAX_CHARS]
     own = language_of(head)
-    words = [run for run in runs(head) if any(True for _ in _forms(run, own))]
-    return frozenset(form for run in words for one in _LANGUAGES for form in _forms(run, one)) - FILLER
+    words = [run for run in runs(head) if _FORMS[own](run)]
+    return frozenset(form for run in words for one in _LANGUAGES for form in _FORMS[one](run)) - FILLER
 
 
-def _terms(text: str, language: Language) -> Iterator[str]:
-    return (form for run in runs(text) for form in _forms(run, language))
-
-
-def _forms(run: str, language: Language) -> Iterator[str]:
+def _forms(run: str, language: Language) -> tuple[str, ...]:
     """The terms of a word. One of small talk stays as it is: "interesting" is no interest."""
     if (word := fold(run)) in _SMALL_TALK:
-        return iter((word,))
-    return (form for form in run_terms(run, language) if len(form) > 1)
+        return (word,)
+    return tuple([form for form in run_terms(run, language) if len(form) > 1])
+
+
+_FORMS: Final = {one: lru_cache(maxsize=1 << 16)(partial(_forms, language=one)) for one in _LANGUAGES}
+"""The terms of a word, kept by language."""
 
 
 def surfaces(text: str) -> dict[str, str]:

@@ -24,6 +24,8 @@ _SURE = 20
 _LOOK = 8_192
 
 Stored = Callable[[Sequence[int]], Mapping[int, Document]]
+Listed = tuple[Piece, NDArray[np.int32], NDArray[np.uint16]]
+"""The living rows of one term in a piece, and their codes."""
 
 
 class EmbeddedView:
@@ -47,6 +49,7 @@ class EmbeddedView:
         self._count: int | None = None
         self._last: tuple[tuple[str, ...], Scores] | None = None
         self._placed: tuple[Numbers, list[Located]] | None = None
+        self._lists: dict[str, list[Listed]] = {}
 
     @property
     def count(self) -> int:
@@ -74,32 +77,26 @@ class EmbeddedView:
         if self._last is not None and self._last[0] == wanted:
             return self._last[1][numbers]
         out = np.zeros(len(numbers), np.float32)
-        located = {id(piece): (at, rows) for piece, at, rows in self._located(numbers)}
+        located = {id(piece): (at, rows.astype(np.int32)) for piece, at, rows in self._located(numbers)}
         for piece, rows, gains in self._gains(wanted):
             if id(piece) in located:
                 at, own = located[id(piece)]
-                place = np.minimum(np.searchsorted(rows, own), len(rows) - 1)
+                place = np.minimum(rows.searchsorted(own), len(rows) - 1)
                 out[at] += np.where(rows[place] == own, gains(place), np.float32(0))
         return out
 
     def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
-        keys = term_keys(terms)
         out = np.zeros((len(terms), len(numbers)), np.bool_)
-        for piece, at, own in self._located(numbers):
-            postings = piece.segment.postings
-            for place, (first, last) in enumerate(postings.spans(keys)):
-                if first < last:
-                    rows = postings.rows[first:last]
-                    out[place, at] = rows[np.minimum(np.searchsorted(rows, own), len(rows) - 1)] == own
+        located = {id(piece): (at, rows.astype(np.int32)) for piece, at, rows in self._located(numbers)}
+        for place, lists in enumerate(self._postings(terms)):
+            for piece, rows, _ in lists:
+                if id(piece) in located:
+                    at, own = located[id(piece)]
+                    out[place, at] = rows.take(rows.searchsorted(own), mode="clip") == own
         return out
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
-        keys = term_keys(terms)
-        counts = [0] * len(terms)
-        for piece in self._pieces:
-            for place, (first, last) in enumerate(piece.segment.postings.spans(keys)):
-                counts[place] += len(_postings(piece, first, last)[0]) if first < last else 0
-        return counts
+        return [sum(len(rows) for _, rows, _ in lists) for lists in self._postings(terms)]
 
     def _gains(self, terms: tuple[str, ...]) -> Iterator[tuple[Piece, NDArray[np.int32], Gains]]:
         """Term by term and piece by piece: the living rows, and what the term adds to each."""
@@ -108,18 +105,23 @@ class EmbeddedView:
             return
         average = sum(piece.total_length for piece in self._pieces) / population
         table = weights(average, max(piece.segment.longest for piece in self._pieces))
-        keys = term_keys(terms)
-        spans = [piece.segment.postings.spans(keys) for piece in self._pieces]
-        for term in range(len(terms)):
-            found = [
-                (piece, *_postings(piece, *span[term]))
-                for piece, span in zip(self._pieces, spans, strict=True)
-                if span[term][0] < span[term][1]
-            ]
-            factor = np.float32(idf(population, sum(len(rows) for _, rows, _ in found)))
-            for piece, rows, codes in found:
-                if len(rows):
-                    yield piece, rows, Gains(table, codes, factor)
+        for lists in self._postings(terms):
+            factor = np.float32(idf(population, sum(len(rows) for _, rows, _ in lists)))
+            for piece, rows, codes in lists:
+                yield piece, rows, Gains(table, codes, factor)
+
+    def _postings(self, terms: Sequence[str]) -> list[list[Listed]]:
+        """Each term's lists of the pieces that have it, kept: ranking asks for the same ones again."""
+        unread = [term for term in dict.fromkeys(terms) if term not in self._lists]
+        if unread:
+            keys = term_keys(unread)
+            self._lists |= {term: [] for term in unread}
+            for piece in self._pieces:
+                for term, (first, last) in zip(unread, piece.segment.postings.spans(keys), strict=True):
+                    if first < last:
+                        rows, codes = _living(piece, first, last)
+                        self._lists[term] += [(piece, rows, codes)] if len(rows) else []
+        return [self._lists[term] for term in terms]
 
     def dense(self, fingerprint: str, vector: NDArray[Any], limit: int) -> Top:
         """The nearest by cosine among the documents that have a vector of this fingerprint."""
@@ -295,12 +297,12 @@ class Gains:
         return gains
 
 
-def _postings(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
+def _living(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
     """One term's rows within the piece and their codes, living rows of the scope only."""
     lists = piece.segment.postings
     if piece.rows < piece.segment.rows:
         bounds = np.array([piece.low, piece.high], np.int32)
-        low, high = np.searchsorted(lists.rows[first:last], bounds).tolist()
+        low, high = lists.rows[first:last].searchsorted(bounds).tolist()
         first, last = first + low, first + high
     rows, codes = lists.rows[first:last], lists.codes[first:last]
     if piece.live is None:
