@@ -57,6 +57,11 @@ class Home:
         return self.path / "skills"
 
     @property
+    def shared(self) -> Path:
+        """Copies of what lies in the store for all gateways: the config, and skills."""
+        return self.path / "shared"
+
+    @property
     def plugins(self) -> Path:
         return self.path / "plugins"
 

@@ -33,7 +33,7 @@ from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.log.unused import archive_unused
 from holdfast.memory.cycles import MemoryCycles
 from holdfast.plugins import GatewayStart, GatewayStop, Plugin, Service
-from holdfast.runtime import Holdfast
+from holdfast.runtime import Holdfast, shared_home
 from holdfast.runtime.config_trail import ConfigTrail
 from holdfast.runtime.rooms import index_recall
 from holdfast.supervision import Supervisor
@@ -66,7 +66,7 @@ class Services:
         self.supervisor = Supervisor(hold.store, lambda: hold.settings.gateway.health)
         self._bridge = Bridge(hold.store)
         self.stopping = asyncio.Event()
-        self._config_trail = ConfigTrail(hold.config, hold.store)
+        self.config_trail = ConfigTrail(hold.config, hold.store)
         self._grace_until = 0.0
         self._routing_swept = Millis(0)
         self._sweeps: list[Callable[[Tx], object]] = []
@@ -113,7 +113,7 @@ class Services:
         await self.hold.threads(self._schedule_backlog)
         await self.hold.threads(self._take_up_work)
         await self.hold.agency.continuation.recover()
-        await self.hold.threads(self._config_trail.begin)
+        await self.hold.threads(self.config_trail.begin)
         forget = self.hold.config.subscribe(self._settings_changed)
         self.supervisor.start()
         self.hold.plugins.started()
@@ -140,6 +140,7 @@ class Services:
         if (checkpointer := self.hold.store.checkpointer()) is not None:
             watch(checkpointer.pulse, checkpointer.run, slow=True)
         watch("config", lambda: self._until_stopped(self.hold.config.watch(self.stopping)))
+        watch("shared config", lambda: self._until_stopped(self._follow_shared()))
         watch(self.cycles.pulse, self.cycles.follow_log, slow=True)
         watch("files", lambda: self._until_stopped(self.cycles.watch_files(self.stopping)))
         watch("models", self._discover, once=True)
@@ -170,6 +171,10 @@ class Services:
         if self.stopping.is_set():
             await asyncio.Event().wait()
 
+    async def _follow_shared(self) -> None:
+        hold = self.hold
+        await shared_home.follow(hold.home, hold.store, hold.threads, hold.config, self.stopping)
+
     async def _follow_others(self) -> None:
         """The bridge runs on a thread; this ends when that does."""
         self._bridge.start()
@@ -196,7 +201,7 @@ class Services:
 
     def _settings_changed(self, config: Config) -> None:
         """What happens unasked, and what was logged while sorting was off."""
-        self._config_trail.changed(config)
+        self.config_trail.changed(config)
         self._schedule_standing()
         self._schedule_backlog()
 

@@ -62,8 +62,7 @@ def adopt_config(store: ConfigStore, data: dict[str, Any], report: Report) -> No
     for path_text in dropped:
         report.note("config", "left out", path_text, "Holdfast has no such key, or takes no such value")
     try:
-        own = parse_text(read_text(store.path) or "{}", source=str(store.path))
-        wanted = _unset(kept, own, "", report)
+        wanted = _unset(kept, store.data(), "", report)
         if wanted and not report.dry_run:
             store.patch(wanted)
     except HoldfastError as error:

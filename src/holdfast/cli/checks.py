@@ -41,15 +41,14 @@ def check_home(patient: Patient) -> Iterator[Finding]:
 def check_config(patient: Patient) -> Iterator[Finding]:
     """What does nothing is told here also where `--lenient` lets Holdfast start."""
     from holdfast.config import InvalidConfig
-    from holdfast.config.source import check, is_lenient, parse_text, read_text
+    from holdfast.config.shared import Texts
+    from holdfast.config.source import check, is_lenient
     from holdfast.config.store import take_out_idle
     from holdfast.errors import ConfigError
 
     path = patient.home.config
     try:
-        text = read_text(path)
-        if text is not None:
-            check(parse_text(text, source=str(path)), source=str(path))
+        check(Texts.read(path).data(str(path)), source=str(path))
     except InvalidConfig as error:
         for problem in error.problems:
             if problem.without_effect is None:

@@ -13,9 +13,11 @@ import click
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from holdfast.config import ConfigStore
     from holdfast.home import Home
-    from holdfast.log import Tx
+    from holdfast.log import Store, Tx
     from holdfast.runtime import Holdfast
+    from holdfast.runtime.shared_home import SharedHome
 
 TRACEBACK = "--traceback"
 
@@ -63,6 +65,26 @@ class App:
 
         with self.acting() as tx:
             audit.note(tx, act, target, **details)
+
+    def config_store(self) -> ConfigStore:
+        """The config of the home, to be changed: in its file, or in the store where it lies there."""
+        from holdfast.config import Author, ConfigStore
+
+        config = ConfigStore(self.home.config, author=Author(surface="cli"))
+        if config.is_shared:
+            config.publisher = self.shared_home()
+        return config
+
+    def shared_home(self) -> SharedHome:
+        """What lies in the store for all gateways, opened when it is asked for."""
+        from holdfast.runtime.shared_home import SharedHome
+
+        return SharedHome(self.home, self._opened_store)
+
+    @contextmanager
+    def _opened_store(self) -> Iterator[Store]:
+        with self.open() as hold:
+            yield hold.store
 
     def _store_url(self) -> str:
         from holdfast.cli.stores import url_in_use

@@ -14,7 +14,8 @@ from holdfast.config.root import Config, public_dump
 from holdfast.config.schema import config_schema
 from holdfast.config.secret import Secret, SecretUrl, reveal_all
 from holdfast.config.session import Binding, BindingMatch, PeerKind, PeerMatch, ResetPolicy
-from holdfast.config.source import load_config, parse_config
+from holdfast.config.shared import Author, load_config
+from holdfast.config.source import parse_config
 from holdfast.config.store import ConfigStore
 from holdfast.config.template import default_config_text
 from holdfast.config.tools import ToolPolicy, ToolsConfig
@@ -24,6 +25,7 @@ __all__ = [
     "ActiveHours",
     "AgentEntry",
     "AgentSettings",
+    "Author",
     "Binding",
     "BindingMatch",
     "BoardConfig",

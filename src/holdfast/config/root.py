@@ -20,6 +20,7 @@ from holdfast.config.models import AuthConfig, ModelsConfig
 from holdfast.config.parts import INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
 from holdfast.config.runtime import (
     AgendaConfig,
+    ConfigSource,
     CronConfig,
     GatewayConfig,
     LoggingConfig,
@@ -60,6 +61,7 @@ class Config(Section):
     models: ModelsConfig = part("Models.")
     auth: AuthConfig = part("Credentials for providers.")
     channels: dict[str, ChannelConfig] = table({}, "Channels by name.")
+    config: ConfigSource = part("Where the config lies.")
     gateway: GatewayConfig = part("The gateway.")
     store: StoreConfig = part("Where the log is kept.")
     agenda: AgendaConfig = part("What is due.")

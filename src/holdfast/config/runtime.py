@@ -85,6 +85,16 @@ class GatewayConfig(Section):
     shutdown_grace_seconds: Seconds = key(3, "How long running turns may finish at shutdown.")
 
 
+class ConfigSource(Section):
+    """Where the config lies."""
+
+    source: Literal["files", "store"] = key(
+        "files",
+        "`store`: all but `config`, `store`, `gateway` and `logging`, and skills, lie in the store, "
+        "for every gateway on it; unset: as `HOLDFAST_CONFIG_SOURCE` says.",
+    )
+
+
 class StoreConfig(Section):
     """Where the log is kept."""
 

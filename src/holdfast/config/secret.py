@@ -47,6 +47,11 @@ class Secret:
     def is_text(self, text: str) -> bool:
         return self._text == text
 
+    @property
+    def in_clear(self) -> bool:
+        """Whether the text itself tells the secret, rather than where it is found."""
+        return bool(self._text) and self.public() != self._text and not _REFERENCE.search(self._text)
+
     def public(self) -> str:
         """What may be shown: a bare reference as it is written, anything else masked."""
         return self._text if _REFERENCE.fullmatch(self._text) else MASK

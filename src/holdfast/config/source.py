@@ -23,12 +23,6 @@ MAX_FILE_BYTES = 1024**2
 _JSON5_ERROR = re.compile(r"^[^:]*:(?P<line>\d+) (?P<what>.*) at column (?P<column>\d+)$", re.S)
 
 
-def load_config(path: str | Path) -> Config:
-    """The config in a file, or the defaults where there is none; InvalidConfig says what is wrong."""
-    text = read_text(Path(path))
-    return Config() if text is None else parse_config(text, source=str(path))
-
-
 def parse_config(text: str, *, source: str = "config") -> Config:
     """A checked Config from JSON5 text, by the rule of `accept`."""
     return accept(parse_text(text, source=source), source=source)

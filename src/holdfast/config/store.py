@@ -1,4 +1,4 @@
-"""The config of a running program: one frozen snapshot, swapped when the file changes."""
+"""The config of a running program: one frozen snapshot, swapped when a text of it changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.config.editing import is_json, merge_text
-from holdfast.config.merge import merge_patch
 from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config
 from holdfast.config.secret import MASK, wrap_secrets
+from holdfast.config.shared import (
+    IN_STORE,
+    OWN,
+    Author,
+    Publisher,
+    Texts,
+    copy_of,
+    parse_object,
+    parsed,
+    require_no_secrets,
+    require_shareable,
+    split,
+)
 from holdfast.config.shown import masked, restored, secrets_in
-from holdfast.config.source import accept, check, parse_config, parse_text, read_text, without_idle
+from holdfast.config.source import accept, check, parse_text, read_text, without_idle
 from holdfast.errors import ConfigError, Conflict, InvalidInput, Unavailable
 
 if TYPE_CHECKING:
@@ -31,16 +43,27 @@ Subscriber = Callable[[Config], None]
 
 
 class ConfigStore:
-    """Holds the last good config of a file. A file that is wrong at the start is an error; later
-    the last good config stays and `last_error` says why."""
+    """Holds the last good config of a home. A text that is wrong at the start is an error; later the last
+    good config stays and `last_error` says why.
 
-    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+    `publisher` is what changes the shared text, where there is one (`config.source` `store`).
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Clock | None = None,
+        publisher: Publisher | None = None,
+        author: Author | None = None,
+    ) -> None:
         self.path = Path(path)
+        self.publisher = publisher
+        self._author = author or Author()
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._subscribers: list[Subscriber] = []
-        self._text = read_text(self.path)
-        self._current = self._parse(self._text)
+        self._texts = Texts.read(self.path)
+        self._current = parsed(self._texts, str(self.path))
         self._last_error: ConfigError | None = None
         self._loaded_at = self._clock.now()
         self._patched = False
@@ -50,8 +73,13 @@ class ConfigStore:
         return self._current
 
     @property
+    def is_shared(self) -> bool:
+        """Whether all but what is this gateway's own lies in the store."""
+        return self._current.config.source == "store"
+
+    @property
     def last_error(self) -> ConfigError | None:
-        """Why the file as it stands is not in use; None when it is."""
+        """Why the config as it stands is not in use; None when it is."""
         return self._last_error
 
     @property
@@ -61,13 +89,14 @@ class ConfigStore:
 
     @property
     def patched(self) -> bool:
-        """Whether the current config was made here; if not, somebody changed the file."""
+        """Whether the current config was made here, or in the store; if not, somebody changed the file."""
         return self._patched
 
     @property
     def digest(self) -> str:
         """Names the text that is in use, and tells nothing of it."""
-        return hashlib.sha256((self._text or "").encode()).hexdigest()
+        text = self._texts.shared if self.is_shared else self._texts.own
+        return hashlib.sha256((text or "").encode()).hexdigest()
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Call back with each new config, in the thread that reloads; the result ends it."""
@@ -80,68 +109,119 @@ class ConfigStore:
         return unsubscribe
 
     def reload(self) -> bool:
-        """Read the file again; True when the config became another one."""
+        """Read the file, and the copy of what is shared, again; True when the config became another one."""
         with self._lock:
             try:
-                text = read_text(self.path)
-                if text is None and self._text is not None:
+                texts = Texts.read(self.path)
+                if texts.own is None and self._texts.own is not None:
                     raise InvalidConfig(str(self.path), [Problem("", "the file has gone")])
-                if text == self._text:
+                if texts == self._texts:
                     self._last_error = None
                     return False
-                config = self._parse(text)
+                config = parsed(texts, str(self.path))
             except ConfigError as error:
                 self._last_error = error
                 return False
-            self._patched = False
-            return self._swap(text, config)
+            self._patched = texts.own == self._texts.own
+            return self._swap(texts, config)
 
-    def patch(self, merge: dict[str, Any]) -> Config:
-        """Merge into the file by RFC 7396, checked first and written whole or not at all.
+    def data(self) -> dict[str, Any]:
+        """What people edit, as plain data: the shared text where there is one, else the file."""
+        return parse_object(read_text(self._edited) or "", str(self._edited))
 
-        Comments and layout of a JSON5 file stay; its text before is kept beside it as `<name>.bak`.
+    def patch(self, merge: dict[str, Any], author: Author | None = None) -> Config:
+        """Merge by RFC 7396, checked first and written whole or not at all: into the file, or where a key is
+        shared into a new version of the shared text.
+
+        Comments and layout of JSON5 stay; a file's text before is kept beside it as `<name>.bak`.
         """
         _require_unmasked(merge)
         with self._lock:
-            before = read_text(self.path)
-            data = {} if before is None else parse_text(before, source=str(self.path))
-            config = accept(merge_patch(data, merge), source=str(self.path))
-            text = merge_text(before or "", merge)
-            _write(self.path, text, keep=before)
-            self._patched = True
-            self._swap(text, config)
-            return config
+            own, shared = split(merge) if self.is_shared else (merge, {})
+            if shared:
+                self._publish(lambda before: merge_text(before, shared), author, ", ".join(sorted(shared)))
+            if own or not shared:
+                self._patch_file(own)
+            return self._current
+
+    def _patch_file(self, merge: dict[str, Any]) -> None:
+        before = read_text(self.path)
+        parse_object(before or "", str(self.path))
+        text = merge_text(before or "", merge)
+        after = Texts(text, read_text(copy_of(self.path)))
+        config = parsed(after, str(self.path))
+        _write(self.path, text, keep=before)
+        self._patched = True
+        self._swap(after, config)
+
+    def _publish(self, edit: Callable[[str], str], author: Author | None, what: str) -> None:
+        """Have the shared text edited and checked together with this gateway's own, as any file is."""
+        if self.publisher is None:
+            raise Unavailable("the config lies in the store, which is not open here", code="config_in_store")
+
+        def checked(before: str) -> str:
+            text = edit(before)
+            self.check_shared(text)
+            return text
+
+        self.publisher.change(checked, author or self._author, what)
+        self.reload()
+        if self._last_error is not None:
+            raise self._last_error
+
+    def check_shared(self, text: str) -> Config:
+        """The config that a shared text makes here; InvalidConfig if it may not be in the store."""
+        own = parse_object(read_text(self.path) or "", str(self.path))
+        data = parse_object(text, IN_STORE)
+        require_shareable(data)
+        mine = {name: value for name, value in own.items() if name in OWN}
+        config = accept({**data, **mine}, source=IN_STORE)
+        require_no_secrets(data, config)
+        return config
+
+    @property
+    def _edited(self) -> Path:
+        return copy_of(self.path) if self.is_shared else self.path
 
     def shown_text(self) -> str:
-        """The file as it is written, comments and all, with every secret masked."""
+        """What people edit as it is written, comments and all, with every secret masked."""
         with self._lock:
-            text = read_text(self.path)
-            if text is None:
-                return ""
-            data = parse_text(text, source=str(self.path))
-            secrets = (*secrets_in(self._current), *secrets_in(wrap_secrets(data)))
-            return merge_text(text, _difference(data, masked(data, secrets)))
+            text = read_text(self._edited)
+            return "" if text is None else self.shown(text)
 
-    def save_text(self, text: str, *, before: str) -> Config:
-        """Take over an edited text of the file; what is masked in it stays as it was. `before` is the text
-        that was shown."""
+    def shown(self, text: str) -> str:
+        """A text of this config as it may be shown."""
+        data = parse_text(text, source=str(self.path))
+        secrets = (*secrets_in(self._current), *secrets_in(wrap_secrets(data)))
+        return merge_text(text, _difference(data, masked(data, secrets)))
+
+    def save_text(self, text: str, *, before: str, author: Author | None = None) -> Config:
+        """Take over an edited text; what is masked in it stays as it was. `before` is the text that was
+        shown."""
         with self._lock:
-            if self.shown_text() != before:
-                raise Conflict(
-                    "the config was changed meanwhile",
-                    code="config_changed",
-                    hint="Read it again, and put your changes into what it is now.",
-                )
+            if self.is_shared:
+                self._publish(lambda was: self._merged(text, was, before), author, "as text")
+                return self._current
             was = read_text(self.path)
-            old = {} if was is None else parse_text(was, source=str(self.path))
-            data = parse_text(text, source=str(self.path))
-            whole = restored(data, old)
-            _require_unmasked(whole)
-            config = accept(whole, source=str(self.path))
-            written = merge_text(text, _difference(data, whole))
+            written = self._merged(text, was or "", before)
+            after = Texts(written, read_text(copy_of(self.path)))
+            config = parsed(after, str(self.path))
             _write(self.path, written, keep=was)
-            self._swap(written, config)
+            self._swap(after, config)
             return config
+
+    def _merged(self, text: str, was: str, before: str) -> str:
+        """An edited text with what was masked in it, if nobody else changed it since it was shown."""
+        if (self.shown(was) if was else "") != before:
+            raise Conflict(
+                "the config was changed meanwhile",
+                code="config_changed",
+                hint="Read it again, and put your changes into what it is now.",
+            )
+        data = parse_object(text, str(self.path))
+        whole = restored(data, parse_text(was, source=str(self.path)))
+        _require_unmasked(whole)
+        return merge_text(text, _difference(data, whole))
 
     async def watch(self, stop: asyncio.Event | None = None) -> None:
         """Reload whenever the file changes, until `stop` is set.
@@ -153,7 +233,9 @@ class ConfigStore:
 
         from watchfiles import awatch
 
-        folders = {self.path.absolute().parent, self.path.resolve().parent}
+        shared = copy_of(self.path.absolute()).parent
+        shared.mkdir(mode=0o700, exist_ok=True)
+        folders = {self.path.absolute().parent, self.path.resolve().parent, shared}
         names = {self.path.name, self.path.resolve().name}
         changes = awatch(
             *folders,
@@ -169,11 +251,8 @@ class ConfigStore:
         async for _ in changes:
             await asyncio.to_thread(self.reload)
 
-    def _parse(self, text: str | None) -> Config:
-        return Config() if text is None else parse_config(text, source=str(self.path))
-
-    def _swap(self, text: str | None, config: Config) -> bool:
-        self._text, self._last_error = text, None
+    def _swap(self, texts: Texts, config: Config) -> bool:
+        self._texts, self._last_error = texts, None
         if config == self._current:
             return False
         self._current = config
@@ -248,6 +327,11 @@ def _write(path: Path, text: str, *, keep: str | None) -> None:
         raise Unavailable(
             f"cannot write {path}: {error.strerror}", hint="Check the folder's permissions and space."
         ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step, without keeping what was there."""
+    _write(path, text, keep=None)
 
 
 def _replace(target: Path, text: str, mode: int) -> None:

@@ -60,6 +60,7 @@ from holdfast.gateway.routes import (
     tool_runs,
     topics,
     trail,
+    versions,
 )
 from holdfast.gateway.routes import log as log_routes
 from holdfast.gateway.stream import Stream
@@ -76,7 +77,7 @@ _ROUTERS: Final = (
     clawboard.router,  # before the log's: `/api/log/chat-counts` is no entry
     *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
-    *(part.router for part in (classifier, memory, approvals, allowlist, skills, agent, openai)),
+    *(part.router for part in (classifier, memory, approvals, allowlist, skills, versions, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
     *(part.router for part in (conversation, agents, settings, people, me, oidc, trail)),
     channels.inbound_router,

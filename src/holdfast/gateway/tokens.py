@@ -15,6 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
+from holdfast.config import Author
 from holdfast.errors import Conflict, Forbidden, HoldfastError, InvalidInput, NotFound, Unauthorized
 from holdfast.gateway import page_sessions
 from holdfast.gateway.page_sessions import SIGNAL, PageSession
@@ -86,6 +87,12 @@ class Principal:
     def actor(self) -> str:
         """Who acts, for trails and for people who read them."""
         return f"token:{self.name}" if self.user_id is None else f"user:{self.name}"
+
+    @property
+    def author(self) -> Author:
+        """The same for versions of the config and of skills."""
+        origin = self.origin or audit.LOCAL
+        return Author(self.actor, origin.surface, origin.address)
 
     @property
     def reader(self) -> Reader:

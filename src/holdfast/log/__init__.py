@@ -19,6 +19,7 @@ from holdfast.log import (
     sessions,
     surfaces,
     turns,
+    versions,
 )
 from holdfast.log.audience import (
     FOR_ANYONE,
@@ -132,6 +133,7 @@ __all__ = [
     "this_process",
     "to_the_end",
     "turns",
+    "versions",
 ]
 
 

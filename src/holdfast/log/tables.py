@@ -238,3 +238,18 @@ audit_trail = sa.Table(
     sa.Column("before", sa.Text, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
 )
+
+versions = sa.Table(
+    "versions",
+    metadata,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("surface", sa.Text, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("sha256", sa.Text),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("content", sa.LargeBinary),
+)

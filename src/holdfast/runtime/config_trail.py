@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,6 +11,13 @@ from holdfast.log import SYSTEM, Origin, Store, Tx, audit
 
 _FILE: Final = Origin("file")
 _MOST_KEYS: Final = 50
+# What is opened, connected or begun once; all else is read where it is used. A channel that is called by HTTP
+# needs no connection.
+_AT_START: Final = re.compile(
+    r"store\.|gateway\.(host|port|stream)\b|agenda\.(maxConcurrent|leaseSeconds)"
+    r"|channels\.[^.]+(\.(adapter|accounts|options|enabled)\b|$)|plugins\.(entries|load|slots|allow)\b"
+    r"|memory\.search\.(engine|embedding|dictionaries)\b"
+)
 
 
 class ConfigTrail:
@@ -18,7 +26,7 @@ class ConfigTrail:
     def __init__(self, config: ConfigStore, store: Store) -> None:
         self._config = config
         self._store = store
-        self._known = config.current
+        self._known = self._begun = config.current
 
     def begin(self) -> None:
         """At the start: whether the file is another than the trail last told of. Blocks."""
@@ -33,6 +41,14 @@ class ConfigTrail:
         if not self._config.patched:
             with self._store.write(SYSTEM, ordered=False) as tx:
                 self._note(tx, "config.changed", {"keys": ", ".join(changed_keys(before, config))})
+
+    def waiting_for_restart(self) -> list[str]:
+        """Keys that were changed since this gateway began, and count when it is started next."""
+        now = self._config.current
+        called = {f"channels.{name}" for name, one in now.channels.items() if one.url is not None}
+        return [
+            path for path in changed_keys(self._begun, now) if _AT_START.match(path) and path not in called
+        ]
 
     def _note(self, tx: Tx, act: str, told: Mapping[str, str]) -> None:
         tx.origin = _FILE

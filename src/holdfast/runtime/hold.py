@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.memory.collections import Collection
     from holdfast.plugins import PluginHooks, PluginHost
     from holdfast.runtime.agency import Agency
+    from holdfast.runtime.shared_home import SharedHome
 
 
 class Holdfast:
@@ -126,6 +127,13 @@ class Holdfast:
                     prepare=lambda tx, draft: prepare(tx, draft, self.settings.board),
                 )
             return self._context
+
+    @cached_property
+    def shared(self) -> SharedHome:
+        """What the gateways of this store share: its versions, and the copies here."""
+        from holdfast.runtime.shared_home import SharedHome
+
+        return SharedHome.over(self.home, self.store)
 
     @cached_property
     def plugins(self) -> PluginHost:

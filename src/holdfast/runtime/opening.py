@@ -42,7 +42,26 @@ def open_home(
         durability=settings.durability,
         listen_url=None if settings.listen_url is None else settings.listen_url.reveal(os.environ),
     )
-    return Holdfast(place, config, store, own, reads_only=reads_only, may_follow=may_follow)
+    hold = Holdfast(place, config, store, own, reads_only=reads_only, may_follow=may_follow)
+    if config.is_shared:
+        _take_up(hold)
+    return hold
+
+
+def _take_up(hold: Holdfast) -> None:
+    """Begin with what the store has, and write changes of the config there."""
+    from holdfast.runtime.shared_home import take_up
+
+    hold.config.publisher = hold.shared
+    try:
+        if not hold.reads_only:
+            take_up(hold.home, hold.store)
+        hold.config.reload()
+        if hold.config.last_error is not None:
+            raise hold.config.last_error
+    except BaseException:
+        hold.close()
+        raise
 
 
 def open(home_or_url: str | os.PathLike[str] | None = None, *, clock: Clock | None = None) -> Holdfast:  # noqa: A001

@@ -10,6 +10,7 @@ import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { useTitle } from "../parts/title";
 import { Told } from "../parts/verbatim";
 import { Link, type PageProps } from "../router/router";
+import { SkillVersions } from "./versions";
 
 type AskedBy = "owner" | "others" | "subagent";
 
@@ -233,6 +234,7 @@ function Skill({ skill }: { skill: SkillOut }) {
           <Told text={reason.text} />
         </p>
       ))}
+      {skill.tier === "store" && <SkillVersions name={skill.name} />}
     </li>
   );
 }

@@ -9,6 +9,7 @@ import { queries, useApi } from "../live/query";
 import { Skeleton, Trouble } from "../parts/states";
 import { toast } from "../parts/toast";
 import { SettingsHead } from "./settings-head";
+import { ConfigVersions } from "./versions";
 
 const Compared = lazy(() => import("../parts/compared"));
 
@@ -20,7 +21,9 @@ export default function ConfigTextPage() {
       {error !== null && <Trouble problem={error} again={() => void refetch()} />}
       {data === undefined && error === null && <Skeleton rows={10} what="the file" />}
       {data?.error != null && <p className="note">The file as it stands is not in use: {data.error}</p>}
-      {data !== undefined && <Editor key={data.text} path={data.path} read={data.text} />}
+      {(data?.restart.length ?? 0) > 0 && <p className="note">Counts when the gateway is started next: {data?.restart.join(", ")}</p>}
+      {data !== undefined && <Editor key={data.text} path={data.shared ? "in the store, for every gateway on it" : data.path} read={data.text} />}
+      <ConfigVersions />
     </>
   );
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import stat
+import tempfile
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -49,6 +51,43 @@ def unpack(data: bytes, target: Path) -> None:
         raise InvalidInput("the archive is damaged", code="bad_archive") from error
     except OSError as error:
         raise InvalidInput(f"the archive cannot be unpacked: {error.strerror}", code="bad_archive") from error
+
+
+def edited(data: bytes | None, files: Mapping[str, str | None]) -> bytes:
+    """An archive with some of its files as these texts, or without them; whether it may be unpacked is asked
+    where it is."""
+    members: dict[str, tuple[int, bytes]] = {}
+    if data is not None:
+        with zipfile.ZipFile(io.BytesIO(data)) as before:
+            members = {one.filename: (one.external_attr, before.read(one)) for one in before.infolist()}
+    for name, text in files.items():
+        mode = members.pop(name, ((stat.S_IFREG | 0o644) << 16, b""))[0]
+        if text is not None:
+            members[name] = (mode, text.encode())
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as after:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name, _WHEN)
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, members[name][0]
+            after.writestr(info, members[name][1])
+    return out.getvalue()
+
+
+def texts(data: bytes) -> dict[str, str]:
+    """The archive's files by name, for people to read; of what is no text, its size and checksum."""
+    with tempfile.TemporaryDirectory() as draft:
+        folder = Path(draft) / "files"
+        unpack(data, folder)
+        return {path.relative_to(folder).as_posix(): _readable(path.read_bytes()) for path in _files(folder)}
+
+
+def _readable(data: bytes) -> str:
+    try:
+        if b"\0" not in data:
+            return data.decode()
+    except UnicodeDecodeError:
+        pass
+    return f"({len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()})"
 
 
 def digest(folder: Path) -> str:

@@ -55,12 +55,18 @@ class Found:
 
 
 def roots(
-    *, workspace: Path | None, managed: Path, plugins: Iterable[Path] = (), extra: Iterable[Path] = ()
+    *,
+    workspace: Path | None,
+    managed: Path,
+    shared: Path | None = None,
+    plugins: Iterable[Path] = (),
+    extra: Iterable[Path] = (),
 ) -> tuple[Root, ...]:
     """The folders in which an agent's skills lie, highest tier first."""
     own = () if workspace is None else (Root(Tier.WORKSPACE, workspace / "skills"),)
     return (
         *own,
+        *(() if shared is None else (Root(Tier.STORE, shared),)),
         Root(Tier.MANAGED, managed),
         *(Root(Tier.PLUGIN, path) for path in plugins),
         Root(Tier.BUNDLED, _BUNDLED),

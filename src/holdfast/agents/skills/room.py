@@ -54,9 +54,11 @@ class SkillRoom:
 
     def found(self, agent_id: str) -> Found:
         """All skills that there are, whether or not they can be used."""
-        extra = (Path(path).expanduser() for path in self._settings().skills.load.extra_dirs)
+        config = self._settings()
+        extra = (Path(path).expanduser() for path in config.skills.load.extra_dirs)
         places = roots(
             workspace=self._workspace(agent_id),
+            shared=self._home.shared / "skills" if config.config.source == "store" else None,
             managed=self._home.skills,
             plugins=self._plugins(),
             extra=extra,

@@ -37,7 +37,8 @@ class Tier(IntEnum):
     BUNDLED = 1
     PLUGIN = 2
     MANAGED = 3
-    WORKSPACE = 4
+    STORE = 4
+    WORKSPACE = 5
 
     @property
     def label(self) -> str:

@@ -211,15 +211,11 @@ def _config(app: App) -> Config:
 
 
 def _listed(app: App, config: Config) -> list[dict[str, Any]]:
-    """`agents.list` as written in the file; the agent that stands there unwritten is written first."""
-    from holdfast.config.source import parse_text, read_text
-
-    data = parse_text(read_text(app.home.config) or "{}", source=str(app.home.config))
+    """`agents.list` as it is written; the agent that stands there unwritten is written first."""
+    data = app.config_store().data()
     listed = data.get("agents", {}).get("list") or [{"id": config.default_agent_id, "default": True}]
     return [dict(agent) for agent in listed]
 
 
 def _patch(app: App, listed: list[dict[str, Any]]) -> Config:
-    from holdfast.config import ConfigStore
-
-    return ConfigStore(app.home.config).patch({"agents": {"list": listed}})
+    return app.config_store().patch({"agents": {"list": listed}})

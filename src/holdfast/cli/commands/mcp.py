@@ -95,8 +95,6 @@ def add(app: App, /, name: str, command: tuple[str, ...], url: str | None, yes: 
       holdfast mcp add files -- npx -y some-mcp-server /data
       holdfast mcp add tracker --url https://tracker.example/mcp --oauth
     """
-    from holdfast.config import ConfigStore
-
     given: dict[str, Any] = {"url": url} if url else {}
     if command:
         given |= {"command": command[0], "args": list(command[1:])}
@@ -104,7 +102,7 @@ def add(app: App, /, name: str, command: tuple[str, ...], url: str | None, yes: 
     given |= {"headers": _pairs(more["header"])} if more["header"] else {}
     given |= {"auth": "oauth"} if more["oauth"] else {}
     app.home.prepare()
-    new = ConfigStore(app.home.config).patch({"mcp": {"servers": {name: given}}})
+    new = app.config_store().patch({"mcp": {"servers": {name: given}}})
     if more["oauth"]:
         click.echo(f"Added. Now: holdfast mcp login {name}")
         return

@@ -216,14 +216,13 @@ def _write(app: App, done: Onboarding, say: Callable[[str, str], None], *, wante
     """The commented config and the workspace, as `init` writes them; and the model, if none was set."""
     from holdfast.cli.commands.init import write_config
     from holdfast.cli.workspaces import prepare_workspaces
-    from holdfast.config import ConfigStore
 
     if not wanted:
         say("config", "nothing was written; --yes writes it")
         return
     app.home.prepare()
     written = write_config(app.home)
-    store = ConfigStore(app.home.config)
+    store = app.config_store()
     answered = done.tried is None or done.tried.answered
     if done.model is not None and not done.configured and answered:
         store.patch({"agents": {"defaults": {"model": done.model}}})
@@ -258,15 +257,13 @@ def _offer_channel(app: App, done: Onboarding, say: Callable[[str, str], None], 
         return
     from secrets import token_urlsafe
 
-    from holdfast.config import ConfigStore
-
     asked = "Address that a chat program takes messages at (empty: no channel)"
     url = click.prompt(asked, default="", value_proc=_address)
     if not url:
         return
     name = click.prompt("A name for that channel", default="webhook")
     secret = token_urlsafe(24)
-    ConfigStore(app.home.config).patch({"channels": {name: {"url": url, "signingSecret": secret}}})
+    app.config_store().patch({"channels": {name: {"url": url, "signingSecret": secret}}})
     done.channels = [name]
     say("channels", f"{name}: sign what you post to /api/channels/{name}/inbound with {secret}")
 

@@ -94,7 +94,6 @@ def install(app: App, source: str, link: bool, yes: bool, as_json: bool) -> None
       holdfast plugins install holdfast-margin==0.1.0
     """
     from holdfast.clock import SystemClock
-    from holdfast.config import ConfigStore
     from holdfast.plugins.installing import fetched, install
 
     home = _home(app)
@@ -102,7 +101,7 @@ def install(app: App, source: str, link: bool, yes: bool, as_json: bool) -> None
         _show(ready)
         if not yes:
             click.confirm("Install it?", abort=True, err=True)
-        config = ConfigStore(home.config)
+        config = app.config_store()
         made = install(home, ready, SystemClock())
         told = _let_in(config, ready.manifest)
     app.note("plugin.installed", made.id, version=str(made.version), sha256=made.sha256)
@@ -121,10 +120,8 @@ def install(app: App, source: str, link: bool, yes: bool, as_json: bool) -> None
 @pass_app
 def enable(app: App, plugin_id: str, as_json: bool) -> None:
     """Have a plugin loaded."""
-    from holdfast.config import ConfigStore
-
     _find(_host(app).find(), plugin_id)
-    config = ConfigStore(_home(app).config)
+    config = app.config_store()
     settings = config.current.plugins
     change: dict[str, Any] = {"entries": {plugin_id: {"enabled": True}}}
     if settings.allow is not None or _in_workspace(app, plugin_id):
@@ -142,10 +139,8 @@ def enable(app: App, plugin_id: str, as_json: bool) -> None:
 @pass_app
 def disable(app: App, plugin_id: str, as_json: bool) -> None:
     """Have a plugin not used any more; a running gateway stops using it at once."""
-    from holdfast.config import ConfigStore
-
     _find(_host(app).find(), plugin_id)
-    ConfigStore(_home(app).config).patch({"plugins": {"entries": {plugin_id: {"enabled": False}}}})
+    app.config_store().patch({"plugins": {"entries": {plugin_id: {"enabled": False}}}})
     app.note("plugin.disabled", plugin_id)
     _done(f"{plugin_id} is not used any more.", plugin_id, False, as_json)
 
@@ -157,7 +152,6 @@ def disable(app: App, plugin_id: str, as_json: bool) -> None:
 @pass_app
 def uninstall(app: App, plugin_id: str, yes: bool, as_json: bool) -> None:
     """Take a plugin out; slots that it held are the built-in part's again. Its data stays."""
-    from holdfast.config import ConfigStore
     from holdfast.plugins.installing import record, uninstall
 
     home = _home(app)
@@ -167,7 +161,8 @@ def uninstall(app: App, plugin_id: str, yes: bool, as_json: bool) -> None:
         )
     if not yes:
         click.confirm(f"Take {plugin_id} out?", abort=True, err=True)
-    ConfigStore(home.config).patch(_let_go(ConfigStore(home.config).current, plugin_id))
+    config = app.config_store()
+    config.patch(_let_go(config.current, plugin_id))
     uninstall(home, plugin_id)
     app.note("plugin.removed", plugin_id)
     _done(

@@ -9,11 +9,13 @@ import click
 
 from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from holdfast.agents.skills import Checked, Registry, SkillRoom
-    from holdfast.config import Config
+    from holdfast.config import Author, Config
+    from holdfast.log.versions import Version
+    from holdfast.runtime.shared_home import SharedHome
 
 agent_option = click.option("--agent", "agent_id", metavar="ID", help="Of this agent; else the default one.")
 SHOWN_BROKEN = 5
@@ -22,7 +24,7 @@ registry_option = click.option("--registry", metavar="URL", help="Else skills.re
 
 @click.group(cls=Group)
 def skills() -> None:
-    """List, info, check, search, install, update, publish."""
+    """List, info, check, search, install, update, publish; history, diff, rollback, withdraw."""
 
 
 @skills.command("list")
@@ -188,20 +190,110 @@ def update(app: App, name: str | None, every: bool, force: bool, registry: str |
 
 @skills.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--to", "into", required=True, metavar="DIR", help="The registry's folder, to be served.")
-@click.option("--version", help="Else the version in SKILL.md.")
+@click.option("--to", "into", metavar="DIR", help="A registry's folder, to be served; else the store.")
+@click.option("--version", help="For a registry; else the version in SKILL.md.")
 @json_option
 @pass_app
-def publish(app: App, folder: Path, into: str, version: str | None, as_json: bool) -> None:
-    """Write a skill's archive and its entry in the index into a folder that any web server can give out."""
+def publish(app: App, folder: Path, into: str | None, version: str | None, as_json: bool) -> None:
+    """Give a skill to every gateway on the store, as a new version; with --to, write its archive and its
+    entry in the index into a folder that any web server can give out."""
     from holdfast.agents.skills import publish as put
     from holdfast.clock import SystemClock
 
+    if into is None:
+        _publish_to_store(app, folder, as_json)
+        return
     release = put(folder, Path(into), SystemClock(), version=version)
     if as_json:
         print_json({"name": release.name, "version": release.version, "sha256": release.sha256})
     else:
         click.echo(f"{release.name} {release.version} is in {Path(into) / release.archive}.")
+
+
+@skills.command()
+@click.argument("name", required=False)
+@click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
+@json_option
+@pass_app
+def history(app: App, name: str | None, limit: int, as_json: bool) -> None:
+    """The versions of a skill in the store, the newest first; without a name the newest of each."""
+    from holdfast.cli.commands.config import print_versions
+    from holdfast.log import versions
+
+    with _in_store(app).reading() as tx:
+        if name is None:
+            found = versions.current(tx, versions.SKILL)
+        else:
+            found = versions.history(tx, versions.SKILL, name, limit=limit)
+    if name is not None and not found:
+        raise NotFound(f"no skill {name[:64]!r} in the store", code="unknown_skill")
+    print_versions(found, as_json)
+
+
+@skills.command()
+@click.argument("name")
+@click.argument("number", type=int)
+@click.argument("other", type=int, required=False)
+@pass_app
+def diff(app: App, name: str, number: int, other: int | None) -> None:
+    """What a version of a skill changed, or what is other in a second one."""
+    from holdfast.runtime.shared_home import skill_diff
+
+    first, second = (number - 1, number) if other is None else (number, other)
+    with _in_store(app).reading() as tx:
+        click.echo(skill_diff(tx, name, first, second), nl=False)
+
+
+@skills.command()
+@click.argument("name")
+@click.argument("number", type=int)
+@json_option
+@pass_app
+def rollback(app: App, name: str, number: int, as_json: bool) -> None:
+    """Make an earlier version of a skill in the store the newest, in every gateway."""
+    made = _in_store(app).roll_back_skill(name, number, _author())
+    _tell_version(made, f"{name} is as it was in version {number}.", as_json)
+
+
+@skills.command()
+@click.argument("name")
+@json_option
+@pass_app
+def withdraw(app: App, name: str, as_json: bool) -> None:
+    """Take a skill of the store away from every gateway; its versions stay, and `rollback` brings it back."""
+    made = _in_store(app).withdraw_skill(name, _author())
+    _tell_version(made, f"{name} is taken away.", as_json)
+
+
+def _publish_to_store(app: App, folder: Path, as_json: bool) -> None:
+    from holdfast.agents.skills import archive
+
+    place = folder.resolve()
+    made = _in_store(app).publish_skill(place.name, archive.pack(place), _author())
+    _tell_version(made, f"{made.name} is in the store, for every gateway.", as_json)
+
+
+def _in_store(app: App) -> SharedHome:
+    from holdfast.config import load_config
+
+    if load_config(app.home.config).config.source != "store":
+        raise InvalidInput(
+            "skills of this home lie in its files", hint="`holdfast config use store`; or publish --to DIR."
+        )
+    return app.shared_home()
+
+
+def _author() -> Author:
+    from holdfast.config import Author
+
+    return Author(surface="cli")
+
+
+def _tell_version(made: Version, said: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": made.name, "version": made.number, "sha256": made.sha256})
+    else:
+        click.echo(f"{said} It is version {made.number} now.")
 
 
 def skill_json(each: Checked) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class ConfigTextOut(Answer):
     path: str
     text: str = Field(description="As it is written, with every secret masked.")
     error: str | None = Field(description="Why the file as it stands is not in use.")
+    shared: bool = Field(description="Whether it lies in the store, for every gateway on it.")
+    restart: list[str] = Field(description="Keys that were changed and count when the gateway starts next.")
 
 
 class ConfigTextIn(Wire):
@@ -118,9 +120,10 @@ async def save_config_text(here: Here, caller: Admin, body: ConfigTextIn) -> Res
     def write() -> dict[str, Any]:
         if len(body.text) > MOST_TEXT:
             raise TooLarge(f"a config has at most {MOST_TEXT:,} characters")
-        here.hold.config.save_text(body.text, before=body.before)
-        with here.write_as(caller, ordered=False) as tx:
-            audit.note(tx, "config.changed", "as text")
+        here.hold.config.save_text(body.text, before=body.before, author=caller.author)
+        if not here.hold.config.is_shared:
+            with here.write_as(caller, ordered=False) as tx:
+                audit.note(tx, "config.changed", "as text")
         return _config_text(here)
 
     return json_response(await here.hold.threads(write))
@@ -252,7 +255,14 @@ def _config_text(here: Gateway) -> dict[str, Any]:
     store = here.hold.config
     error = store.last_error
     told = None if error is None else error.message
-    return {"path": str(store.path), "text": store.shown_text(), "error": told}
+    waiting = [] if here.services is None else here.services.config_trail.waiting_for_restart()
+    return {
+        "path": str(store.path),
+        "text": store.shown_text(),
+        "error": told,
+        "shared": store.is_shared,
+        "restart": waiting,
+    }
 
 
 def _token(one: Token) -> TokenOut:

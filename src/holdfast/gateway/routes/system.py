@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from holdfast import __version__
 from holdfast.clock import iso
 from holdfast.config import public_dump
+from holdfast.config.shared import OWN
 from holdfast.errors import Unavailable
 from holdfast.gateway.asking import serving
 from holdfast.gateway.bodies import StrictRoute
@@ -163,14 +164,17 @@ async def config(here: Here, caller: Admin) -> Response:
 @router.patch("/api/config", response_model=ConfigOut)
 async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any], Body()]) -> Response:
     """Merge into the config file (RFC 7396); nothing is written unless the whole is valid."""
-    new = await here.hold.threads(here.hold.config.patch, body)
+    author = caller.author
+    new = await here.hold.threads(lambda: here.hold.config.patch(body, author))
 
     def note() -> None:
+        """What is shared stands in the trail with its version."""
         with here.write_as(caller, ordered=False) as tx:
             told = {"keys": ", ".join(sorted(body)), "sha256": here.hold.config.digest}
             audit.note(tx, "config.changed", here.hold.config.path.name, by=caller.actor, **told)
 
-    await here.hold.threads(note)
+    if not here.hold.config.is_shared or OWN & body.keys():
+        await here.hold.threads(note)
     return json_response({"config": public_dump(new), "error": None})
 
 
