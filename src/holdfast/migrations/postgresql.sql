@@ -804,6 +804,19 @@ CREATE TABLE users (
     delegate_id text
 );
 
+CREATE TABLE versions (
+    kind text NOT NULL,
+    name text NOT NULL,
+    number integer NOT NULL,
+    at bigint NOT NULL,
+    actor text NOT NULL,
+    surface text NOT NULL,
+    what text NOT NULL,
+    sha256 text,
+    size integer NOT NULL,
+    content bytea
+);
+
 ALTER TABLE ONLY changes ALTER COLUMN seq SET DEFAULT nextval('changes_seq_seq'::regclass);
 
 ALTER TABLE ONLY entries ALTER COLUMN "position" SET DEFAULT nextval('entries_position_seq'::regclass);
@@ -1022,6 +1035,9 @@ ALTER TABLE ONLY users
 
 ALTER TABLE ONLY users
     ADD CONSTRAINT users_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY versions
+    ADD CONSTRAINT versions_pkey PRIMARY KEY (kind, name, number);
 
 CREATE INDEX agenda_due ON agenda USING btree (due_at, id) WHERE (status = 'queued'::text);
 

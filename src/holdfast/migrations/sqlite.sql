@@ -831,6 +831,20 @@ CREATE TABLE login_codes (
     PRIMARY KEY (hash)
 );
 
+CREATE TABLE versions (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    at BIGINT NOT NULL,
+    actor TEXT NOT NULL,
+    surface TEXT NOT NULL,
+    what TEXT NOT NULL,
+    sha256 TEXT,
+    size INTEGER NOT NULL,
+    content BLOB,
+    PRIMARY KEY (kind, name, number)
+);
+
 CREATE UNIQUE INDEX entries_idempotency ON entries (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 CREATE INDEX entries_created ON entries (created_at, position);

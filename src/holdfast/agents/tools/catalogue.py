@@ -25,7 +25,7 @@ SEARCH: Final = "tool_search"
 CORE: Final = (
     "memory_search",
     "memory_write",
-    # Permitted only where the context engine puts words aside; without them it would name what cannot be called.
+    # Permitted only where the context engine puts words aside: it tells the model to call them.
     "context_read",
     "context_search",
     "exec",
