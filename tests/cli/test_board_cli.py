@@ -14,7 +14,7 @@ from cli_stage import Run
 from click.testing import Result
 
 from holdfast.board import ingest, spaces, tasks, topics
-from holdfast.cli.board_layout import Item, hits, listed, thread
+from holdfast.cli.commands.board import Item, hits, listed, thread
 from holdfast.log import OWNER, EntryDraft, EntryType, entries
 from holdfast.runtime import open_home
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talk_builders import PATIENCE_SECONDS, Pty, Scripted, gateway, scripted
 
-from holdfast.cli.chat.blocks import finished
 from holdfast.cli.chat.events import Again, End, NeedsApproval, Reading, Tool, Words
-from holdfast.cli.chat.history import History
-from holdfast.cli.chat.keys import TypedLine
-from holdfast.cli.chat.safe import exact, safe
+from holdfast.cli.chat.plain import History
+from holdfast.cli.chat.screen import finished
+from holdfast.cli.chat.terminal import TypedLine
+from holdfast.cli.output import exact, safe
 from holdfast.testing import Asked, Call, Say, Stall, Turn, unauthorised
 
 __all__ = ["scripted"]

@@ -10,7 +10,7 @@ from cli_stage import Run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.commands.connect_openclaw import Wanted, connected, disconnected
+from holdfast.cli.commands.connect import Wanted, connected, disconnected
 from holdfast.errors import InvalidInput
 
 WANTED = Wanted(url="http://127.0.0.1:8787", token_file="/o/holdfast.token", plugin="/o/holdfast-plugin")

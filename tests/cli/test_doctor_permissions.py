@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cli_stage import Run
 
-from holdfast.cli.findings import Patient
-from holdfast.cli.permission_checks import check_permissions
+from holdfast.cli.checks import check_permissions
+from holdfast.cli.commands.doctor import Patient
 from holdfast.home import Home
 from holdfast.runtime import open_home
 

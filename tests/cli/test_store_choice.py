@@ -12,7 +12,7 @@ from click.testing import Result
 from sqlalchemy.engine import make_url
 
 from holdfast.cli.client import announced
-from holdfast.cli.stores import keep_store, same_store
+from holdfast.cli.commands.store import keep_store, same_store
 from holdfast.config import SecretUrl, load_config
 from holdfast.errors import Conflict
 from holdfast.home import Home

@@ -22,7 +22,7 @@ import pytest
 
 from holdfast.agents.loop import Ask, RunStatus
 from holdfast.agents.models import ModelRef
-from holdfast.cli.chat.here import turns_only
+from holdfast.cli.chat.line import turns_only
 from holdfast.context import AssistantMessage, Message, ToolCall, ToolResult, UserMessage, draft_of
 from holdfast.log import OWNER, Entry, EntryFilter, entries, sessions
 from holdfast.runtime import Holdfast, open_home

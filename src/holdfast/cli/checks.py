@@ -1,29 +1,98 @@
-"""What the doctor looks at. A room adds its own by appending to `CHECKS`."""
+"""What the doctor looks at in the home and its store. A room adds its own by appending to `CHECKS`."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.context_checks import check_context
-from holdfast.cli.findings import Finding, Level, Named, Patient
-from holdfast.cli.memory_checks import check_memory
-from holdfast.cli.model_checks import check_models
-from holdfast.cli.permission_checks import check_permissions
-from holdfast.cli.plugin_checks import check_plugins
-from holdfast.cli.tool_checks import check_skills, check_tools
+from holdfast.cli.agent_checks import check_models, check_plugins, check_skills, check_tools
+from holdfast.cli.commands.doctor import Finding, Level, Named, Patient
+from holdfast.cli.memory_checks import check_context, check_memory
 from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.log import Store
+
+
+MOST_FILES: Final = 100_000
+_NAMED: Final = 5
+_OTHERS: Final = 0o077
+
+
+def check_permissions(patient: Patient) -> Iterator[Finding]:
+    """What the owner may do stays as it is; what others may is taken away."""
+    if not patient.home.path.is_dir():
+        return
+    found = [path for path in islice(_kept(patient), MOST_FILES) if _is_open(path)]
+    if not found:
+        yield Finding("ok", "the files of the home are for their owner only")
+        return
+    named = ", ".join(f"{path} (mode {_mode(path):04o})" for path in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    said = f"others may look into {named}{more}"
+    yield Finding("warn", said, "Run `holdfast doctor --fix`.", partial(_close, found))
+
+
+def _kept(patient: Patient) -> Iterator[Path]:
+    """The home and what lies in it, workspaces aside: of those, what Holdfast itself put there."""
+    home = patient.home.path
+    workspaces = _workspaces(patient)
+    yield home
+    for folder, folders, files in os.walk(home):
+        here = Path(folder)
+        folders[:] = [name for name in folders if here / name not in workspaces]
+        yield from (here / name for name in (*folders, *files))
+    for workspace in workspaces:
+        yield from _of_workspace(workspace)
+
+
+def _workspaces(patient: Patient) -> list[Path]:
+    from holdfast.cli.workspaces import workspace_of
+
+    config = patient.config
+    usual = {path for path in patient.home.path.glob("workspace*") if path.is_dir()}
+    if config is not None:
+        usual |= {workspace_of(patient.home, config, agent.id) for agent in config.agent_list}
+    return sorted(path for path in usual if path.is_dir())
+
+
+def _of_workspace(workspace: Path) -> Iterator[Path]:
+    from holdfast.templates import FILES
+
+    notes = workspace / "memory"
+    own = (workspace / name for name in FILES)
+    yield from (path for path in (workspace, *own, workspace / "MEMORY.md", notes) if path.exists())
+    yield from (path for path in notes.rglob("*.md"))
+
+
+def _is_open(path: Path) -> bool:
+    """A link says nothing of its own, and what it leads to is not ours to close."""
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISLNK(found) and bool(found & _OTHERS)
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def _close(paths: list[Path]) -> None:
+    for path in paths:
+        if _is_open(path):
+            path.chmod(_mode(path) & ~_OTHERS)
+
 
 OLDEST_SQLITE: Final = (3, 35, 0)
 LOW_DISK: Final = 1024**3
@@ -335,7 +404,7 @@ def _private(path: Path, mode: int, *, level: Level = "warn") -> Finding:
 
 
 def _store_url(patient: Patient) -> str:
-    from holdfast.cli.stores import url_in_use
+    from holdfast.cli.commands.store import url_in_use
 
     assert patient.config is not None
     return url_in_use(patient.home, patient.config)
@@ -344,7 +413,7 @@ def _store_url(patient: Patient) -> str:
 @contextmanager
 def store_of(patient: Patient) -> Iterator[Store | None]:
     """The store as it stands; None where its file is not there yet."""
-    from holdfast.cli.stores import bare_store
+    from holdfast.cli.commands.store import bare_store
     from holdfast.errors import NotFound
 
     try:
@@ -360,7 +429,7 @@ def store_of(patient: Patient) -> Iterator[Store | None]:
 
 def _migrate(patient: Patient) -> None:
     from holdfast import migrations
-    from holdfast.cli.stores import bare_store
+    from holdfast.cli.commands.store import bare_store
 
     home: Home = patient.home
     home.prepare()

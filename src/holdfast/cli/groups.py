@@ -87,7 +87,7 @@ class App:
             yield hold.store
 
     def _store_url(self) -> str:
-        from holdfast.cli.stores import url_in_use
+        from holdfast.cli.commands.store import url_in_use
         from holdfast.config import load_config
 
         return url_in_use(self.home, load_config(self.home.config))

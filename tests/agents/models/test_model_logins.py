@@ -18,7 +18,7 @@ from model_stage import Stage, run, stage
 from builders import in_threads
 from holdfast.agents.models import ModelFailure, logins
 from holdfast.agents.models.logins import EARLY_MS, Logins, Tokens
-from holdfast.cli.logging_in import by_hand
+from holdfast.cli.commands.login import by_hand
 from holdfast.clock import ManualClock
 from holdfast.config.models import OAuth
 from holdfast.errors import Forbidden, InvalidInput

@@ -173,12 +173,12 @@ def connect(app: App, target: Target, *, lasting: bool) -> Iterator[Talk]:
         config = load_config(app.home.config)
         seen = find_gateway(app.home, config)
         if seen.state == "ours":
-            from holdfast.cli.chat.there import reached
+            from holdfast.cli.chat.line import reached
 
             with _opened(Talk(lambda: reached(seen.url, app.home, config), target, lasting=True)) as talk:
                 yield talk
             return
-    from holdfast.cli.chat.here import serving, turns_only
+    from holdfast.cli.chat.line import serving, turns_only
 
     with app.open() as hold, _logged_to_file(app, hold.settings.logging):
         opening = serving if lasting else turns_only

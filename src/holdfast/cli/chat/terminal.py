@@ -1,10 +1,17 @@
-"""A conversation at a terminal."""
+"""A conversation at a terminal, and its keyboard while a turn runs."""
 
 from __future__ import annotations
 
+import codecs
+import os
+import re
 import select
+import sys
+import termios
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
@@ -21,18 +28,96 @@ from holdfast.cli.chat.events import (
     WordsEnd,
     summary_of,
 )
-from holdfast.cli.chat.history import History, Prompt
-from holdfast.cli.chat.interrupts import Interrupts
-from holdfast.cli.chat.keys import Keys
-from holdfast.cli.chat.local import LEAVE, greeting, reply_of
-from holdfast.cli.chat.plain import ANSWERS, QUESTION, approval_lines, decided, tool_line
-from holdfast.cli.chat.rendering import line
-from holdfast.cli.chat.stage import Stage
+from holdfast.cli.chat.plain import (
+    ANSWERS,
+    LEAVE,
+    QUESTION,
+    History,
+    Interrupts,
+    Prompt,
+    approval_lines,
+    decided,
+    greeting,
+    reply_of,
+    tool_line,
+)
+from holdfast.cli.chat.screen import Stage, line
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.cli.chat.line import About, Told
     from holdfast.cli.chat.talk import Feed, Talk
+
+
+_SEQUENCE: Final = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|O.|[^\\[O])|\x1b$")
+_END: Final = "\x04"
+_RUB: Final = ("\x7f", "\x08")
+_CLEAR: Final = "\x15"
+_RUB_WORD: Final = "\x17"
+
+
+class TypedLine:
+    """A line being typed. Pure: text goes in, whole lines come out; `ended` is Ctrl-D on an empty line."""
+
+    def __init__(self, begun: str = "") -> None:
+        self.text = begun
+        self.ended = False
+
+    def feed(self, typed: str) -> Iterator[str]:
+        """Newlines within one piece were pasted, and belong to the line; one at its end is Enter."""
+        keys = _SEQUENCE.sub("", typed).replace("\r", "\n")
+        entered = keys.endswith("\n")
+        for key in keys.removesuffix("\n"):
+            self._key(key)
+        if entered:
+            line, self.text = self.text, ""
+            yield line
+
+    def _key(self, key: str) -> None:
+        if key in _RUB:
+            self.text = self.text[:-1]
+        elif key == _CLEAR:
+            self.text = ""
+        elif key == _RUB_WORD:
+            self.text = self.text.rstrip().rpartition(" ")[0]
+        elif key == _END:
+            self.ended = self.ended or not self.text
+        elif key == "\n" or key.isprintable():
+            self.text += key
+
+
+class Keys:
+    """While it is entered, keys come one by one and are not echoed; Ctrl-C is a signal as always."""
+
+    def __init__(self, begun: str = "") -> None:
+        self.line = TypedLine(begun)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._fd = sys.stdin.fileno()
+        self._before: list[Any] = []
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self) -> list[str]:
+        """Lines that were entered; called when there is something to read."""
+        typed = os.read(self._fd, 65536)
+        if not typed:
+            self.line.ended = True
+        return list(self.line.feed(self._decoder.decode(typed)))
+
+    def __enter__(self) -> Keys:
+        self._before = termios.tcgetattr(self._fd)
+        mode = termios.tcgetattr(self._fd)
+        mode[3] &= ~(termios.ICANON | termios.ECHO)
+        mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+
 
 _LOOK_SECONDS: Final = 0.1
 _PROMPT: Final = "\x01\x1b[1;36m\x02›\x01\x1b[0m\x02 "

@@ -214,7 +214,7 @@ def _counts(config: Config, allowed: AllowedCommand) -> bool:
 
 def _shown(command: str) -> str:
     """To the letter on one line: where a line ends, another command may begin."""
-    from holdfast.cli.chat.safe import exact
+    from holdfast.cli.output import exact
 
     return exact(command).replace("\n", "\\n")
 

@@ -91,7 +91,7 @@ def restore(
 
 def _take(app: App, place: Path, keep: int | None, no_database: bool) -> Taken:
     from holdfast.backup import Repository, take
-    from holdfast.cli.stores import home_store
+    from holdfast.cli.commands.store import home_store
     from holdfast.cli.workspaces import workspace_of
     from holdfast.clock import SystemClock
     from holdfast.config import load_config

@@ -1,13 +1,109 @@
-"""`holdfast doctor`: what is wrong, and how to mend it."""
+"""`holdfast doctor`: what is wrong and how to mend it; and what a finding is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
 import click
 
-from holdfast.cli.findings import Examined
 from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import cell, print_json
 from holdfast.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from holdfast.config import Config
+    from holdfast.home import Home
+
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's: how bad, what, how to mend it; `fix` mends it, where that can be done."""
+
+    level: Level
+    message: str
+    mend: str = ""
+    fix: Callable[[], object] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Patient:
+    """The home that is looked at. The config is read once; None where it cannot be used."""
+
+    home: Home
+
+    @cached_property
+    def config(self) -> Config | None:
+        from holdfast.config import load_config
+        from holdfast.errors import ConfigError
+
+        try:
+            return load_config(self.home.config)
+        except ConfigError:
+            return None
+
+
+Check = Callable[[Patient], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    name: str
+    check: Check
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A finding under the name of its check, and whether it was mended just now."""
+
+    check: str
+    finding: Finding
+    mended: bool = False
+
+
+def examine(home: Home, checks: Iterable[Named], *, fix: bool = False) -> list[Examined]:
+    """Run the checks in order; with `fix`, mend what can be mended and look again."""
+    seen: list[Examined] = []
+    for named in checks:
+        found = _run(named, Patient(home))
+        fixes = [finding for finding in found if fix and finding.level != "ok" and finding.fix is not None]
+        if not fixes:
+            seen += [Examined(named.name, finding) for finding in found]
+            continue
+        failed = [problem for finding in fixes if (problem := _mend(finding)) is not None]
+        after = _run(named, Patient(home))
+        seen += [Examined(named.name, finding, mended=finding.level == "ok") for finding in after]
+        seen += [Examined(named.name, problem) for problem in failed]
+    return seen
+
+
+def _run(named: Named, patient: Patient) -> list[Finding]:
+    from holdfast.errors import HoldfastError
+
+    try:
+        return list(named.check(patient))
+    except HoldfastError as error:
+        return [Finding("fail", error.message, error.hint)]
+    except OSError as error:
+        return [Finding("fail", f"{error.filename}: {error.strerror}", "Check its permissions.")]
+
+
+def _mend(finding: Finding) -> Finding | None:
+    from holdfast.errors import HoldfastError
+
+    try:
+        assert finding.fix is not None
+        finding.fix()
+    except HoldfastError as error:
+        return Finding("fail", f"it could not be mended: {error.message}", error.hint)
+    except OSError as error:
+        return Finding("fail", f"it could not be mended: {error.strerror}", "Check the permissions.")
+    return None
 
 
 @click.command(cls=Command)
@@ -24,7 +120,6 @@ def doctor(ctx: click.Context, app: App, fix: bool, only: str | None, as_json: b
       holdfast doctor --fix
     """
     from holdfast.cli.checks import CHECKS
-    from holdfast.cli.findings import examine
 
     chosen = [one for one in CHECKS if only in (None, one.name)]
     if not chosen:

@@ -1,19 +1,117 @@
-"""`holdfast login` and `logout`: tokens for a provider, got by a person in a browser."""
+"""`holdfast login` and `logout`: a person logs in to a provider of models."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
+from holdfast.agents.models import logins
 from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_json
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
-    from holdfast.agents.models.logins import Logins, Tokens
+    from holdfast.agents.models.logins import Logins, Started, Tokens
     from holdfast.config import Config
     from holdfast.config.models import OAuth
+
+
+WAIT_SECONDS: Final = 300.0
+_NOBODYS_PORT: Final = 47651
+_DONE: Final = b"You are logged in. This page can be closed."
+_NOT_OURS: Final = b"This is not the answer that was waited for."
+
+
+class Listener:
+    """Waits on loopback for one answer. What is not for this login is turned away, and waited on."""
+
+    def __init__(self, server: HTTPServer, path: str) -> None:
+        self._server = server
+        self._path = path
+        self._started: Started | None = None
+        self._code = ""
+        self._refusal: HoldfastError | None = None
+
+    @property
+    def redirect(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}{self._path}"
+
+    def code(self, started: Started, seconds: float = WAIT_SECONDS) -> str:
+        """The code that the page brings; `Unavailable` if none comes in time."""
+        self._started = started
+        until = time.monotonic() + seconds
+        while not self._code and self._refusal is None:
+            if time.monotonic() >= until:
+                raise Unavailable("nobody came back in time", code="oauth_timeout", hint="Begin again.")
+            self._server.timeout = min(1.0, max(0.0, until - time.monotonic()))
+            self._server.handle_request()
+        if self._refusal is not None:
+            raise self._refusal
+        return self._code
+
+    def take(self, target: str) -> bool:
+        """Whether this request is the answer to our login."""
+        if self._started is None or urlsplit(target).path != self._path:
+            return False
+        try:
+            self._code = logins.code_in(urlsplit(target).query, self._started)
+        except Forbidden:
+            return False
+        except HoldfastError as error:
+            self._refusal = error
+        return True
+
+
+@contextlib.contextmanager
+def listening(settings: OAuth) -> Iterator[Listener]:
+    """A listener on loopback alone, gone after the block."""
+    found: list[Listener] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5
+
+        def do_GET(self) -> None:
+            ours = found[0].take(self.path)
+            self.send_response(200 if ours else 400)
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(_DONE if ours else _NOT_OURS)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
+            """Nothing: the address holds the code."""
+
+    try:
+        server = HTTPServer(("127.0.0.1", settings.redirect_port), Handler)
+    except OSError as error:
+        raise Unavailable(
+            f"port {settings.redirect_port} cannot be listened on: {error.strerror}",
+            code="oauth_port",
+            hint="Close what uses it, or log in with --no-browser.",
+        ) from error
+    with server:
+        found.append(Listener(server, settings.redirect_path))
+        yield found[0]
+
+
+def by_hand(settings: OAuth, paste: Callable[[str], str]) -> Tokens:
+    """For a machine without a browser: the address is shown, and what came of it pasted."""
+    port = settings.redirect_port or _NOBODYS_PORT
+    started = logins.start(settings, f"http://127.0.0.1:{port}{settings.redirect_path}")
+    return logins.redeem(settings, started, logins.code_in(paste(started.url), started, typed=True))
+
+
+def by_device(settings: OAuth) -> Tokens:
+    device = logins.start_device(settings)
+    click.echo(f"Visit {device.url} and enter the code {device.user_code}", err=True)
+    return logins.wait_device(settings, device)
+
 
 profile_option = click.option(
     "--profile", default="login", show_default=True, help="Name of the login, where there are several."
@@ -95,13 +193,12 @@ def _settings(config: Config, provider: str) -> OAuth:
 
 def _got(settings: OAuth, *, no_browser: bool) -> Tokens:
     from holdfast.agents.models import logins
-    from holdfast.cli import logging_in
 
     if settings.device_url is not None and (no_browser or settings.authorization_url is None):
-        return logging_in.by_device(settings)
+        return by_device(settings)
     if no_browser:
-        return logging_in.by_hand(settings, _pasted)
-    with logging_in.listening(settings) as here:
+        return by_hand(settings, _pasted)
+    with listening(settings) as here:
         started = logins.start(settings, here.redirect)
         click.echo(f"Opening {started.url}\nWaiting for the page to come back; Ctrl-C gives up.", err=True)
         if click.launch(started.url) != 0:

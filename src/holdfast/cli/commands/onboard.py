@@ -181,7 +181,7 @@ def _opened(app: App) -> Iterator[Holdfast]:
 
 async def _turn(hold: Holdfast, model: str) -> str:
     from holdfast.agents.loop import Ask
-    from holdfast.cli.chat.here import turns_only
+    from holdfast.cli.chat.line import turns_only
     from holdfast.ids import uuid7
 
     agent = hold.settings.default_agent_id
@@ -214,7 +214,7 @@ def _agreed(done: Onboarding) -> bool:
 
 def _write(app: App, done: Onboarding, say: Callable[[str, str], None], *, wanted: bool) -> None:
     """The commented config and the workspace, as `init` writes them; and the model, if none was set."""
-    from holdfast.cli.commands.init import write_config
+    from holdfast.cli.commands.up import write_config
     from holdfast.cli.workspaces import prepare_workspaces
 
     if not wanted:

@@ -176,7 +176,7 @@ def uninstall(app: App, plugin_id: str, yes: bool, as_json: bool) -> None:
 @click.pass_context
 def doctor(ctx: click.Context, app: App, as_json: bool) -> None:
     """Load every plugin as a gateway would, and say what is wrong with it; exit 1 if anything is."""
-    from holdfast.cli.plugin_checks import findings
+    from holdfast.cli.agent_checks import findings
 
     home = _home(app)
     found = list(findings(home, _config(home), load=True))

@@ -1,16 +1,17 @@
-"""`holdfast sessions`: the conversations of a home."""
+"""`holdfast sessions` and `export-trajectory`: list, show, reset, export, import, archive."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
+from holdfast.cli.groups import App, Command, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table, when
 from holdfast.log import OWNER
 
@@ -251,3 +252,42 @@ def _end(app: App, key: str, as_json: bool, *, successor: bool) -> None:
         click.echo(f"{now.key}: {found.id} is archived, {now.id} begins.")
     else:
         click.echo(f"{now.key}: {now.id} is archived.")
+
+
+PAGE: Final = 250
+
+
+@click.command("export-trajectory", cls=Command)
+@click.option("--session-key", "key", required=True, help="The session, by key or id.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file; else stdout.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@pass_app
+def trajectory(app: App, key: str, output: Path | None, force: bool) -> None:
+    """Write a session's turns and entries as JSON lines, each with its `record`.
+
+    \b
+    Example:
+      holdfast export-trajectory --session-key agent:main:main -o run.jsonl
+    """
+    with app.open() as hold, hold.store.read(OWNER) as tx:
+        found = find_session(tx, key)
+        with destination(output, force=force) as out:
+            for row in _records(tx, found):
+                out.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def _records(tx: Tx, session: Session) -> Iterator[dict[str, Any]]:
+    from holdfast.gateway.wire import entry_json, session_json, turn_json
+    from holdfast.log import entries, turns
+
+    yield {"record": "session"} | session_json(session)
+    for first in range(1, session.turn_count + 1, PAGE):
+        for turn in reversed(turns.listing(tx, session.id, before=first + PAGE, limit=PAGE)):
+            if turn.number >= first:
+                yield {"record": "turn"} | turn_json(turn, session.agent_id) | {"meta": turn.meta}
+    after = 0
+    while page := entries.transcript(tx, session.id, after=after, limit=PAGE):
+        for entry in page:
+            place = {"role": entry.role, "turnId": entry.turn_id, "position": entry.position}
+            yield {"record": "entry"} | entry_json(entry, raw=True) | place
+        after = page[-1].position

@@ -312,7 +312,7 @@ def skill_json(each: Checked) -> dict[str, Any]:
 
 
 def _room(app: App, agent_id: str | None) -> tuple[SkillRoom, str, Config]:
-    from holdfast.cli.plugin_checks import skills_of
+    from holdfast.cli.agent_checks import skills_of
     from holdfast.config import load_config
 
     config = load_config(app.home.config)

@@ -1,19 +1,96 @@
-"""The foot of the screen while a turn runs: words that are not finished, what goes on, what is typed."""
+"""Replies as a terminal shows them, and the foot of the screen while a turn runs."""
 
 from __future__ import annotations
 
+import re
 import time
 from types import TracebackType
-from typing import Final
+from typing import ClassVar, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.segment import Segment
 from rich.text import Text
 
-from holdfast.cli.chat.blocks import finished
-from holdfast.cli.chat.rendering import Reply, line
-from holdfast.cli.chat.safe import safe
+from holdfast.cli.output import safe
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_GOES_ON: Final = re.compile(r"\s|[-*+] |\d{1,9}[.)] ")
+
+
+def finished(text: str) -> tuple[str, str]:
+    """The blocks that nothing which follows can change, and the rest; together they are the text.
+
+    A block ends at a blank line outside of a fence, once the next line begins something of its own: a line
+    set in, or the next item of a list, still belongs to what stands before.
+    """
+    end = 0
+    at = 0
+    fence = ""
+    blank = False
+    for line in text.splitlines(keepends=True):
+        if not line.endswith("\n"):
+            break
+        if not fence and blank and line.strip() and not _GOES_ON.match(line):
+            end = at
+        mark = _FENCE.match(line)
+        if mark is not None and not fence:
+            fence = mark[1]
+        elif fence and mark is not None and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+            fence = ""
+        blank = not fence and not line.strip()
+        at += len(line)
+    return text[:end], text[end:]
+
+
+class _Heading(Heading):
+    """A heading where the text begins, not in a box in the middle."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text.copy()
+        text.justify = "left"
+        text.stylize("bold underline" if self.tag == "h1" else "bold")
+        yield text
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Heading}
+
+
+class Reply:
+    """Markdown without the empty space around tables and code. `most` shows its last lines alone.
+
+    Links are shown with their address, so that none leads where it does not say.
+    """
+
+    def __init__(self, text: str, most: int | None = None) -> None:
+        self._markdown = _Markdown(safe(text.strip("\n")), code_theme="ansi_dark", hyperlinks=False)
+        self._most = most
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = console.render_lines(self._markdown, options.update(height=None), pad=False)
+        full = [number for number, row in enumerate(rows) if any(part.text.strip() for part in row)]
+        shown = rows[full[0] : full[-1] + 1] if full else []
+        for row in shown if self._most is None else shown[-self._most :]:
+            yield from _unpadded(row)
+            yield Segment.line()
+
+
+def _unpadded(row: list[Segment]) -> list[Segment]:
+    """A row without the spaces at its end, which would be copied along with the text."""
+    end = len(row)
+    while end and not row[end - 1].text.strip():
+        end -= 1
+    if not end:
+        return []
+    text, style, control = row[end - 1]
+    return [*row[: end - 1], Segment(text.rstrip(), style, control)]
+
+
+def line(text: str, style: str) -> Text:
+    return Text(safe(text), style=style, overflow="fold")
+
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _DRAW_SECONDS: Final = 0.08
