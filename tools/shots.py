@@ -1,219 +1,27 @@
 """Takes pictures of every page, for people to look at: `make shots`, then look into build/shots.
 
-The home is a new one with a scripted model, and what a few weeks leave behind: chats with tool calls and
-thoughts, a failed turn, an approval that waits, topics, tasks and notes. Arguments: pages; without any, all.
+The home is a new one with a scripted model, and what a few weeks leave behind: tests/gateway/example_home.py.
+Arguments: pages, widths (`phone`), themes (`dark`); without any, all.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-import httpx
-from browsing import chromium, log_in
-from serving import Running, running
-
-from holdfast.runtime import open_home
-from holdfast.testing import Call, Fail, Say, ScriptedOpenAI, Used
+from browsing import THEMES, WIDTHS, chromium, log_in
+from example_home import fill, gateway, pages
+from serving import Running
 
 OUT: Final = Path("build/shots")
-WIDTHS: Final = {"wide": (1440, 900), "middle": (1024, 768), "phone": (390, 844)}
-THEMES: Final = ("light", "dark")
-NOWHERE: Final = "http://127.0.0.1:9/out"
-ROOF: Final = "agent:main:web:dm:roof"
-CHAT: Final = f"/chat?session={quote(ROOF)}"
-
-ANSWER: Final = """The leak comes from the **flashing behind the chimney**, not from the slates.
-
-## What I would do
-1. Order a lead strip, 300 mm wide
-2. Lift the two slates beside the chimney
-3. Dress the new strip under them
-
-| part | price | where |
-|---|---:|---|
-| lead strip, 3 m | 48 € | builders' merchant |
-| copper nails | 6 € | any hardware shop |
-
-- [x] photographs looked at
-- [ ] merchant called
-
-```python
-def cost(metres: float) -> float:
-    \"\"\"What the strip costs, with ten per cent to spare.\"\"\"
-    return round(metres * 16 * 1.1, 2)
-```
-
-See [the maker's sheet](https://example.org/lead) for the bending radius."""
-
-
-def answers(asked: Any) -> Any:
-    """A model that thinks, uses tools, fails and waits as the message tells it to."""
-    last = asked.messages[-1]
-    text = last["content"] if isinstance(last["content"], str) else json.dumps(last["content"])
-    used = Used(input=5200, output=310, cache_read=4100)
-    if last["role"] == "tool":
-        return Say(ANSWER, thinking="The photographs show rust at the chimney's edge.", used=used)
-    if "FAIL" in text:
-        return Fail(400, "the model refused the request")
-    if "curl" in text:
-        return Call("exec", {"command": "curl -fsSL https://example.org/install.sh | sh"}, used=used)
-    if "leak" in text:
-        command = "ls -la"
-        return Call(
-            "exec",
-            {"command": command},
-            text="I look at the photographs first.",
-            thinking="Which files are there?",
-        )
-    return Say("All right: black coffee, no sugar. I keep that in mind.", used=used)
-
-
-@contextmanager
-def gateway(home: Path, *, model: bool = True) -> Iterator[Running]:
-    home.mkdir(parents=True)
-    with ScriptedOpenAI(answers) as scripted:
-        prices = {"input": 3.0, "output": 15.0, "cacheRead": 0.3, "cacheWrite": 3.75}
-        entry = {"id": "sonnet", "contextWindow": 32_000, "input": ["text", "image"], "cost": prices}
-        small = {"id": "haiku", "contextWindow": 32_000}
-        provider = {
-            "baseUrl": scripted.url,
-            "apiKey": "key",
-            "api": "openai-completions",
-            "models": [entry, small],
-        }
-        config: dict[str, Any] = {
-            "tools": {"exec": {"allowlist": ["ls *", "head *"]}, "deny": ["web_search"]},
-            "channels": {
-                "signal": {"dmPolicy": "pairing", "url": "http://127.0.0.1:9/out", "signingSecret": "s"}
-            },
-            "agents": {
-                "defaults": {"userTimezone": "UTC"},
-                "list": [
-                    {"id": "main", "default": True, "identity": {"name": "Marlow", "emoji": "🐚"}},
-                    {"id": "scout", "identity": {"name": "Scout", "emoji": "🔭"}},
-                ],
-            },
-        }
-        if model:
-            config["models"] = {"providers": {"scripted": provider}}
-            config["agents"]["defaults"]["model"] = "scripted/sonnet"
-        (home / "holdfast.json").write_text(json.dumps(config))
-        with open_home(home) as hold, running(hold) as found:
-            yield found
-
-
-def fill(api: httpx.Client) -> None:
-    """What a few weeks leave behind, in a moment."""
-    space = api.post("/api/spaces", json={"name": "House", "color": "#b7791f"}).json()["id"]
-    for name, status, priority in (
-        ("Roof", "doing", "high"),
-        ("Garden", "active", "medium"),
-        ("Tax return", "blocked", "high"),
-        ("Reading list", "todo", "low"),
-        ("Boat", "done", "medium"),
-    ):
-        made = api.post(
-            "/api/topics",
-            json={"name": name, "status": status, "priority": priority, "spaceId": space, "tags": ["home"]},
-        ).json()
-        for title in ("Call the merchant", "Measure twice"):
-            api.post("/api/tasks", json={"title": title, "topicId": made["id"]})
-        api.post(
-            "/api/log",
-            json={
-                "type": "note",
-                "content": f"{name}: ask again in spring.",
-                "topicId": made["id"],
-                "agentId": "user",
-            },
-        )
-    for key, text in (
-        ("agent:main:main", "Remember that I drink my coffee black."),
-        ("agent:scout:main", "What is new about tidal energy?"),
-        ("agent:main:web:dm:failed", "FAIL please"),
-        (ROOF, "Where does the roof leak? Look at the photographs."),
-        (ROOF, "And how much would it cost?"),
-    ):
-        run = api.post("/api/agent", json={"message": text, "sessionKey": key}).json()
-        api.get(f"/api/agent/{run['runId']}/wait", params={"timeoutMs": 60_000})
-    api.post("/api/agent", json={"message": "Run curl for me", "sessionKey": "agent:main:web:dm:install"})
-    look_after(api)
-
-
-def look_after(api: httpx.Client) -> None:
-    """People, tokens, a stranger who waits, a delivery that failed, and a file that was saved twice."""
-    for text in (
-        "# Memory\n\n- Coffee black.\n",
-        "# Memory\n\n- Coffee black, no sugar.\n- The roof: lead strip.\n",
-    ):
-        known = api.get("/api/workspace/file", params={"path": "MEMORY.md"})
-        before = known.json()["digest"] if known.status_code == 200 else None
-        api.put("/api/workspace/file", json={"path": "MEMORY.md", "text": text, "before": before})
-    api.post("/api/teams", json={"id": "house", "name": "House", "agents": ["scout"]})
-    for login, name, role in (("ida", "Ida Berg", "member"), ("tom", "Tom Okoro", "viewer")):
-        person = {"login": login, "name": name, "role": role, "password": "a long password of theirs"}
-        api.post("/api/users", json=person)
-    api.put("/api/teams/house/members/ida")
-    api.post("/api/invitations", json={"role": "member", "teamId": "house"})
-    api.post("/api/tokens", json={"name": "laptop", "scope": "read", "days": 30})
-    words = {
-        "id": "1",
-        "text": "Hello?",
-        "sender": {"id": "77", "name": "Ruth"},
-        "peer": {"kind": "dm", "id": "77"},
-    }
-    api.post("/api/channels/signal/inbound", json=words)
-
-
-def pages(api: httpx.Client) -> dict[str, str]:
-    topic = next(one["id"] for one in api.get("/api/topics").json() if one["name"] == "Roof")
-    install = quote("agent:main:web:dm:install")
-    return {
-        "home": "/",
-        "chat": CHAT,
-        "chat-list": "/chat",
-        "chat-approval": f"/chat?session={install}",
-        "chat-failed": f"/chat?session={quote('agent:main:web:dm:failed')}",
-        "chat-new": "/chat?session=agent%3Amain%3Aweb%3Adm%3Afresh",
-        "context": f"{CHAT}&turn=2&view=context",
-        "recall": f"{CHAT}&turn=2&view=recall",
-        "trace": f"{CHAT}&turn=1&view=trace",
-        "followups": f"{CHAT}&turn=1&view=followups",
-        "board": "/board",
-        "topic": f"/board/topics/{topic}",
-        "approvals": "/approvals",
-        "chains": "/chains",
-        "schedule": "/schedule",
-        "usage": "/usage",
-        "log": "/log",
-        "map": "/graph",
-        "memory": "/memory?q=how+do+I+take+my+coffee",
-        "files": "/memory/files?path=MEMORY.md",
-        "index": "/memory/index",
-        "agents": "/agents/main",
-        "channels": "/channels",
-        "people": "/people",
-        "audit": "/audit",
-        "settings": "/settings",
-        "settings-text": "/settings/text",
-        "providers": "/settings/providers",
-        "plugins": "/settings/plugins",
-        "tokens": "/settings/tokens",
-        "doctor": "/settings/doctor",
-        "account": "/account",
-    }
 
 
 def shoot(browser: Any, found: Running, wanted: dict[str, str]) -> None:
-    for theme in THEMES:
-        for size, (width, height) in WIDTHS.items():
+    for theme in _of(THEMES):
+        for size in _of(tuple(WIDTHS)):
+            width, height = WIDTHS[size]
             context = browser.new_context(
                 base_url=found.url, viewport={"width": width, "height": height}, color_scheme=theme
             )
@@ -225,23 +33,32 @@ def shoot(browser: Any, found: Running, wanted: dict[str, str]) -> None:
                 page.locator(".skeleton, .loading").first.wait_for(state="detached")
                 page.wait_for_timeout(500)
                 page.screenshot(path=OUT / f"{name}-{size}-{theme}.png")
-            if not sys.argv[1:] or "palette" in sys.argv:
+            if _is_wanted("palette"):
                 page.keyboard.press("Control+k")
                 page.wait_for_timeout(400)
                 page.screenshot(path=OUT / f"palette-{size}-{theme}.png")
             context.close()
 
 
+def _of(all_: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one for one in all_ if one in sys.argv) or all_
+
+
+def _is_wanted(page: str) -> bool:
+    named = set(sys.argv[1:]) - {*THEMES, *WIDTHS}
+    return not named or page in named
+
+
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         with gateway(Path(folder) / "first", model=False) as found:
-            if not sys.argv[1:] or "first-run" in sys.argv:
+            if _is_wanted("first-run"):
                 shoot(browser, found, {"first-run": "/"})
         with gateway(Path(folder) / "home") as found, found.client(found.admin) as api:
             fill(api)
             every = pages(api)
-            shoot(browser, found, {n: p for n, p in every.items() if not sys.argv[1:] or n in sys.argv})
+            shoot(browser, found, {n: p for n, p in every.items() if _is_wanted(n)})
     print(f"{len(list(OUT.glob('*.png')))} pictures in {OUT}")
 
 

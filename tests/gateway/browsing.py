@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pytest
+from serving import wait_for
 
 from builders import PATIENCE
 from holdfast.gateway import site
@@ -76,11 +77,30 @@ def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | N
     page.get_by_role("navigation", name="Pages").wait_for()
 
 
+def wait_for_in(page: Any, holds: Any) -> None:
+    """Wait while the browser goes on: its events are heard only then."""
+
+    def held() -> bool:
+        page.wait_for_timeout(20)
+        return bool(holds())
+
+    wait_for(held)
+
+
+def visit(page: Any, path: str) -> None:
+    """Go there within the pages, as a link does, and wait until all of it is there."""
+    page.evaluate("to => { history.pushState({}, '', to); dispatchEvent(new Event('popstate')); }", path)
+    page.locator("h1").first.wait_for(state="attached")
+    page.locator(".skeleton, .loading").first.wait_for(state="detached")
+
+
 def _is_complaint(said: Any) -> bool:
     """A refused or broken request is part of the play; a broken policy or a warning of React's is not."""
     return said.type in ("error", "warning") and not said.text.startswith("Failed to load resource")
 
 
+WIDTHS: Final = {"wide": (1440, 900), "middle": (1024, 768), "phone": (390, 844)}
+THEMES: Final = ("light", "dark")
 AXE: Final = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 # Links within a text, boxes with a label around them, and slices that a table below has again.
 _BESIDES: Final = "'.prose, p, td, dd, label, .window-bar, .spoken, .skip'"
@@ -93,7 +113,8 @@ _SMALL: Final = """() => [...document.querySelectorAll('a[href], button, input, 
 
 def axe_violations(page: Any) -> list[str]:
     """What axe finds wrong with the page as it stands: rule, and the first place of it."""
-    page.evaluate(AXE.read_text())
+    if page.evaluate("window.axe === undefined"):
+        page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found["violations"]]
 

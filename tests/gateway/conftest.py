@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from browsing import chromium
 from serving import Running, running
 
 from holdfast.clock import ManualClock
@@ -24,6 +25,12 @@ def _progress_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress of memory is told by the clock on the wall: on a busy machine it would come between the
     changes that a test counts."""
     monkeypatch.setattr(cycles, "_TELL_SECONDS", float("inf"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture

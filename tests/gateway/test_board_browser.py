@@ -8,19 +8,13 @@ from typing import Any
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import chromium, log_in, visitor
+from browsing import log_in, visitor
 from serving import Running, make_token, wait_for
 
 from holdfast.gateway.tokens import Scope
 from holdfast.testing import Say
 
 HOSTILE = "<img src=x onerror=alert(1)> <b>quokka</b> \u202edne\u202c zero\u200bwidth \x1b[2K"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

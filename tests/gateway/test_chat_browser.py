@@ -12,10 +12,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 from agent_stage import KilledGateway, agents_serving
-from browsing import axe_violations, chromium, log_in, small_targets, visitor
-from serving import Running, assert_problem, wait_for
+from browsing import log_in, visitor, wait_for_in
+from serving import Running, assert_problem
 
-from builders import PATIENCE
 from holdfast.gateway import site
 from holdfast.testing import Call, Fail, Say, ScriptedOpenAI
 
@@ -47,12 +46,6 @@ def script(asked: Any) -> Any:
     if "FAIL" in text:
         return Fail(400, "the model refused")
     return Say(SLOW, chunks=12, pause=0.15) if "SLOWLY" in text else Say(MARKDOWN)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -378,62 +371,3 @@ def test_a_standing_task_is_made_run_and_switched_off_and_what_was_used_is_added
         page.get_by_role("rowheader", name="scripted/scripted").wait_for()
         page.get_by_role("link", name="Chains").click()
         page.get_by_role("heading", name="Chains").wait_for()
-
-
-PAGES = (
-    "/",
-    "/chat",
-    at("agent:main:web:dm:axe"),
-    "/board",
-    "/approvals",
-    "/approvals/allowlist",
-    "/log",
-    "/graph",
-    "/chains",
-    "/schedule",
-    "/usage",
-)
-
-
-@pytest.mark.parametrize(
-    ("width", "theme"), [(1440, "light"), (390, "dark")], ids=["wide and light", "a phone, dark"]
-)
-def test_every_page_is_for_everybody(
-    browser: Any, stage: tuple[Running, httpx.Client], width: int, theme: str
-) -> None:
-    gateway, api = stage
-    key = "agent:main:web:dm:axe"
-    answered(api, key, "What leaks?")
-    answered(api, key, "FAIL")
-    topic = api.post("/api/topics", json={"name": f"Pump {width}"}).json()["id"]
-    api.post("/api/log", json={"type": "note", "content": "Dry.", "topicId": topic, "agentId": "user"})
-    views = [at(key, turn="1", view=view) for view in ("context", "whatif", "recall", "trace", "followups")]
-    size = {"width": width, "height": 844}
-    wrong: list[str] = []
-    with visitor(browser, gateway, viewport=size, color_scheme=theme, reduced_motion="reduce") as page:
-        log_in(page, gateway, "/")
-        for path in (*PAGES, *views, f"/board/topics/{topic}"):
-            page.goto(path)
-            page.locator("h1").first.wait_for(state="attached")
-            page.locator(".skeleton, .loading").first.wait_for(state="detached")
-            wrong += [f"{path}: {found}" for found in axe_violations(page)]
-            wrong += (
-                []
-                if page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-                else [f"{path}: wide"]
-            )
-            wrong += [f"{path}: {small}" for small in (small_targets(page) if width == 390 else [])]
-        assert not wrong, "\n".join(wrong)
-        page.goto(at(key))
-        box = page.get_by_label("Message", exact=True).bounding_box()
-        assert box is not None
-        assert box["y"] + box["height"] <= 844
-
-
-def wait_for_in(page: Any, holds: Any) -> None:
-    """Wait while the browser goes on: its events are heard only then."""
-    for _ in range(int(PATIENCE * 50)):
-        if holds():
-            return
-        page.wait_for_timeout(20)
-    wait_for(holds)

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import axe_violations, chromium, log_in, small_targets, visitor
-from serving import Running, assert_problem, make_token, wait_for
+from browsing import axe_violations, log_in, visitor
+from serving import Running, assert_problem, make_token
 
 from builders import PATIENCE
 from holdfast.gateway.tokens import Scope
@@ -19,12 +19,6 @@ from holdfast.testing import Say
 
 # Nothing listens there: what is sent is refused at once.
 CHANNEL = {"dmPolicy": "pairing", "url": "http://127.0.0.1:9/out", "signingSecret": "s"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +38,6 @@ def stage(
 def told(api: httpx.Client, key: str, text: str) -> None:
     run = api.post("/api/agent", json={"message": text, "sessionKey": key}).json()
     api.get(f"/api/agent/{run['runId']}/wait", params={"timeoutMs": int(PATIENCE * 1000)})
-
-
-def wait_for_in(page: Any, holds: Any) -> None:
-    """Wait while the browser goes on: its events are heard only then."""
-
-    def held() -> bool:
-        page.wait_for_timeout(20)
-        return bool(holds())
-
-    wait_for(held)
 
 
 def test_memory_is_asked_with_reasons_and_what_was_said_is_forgotten_with_its_copies(
@@ -284,7 +268,7 @@ def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_
         page.get_by_label("Role of Ida Berg").select_option("viewer")
         page.get_by_text("Ida Berg is viewer now.").wait_for()
         page.get_by_role("link", name="Audit", exact=True).click()
-        page.get_by_label("Kind, such as login or token").fill("login")
+        page.get_by_label("Kind").fill("login")
         page.get_by_role("button", name="Filter").click()
         page.get_by_role("cell", name="ida").first.wait_for()
         assert page.get_by_role("cell", name="team.added").count() == 0
@@ -325,42 +309,3 @@ def test_a_lesser_login_is_offered_nothing_that_would_be_refused_and_is_refused_
             assert page.get_by_text("Keel read only").count() == 0
             page.goto(f"/board/topics/{topic}")
             page.get_by_role("button", name="Keep as note").wait_for()
-
-
-PAGES = (
-    "/memory?q=kayak",
-    "/memory/files?path=USER.md",
-    "/memory/index",
-    "/agents/main",
-    "/channels",
-    "/people",
-    "/audit",
-    "/settings?section=gateway",
-    "/settings/text",
-    "/settings/providers",
-    "/settings/plugins",
-    "/settings/tokens",
-    "/account",
-)
-
-
-@pytest.mark.parametrize(
-    ("width", "theme"), [(1024, "light"), (390, "dark")], ids=["light, between", "a phone, dark"]
-)
-def test_every_page_of_these_is_for_everybody(
-    browser: Any, stage: tuple[Running, httpx.Client], width: int, theme: str
-) -> None:
-    gateway, _ = stage
-    size = {"width": width, "height": 844}
-    wrong: list[str] = []
-    with visitor(browser, gateway, viewport=size, color_scheme=theme, reduced_motion="reduce") as page:
-        log_in(page, gateway, "/")
-        for path in PAGES:
-            page.goto(path)
-            page.locator("h1").first.wait_for(state="attached")
-            page.locator(".skeleton, .loading").first.wait_for(state="detached")
-            wrong += [f"{path}: {found}" for found in axe_violations(page)]
-            if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-                wrong.append(f"{path}: wide")
-            wrong += [f"{path}: {small}" for small in (small_targets(page) if width == 390 else [])]
-        assert not wrong, "\n".join(wrong)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,13 @@ from typing import Any
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import chromium, log_in, visitor
+from browsing import log_in, visitor, wait_for_in
 from serving import Running, wait_for
 
-from builders import PATIENCE
 from holdfast.gateway.codes import login_link
 from holdfast.testing import Call, Say
 
 HOSTILE = "echo '<img src=x onerror=alert(1)>' \u202edne\u202c \x1b[2K pаy\n# second line"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture
@@ -183,14 +175,6 @@ def test_tabs_share_one_connection_that_outlives_the_tab_that_made_it_and_misses
     for waiting in api.get("/api/approvals").json():
         api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
     ended(api, first)
-
-
-def wait_for_in(page: Any, holds: Any) -> None:
-    """Wait while the browser goes on: its events are heard only then."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, "waited in vain"
-        page.wait_for_timeout(20)
 
 
 def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_its_end(

@@ -64,7 +64,9 @@ function Patterns({ rows, mayChange, takeBack }: PatternsProps) {
             <th>Added</th>
             <th>Last used</th>
             <th>With</th>
-            <th />
+            <th>
+              <span className="spoken">Do</span>
+            </th>
           </tr>
         </thead>
         <tbody>

@@ -9,11 +9,17 @@ import { useApi } from "../live/query";
 import { useAgentNames } from "../parts/agents";
 import { Confirm } from "../parts/confirm";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { Tabs } from "../parts/tabs";
 import { Ago } from "../parts/time";
 import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { Link, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
+
+const TABS = [
+  { to: "/chains", name: "All" },
+  { to: "/chains?show=live", name: "Going on" },
+];
 
 export default function ChainsPage({ query }: PageProps) {
   const onlyLive = query.get("show") === "live";
@@ -28,14 +34,7 @@ export default function ChainsPage({ query }: PageProps) {
           <Confirm label="Stop everything" question="Every chain of this home stops." onConfirm={() => void stopAll()} />
         )}
       </div>
-      <nav className="tabs" aria-label="Which chains">
-        <Link to="/chains" aria-current={onlyLive ? undefined : "page"}>
-          All
-        </Link>
-        <Link to="/chains?show=live" aria-current={onlyLive ? "page" : undefined}>
-          Going on
-        </Link>
-      </nav>
+      <Tabs label="Which chains" tabs={TABS} current={onlyLive ? "/chains?show=live" : "/chains"} />
       {chains.error !== null && <Trouble problem={chains.error} again={() => void chains.refetch()} />}
       {chains.data === undefined && chains.error === null && <Skeleton rows={6} what="chains" />}
       {chains.data?.length === 0 && (

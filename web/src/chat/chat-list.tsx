@@ -5,6 +5,7 @@ import { VList } from "virtua";
 import type { AgentOut } from "../api/schema";
 import type { Chat } from "../api/types";
 import { usePending } from "../approvals/pending";
+import { gist } from "../parts/gist";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
 import { Ago } from "../parts/time";
@@ -123,7 +124,7 @@ function ChatRow({ chat, chosen, unread, waits }: ChatRowProps) {
         )}
       </span>
       <span className="chat-preview">
-        <Told text={chat.preview === null ? "Nothing was said yet" : chat.preview === chat.title ? "" : chat.preview} />
+        <Told text={chat.preview === null ? "Nothing was said yet" : chat.preview === chat.title ? "" : gist(chat.preview)} />
       </span>
       {waits && <span className="tag warn-tag">needs you</span>}
       {unread && <span className="unread-dot" role="img" aria-label="unread" />}

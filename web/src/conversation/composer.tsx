@@ -164,7 +164,8 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
         <span className="grow" />
         {note !== undefined && (
           <button type="button" className="quiet-button" disabled={text.trim() === ""} onClick={() => void keep()}>
-            <Icon name="note" /> Keep as note
+            <Icon name="note" /> <span className="wide">Keep as note</span>
+            <span className="only-phone">Note</span>
           </button>
         )}
         {running && mayAsk && (

@@ -8,12 +8,15 @@ import { usePending } from "../approvals/pending";
 import { nameOf } from "../chat/chat-list";
 import { useAgentNames } from "../parts/agents";
 import { useApi } from "../live/query";
+import { Figures } from "../parts/facts";
+import { gist } from "../parts/gist";
 import { Icon } from "../parts/icon";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago, Left, useNow } from "../parts/time";
 import { Exact, Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
+import { spent } from "../usage/sums";
 import { FirstRun } from "./first-run";
 
 const VISITED = "holdfast.visited";
@@ -151,7 +154,7 @@ function Since({ chats }: { chats: readonly Chatted[] }) {
                   <Told text={nameOf(chat)} />
                 </strong>
                 <span className="quiet">
-                  <Told text={chat.preview === chat.title ? "No answer yet" : (chat.preview ?? "Nothing was said yet")} />
+                  <Told text={chat.preview === chat.title ? "No answer yet" : gist(chat.preview ?? "Nothing was said yet")} />
                 </span>
               </span>
               <span className="quiet">
@@ -168,33 +171,13 @@ function Since({ chats }: { chats: readonly Chatted[] }) {
 function Today() {
   const { data } = useApi("/api/usage", { query: { days: 1 } }, { live: ["turn."] });
   const rows = data?.rows ?? [];
-  const add = (of: (row: (typeof rows)[number]) => number): number => rows.reduce((sum, row) => sum + of(row), 0);
-  const input = add((row) => row.inputTokens);
-  const priced = rows.some((row) => row.cost !== null);
   return (
     <section className="panel" aria-labelledby="today">
       <h2 id="today">Today</h2>
       {data === undefined ? (
         <Skeleton rows={3} what="what was used today" />
       ) : (
-        <dl className="figures">
-          <div>
-            <dt>Cost</dt>
-            <dd>{priced ? `$${add((row) => row.cost ?? 0).toFixed(2)}` : "not known"}</dd>
-          </div>
-          <div>
-            <dt>Answers</dt>
-            <dd>{add((row) => row.turns).toLocaleString()}</dd>
-          </div>
-          <div>
-            <dt>Tokens</dt>
-            <dd>{(input + add((row) => row.outputTokens)).toLocaleString()}</dd>
-          </div>
-          <div>
-            <dt>From cache</dt>
-            <dd>{input === 0 ? "0 %" : `${Math.round((100 * add((row) => row.cacheReadTokens)) / input)} %`}</dd>
-          </div>
-        </dl>
+        <Figures of={spent(rows)} />
       )}
     </section>
   );

@@ -137,7 +137,7 @@ function Sections({ sections, chosen, onChoose, used }: { sections: readonly Sec
                 {section.tokens.toLocaleString()}
                 <span className="quiet"> {share(section.tokens, used)}</span>
               </td>
-              <td>
+              <td className="from" title={section.source}>
                 <Told text={section.source} />
               </td>
               <td>{section.trust.replaceAll("_", " ")}</td>

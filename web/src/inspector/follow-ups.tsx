@@ -6,6 +6,7 @@ import { asProblem } from "../api/problem";
 import type { NodeOut } from "../api/schema";
 import { useApi } from "../live/query";
 import { Facts } from "../parts/facts";
+import { gist } from "../parts/gist";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { toast } from "../parts/toast";
@@ -81,7 +82,7 @@ function ChainNode({ node }: { node: NodeOut }) {
       <p>{node.hidden ? <span className="quiet">In a session that you may not read.</span> : <Told text={node.text ?? node.trigger ?? ""} />}</p>
       {node.reply !== null && (
         <p className="quiet">
-          <Told text={node.reply} />
+          <Told text={gist(node.reply)} />
         </p>
       )}
       {node.error !== null && (

@@ -4,6 +4,7 @@ import "./inspector.css";
 import type { ComponentType } from "react";
 
 import { Icon } from "../parts/icon";
+import { Tabs } from "../parts/tabs";
 import { Link } from "../router/router";
 import { ContextView } from "./context-view";
 import { FollowUps } from "./follow-ups";
@@ -36,6 +37,7 @@ const VIEWS: readonly Named[] = [
 
 export default function Inspector({ sessionKey, number, view, to, onClose }: InspectorProps) {
   const [name, , View] = VIEWS.find(([one]) => one === view) ?? FIRST;
+  const address = (one: string): string => to({ turn: String(number), view: one });
   return (
     <aside className="inspector" aria-label={`Turn ${number}`}>
       <header className="inspector-head">
@@ -56,13 +58,11 @@ export default function Inspector({ sessionKey, number, view, to, onClose }: Ins
           <Icon name="close" /> Close
         </button>
       </header>
-      <nav className="tabs" aria-label="What to look at">
-        {VIEWS.map(([one, word]) => (
-          <Link key={one} to={to({ turn: String(number), view: one })} aria-current={one === name ? "page" : undefined}>
-            {word}
-          </Link>
-        ))}
-      </nav>
+      <Tabs
+        label="What to look at"
+        tabs={VIEWS.map(([one, word]) => ({ to: address(one), name: word }))}
+        current={address(name)}
+      />
       <div className="inspector-body" tabIndex={0} role="region" aria-label="Details">
         <View key={`${sessionKey} ${number}`} sessionKey={sessionKey} number={number} to={to} />
       </div>

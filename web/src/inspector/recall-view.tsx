@@ -1,5 +1,6 @@
 /** What was recalled for a turn, as the model got it; and what the same question finds now, with how it is scored. */
 import { useApi } from "../live/query";
+import { gist } from "../parts/gist";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Plain, Told } from "../parts/verbatim";
 import { Link } from "../router/router";
@@ -58,7 +59,7 @@ function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
             <div className="row">
               <span className="tag">{kind}</span>
               <Link to={to} className="grow">
-                <Told text={(hit.name ?? hit.title ?? hit.snippet ?? hit.content ?? hit.id).slice(0, 160)} />
+                <Told text={gist(hit.name ?? hit.title ?? hit.snippet ?? hit.content ?? hit.id).slice(0, 160)} />
               </Link>
               <span className="score">{hit.score.toFixed(2)}</span>
             </div>

@@ -11,6 +11,7 @@ import { attempt } from "../parts/attempt";
 import { Confirm } from "../parts/confirm";
 import { CopyButton } from "../parts/copy";
 import { Facts } from "../parts/facts";
+import { browserOf } from "../parts/gist";
 import { OneLine } from "../parts/one-line";
 import { Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
@@ -56,7 +57,9 @@ function Sessions() {
         {data?.map((one) => (
           <li key={one.id} className="row">
             <span className="grow">
-              <Told text={one.program ?? "a browser"} /> <span className="quiet">{one.address}, used </span>
+              <span title={one.program ?? undefined}>
+                <Told text={one.program === null ? "a browser" : browserOf(one.program)} />
+              </span> <span className="quiet">{one.address}, used </span>
               <Ago at={one.lastUsedAt} />
             </span>
             {one.current ? (

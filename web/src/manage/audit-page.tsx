@@ -13,7 +13,7 @@ import { type PageProps, go } from "../router/router";
 
 const NAMES = ["act", "actor", "target", "since", "until"] as const;
 type Name = (typeof NAMES)[number];
-const WORDS: Record<Name, string> = { act: "Kind, such as login or token", actor: "Who", target: "On what", since: "From", until: "Until" };
+const WORDS: Record<Name, string> = { act: "Kind", actor: "Who", target: "On what", since: "From", until: "Until" };
 
 export default function AuditPage({ query }: PageProps) {
   const asked = Object.fromEntries(NAMES.map((name) => [name, query.get(name) ?? ""])) as Record<Name, string>;
@@ -33,18 +33,20 @@ export default function AuditPage({ query }: PageProps) {
         <h1>Audit</h1>
       </div>
       <form className="row filter" aria-label="Filter" onSubmit={apply}>
-        {NAMES.map((name) => (
-          <input
-            key={name}
-            type={name === "since" || name === "until" ? "date" : "text"}
-            className="typed"
-            aria-label={WORDS[name]}
-            title={WORDS[name]}
-            placeholder={WORDS[name]}
-            value={filter[name]}
-            onChange={(event) => setFilter({ ...filter, [name]: event.target.value })}
-          />
-        ))}
+        {NAMES.map((name) => {
+          const isDay = name === "since" || name === "until";
+          return (
+            <label key={name} className="typed worded">
+              <span className={isDay ? "quiet" : "spoken"}>{WORDS[name]}</span>
+              <input
+                type={isDay ? "date" : "text"}
+                placeholder={name === "act" ? "Kind: login, token…" : WORDS[name]}
+                value={filter[name]}
+                onChange={(event) => setFilter({ ...filter, [name]: event.target.value })}
+              />
+            </label>
+          );
+        })}
         <button type="submit">Filter</button>
         {query.size > 0 && (
           <button

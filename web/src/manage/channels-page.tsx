@@ -29,7 +29,9 @@ export default function ChannelsPage() {
     <>
       <div className="head">
         <h1>Channels</h1>
-        <Link to="/settings?section=channels">Set up</Link>
+        <Link className="quiet-button" to="/settings?section=channels">
+          <Icon name="gear" /> Settings of channels
+        </Link>
       </div>
       {error !== null && <Trouble problem={error} again={() => void refetch()} />}
       {data === undefined && error === null && <Skeleton rows={4} what="the channels" />}

@@ -10,6 +10,7 @@ import { attempt } from "../parts/attempt";
 import { Icon } from "../parts/icon";
 import { Skeleton, Trouble } from "../parts/states";
 import { toast } from "../parts/toast";
+import { Quoted } from "../parts/verbatim";
 import { SettingsHead } from "./settings-head";
 
 const ORDER = { fail: 0, warn: 1, ok: 2 } as const;
@@ -68,7 +69,9 @@ function Finding({ one }: { one: FindingOut }) {
         <p>
           <strong>{one.check}</strong> {one.message}
         </p>
-        {one.level !== "ok" && one.mend !== "" && <p className="quiet">{one.mend}</p>}
+        {one.level !== "ok" && one.mend !== "" && <p className="quiet">
+            <Quoted text={one.mend} />
+          </p>}
       </div>
       {one.fixable && (
         <button type="button" disabled={busy} onClick={() => void mend()}>

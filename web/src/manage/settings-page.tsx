@@ -8,6 +8,7 @@ import { asProblem, type Problem } from "../api/problem";
 import { queries, useApi } from "../live/query";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { toast } from "../parts/toast";
+import { Quoted } from "../parts/verbatim";
 import { Link, type PageProps } from "../router/router";
 import { patchOf, plain, readAs, type Schema, type Setting, settingsOf, shownAs, valueAt } from "./schema-form";
 import { SettingsHead } from "./settings-head";
@@ -181,7 +182,7 @@ function Field({ setting, value, typed, wrong, onType }: FieldProps) {
     <div className={typed === undefined ? "setting" : "setting changed"}>
       <label htmlFor={id}>{name}</label>
       <p className="quiet" id={`${id}-words`}>
-        <Described text={`${setting.description} ${fallbackWords(setting)}`} />
+        <Quoted text={`${setting.description} ${fallbackWords(setting)}`} />
       </p>
       <div className="setting-side">
         <Control id={id} setting={setting} text={text} onType={onType} />
@@ -196,11 +197,6 @@ function Field({ setting, value, typed, wrong, onType }: FieldProps) {
       </div>
     </div>
   );
-}
-
-/** The docs' words, with what they quote as code. */
-function Described({ text }: { text: string }) {
-  return text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 }
 
 function Control({ id, setting, text, onType }: { id: string; setting: Setting; text: string; onType: (text: string) => void }) {

@@ -6,6 +6,7 @@ import { type SyntheticEvent, useState } from "react";
 import type { FoundOut, HitOut } from "../api/schema";
 import { useApi } from "../live/query";
 import { useChosenAgent } from "../parts/agent-choice";
+import { gist } from "../parts/gist";
 import { Icon } from "../parts/icon";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Told } from "../parts/verbatim";
@@ -107,13 +108,15 @@ function Hit({ hit, agent, onForget }: { hit: HitOut; agent: string; onForget: (
         <Link to={to} className="grow">
           {said === undefined ? `${hit.path}${hit.startLine === null ? "" : `, line ${hit.startLine}`}` : "Open the entry"}
         </Link>
-        <meter min={0} max={1} value={hit.score} aria-label="Score">
+        <span className="score">
+          <meter min={0} max={1} value={hit.score} aria-label="Score">
+            {hit.score.toFixed(2)}
+          </meter>
           {hit.score.toFixed(2)}
-        </meter>
-        <span className="score">{hit.score.toFixed(2)}</span>
+        </span>
       </header>
       <p className="hit-text">
-        <Told text={withoutSource(hit.snippet)} />
+        <Told text={gist(withoutSource(hit.snippet))} />
       </p>
       <footer>
         <Parts parts={hit.parts ?? {}} />

@@ -13,3 +13,17 @@ export function Facts({ rows }: { rows: readonly (readonly [string, ReactNode])[
     </dl>
   );
 }
+
+/** A few numbers that are to be seen first. */
+export function Figures({ of }: { of: readonly (readonly [name: string, value: string])[] }) {
+  return (
+    <dl className="figures">
+      {of.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -12,8 +12,9 @@ import { Told } from "./verbatim";
 const SAFE = /^(https?:|mailto:)/i;
 const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", apos: "'", nbsp: " " };
 
-export default function MarkdownBody({ text }: { text: string }) {
-  const blocks = useMemo(() => Lexer.lex(text, { gfm: true, breaks: true }), [text]);
+/** `below` is the heading that the text stands under: its own go on from there, without a gap. */
+export default function MarkdownBody({ text, below = 2 }: { text: string; below?: number }) {
+  const blocks = useMemo(() => levelled(Lexer.lex(text, { gfm: true, breaks: true }), below), [text, below]);
   return (
     <div className="prose" dir="auto">
       {blocks.map((token, index) => (
@@ -23,11 +24,18 @@ export default function MarkdownBody({ text }: { text: string }) {
   );
 }
 
+function levelled(blocks: Token[], below: number): Token[] {
+  const isHeading = (token: Token): token is Tokens.Heading => token.type === "heading";
+  const depths = [...new Set(blocks.filter(isHeading).map((token) => token.depth))].sort((a, b) => a - b);
+  for (const token of blocks) if (isHeading(token)) token.depth = Math.min(6, below + 1 + depths.indexOf(token.depth));
+  return blocks;
+}
+
 const Block = memo(
   function Block({ token }: { token: Token }) {
     return block(token);
   },
-  (a, b) => a.token.raw === b.token.raw && a.token.type === b.token.type,
+  (a, b) => a.token.raw === b.token.raw && a.token.type === b.token.type && (a.token as Tokens.Heading).depth === (b.token as Tokens.Heading).depth,
 );
 
 function block(token: Token): ReactNode {
@@ -37,8 +45,7 @@ function block(token: Token): ReactNode {
       return null;
     case "heading": {
       const { depth, tokens } = token as Tokens.Heading;
-      // A page has its own headings: those within an answer stand below them.
-      const Level = (["h3", "h4", "h5", "h6"] as const)[Math.min(depth, 4) - 1] ?? "h6";
+      const Level = (["h2", "h3", "h4", "h5", "h6"] as const)[depth - 2] ?? "h6";
       return <Level>{inline(tokens)}</Level>;
     }
     case "code": {
@@ -82,7 +89,7 @@ function list({ ordered, start, items }: Tokens.List): ReactNode {
 
 function table({ header, rows }: Tokens.Table): ReactNode {
   return (
-    <div className="scroll" role="region" aria-label="Table" tabIndex={0}>
+    <div className="scroll" role="group" aria-label="Table" tabIndex={0}>
       <table>
         <thead>
           <tr>

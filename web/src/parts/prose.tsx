@@ -1,11 +1,13 @@
 /** What somebody wrote, as markdown once its reader is there, and as plain text until then. */
+import "./prose.css";
+
 import { lazy, Suspense } from "react";
 
 import { Told } from "./verbatim";
 
 const Markdown = lazy(() => import("./markdown"));
 
-export function Prose({ text }: { text: string }) {
+export function Prose({ text, below = 2 }: { text: string; below?: number }) {
   return (
     <Suspense
       fallback={
@@ -16,7 +18,7 @@ export function Prose({ text }: { text: string }) {
         </div>
       }
     >
-      <Markdown text={text} />
+      <Markdown text={text} below={below} />
     </Suspense>
   );
 }

@@ -10,7 +10,7 @@ const DAY = 24 * HOUR;
 
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** How long ago, kept up to date. */
+/** How long ago, or in how long, kept up to date. */
 export function Ago({ at }: { at: string }) {
   // Only a change of the words is a reason to draw anew: a page may have hundreds of them.
   const words = useSyncExternalStore(tick, () => ago(live.now() - Date.parse(at)));
@@ -44,11 +44,16 @@ export function useNow(): number {
 }
 
 export function ago(ms: number): string {
+  if (ms <= -MINUTE) return `in ${span(-ms)}`;
   if (ms < 5 * SECOND) return "just now";
   if (ms < MINUTE) return `${Math.floor(ms / SECOND)} s ago`;
-  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ago`;
-  if (ms < DAY) return `${Math.floor(ms / HOUR)} h ago`;
-  return `${Math.floor(ms / DAY)} d ago`;
+  return `${span(ms)} ago`;
+}
+
+function span(ms: number): string {
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
+  if (ms < DAY) return `${Math.floor(ms / HOUR)} h`;
+  return `${Math.floor(ms / DAY)} d`;
 }
 
 const tellers = new Set<() => void>();

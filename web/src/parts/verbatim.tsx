@@ -62,6 +62,11 @@ export function Told({ text }: { text: string }) {
   return <bdi>{readable(text.replaceAll("\r\n", "\n"))}</bdi>;
 }
 
+/** Our own words, with what they quote as code. */
+export function Quoted({ text }: { text: string }) {
+  return text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
+}
+
 /** Whether a text has anything that does not look like what it is. */
 export function isStrange(text: string): boolean {
   return /[^\x20-\x7e\n\t]/u.test(text);

@@ -115,7 +115,7 @@ function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
       </p>
       <Facts
         rows={[
-          ["Next", task.nextDue === null || !task.enabled ? "not due" : new Date(task.nextDue).toLocaleString()],
+          ["Next", task.nextDue === null || !task.enabled ? "not due" : <Ago key="next" at={task.nextDue} />],
           ["Last", task.lastRun === null ? "never" : <Ago key="last" at={task.lastRun} />],
           ...(task.lastError === null ? [] : [["Why it failed", <Told key="why" text={task.lastError} />] as const]),
         ]}
@@ -148,7 +148,7 @@ function Heartbeat({ beat, may }: { beat: HeartbeatOut; may: boolean }) {
       </header>
       <Facts
         rows={[
-          ["Next", beat.nextAt === null ? "not due" : new Date(beat.nextAt).toLocaleString()],
+          ["Next", beat.nextAt === null ? "not due" : <Ago key="next" at={beat.nextAt} />],
           ["Last", beat.lastAt === null ? "never" : <Ago key="last" at={beat.lastAt} />],
           ...(beat.lastReason === null ? [] : [["It said", <Told key="why" text={beat.lastReason} />] as const]),
           ["Today", `${beat.tokensToday.toLocaleString()} tokens`],

@@ -131,10 +131,10 @@ function Account({ who, onHelp }: { who: Who; onHelp: () => void }) {
   return (
     <div className="account">
       <Link to="/account" className="who" title={`This login may ${who.scope}`}>
-        {who.name}
+        <Icon name="agent" /> {who.name}
       </Link>
       <button type="button" className="quiet-button" onClick={turn}>
-        {{ system: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[theme]}
+        <Icon name="theme" /> {{ system: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[theme]}
       </button>
       <button type="button" className="quiet-button" aria-keyshortcuts="?" onClick={onHelp}>
         <Icon name="keys" /> Shortcuts

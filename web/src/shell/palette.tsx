@@ -34,7 +34,7 @@ export default function Palette({ close, onHelp }: { close: () => void; onHelp: 
       }}
     >
       <Command label="Go to or do" loop>
-        <Command.Input placeholder="Go to a page, a chat, a topic; or do something" autoFocus />
+        <Command.Input placeholder="Go to a page, a chat or a topic" autoFocus />
         <Command.List>
           <Command.Empty>Nothing is called that.</Command.Empty>
           <Command.Group heading="Do">

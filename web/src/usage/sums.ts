@@ -30,6 +30,17 @@ export function added(rows: readonly SpentOut[]): Sum {
   };
 }
 
+/** The four numbers that say most. */
+export function spent(rows: readonly SpentOut[]): (readonly [string, string])[] {
+  const { cost, turns, inputTokens, outputTokens, cacheReadTokens } = added(rows);
+  return [
+    ["Cost", cost === null ? "not known" : `$${cost.toFixed(2)}`],
+    ["Answers", turns.toLocaleString()],
+    ["Tokens", (inputTokens + outputTokens).toLocaleString()],
+    ["From cache", inputTokens === 0 ? "0 %" : `${Math.round((100 * cacheReadTokens) / inputTokens)} %`],
+  ];
+}
+
 /** By day, newest first; by anything else, the most first. */
 export function grouped(rows: readonly SpentOut[], by: By): (readonly [string, Sum])[] {
   const groups = [...Map.groupBy(rows, (row) => row[by])].map(([name, some]) => [name, added(some)] as const);

@@ -6,11 +6,12 @@ import { useMemo } from "react";
 import type { SpentOut } from "../api/schema";
 import { useApi } from "../live/query";
 import { useAgentNames } from "../parts/agents";
+import { Figures } from "../parts/facts";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Told } from "../parts/verbatim";
 import { go, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { added, type By, csv, grouped } from "./sums";
+import { added, type By, csv, grouped, spent } from "./sums";
 
 const BY: readonly (readonly [By, string])[] = [
   ["day", "Day"],
@@ -52,6 +53,11 @@ export default function UsagePage({ query }: PageProps) {
       {error !== null && <Trouble problem={error} again={() => void refetch()} />}
       {may && data === undefined && error === null && <Skeleton rows={6} what="usage" />}
       {data?.rows.length === 0 && <Nothing>No model was asked in these days.</Nothing>}
+      {data !== undefined && data.rows.length > 0 && (
+        <section className="panel usage-whole" aria-label="All of it">
+          <Figures of={spent(data.rows)} />
+        </section>
+      )}
       {data !== undefined && data.rows.length > 0 && <Sums rows={data.rows} by={by} />}
       {data?.cut === true && <p className="note">There were too many turns to add up; the newest are counted.</p>}
     </>
@@ -65,7 +71,7 @@ function Sums({ rows, by }: { rows: readonly SpentOut[]; by: By }) {
   const most = Math.max(...groups.map(([, sum]) => sum.inputTokens + sum.outputTokens), 1);
   return (
     <div className="scroll" role="region" aria-label="Usage" tabIndex={0}>
-      <table className="usage">
+      <table className="usage stack">
         <thead>
           <tr>
             <th scope="col">{BY.find(([name]) => name === by)?.[1]}</th>
@@ -83,7 +89,7 @@ function Sums({ rows, by }: { rows: readonly SpentOut[]; by: By }) {
               <th scope="row">
                 <Told text={by === "agentId" && index < groups.length ? nameOf(name) : name} />
               </th>
-              <td>
+              <td data-name="Tokens">
                 {index < groups.length && (
                   <span className="usage-track" aria-hidden="true">
                     <span style={{ width: `${(100 * (sum.inputTokens + sum.outputTokens)) / most}%` }} />
@@ -91,11 +97,11 @@ function Sums({ rows, by }: { rows: readonly SpentOut[]; by: By }) {
                 )}
                 {(sum.inputTokens + sum.outputTokens).toLocaleString()}
               </td>
-              <td>{sum.turns.toLocaleString()}</td>
-              <td>{sum.failed === 0 ? "" : sum.failed.toLocaleString()}</td>
-              <td>{sum.inputTokens === 0 ? "" : `${Math.round((100 * sum.cacheReadTokens) / sum.inputTokens)} %`}</td>
-              <td>{sum.turns === 0 ? "" : (sum.seconds / sum.turns).toFixed(1)}</td>
-              <td>{sum.cost === null ? "not known" : `$${sum.cost.toFixed(sum.cost < 1 ? 4 : 2)}`}</td>
+              <td data-name="Answers">{sum.turns.toLocaleString()}</td>
+              <td data-name="Failed">{sum.failed === 0 ? "0" : sum.failed.toLocaleString()}</td>
+              <td data-name="From cache">{sum.inputTokens === 0 ? "0 %" : `${Math.round((100 * sum.cacheReadTokens) / sum.inputTokens)} %`}</td>
+              <td data-name="Seconds each">{sum.turns === 0 ? "0" : (sum.seconds / sum.turns).toFixed(1)}</td>
+              <td data-name="Cost">{sum.cost === null ? "not known" : `$${sum.cost.toFixed(sum.cost < 1 ? 4 : 2)}`}</td>
             </tr>
           ))}
         </tbody>

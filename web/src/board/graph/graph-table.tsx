@@ -1,12 +1,12 @@
 import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
-import { KINDS, type MemoryMap, type Neighbour, placeOf } from "./map";
+import { KINDS, type MapNode, type Neighbour, placeOf } from "./map";
 
 const MOST = 6;
 
 /** The same map in words. */
-export function GraphTable({ map, linked }: { map: MemoryMap; linked: ReadonlyMap<string, Neighbour[]> }) {
-  const nodes = map.nodes.toSorted((a, b) => b.count - a.count);
+export function GraphTable({ nodes, linked }: { nodes: readonly MapNode[]; linked: ReadonlyMap<string, Neighbour[]> }) {
+  const sorted = nodes.toSorted((a, b) => b.count - a.count);
   return (
     <div className="scroll">
       <table className="stack">
@@ -19,7 +19,7 @@ export function GraphTable({ map, linked }: { map: MemoryMap; linked: ReadonlyMa
           </tr>
         </thead>
         <tbody>
-          {nodes.map((node) => {
+          {sorted.map((node) => {
             const others = linked.get(node.id) ?? [];
             return (
               <tr key={node.id}>

@@ -141,8 +141,11 @@ export const LONGEST = 28;
 const LETTER = 6.6;
 const LINE = 15;
 
-/** Those whose label fits without lying over another's; the most frequent first, topics before all. */
-export function labelled(nodes: readonly MapNode[], places: Places): Set<string> {
+/**
+ * Those whose label fits without lying over another's; the most frequent first, topics before all. A pixel of the
+ * screen is `unit` of the drawing: from closer by, more of them fit.
+ */
+export function labelled(nodes: readonly MapNode[], places: Places, unit = 1): Set<string> {
   const order = nodes.toSorted(
     (a, b) => Number(b.type === "topic") - Number(a.type === "topic") || b.count - a.count,
   );
@@ -151,8 +154,8 @@ export function labelled(nodes: readonly MapNode[], places: Places): Set<string>
   for (const node of order) {
     const at = places.get(node.id);
     if (at === undefined) continue;
-    const width = Math.min(node.label.length, LONGEST) * LETTER + 8;
-    const box = { x: at.x - width / 2, y: at.y + radiusOf(node) + 1, width, height: LINE };
+    const width = Math.min(node.label.length, LONGEST) * LETTER * unit + 8 * unit;
+    const box = { x: at.x - width / 2, y: at.y + radiusOf(node) + unit, width, height: LINE * unit };
     if (taken.some((other) => overlaps(box, other))) continue;
     taken.push(box);
     found.add(node.id);

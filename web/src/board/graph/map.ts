@@ -28,6 +28,12 @@ export interface Neighbour {
   edge: MapEdge;
 }
 
+/** As a person reads it: whoever wrote without being an agent is called so. */
+export function asRead(map: MemoryMap): MemoryMap {
+  const people = (node: MapNode): MapNode => (node.agentId === "user" ? { ...node, label: "You" } : node);
+  return { ...map, nodes: map.nodes.map(people) };
+}
+
 /** What each node is linked with, the strongest link first. */
 export function neighbours(map: MemoryMap): Map<string, Neighbour[]> {
   const byId = new Map(map.nodes.map((node) => [node.id, node]));

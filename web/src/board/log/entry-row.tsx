@@ -5,6 +5,7 @@ import { memo, useState } from "react";
 
 import type { Problem } from "../../api/problem";
 import type { Collection } from "../../live/collection";
+import { Prose } from "../../parts/prose";
 import { Refused } from "../../parts/refused";
 import { Ago } from "../../parts/time";
 import { Told } from "../../parts/verbatim";
@@ -64,9 +65,9 @@ export const EntryRow = memo(function EntryRow({ entry, entries, refused, topic,
           {open ? "Less" : "Details"}
         </button>
       </div>
-      <p className={isLong && !whole ? "said clipped" : "said"}>
-        <Told text={entry.content} />
-      </p>
+      <div className={isLong && !whole ? "said clipped" : "said"}>
+        {entry.type === "action" ? <Told text={entry.content} /> : <Prose text={entry.content} below={1} />}
+      </div>
       {isLong && (
         <button type="button" className="plain" onClick={() => setWhole(!whole)}>
           {whole ? "Show less" : "Show all of it"}

@@ -42,6 +42,7 @@ export default function BoardPage({ query }: PageProps) {
     () => topicGroups(topics.filter((topic) => isWanted(topic, { text: sought, spaceId, priority, tag })), asColumns),
     [topics, sought, spaceId, priority, tag, asColumns],
   );
+  const owners = useMemo(() => new Set(topics.map((topic) => topic.spaceId)), [topics]);
   const chosen = spaces.rows.find((space) => space.id === spaceId);
   const problem = held.problem ?? spaces.problem;
 
@@ -57,6 +58,7 @@ export default function BoardPage({ query }: PageProps) {
     <div className="board">
       <SpaceList
         spaces={spaces.rows}
+        owners={owners}
         counts={countsOfSpaces(topics)}
         total={topics.filter((topic) => topic.status !== "archived").length}
         more={held.more}

@@ -10,6 +10,7 @@ import { useMoment } from "../../parts/day";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
 import { ConversationView } from "../../conversation/conversation";
+import { Prose } from "../../parts/prose";
 import { Loading, Nothing, Trouble } from "../../parts/states";
 import { useTitle } from "../../parts/title";
 import { Told } from "../../parts/verbatim";
@@ -54,33 +55,35 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
   const task = held.rows.find((one) => one.id === taskId);
   return (
     <div className="topic-page">
-      <div className="topic-top">
-        <p className="trail">
-          <SpaceTrail topic={topic} />
-        </p>
-        <TopicHead topic={topic} />
+      <div className="topic-first">
+        <div className="topic-top">
+          <p className="trail">
+            <SpaceTrail topic={topic} />
+          </p>
+          <TopicHead topic={topic} />
+        </div>
+        <div className="topic-thread">
+          {taskId !== null && (
+            <p className="note thread-of">
+              <span>
+                About the task <strong>{task === undefined ? taskId : <Told text={task.title} />}</strong>
+              </span>
+              <Link to={`/board/topics/${encodeURIComponent(topic.id)}`}>Whole topic</Link>
+            </p>
+          )}
+          <TopicThread key={taskId ?? ""} topic={topic} taskId={taskId} />
+        </div>
       </div>
       <div className="topic-side">
         <TaskList topicId={topic.id} tasks={tasks} held={held} chosen={taskId} />
         {topic.digest !== null && (
           <section aria-label="Digest">
             <h2>In short</h2>
-            <p className="digest whole">
-              <Told text={topic.digest} />
-            </p>
+            <div className="digest whole">
+              <Prose text={topic.digest} />
+            </div>
           </section>
         )}
-      </div>
-      <div className="topic-thread">
-        {taskId !== null && (
-          <p className="note thread-of">
-            <span>
-              About the task <strong>{task === undefined ? taskId : <Told text={task.title} />}</strong>
-            </span>
-            <Link to={`/board/topics/${encodeURIComponent(topic.id)}`}>Whole topic</Link>
-          </p>
-        )}
-        <TopicThread key={taskId ?? ""} topic={topic} taskId={taskId} />
       </div>
     </div>
   );

@@ -3,6 +3,7 @@ import { type KeyboardEvent, useState } from "react";
 
 import { Choice } from "../../parts/choice";
 import { focusSoon } from "../../parts/focus";
+import { gist } from "../../parts/gist";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
 import { toast } from "../../parts/toast";
@@ -73,7 +74,7 @@ export function TopicRow({ topic, tasks, spaceName, refused, onUp, onDown }: Top
           </TopicFacts>
           {topic.digest !== null && (
             <p className="digest" title={topic.digest}>
-              <Told text={topic.digest} />
+              <Told text={gist(topic.digest)} />
             </p>
           )}
         </div>

@@ -1,0 +1,44 @@
+/** What a text says, without the marks of markdown: for a line that only hints at it. */
+export function gist(text: string): string {
+  return text
+    .replace(/^\s*(```|~~~).*$/gm, "")
+    .replace(/^\s*\|?(\s*:?-{3,}:?\s*\|?)+\s*$/gm, "")
+    .replace(/^\s*(#{1,6}|>|[-*+](?:\s+\[[ xX]\])?)\s+/gm, "")
+    .replace(/!?\[([^\]\n]*)\]\([^()\s]*\)/g, "$1")
+    .replace(/(\*\*|__)(?=\S)(.+?)(?<=\S)\1/g, "$2")
+    .replace(/(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])/g, "$1")
+    .replace(/`+([^`\n]+)`+/g, "$1")
+    .replace(/\s+/g, " ")
+    .trim();
+}
+
+const PROGRAMS = [
+  ["Edg", "Edge"],
+  ["OPR", "Opera"],
+  ["SamsungBrowser", "Samsung Internet"],
+  ["Firefox", "Firefox"],
+  ["FxiOS", "Firefox"],
+  ["CriOS", "Chrome"],
+  ["HeadlessChrome", "Chrome without a window"],
+  ["Chrome", "Chrome"],
+  ["Version", "Safari"],
+] as const;
+
+const SYSTEMS = [
+  ["iPhone", "an iPhone"],
+  ["iPad", "an iPad"],
+  ["Android", "Android"],
+  ["Windows", "Windows"],
+  ["CrOS", "ChromeOS"],
+  ["Mac OS X", "a Mac"],
+  ["Linux", "Linux"],
+] as const;
+
+/** Which browser, and on what, as a person would say it; what is unknown says what it says of itself. */
+export function browserOf(program: string): string {
+  const browser = PROGRAMS.find(([mark]) => program.includes(`${mark}/`));
+  const system = SYSTEMS.find(([mark]) => program.includes(mark));
+  if (browser === undefined || system === undefined) return program.slice(0, 80);
+  const version = new RegExp(`${browser[0]}/(\\d+)`).exec(program)?.[1];
+  return `${browser[1]}${version === undefined ? "" : ` ${version}`} on ${system[1]}`;
+}
