@@ -198,7 +198,10 @@ class Hours:
         self.clock = ManualClock(kept + 1_000)
 
     def jump(self, to: int) -> None:
-        self._file.write_text(str(to))
+        """The process may be killed at any line: what the file says is whole all the same."""
+        draft = self._file.with_suffix(".new")
+        draft.write_text(str(to))
+        draft.replace(self._file)
         self.clock.set(to)
 
 
