@@ -45,10 +45,10 @@ from holdfast.log import (
     Turn,
     TurnStatus,
     Tx,
+    check,
     entries,
     sessions,
     turns,
-    upkeep,
 )
 from holdfast.runtime import Holdfast
 from holdfast.testing import ScriptedOpenAI
@@ -170,7 +170,7 @@ class Evening:
         self.costs_add_up()
         self.order_was_kept()
         self.contexts_replay()
-        assert upkeep(self.hold.store) == []
+        assert check(self.hold.store) == []
         with self.hold.store.read(OWNER) as tx:
             assert list(integrity.check(tx)) == []
 

@@ -16,7 +16,7 @@ from backup_stage import call, contents, furnish, said, say, told, write
 from builders import new_database
 from holdfast import migrations
 from holdfast.cli.client import announced
-from holdfast.log import Store, sqlite_url, upkeep
+from holdfast.log import Store, check, sqlite_url
 from holdfast.runtime import open_home
 
 sys.path.append(str(Path(__file__).parents[1] / "gateway"))
@@ -143,7 +143,7 @@ def test_a_backup_under_load_is_one_moment_of_the_store(home: Path, place: Path,
     assert pairs >= known
     assert words == [[str(n), side] for n in range(1, pairs + 1) for side in ("left", "right")]
     store = Store(sqlite_url(other / "holdfast.db"))
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 
@@ -274,7 +274,7 @@ class TestPostgres:
         assert said(other, target)[199:201] == ["entry 199", "0 " * 20]
         assert said(other, target)[-1] == "one more"
         store = Store(target)
-        assert upkeep(store) == []
+        assert check(store) == []
         store.close()
         again = call("restore", place, "--to", tmp_path / "third", "--store", target)
         assert (again.exit_code, "not empty" in again.stderr) == (2, True)

@@ -13,7 +13,7 @@ from cli_stage import Run
 
 from builders import rows
 from holdfast import migrations
-from holdfast.log import Store, sqlite_url, upkeep
+from holdfast.log import Store, check, sqlite_url
 
 OLDER = "0013"
 
@@ -79,7 +79,7 @@ def test_an_upgrade_is_told_and_the_store_as_it_was_is_kept(
     with kept.schema() as conn:
         assert migrations.current(conn) == OLDER
     assert rows(kept, "SELECT name FROM spaces WHERE id = 's'") == [("kept",)]
-    assert upkeep(now) == []
+    assert check(now) == []
     kept.close()
     now.close()
 

@@ -30,11 +30,11 @@ from holdfast.log import (
     Store,
     TurnStatus,
     chains,
+    check,
     entries,
     sessions,
     sqlite_url,
     turns,
-    upkeep,
 )
 from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Calls, Say, ScriptedOpenAI, Turn, Used
@@ -197,7 +197,7 @@ class Evening:
         self.each_return_came_once()
         self.staged_ones_left_after_the_compaction()
         self.figures_add_up()
-        assert upkeep(self.store) == []
+        assert check(self.store) == []
         self.store.close()
 
     def ten_turns_ran_in_order(self) -> None:

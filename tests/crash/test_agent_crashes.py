@@ -26,10 +26,10 @@ from holdfast.log import (
     Turn,
     TurnStatus,
     chains,
+    check,
     entries,
     sessions,
     turns,
-    upkeep,
 )
 from holdfast.testing import ScriptedOpenAI
 
@@ -260,7 +260,7 @@ def test_whatever_step_a_gateway_dies_at_each_result_arrives_once(store_url: str
     print(f"{engine}: {len(killed)} kills at {len(points)} points")
     assert len(killed) >= 0.9 * len(blows), sorted({b.step for b in blows} - {b.step for b in killed})
     store = Store(store_url)
-    assert upkeep(store) == []
+    assert check(store) == []
     troubles = [Aftermath(store, blow, prompts).trouble() for blow in [*whole, *blows]]
     store.close()
     assert not any(troubles), "\n\n".join(filter(None, troubles))

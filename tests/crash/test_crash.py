@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builders import rows
-from holdfast.log import Store, upkeep
+from holdfast.log import Store, check
 
 WORKER = Path(__file__).with_name("worker.py")
 KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "6"))
@@ -41,10 +41,10 @@ def test_what_was_acknowledged_survives_every_kill(store_url: str) -> None:
         acknowledged += run_and_kill(store_url, run, chance.uniform(0, 0.8))
     print(f"{store_url.partition(':')[0].partition('+')[0]}: {KILLS} kills, {len(acknowledged)} acknowledged")
     store = Store(store_url)
-    assert upkeep(store) == []
+    assert check(store) == []
     visible = {status for (status,) in rows(store, "SELECT DISTINCT status FROM turns")}
     subprocess.run([sys.executable, str(WORKER), store_url, "drain"], check=True)
-    assert upkeep(store) == []
+    assert check(store) == []
 
     contents = Counter(
         content for (content,) in rows(store, "SELECT content FROM entries WHERE role IS NULL")

@@ -14,7 +14,7 @@ from pooler import pgbouncer
 
 from builders import PATIENCE, append, in_threads, new_database, rows
 from holdfast.errors import Unavailable
-from holdfast.log import OWNER, Bridge, EntryDraft, Store, changes, entries, open_store, upkeep
+from holdfast.log import OWNER, Bridge, EntryDraft, Store, changes, check, entries, open_store
 from holdfast.log.libpq import Preparing
 from holdfast.memory.engine.postgres_connections import Connections
 
@@ -46,7 +46,7 @@ def test_many_writers_and_readers_share_few_servers(pooled: tuple[str, str]) -> 
     in_threads(8, work)
     assert store.pooled
     assert rows(store, "SELECT count(*), count(DISTINCT content) FROM entries") == [(120, 120)]
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 
@@ -63,7 +63,7 @@ def test_a_pooler_that_hides_itself_is_found_out_and_no_wrong_statement_is_ever_
 
     in_threads(8, work)
     assert rows(store, "SELECT count(*) FROM entries WHERE content = 'hidden'") == [(120,)]
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 

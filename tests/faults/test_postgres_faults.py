@@ -24,7 +24,7 @@ from fault_stage import READY_SECONDS, Gateway, echoing, gateway, postgres, wait
 
 from builders import append, new_database
 from holdfast.errors import Transient, Unavailable
-from holdfast.log import OWNER, Store, open_store, upkeep
+from holdfast.log import OWNER, Store, check, open_store
 from holdfast.testing import Asked, Say, ScriptedOpenAI
 
 
@@ -216,7 +216,7 @@ def test_a_server_that_is_started_again_loses_and_doubles_nothing(stage: Stage) 
         )
     assert acknowledged <= found.keys()
     assert {found[text] for text in acknowledged} == {1}
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
     assert "Traceback" not in stage.here.said()
 
@@ -308,7 +308,7 @@ def test_a_gateway_goes_over_to_a_promoted_standby_and_loses_nothing(own_server:
                     own_server, "pg_ctl", "-w", "-D", primary, "-l", f"{primary}/log", "-o", sockets, "start"
                 )
         moved = Store(f"postgresql+psycopg://postgres:@/moving?host={quote(place)}")
-        assert upkeep(moved) == []
+        assert check(moved) == []
         moved.close()
 
 

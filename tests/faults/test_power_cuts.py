@@ -14,7 +14,7 @@ import pytest
 
 from builders import accept, append, claim, in_threads, outcome, rows
 from holdfast.errors import Unavailable
-from holdfast.log import OWNER, Store, agenda, durability, sqlite_url, turns, upkeep
+from holdfast.log import OWNER, Store, agenda, check, durability, sqlite_url, turns
 from holdfast.log.store import Durability
 
 WRITER = """
@@ -42,7 +42,7 @@ sys.stdin.read()
 def contents(path: Path) -> set[str]:
     store = Store(sqlite_url(path))
     try:
-        assert upkeep(store) == []
+        assert check(store) == []
         return {text for (text,) in rows(store, "SELECT content FROM entries")}
     finally:
         store.close()

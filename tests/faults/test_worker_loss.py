@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from worker_play import Gateway, Nest, configure, wait_for
 
 from builders import rows
-from holdfast.log import OWNER, Store, agenda, upkeep
+from holdfast.log import OWNER, Store, agenda, check
 from holdfast.runtime import open_home
 from holdfast.services import Services
 from holdfast.testing import Asked, Call, Say, ScriptedOpenAI, Stall, Turn
@@ -102,7 +102,7 @@ def test_accepted_work_goes_on_over_kills_and_restarts_until_it_is_done(
     assert rows(store, "SELECT DISTINCT status FROM turns") == [("committed",)]
     assert rows(store, "SELECT count(*) FROM entries WHERE code = 'classifier_error'") == [(0,)]
     assert rows(store, "SELECT count(*) FROM agenda WHERE status = 'failed'") == [(0,)]
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 

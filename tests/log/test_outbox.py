@@ -5,7 +5,7 @@ import pytest
 from builders import claim, in_threads, item
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, NotFound
-from holdfast.log import OWNER, Store, outbox, upkeep
+from holdfast.log import OWNER, Store, check, outbox
 from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
 
 
@@ -24,7 +24,7 @@ def test_a_parcel_waits_with_an_agenda_item_that_will_deliver_it(store: Store) -
         assert outbox.get(tx, made.id) == made
     due = item(store, made.agenda_id or "")
     assert (due.kind, due.payload, due.lane) == (outbox.KIND, {"outboxId": made.id}, "deliver:web")
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_the_same_key_again_finds_the_parcel_that_is_there(store: Store) -> None:

@@ -11,13 +11,13 @@ from holdfast.log import (
     Store,
     agenda,
     changes,
+    check,
     entries,
     leases,
     outbox,
     prune,
     sessions,
     turns,
-    upkeep,
 )
 from holdfast.log.agenda import Finish
 from holdfast.log.retention import forget_session
@@ -152,7 +152,7 @@ def test_old_transcripts_go_whole_with_their_turns(store: Store, clock: ManualCl
         assert [s.id for s in sessions.history(tx, KEY)] == [second.id, third.id]
         assert entries.transcript(tx, first.id) == []
         assert turns.listing(tx, first.id) == []
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_an_archived_session_with_work_still_due_is_kept(store: Store, clock: ManualClock) -> None:
@@ -210,4 +210,4 @@ def test_of_a_session_that_was_not_to_be_stored_only_what_it_cost_is_left(
     with store.read(OWNER) as tx:
         left_turn = turns.get(tx, turn.id)
         assert (left_turn.status, dict(left_turn.usage or {})) == ("committed", {"inputTokens": 7})
-        assert upkeep(store) == []
+        assert check(store) == []

@@ -15,7 +15,7 @@ import pytest
 from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon, until
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, Unavailable
-from holdfast.log import OWNER, Bridge, Store, Threads, TurnStatus, agenda, rung, turns, upkeep
+from holdfast.log import OWNER, Bridge, Store, Threads, TurnStatus, agenda, check, rung, turns
 from holdfast.log import changes as bridge_module
 from holdfast.log.agenda import Job, Kind, PostponeJob, Retry, Runner, Status
 
@@ -531,7 +531,7 @@ def test_a_turn_whose_handler_broke_is_interrupted_and_begins_again(
     asyncio.run(scene())
     with store.read(OWNER) as tx:
         assert turns.get(tx, turn.id).status is TurnStatus.COMMITTED
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_what_a_dead_process_left_running_is_taken_back_at_the_start(store: Store, threads: Threads) -> None:

@@ -21,6 +21,8 @@ from holdfast.log import (
     OWNER,
     Store,
     agenda,
+    check,
+    copy,
     durability,
     entries,
     open_store,
@@ -28,7 +30,6 @@ from holdfast.log import (
     sessions,
     sqlite_url,
     turns,
-    upkeep,
 )
 from holdfast.log import store as log_store
 from holdfast.log.tables import metadata
@@ -48,7 +49,7 @@ def test_the_migrations_lead_to_the_tables_that_the_code_uses(engine: str, empty
         options = {"include_object": ours, "compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(tx.conn, opts=options)
         assert compare_metadata(context, metadata) == []
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 
@@ -80,7 +81,7 @@ def test_processes_that_migrate_at_once_do_not_disturb_each_other(engine: str, e
     assert [process.returncode for process in running] == [0] * 4, said
     store = Store(empty_url)
     assert rows(store, "SELECT count(*) FROM entries") == [(4,)]
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 
@@ -91,7 +92,7 @@ def test_a_store_from_a_newer_version_is_left_alone(store_url: str) -> None:
         with pytest.raises(Conflict) as caught:
             migrations.migrate(store)
         assert caught.value.code == "store_newer"
-        assert "9999" in upkeep(store)[0]
+        assert "9999" in check(store)[0]
     finally:
         execute(store, [f"UPDATE alembic_version SET version_num = '{migrations.HEAD}'"])
         store.close()
@@ -214,7 +215,7 @@ def test_a_full_disk_loses_nothing_and_is_no_trouble_once_there_is_room(sqlite_s
     limit(1_000_000)
     append(sqlite_store, "after")
     assert rows(sqlite_store, "SELECT content FROM entries") == [("before",), ("after",)]
-    assert upkeep(sqlite_store) == []
+    assert check(sqlite_store) == []
 
 
 @pytest.fixture
@@ -246,7 +247,7 @@ def test_a_disk_that_fills_up_for_real_keeps_every_acknowledged_entry(small_disk
     ballast.unlink()
     kept.append(append(store, "room again").id)
     assert [r[0] for r in rows(store, "SELECT id FROM entries ORDER BY position")] == kept
-    assert upkeep(store) == []
+    assert check(store) == []
     store.close()
 
 
@@ -268,7 +269,7 @@ def test_a_damaged_file_is_found_by_check(sqlite_store: Store) -> None:
         file.seek((root - 1) * size)
         file.write(b"\xff" * 64)
     damaged = Store(sqlite_store.url)
-    assert any(problem.startswith("SQLite:") for problem in upkeep(damaged))
+    assert any(problem.startswith("SQLite:") for problem in check(damaged))
     damaged.close()
 
 
@@ -319,18 +320,18 @@ def test_a_copy_there_and_back_again_holds_the_same_and_goes_on(
     fill(sqlite_store)
     there, back = Store(empty_postgres), Store(sqlite_url(tmp_path / "back.db"))
     told: list[str] = []
-    counts = upkeep(sqlite_store, there, progress=lambda table, count: told.append(table))
-    assert upkeep(there, back) == counts
+    counts = copy(sqlite_store, there, progress=lambda table, count: told.append(table))
+    assert copy(there, back) == counts
     assert counts["entries"] == 3
     assert "entries" in told
     assert everything(sqlite_store) == everything(there) == everything(back)
     numbers = [append(store, "new").position for store in (sqlite_store, there, back)]
     assert numbers[0] == numbers[1] == numbers[2] == 4
     for store in (there, back):
-        assert upkeep(store) == []
+        assert check(store) == []
         session(store)
     with pytest.raises(Conflict) as caught:
-        upkeep(sqlite_store, back)
+        copy(sqlite_store, back)
     assert caught.value.code == "store_not_empty"
     there.close()
     back.close()
@@ -371,9 +372,9 @@ DAMAGE = {
 @pytest.mark.parametrize("rule", DAMAGE)
 def test_check_finds_each_kind_of_damage(store: Store, rule: str) -> None:
     accept(store)
-    assert upkeep(store) == []
+    assert check(store) == []
     execute(store, DAMAGE[rule])
-    problems = upkeep(store)
+    problems = check(store)
     assert any(problem.startswith(rule) for problem in problems), problems
 
 
@@ -388,7 +389,7 @@ def test_check_finds_two_active_sessions_of_one_key(engine: str, empty_url: str)
             f"INSERT INTO sessions (id, {columns}) SELECT 'twin', {columns} FROM sessions",
         ],
     )
-    assert upkeep(store) == [f"a session has two active rows: {made.key}"]
+    assert check(store) == [f"a session has two active rows: {made.key}"]
     store.close()
 
 
@@ -397,7 +398,7 @@ def test_check_finds_a_row_that_points_nowhere(sqlite_store: Store) -> None:
         connection.execute("PRAGMA query_only = OFF")
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("INSERT INTO entry_revisions VALUES ('none', 0, 'x', NULL, 1)")
-    assert upkeep(sqlite_store) == ["a row of entry_revisions points at a row of entries that is not there"]
+    assert check(sqlite_store) == ["a row of entry_revisions points at a row of entries that is not there"]
 
 
 def frames(store: Store) -> tuple[int, int]:

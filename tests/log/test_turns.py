@@ -13,11 +13,11 @@ from holdfast.log import (
     Turn,
     TurnStatus,
     agenda,
+    check,
     entries,
     outbox,
     sessions,
     turns,
-    upkeep,
 )
 
 
@@ -50,7 +50,7 @@ def test_a_message_its_turn_and_its_agenda_item_are_written_together(store: Stor
         message = entries.get(tx, turn.input_id or "")
         assert turns.by_number(tx, turn.session_id, 1) == turn
     assert (message.content, message.turn_id, message.session_id) == ("hello", turn.id, turn.session_id)
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_a_repeat_of_the_key_finds_the_same_turn(store: Store) -> None:
@@ -115,7 +115,7 @@ def test_a_commit_writes_all_results_and_ends_the_agenda_item(store: Store, cloc
         assert len(outbox.listing(tx, target="web")) == 1
     assert (now.input_tokens, now.output_tokens, now.total_tokens, now.context_tokens) == (10, 5, 15, 7)
     assert said(store) == ["hello", "hi"]
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_usage_adds_up_over_turns(store: Store) -> None:
@@ -240,7 +240,7 @@ def test_a_turn_cut_off_is_visible_and_its_second_beginning_stands_in_the_log(
     assert said(store) == ["hello", "Turn 1 was interrupted and begins again."]
     with store.write(OWNER) as tx:
         turns.commit(tx, "k1", outcome(), agenda.Job(taken))
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_a_turn_goes_on_however_many_processes_are_lost_with_it(store: Store, clock: ManualClock) -> None:
@@ -255,7 +255,7 @@ def test_a_turn_goes_on_however_many_processes_are_lost_with_it(store: Store, cl
         with store.write(OWNER) as tx:
             assert turns.start(tx, turns.get(tx, id_)).attempt == n + 2
     assert (held.id, held.attempts) == (job.item.id, 1)
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_a_turn_that_ends_every_process_is_left_to_the_user_even_if_it_never_began(store: Store) -> None:
@@ -270,7 +270,7 @@ def test_a_turn_that_ends_every_process_is_left_to_the_user_even_if_it_never_beg
     with store.write(OWNER) as tx:
         assert turns.has_ended(tx, turns.get(tx, turn.id))
         assert turns.start(tx, turns.resume(tx, turns.get(tx, turn.id))).attempt == 1
-    assert upkeep(store) == []
+    assert check(store) == []
 
 
 def test_a_turn_that_brings_no_result_ends_once(store: Store) -> None:

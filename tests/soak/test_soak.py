@@ -26,7 +26,7 @@ from click.testing import CliRunner
 
 from builders import PATIENCE, rows
 from holdfast.cli.root import cli
-from holdfast.log import Store, sqlite_url, upkeep
+from holdfast.log import Store, check, sqlite_url
 from holdfast.testing import Asked, Say, ScriptedOpenAI, Turn
 
 SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS", "3"))
@@ -153,7 +153,7 @@ def test_nothing_is_lost_while_it_talks_is_backed_up_and_is_restarted(tmp_path: 
 def whole(home: Path, soak: Soak | None) -> None:
     store = Store(sqlite_url(home / "holdfast.db"))
     try:
-        assert upkeep(store) == []
+        assert check(store) == []
         if soak is not None:
             found = rows(
                 store, "SELECT count(*), count(DISTINCT content) FROM entries WHERE content LIKE 'entry %'"

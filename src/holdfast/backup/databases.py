@@ -12,7 +12,7 @@ from sqlalchemy.engine.url import URL
 
 from holdfast import migrations
 from holdfast.errors import Conflict, InvalidInput, Unavailable
-from holdfast.log import Store, sqlite_url, upkeep
+from holdfast.log import Store, check, sqlite_url
 
 DERIVED_SCHEMAS: Final = ("memory_index", "memory_cache")
 _OURS: Final = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
@@ -34,7 +34,7 @@ def snapshot_sqlite(store: Store, target: Path) -> list[str]:
     copy = Store(sqlite_url(target))
     try:
         _require_whole(copy)
-        return upkeep(copy) if revision_of(copy) == migrations.HEAD else []
+        return check(copy) if revision_of(copy) == migrations.HEAD else []
     finally:
         copy.close()
 

@@ -170,7 +170,7 @@ def check_store(patient: Patient) -> Iterator[Finding]:
     """Reachable, at the current schema, and whole."""
     from holdfast import migrations
     from holdfast.errors import Conflict
-    from holdfast.log import require_store, upkeep
+    from holdfast.log import check, require_store
 
     if patient.config is None:
         yield Finding("warn", "the store was not looked at: the config cannot be used")
@@ -195,7 +195,7 @@ def check_store(patient: Patient) -> Iterator[Finding]:
             known = version is None or migrations.is_known(version)
             yield Finding("fail", said, f"{mend}.", partial(_migrate, patient) if known else None)
             return
-        problems = upkeep(store)
+        problems = check(store)
         for problem in problems:
             yield Finding("fail", problem, "Restore a copy, or report it with this line.")
         if not problems:

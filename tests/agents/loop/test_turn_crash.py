@@ -16,7 +16,7 @@ from loop_stage import Stage, ask, staged
 from turn_worker import tools
 
 from builders import soon, until
-from holdfast.log import Store, Threads, upkeep
+from holdfast.log import Store, Threads, check
 from holdfast.testing import Call, Calls, Say, ScriptedOpenAI, Stall
 
 WORKER = Path(__file__).with_name("turn_worker.py")
@@ -64,7 +64,7 @@ def test_a_call_that_was_under_way_is_not_repeated_unasked_and_can_be_resumed(
             await until(lambda: struck.exists() and struck.read_text() == "x\n")
             process.kill()
             process.wait()
-        assert upkeep(store) == []
+        assert check(store) == []
         async with staged(store, threads, tmp_path, [Say("I looked: it was done.")]) as stage:
             stage.toolbox.register_all(tools(tmp_path))
             status = await soon(stage.runs.wait(run_id))
@@ -82,7 +82,7 @@ def test_a_call_that_was_under_way_is_not_repeated_unasked_and_can_be_resumed(
             assert "cut off before" in results[2]
         assert struck.read_text() == "x\n"
         assert not (tmp_path / "marked").exists()
-        assert upkeep(store) == []
+        assert check(store) == []
         store.close()
 
     asyncio.run(main())
@@ -113,7 +113,7 @@ def test_a_turn_cut_off_before_its_commit_goes_on_with_what_it_has_done(
             assert sent[-1]["content"] == "marked x"
             spoken = [text for _, text in stage.spoken()]
             assert Counter(spoken) == Counter(["go", "Marking.", "marked x", "The mark is made."])
-        assert upkeep(store) == []
+        assert check(store) == []
         store.close()
 
     asyncio.run(main())

@@ -217,7 +217,7 @@ def migrate(app: App, no_copy: bool, as_json: bool) -> None:
 @click.pass_context
 def check(ctx: click.Context, app: App, as_json: bool) -> None:
     """Say what is wrong with the store; exit 1 if anything is."""
-    from holdfast.log import upkeep as find_problems
+    from holdfast.log import check as find_problems
 
     target = home_store(app)
     try:
@@ -242,7 +242,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
     Example:
       holdfast store copy ~/.holdfast/holdfast.db postgresql+psycopg://holdfast@localhost/holdfast
     """
-    from holdfast.log import upkeep as copy_store
+    from holdfast.log import copy as copy_store
 
     old = bare_store(source)
     new = bare_store(target, must_exist=False)
