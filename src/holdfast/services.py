@@ -30,7 +30,7 @@ from holdfast.context.retention import prune as prune_contexts
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Allowance, Bridge, Feed, Retention, Tx, agenda, audit, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
-from holdfast.log.unused import archive_unused
+from holdfast.log.retention import archive_unused
 from holdfast.memory.cycles import MemoryCycles
 from holdfast.plugins import GatewayStart, GatewayStop, Plugin, Service
 from holdfast.runtime import Holdfast, shared_home

@@ -15,7 +15,7 @@ from serving import wait_for
 
 from builders import PATIENCE
 from holdfast.agents.cron import sign
-from holdfast.channels import following
+from holdfast.channels import streaming
 from holdfast.log import rung
 from holdfast.testing import Say, Stall
 from holdfast.testing.script import text_of
@@ -80,7 +80,7 @@ def test_a_reply_is_cut_where_the_config_says_and_waited_for_as_long(
         waits.append(seconds)
         return await rung(bell, seconds)
 
-    monkeypatch.setattr(following, "rung", noted)
+    monkeypatch.setattr(streaming, "rung", noted)
     chunk = {"minChars": 10, "maxChars": 60, "breakPreference": "sentence", "idleMs": 45_000}
     with stage(home, [Stall(f"{first} {rest}")], blockStreamingChunk=chunk) as there:
         there.write("When is high tide?")

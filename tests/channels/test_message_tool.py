@@ -11,7 +11,7 @@ import pytest
 from builders import session
 from holdfast.agents.heartbeat.state import nobody_knows
 from holdfast.agents.tools.types import Caller
-from holdfast.channels import Surface, hearing
+from holdfast.channels import Surface, receiving
 from holdfast.channels.connecting import Connections
 from holdfast.channels.files import FileRoom
 from holdfast.channels.tool import MessageInput, MessageTool, target_of
@@ -96,7 +96,7 @@ def test_what_the_owner_did_not_ask_for_goes_only_to_those_who_may_read_it(
 
     def heard_at(tx: Tx, target: str) -> Audience | None:
         surface = Surface.parse(target)
-        return hearing.heard_at(tx, surface, connections.settings(surface.channel))
+        return receiving.heard_at(tx, surface, connections.settings(surface.channel))
 
     tool = MessageTool(sqlite_store, threads, connections.of, heard_at, NO_FILES).tool()
     alone = caller(sqlite_store, "agent:main:main")

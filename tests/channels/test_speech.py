@@ -7,8 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.channels.chunking import Limits
-from holdfast.channels.holding import MARKS, begins, shown_end, spoken
-from holdfast.channels.speech import ANEW, Mark, Speech, Step, left_of_turn, remaining
+from holdfast.channels.speech import (
+    ANEW,
+    MARKS,
+    Mark,
+    Speech,
+    Step,
+    begins_silent,
+    left_of_turn,
+    remaining,
+    shown_end,
+    spoken_part,
+)
 from holdfast.context import is_silent
 from holdfast.continuation import tokens
 
@@ -53,11 +63,11 @@ def test_no_word_for_the_runtime_is_ever_sent(reply: str, step: int, idle: bool)
     rest = remaining(kept, mark, LIMITS)
     assert ANEW not in rest
     whole = _bare("".join([*(s.text for s in sent), *rest]))
-    assert whole.strip(MARKS) == _bare(spoken(kept)).strip(MARKS)
+    assert whole.strip(MARKS) == _bare(spoken_part(kept)).strip(MARKS)
 
 
 @settings(max_examples=50)
-@given(REPLIES.filter(lambda text: begins(text) == "silent"), st.integers(1, 9))
+@given(REPLIES.filter(lambda text: begins_silent(text) == "silent"), st.integers(1, 9))
 def test_a_reply_that_begins_as_none_is_not_begun(reply: str, step: int) -> None:
     assert said_in_steps(reply, step, idle=True) == []
 
@@ -77,7 +87,7 @@ def test_a_reply_that_begins_as_none_is_not_begun(reply: str, step: int) -> None
     ],
 )
 def test_the_beginning_is_held_back_until_it_is_sure(text: str, sure: str) -> None:
-    assert begins(text) == sure
+    assert begins_silent(text) == sure
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast.channels import Surface
-from holdfast.channels.bindings import bind, bound, release
+from holdfast.channels.records import bind_session, bound_session, release
 from holdfast.errors import InvalidInput
 from holdfast.log import OWNER, Store, sessions
 
@@ -67,12 +67,12 @@ def test_a_surface_has_one_session_at_a_time_and_only_while_that_is_there(store:
     with store.write(OWNER) as tx:
         sessions.ensure(tx, first)
         child = sessions.ensure(tx, second)
-        bind(tx, thread, first)
-        assert bound(tx, thread) == first
-        bind(tx, thread, second)
-        assert bound(tx, thread) == second
+        bind_session(tx, thread, first)
+        assert bound_session(tx, thread) == first
+        bind_session(tx, thread, second)
+        assert bound_session(tx, thread) == second
         sessions.archive(tx, child, cause="test")
-        assert bound(tx, thread) is None
-        bind(tx, thread, first)
+        assert bound_session(tx, thread) is None
+        bind_session(tx, thread, first)
         release(tx, thread)
-        assert bound(tx, thread) is None
+        assert bound_session(tx, thread) is None

@@ -34,7 +34,7 @@ from holdfast.context import FileReader, ShownData, ToolCall, ToolResult, Worksp
 from holdfast.continuation import Continuation
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import OWNER, Session, Store, Turn, Tx, agenda, chains, turns
-from holdfast.log import owner as owners
+from holdfast.log import leases as owners
 from holdfast.log.turns import Committed
 from holdfast.memory.scope import Chat
 

@@ -16,7 +16,7 @@ from serving import running, wait_for
 from builders import PATIENCE, in_threads, new_database, rows
 from holdfast import logs
 from holdfast.log import OWNER, agenda, entries
-from holdfast.log.bridge import Bridge
+from holdfast.log.changes import Bridge
 from holdfast.log.pulse import Pulse
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services

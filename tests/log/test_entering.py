@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.clock import ManualClock
 from holdfast.config.session import SessionConfig
 from holdfast.log import OWNER, SessionStatus, Store, sessions, turns
-from holdfast.log.entering import Entered, enter
+from holdfast.log.reset import Entered, enter
 
 KEY = "agent:main:telegram:dm:7"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from builders import soon, until
 from holdfast.log import OWNER, Change, Feed, Ping, Reset, Retention, Store, Threads, Waiter, changes, prune
-from holdfast.log.feed import RING
+from holdfast.log.changes import RING
 
 
 def emit(store: Store, count: int = 1) -> None:

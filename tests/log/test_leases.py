@@ -7,8 +7,7 @@ import sys
 from builders import in_threads
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, Store, leases, this_process
-from holdfast.log.leases import Lease
-from holdfast.log.owner import is_dead
+from holdfast.log.leases import Lease, is_dead
 
 
 def acquire(store: Store, owner: str, name: str = "digest") -> Lease | None:

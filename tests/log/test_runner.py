@@ -16,7 +16,7 @@ from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, Unavailable
 from holdfast.log import OWNER, Bridge, Store, Threads, TurnStatus, agenda, check, rung, turns
-from holdfast.log import bridge as bridge_module
+from holdfast.log import changes as bridge_module
 from holdfast.log.agenda import Job, Kind, PostponeJob, Retry, Runner, Status
 
 FOREVER = 3_600.0

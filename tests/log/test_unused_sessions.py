@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import accept
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, Store, sessions
-from holdfast.log.unused import archive_unused
+from holdfast.log.retention import archive_unused
 
 
 def begin(store: Store, clock: ManualClock, *keys: str) -> None:

@@ -25,7 +25,7 @@ from holdfast.clock import iso
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.home import Home
 from holdfast.log import SYSTEM, Store, sqlite_url
-from holdfast.log.copy import batches, carry_sequence, reflected, require_empty
+from holdfast.log.upkeep import batches, carry_sequence, reflected, require_empty
 from holdfast.runtime import Holdfast
 
 FORMAT: Final = "holdfast-export"

@@ -5,9 +5,9 @@ channels.register(runner)
 received = await channels.receive(Inbound(surface=Surface("slack", "dm", "U7"), message_id="1", ...))
 """
 
-from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import ChannelContext
 from holdfast.channels.inbound import Changed, Inbound, Pressed
+from holdfast.channels.records import Received
 from holdfast.channels.room import Channels, Office
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Abilities, BaseChannel, Channel, File, Message, Said, SendFailed

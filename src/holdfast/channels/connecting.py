@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.channels.arrivals import Received
 from holdfast.channels.inbound import Changed, Inbound, Pressed
+from holdfast.channels.records import Received
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Channel, SendFailed
 from holdfast.channels.webhook import Posting, WebhookChannel

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from holdfast.channels.chunking import Fence
+from holdfast.channels.records import channel_receipts as receipts
+from holdfast.channels.records import channel_streams as table
 from holdfast.channels.speech import Mark
-from holdfast.channels.tables import channel_receipts as receipts
-from holdfast.channels.tables import channel_streams as table
 from holdfast.log import Tx
 from holdfast.log.tables import outbox
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from holdfast.channels.records import channel_pairings as table
 from holdfast.channels.surface import Surface
-from holdfast.channels.tables import channel_pairings as table
 from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import NotFound
 from holdfast.ids import uuid7

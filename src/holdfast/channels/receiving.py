@@ -1,4 +1,4 @@
-"""Taking a message in: who speaks, whether they may, which session has the surface, and what it is told."""
+"""What comes in from a channel: who hears it there, who may write, and the turn that it asks for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from holdfast.agents.loop import Accepted, Ask
 from holdfast.agents.loop.asks import Address, Terms, address
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
-from holdfast.channels import arrivals, bindings, changes, hearing, history, marks, pairing
-from holdfast.channels.arrivals import Received
+from holdfast.channels import changes, history, marks, pairing, records
 from holdfast.channels.connecting import Connections
 from holdfast.channels.files import Brought, FileRoom
 from holdfast.channels.inbound import Changed, Inbound, Standing, Verdict, is_named, judge
 from holdfast.channels.pairing import Pairing
+from holdfast.channels.records import Received
+from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Said, SendFailed
 from holdfast.config import Config
 from holdfast.config.channels import ChannelConfig
@@ -32,6 +33,8 @@ from holdfast.log import (
     Store,
     Threads,
     Tx,
+    for_group,
+    for_peer,
     notes,
     outbox,
     sessions,
@@ -39,6 +42,31 @@ from holdfast.log import (
 )
 from holdfast.log.outbox import Parcel
 from holdfast.text import clip
+
+
+def heard_on(tx: Tx, surface: Surface, rules: ChannelConfig, *, owner: bool) -> Audience:
+    """Who hears a surface; `owner`: whether a direct chat is the owner's. A thread is its channel's."""
+    if surface.direct:
+        return FOR_OWNER if owner else for_peer(surface.channel, surface.account, surface.peer)
+    return surfaces.group_heard(tx, group_of(surface), declared=rules.is_private(surface.peer))
+
+
+def heard_at(tx: Tx, surface: Surface, rules: ChannelConfig) -> Audience:
+    """The same for a surface that somebody names: a direct chat is the owner's if its person is."""
+    return heard_on(tx, surface, rules, owner=_is_owners(tx, surface, rules))
+
+
+def group_of(surface: Surface) -> Audience:
+    """Everyone in a group; its id is the same for all accounts of a channel."""
+    return for_group(surface.channel, None, surface.peer)
+
+
+def _is_owners(tx: Tx, surface: Surface, rules: ChannelConfig) -> bool:
+    if surface.peer in rules.owners:
+        return True
+    known = pairing.find(tx, surface.channel, surface.peer)
+    return known is not None and known.status is pairing.Status.APPROVED and known.owner
+
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +141,7 @@ class Receiver:
         def note(tx: Tx) -> None:
             if isinstance(asked, _Asked) and asked.brought is not None and entry_id is not None:
                 parts.files.keep(tx, asked.brought.kept, entry_id, opened.heard)
-            arrivals.record(tx, opened.message, verdict, run_id)
+            records.record_arrival(tx, opened.message, verdict, run_id)
 
         await parts.threads(parts.store.run, SYSTEM, note)
         return Received(verdict.state, verdict.reason, run_id)
@@ -138,8 +166,8 @@ class Receiver:
         )
         person = pairing.find(tx, surface.channel, change.sender)
         owner = _is_owner(said, rules, person)
-        heard = hearing.heard_on(tx, surface, rules, owner=owner)
-        key = bindings.bound(tx, surface)
+        heard = heard_on(tx, surface, rules, owner=owner)
+        key = records.bound_session(tx, surface)
         if key is None:
             key = address(self._ask(said, owner, heard), self._parts.config()).session_key
         return changes.follow(tx, change, key, None if change.text is None else _said(said))
@@ -171,7 +199,7 @@ class Receiver:
         key = address(ask, self._parts.config()).session_key
         with self._parts.store.read(SYSTEM) as tx:
             session = sessions.active(tx, key)
-            return bindings.bound(tx, admitted.message.surface) is not None or (
+            return records.bound_session(tx, admitted.message.surface) is not None or (
                 session is not None and session.turn_count > 0
             )
 
@@ -181,10 +209,10 @@ class Receiver:
         rules = self._parts.connections.settings(surface.channel, surface.account)
         if not rules.enabled:
             raise Unavailable(f"channel {surface.channel} is switched off", code="channel_off")
-        known = arrivals.find(tx, message)
+        known = records.find_arrival(tx, message)
         if known is not None:
             return known
-        arrivals.check_pace(tx, surface.channel, rules.inbound_per_minute)
+        records.check_pace(tx, surface.channel, rules.inbound_per_minute)
         person = pairing.find(tx, surface.channel, message.sender)
         owner = may_own and _is_owner(message, rules, person)
         heard = self._heard(tx, message, rules, owner)
@@ -202,7 +230,7 @@ class Receiver:
             history.keep(tx, message, to.session_key, to.agent_id, heard)
         elif verdict.state == "pairing":
             _offer_code(tx, message, rules)
-        arrivals.record(tx, message, verdict, None)
+        records.record_arrival(tx, message, verdict, None)
         return Received(verdict.state, verdict.reason)
 
     def _heard(self, tx: Tx, message: Inbound, rules: ChannelConfig, owner: bool) -> Audience:
@@ -210,10 +238,10 @@ class Receiver:
         surface = message.surface
         known = owner or (message.bot and message.sender in rules.allow_from)
         if not surface.direct and not known:
-            fresh = surfaces.expose(tx, hearing.group_of(surface), message.sender)
+            fresh = surfaces.expose(tx, group_of(surface), message.sender)
             if fresh and rules.is_private(surface.peer):
                 self._tell_exposed(tx, message)
-        return hearing.heard_on(tx, surface, rules, owner=owner)
+        return heard_on(tx, surface, rules, owner=owner)
 
     def _tell_exposed(self, tx: Tx, message: Inbound) -> None:
         """Ask the owner about a surface that others turned out to read."""
@@ -223,7 +251,7 @@ class Receiver:
             surface=surface.address, who=clip(message.speaker, 80), id=surface.peer, channel=surface.channel
         )
         draft = NoteDraft(
-            key=f"exposed:{hearing.group_of(surface)}:{tx.now}",
+            key=f"exposed:{group_of(surface)}:{tx.now}",
             session_key=key,
             audience=FOR_OWNER,
             kind="surface-exposed",
@@ -241,7 +269,7 @@ class Receiver:
         if message.reply_to is not None and marks.is_ours(tx, surface.channel, message.reply_to):
             return True
         if surface.thread is not None and (
-            bindings.bound(tx, surface) is not None or sessions.active(tx, to.session_key) is not None
+            records.bound_session(tx, surface) is not None or sessions.active(tx, to.session_key) is not None
         ):
             return True
         agent = self._parts.config().agent(to.agent_id)
@@ -268,7 +296,7 @@ class Receiver:
         """The message as an ask, with what was said before it; or as a further task of a child."""
         message, rules = admitted.message, admitted.rules
         ask = self._ask(message, admitted.owner, admitted.heard)
-        bound = bindings.bound(tx, message.surface)
+        bound = records.bound_session(tx, message.surface)
         run = None if bound is None else registry.newest_of_child(tx, bound)
         if bound is not None and run is not None:
             return self._for_child(tx, replace(ask, session_key=bound), run)

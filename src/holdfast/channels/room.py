@@ -1,39 +1,138 @@
-"""The channels' room: what people say comes in, what agents say goes out, ready to be wired."""
+"""The channels room, ready to be wired: its part in turns, its handlers, and what pages are told of it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
+
+import sqlalchemy as sa
 
 from holdfast.agents.approvals import ApprovalStatus, asking
 from holdfast.agents.cron import webhooks
-from holdfast.agents.loop import Deliver, Runs
+from holdfast.agents.loop import Deliver, Runs, TurnHook
+from holdfast.agents.loop.asks import Terms
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools.types import Tool
-from holdfast.channels import arrivals, bindings, hearing, marks, pairing, views
-from holdfast.channels.arrivals import Received
+from holdfast.channels import marks, pairing, receiving, records
 from holdfast.channels.connecting import Adapter, Connected, Connections
 from holdfast.channels.delivering import Deliverer
 from holdfast.channels.files import FileRoom
-from holdfast.channels.hook import ChannelHook
 from holdfast.channels.inbound import Changed, Inbound, Pressed
+from holdfast.channels.pairing import Pairing
 from holdfast.channels.receiving import Children, Receiver
 from holdfast.channels.receiving import Parts as ReceivingParts
-from holdfast.channels.streaming import Streams
+from holdfast.channels.records import Received
+from holdfast.channels.streaming import Attempt, Streams
 from holdfast.channels.surface import Surface
 from holdfast.channels.tool import MessageTool
 from holdfast.channels.transport import SendFailed
 from holdfast.channels.webhook import secret_of
+from holdfast.clock import iso
 from holdfast.config import Config
-from holdfast.context import ContextRoom
+from holdfast.config.channels import ChannelConfig
+from holdfast.context import ContextRoom, Occasion
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import SYSTEM, Audience, Origin, Session, Store, Threads, Tx, outbox
+from holdfast.keys import parse_key
+from holdfast.log import SYSTEM, Audience, Origin, Session, Store, Threads, Turn, Tx, outbox
 from holdfast.log.agenda import Runner
 from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
+from holdfast.log.tables import outbox as table
+
+
+class ChannelHook(TurnHook):
+    """A spawned session never streams: its words reach people by its parent, or by an explicit target."""
+
+    name = "channels"
+
+    def __init__(self, streams: Streams, connect: Callable[[Surface], Connected]) -> None:
+        self._streams = streams
+        self._connect = connect
+
+    def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
+        to = terms.deliver
+        if to is None or turn.trigger != "user" or terms.occasion is not Occasion.MESSAGE:
+            return
+        if parse_key(session.key).is_subagent:
+            return
+        try:
+            connected = self._connect(Surface.parse(to.target))
+        except (InvalidInput, SendFailed):  # nobody carries it there now; the outbox will say so
+            return
+        if connected.streams:
+            marks.save(tx, marks.get(tx, turn.id))
+        if connected.streams or connected.channel.abilities.types:
+            attempt = Attempt(turn.id, turn.attempt, session.key, to)
+            tx.on_commit(lambda: self._streams.follow(attempt, connected))
+
+
+MOST_COUNTED: Final = 1_000
+
+
+def channel_json(tx: Tx, name: str, config: ChannelConfig, connections: Connections) -> dict[str, Any]:
+    """One channel as it stands; a count stops at a thousand."""
+    adapter = connections.adapter(name)
+    state = "disabled" if not config.enabled else "connected" if adapter is not None else "unconnected"
+    return {
+        "name": name,
+        "state": state,
+        "adapter": adapter,
+        "streaming": config.streaming,
+        "dmPolicy": config.dm_policy,
+        "groupPolicy": config.group_policy,
+        "accounts": sorted(config.accounts),
+        "lastInboundAt": _iso(records.last_arrival(tx, name)),
+        "lastOutboundAt": _iso(marks.last_sent(tx, name)),
+        "pendingDeliveries": pending(tx, name),
+        "waitingPairings": len(pairing.listing(tx, channel=name)),
+    }
+
+
+def pending(tx: Tx, channel: str) -> int:
+    waiting = table.c.status == sa.literal_column("'pending'"), table.c.kind == channel
+    some = sa.select(table.c.id).where(*waiting).limit(MOST_COUNTED)
+    return int(tx.conn.execute(sa.select(sa.func.count()).select_from(some.subquery())).scalar() or 0)
+
+
+def delivery_json(delivery: Delivery) -> dict[str, Any]:
+    """The state of a delivery; not its words, which are in the log."""
+    return {
+        "id": delivery.id,
+        "key": delivery.key,
+        "channel": delivery.kind,
+        "target": delivery.target,
+        "status": delivery.status.value,
+        "attempts": delivery.attempts,
+        "error": delivery.error,
+        "receipt": delivery.receipt,
+        "turnId": delivery.payload.get("turnId"),
+        "createdAt": iso(delivery.created_at),
+        "updatedAt": iso(delivery.updated_at),
+        "deliveredAt": _iso(delivery.delivered_at),
+    }
+
+
+def pairing_json(pair: Pairing) -> dict[str, Any]:
+    return {
+        "channel": pair.channel,
+        "sender": pair.sender,
+        "label": pair.label,
+        "surface": pair.surface,
+        "code": pair.code or None,
+        "status": pair.status.value,
+        "owner": pair.owner,
+        "createdAt": iso(pair.created_at),
+        "expiresAt": iso(pair.expires_at),
+        "decidedAt": _iso(pair.decided_at),
+    }
+
+
+def _iso(at: int | None) -> str | None:
+    return None if at is None else iso(at)
+
 
 WELCOME = "You are paired now: write to me."
 
@@ -53,7 +152,7 @@ class Office:
         """Every channel in the config, by name."""
         found = sorted(self._config().channels.items())
         with self._store.read(SYSTEM) as tx:
-            return [views.channel_json(tx, name, config, self.connections) for name, config in found]
+            return [channel_json(tx, name, config, self.connections) for name, config in found]
 
     def deliveries(
         self, *, status: DeliveryStatus | None = None, target: str | None = None, limit: int = 100
@@ -61,18 +160,18 @@ class Office:
         """The newest first."""
         with self._store.read(SYSTEM) as tx:
             found = outbox.listing(tx, status=status, target=target, limit=limit)
-            return [views.delivery_json(delivery) for delivery in found]
+            return [delivery_json(delivery) for delivery in found]
 
     def retry(self, tx: Tx, id_: str) -> dict[str, Any]:
         """Try a delivery again that was given up."""
-        return views.delivery_json(outbox.retry(tx, id_))
+        return delivery_json(outbox.retry(tx, id_))
 
     def pairings(self, channel: str | None = None) -> list[dict[str, Any]]:
         """Who waits to be let in, and who was."""
         with self._store.read(SYSTEM) as tx:
             waiting = pairing.listing(tx, channel=channel)
             approved = pairing.listing(tx, channel=channel, status=pairing.Status.APPROVED)
-            return [views.pairing_json(pair) for pair in (*waiting, *approved)]
+            return [pairing_json(pair) for pair in (*waiting, *approved)]
 
     def approve(self, code: str, *, owner: bool = False, channel: str | None = None) -> dict[str, Any]:
         """Let a person in, and tell them."""
@@ -80,14 +179,14 @@ class Office:
         def write(tx: Tx) -> dict[str, Any]:
             pair = pairing.decide(tx, code, approve=True, owner=owner, channel=channel)
             post(tx, Surface.parse(pair.surface), WELCOME, f"paired:{pair.id}")
-            return views.pairing_json(pair)
+            return pairing_json(pair)
 
         return self._store.run(SYSTEM, write)
 
     def deny(self, code: str, *, channel: str | None = None) -> dict[str, Any]:
         return self._store.run(
             SYSTEM,
-            lambda tx: views.pairing_json(pairing.decide(tx, code, approve=False, channel=channel)),
+            lambda tx: pairing_json(pairing.decide(tx, code, approve=False, channel=channel)),
         )
 
     def send(self, target: str, text: str) -> dict[str, Any]:
@@ -98,7 +197,7 @@ class Office:
             raise InvalidInput("there is nothing to say", hint="Give some text.")
         return self._store.run(
             SYSTEM,
-            lambda tx: views.delivery_json(post(tx, surface, text, f"by-hand:{uuid7()}")),
+            lambda tx: delivery_json(post(tx, surface, text, f"by-hand:{uuid7()}")),
         )
 
     def verify(self, channel: str, headers: Mapping[str, str], body: bytes) -> None:
@@ -115,11 +214,11 @@ class Office:
             rules = self.connections.settings(surface.channel, surface.account)
         except (InvalidInput, NotFound):
             return None
-        return hearing.heard_at(tx, surface, rules)
+        return receiving.heard_at(tx, surface, rules)
 
     def prune(self, tx: Tx, before: int) -> int:
         """Forget what is over."""
-        gone = arrivals.prune(tx) + pairing.prune(tx) + bindings.prune(tx, before)
+        gone = records.prune_arrivals(tx) + pairing.prune(tx) + records.prune_bindings(tx, before)
         return gone + marks.prune(tx, before)
 
 
@@ -215,7 +314,7 @@ class Channels(Office):
     def bind(self, tx: Tx, run: Run) -> None:
         """Give a child the surface that was opened for it."""
         if run.binding is not None:
-            bindings.bind(tx, Surface.parse(str(run.binding["target"])), run.child_key)
+            records.bind_session(tx, Surface.parse(str(run.binding["target"])), run.child_key)
 
     async def aclose(self) -> None:
         await self._streams.aclose()

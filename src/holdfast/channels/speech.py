@@ -1,4 +1,7 @@
-"""What of a turn's words is sent when, while they are written. Pure: what was sent and what is said decide.
+"""What of a reply is said on a channel, and what is held back until it is sure that it is no silent word.
+
+A reply may turn out to be none, or to end in a word for that (`NO_REPLY`, `HEARTBEAT_OK`). What could become
+one is held back until it is sure. Elections at its end never come here: the run does not tell them.
 
 A turn may be begun anew after a crash, and a model may begin its answer anew; what was sent stays sent. The
 new words are compared with it: where they go on from it, the rest is sent; where they do not, a short note
@@ -7,12 +10,73 @@ says so and all of them are sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
-from holdfast.channels import holding
+from holdfast.agents.heartbeat.rules import HEARTBEAT_OK, NO_REPLY, understood
 from holdfast.channels.chunking import Chunk, Fence, Limits, chunks, next_chunk
+from holdfast.context import is_silent
+
+Sure = Literal["speaks", "silent", "unsure"]
+
+_SILENT: Final = (NO_REPLY, HEARTBEAT_OK)
+MARKS: Final = " \t\r\n`*_~\"'.,:;!?>()[]-–—"
+_LAST_WORD: Final = re.compile(r"[A-Z][A-Z_]*\Z")
+_LONGEST_WORD: Final = 40
+_BEFORE: Final = " \t\r\n`*_~\"'([>-–—"
+
+
+def begins_silent(text: str) -> Sure:
+    """Whether a reply that begins like this is one for people."""
+    bare = text.lstrip(MARKS)
+    if not bare:
+        return "unsure"
+    word = re.split(r"\s", bare, maxsplit=1)[0]
+    whole = len(word) < len(bare)
+    plain = word.rstrip(MARKS)
+    if plain in _SILENT:
+        return "silent" if whole else "unsure"
+    return "unsure" if not whole and any(w.startswith(plain) for w in _SILENT) else "speaks"
+
+
+def shown_end(text: str) -> int:
+    """Up to where a text may be shown while more of it may come; 0 while that is nothing but marks."""
+    shown = text[: _before_word(text)]
+    return len(shown) if shown.strip(MARKS) else 0
+
+
+def spoken_part(text: str) -> str:
+    """A whole text without words for the runtime's ear; empty if it is nothing for people."""
+    if is_silent(text):
+        return ""
+    if begins_silent(f"{text} ") == "silent":
+        text = understood(text, 0).text
+    while (at := _silent_end(text)) is not None:
+        text = text[:at].rstrip()
+    return text if text.strip(MARKS) else ""
+
+
+def _silent_end(text: str) -> int | None:
+    """Where a word for nothing begins that the text ends with."""
+    bare = text.rstrip(MARKS)
+    for word in _SILENT:
+        if bare.endswith(word) and not bare[: -len(word)][-1:].isalnum():
+            return len(bare[: -len(word)].rstrip(_BEFORE))
+    return None
+
+
+def _before_word(text: str) -> int:
+    bare = text.rstrip(MARKS)
+    last = _LAST_WORD.search(bare, max(0, len(bare) - _LONGEST_WORD))
+    if last is None or not any(word.startswith(last[0]) for word in _SILENT):
+        return len(text)
+    at = len(bare[: last.start()].rstrip(_BEFORE))
+    while (before := _silent_end(text[:at])) is not None:
+        at = before
+    return at
+
 
 ANEW: Final = "(I was interrupted and begin my reply again.)"
 
@@ -53,9 +117,9 @@ class Speech:
 
     def ready(self, *, idle: bool = False) -> list[Step]:
         """What can be sent now."""
-        if holding.begins(self.text) != "speaks":
+        if begins_silent(self.text) != "speaks":
             return []
-        end = holding.shown_end(self.text)
+        end = shown_end(self.text)
         if end < len(self.mark.said):
             return []
         steps = self._taken_up()
@@ -65,7 +129,7 @@ class Speech:
 
     def close(self) -> list[Step]:
         """All that is left of a message that is not the turn's last."""
-        shown = holding.spoken(self.text)
+        shown = spoken_part(self.text)
         if not shown.strip():
             return self._broken_off()
         self.text = shown
@@ -117,14 +181,14 @@ def left_of_turn(earlier: Sequence[str], last: str, mark: Mark, limits: Limits) 
 
 def remaining(text: str, mark: Mark, limits: Limits) -> list[str]:
     """What of a turn's last words is still to be sent, once they are settled."""
-    whole = holding.spoken(text)
+    whole = spoken_part(text)
     if not whole.strip() or (mark.closed and whole.strip() == mark.said.strip()):
         return []
     if mark.closed or not mark.said:
         return _texts(whole, limits, None)
     if whole.startswith(mark.said):
         return _texts(whole[len(mark.said) :], limits, mark.fence)
-    if whole.rstrip(holding.MARKS) == mark.said.rstrip(holding.MARKS):
+    if whole.rstrip(MARKS) == mark.said.rstrip(MARKS):
         return []
     return [ANEW, *_texts(whole, limits, None)]
 

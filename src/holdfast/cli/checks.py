@@ -231,8 +231,8 @@ def check_work(patient: Patient) -> Iterator[Finding]:
     """Work that nobody is at any more, and turns that were cut off."""
     from holdfast import migrations
     from holdfast.log import agenda
-    from holdfast.log.owner import is_dead
-    from holdfast.log.stats import stats
+    from holdfast.log.leases import is_dead
+    from holdfast.log.upkeep import stats
 
     if patient.config is None:
         return

@@ -41,24 +41,21 @@ from holdfast.log.audience import (
     parse_audience,
     space_of,
 )
-from holdfast.log.bridge import Bridge
 from holdfast.log.chains import Chain, ChainStopped
-from holdfast.log.changes import Change
-from holdfast.log.check import check
-from holdfast.log.copy import copy
-from holdfast.log.entering import Entered, enter
+from holdfast.log.changes import Bridge, Change, Feed, Ping, Reset, Waiter
 from holdfast.log.entries import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
-from holdfast.log.feed import Feed, Ping, Reset, Waiter
+from holdfast.log.leases import this_process
 from holdfast.log.notes import Note, NoteDraft
-from holdfast.log.owner import this_process
 from holdfast.log.pace import Allowance, Pace
 from holdfast.log.pulse import Pulse
+from holdfast.log.reset import Entered, enter
 from holdfast.log.retention import Retention, forget_entry, prune
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.signals import Signals
 from holdfast.log.store import Store, Tx, sqlite_url
 from holdfast.log.threads import Threads, ringing, rung, to_the_end
 from holdfast.log.turns import Outcome, Turn, TurnStatus
+from holdfast.log.upkeep import check, copy
 
 __all__ = [
     "FOR_ANYONE",

@@ -1,4 +1,4 @@
-"""Retention: what is over is pruned by age and by count, a bounded batch at a time."""
+"""What is forgotten and when: by age, by hand, and sessions that nobody ever used."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import DAY_MS
+from holdfast.errors import Conflict
 from holdfast.log import changes as feed
 from holdfast.log import entries as live
-from holdfast.log import notes
+from holdfast.log import notes, sessions
 from holdfast.log.audience import SYSTEM
 from holdfast.log.store import Store, Tx
-from holdfast.log.tables import (
-    agenda,
-    changes,
-    entries,
-    entry_revisions,
-    leases,
-    metadata,
-    outbox,
-    sessions,
-    turns,
-)
+from holdfast.log.tables import agenda, changes, entries, entry_revisions, leases, metadata, outbox, turns
+from holdfast.log.tables import sessions as sessions_table
 
 _BLANK: Final = {"content": "", "raw": None, "summary": None, "source": None}
 _FORGOTTEN: Final = "it failed; why was not stored"
@@ -72,7 +64,7 @@ def forget_session(tx: Tx, session_id: str) -> bool:
     due = sa.exists().where(agenda.c.id == turns.c.agenda_id, agenda.c.ended_at.is_(None))
     open_ = sa.or_(turns.c.ended_at.is_(None), due)
     live = sa.select(turns.c.id).where(turns.c.session_id == session_id, open_).limit(1)
-    key = tx.conn.execute(sa.select(sessions.c.key).where(sessions.c.id == session_id)).scalar()
+    key = tx.conn.execute(sa.select(sessions_table.c.key).where(sessions_table.c.id == session_id)).scalar()
     if key is None or tx.conn.execute(live).first() is not None:
         return key is None
     own = sa.select(entries.c.id).where(entries.c.session_id == session_id, entries.c.deleted_at.is_(None))
@@ -160,12 +152,19 @@ def _transcripts(tx: Tx, policy: Retention) -> int:
     if policy.transcript_days is None:
         return 0
     over = sa.and_(
-        sessions.c.status == "archived",
-        sessions.c.archived_at < _ago(tx, policy.transcript_days),
-        ~sa.exists().where(turns.c.session_id == sessions.c.id, turns.c.status.in_(["accepted", "running"])),
-        sessions.c.id.is_distinct_from(_newest_session()),
+        sessions_table.c.status == "archived",
+        sessions_table.c.archived_at < _ago(tx, policy.transcript_days),
+        ~sa.exists().where(
+            turns.c.session_id == sessions_table.c.id, turns.c.status.in_(["accepted", "running"])
+        ),
+        sessions_table.c.id.is_distinct_from(_newest_session()),
     )
-    oldest = sa.select(sessions.c.id).where(over).order_by(sessions.c.archived_at, sessions.c.id).limit(1)
+    oldest = (
+        sa.select(sessions_table.c.id)
+        .where(over)
+        .order_by(sessions_table.c.archived_at, sessions_table.c.id)
+        .limit(1)
+    )
     id_ = tx.conn.execute(oldest).scalar()
     if id_ is None:
         return 0
@@ -176,7 +175,7 @@ def _transcripts(tx: Tx, policy: Retention) -> int:
         tx.conn.execute(sa.delete(entry_revisions).where(entry_revisions.c.entry_id.in_(ids)))
         return tx.conn.execute(sa.delete(entries).where(entries.c.id.in_(ids))).rowcount
     tx.conn.execute(sa.delete(turns).where(turns.c.session_id == id_))
-    return tx.conn.execute(sa.delete(sessions).where(sessions.c.id == id_)).rowcount
+    return tx.conn.execute(sa.delete(sessions_table).where(sessions_table.c.id == id_)).rowcount
 
 
 def _newest_session() -> sa.ScalarSelect[str | None]:
@@ -207,3 +206,55 @@ _STEPS = {
 
 def _ago(tx: Tx, days: int) -> int:
     return tx.now - days * DAY_MS
+
+
+BATCH: Final = 200
+CAUSE: Final = "unused"
+
+
+def archive_unused(store: Store, *, days: int | None, most: int) -> int:
+    """Archive what was not used for `days`, and the least lately used above `most` of an agent (0: no limit).
+
+    A session with a turn that waits or runs stays. Returns how many were archived, a bounded number.
+    """
+    if days is None and most <= 0:
+        return 0
+    done = 0
+    with store.write(SYSTEM) as tx:
+        for id_ in {*_aged(tx, days), *_above(tx, most)}:
+            try:
+                sessions.archive(tx, sessions.get(tx, id_), cause=CAUSE)
+                done += 1
+            except Conflict:
+                continue
+    return done
+
+
+def _aged(tx: Tx, days: int | None) -> list[str]:
+    if days is None:
+        return []
+    old = sessions_table.c.updated_at < tx.now - days * DAY_MS
+    return list(
+        tx.conn.execute(_idle().where(old).order_by(sessions_table.c.updated_at).limit(BATCH)).scalars()
+    )
+
+
+def _above(tx: Tx, most: int) -> list[str]:
+    if most <= 0:
+        return []
+    newest_first = sessions_table.c.updated_at.desc(), sessions_table.c.id.desc()
+    place = sa.func.row_number().over(partition_by=sessions_table.c.agent_id, order_by=newest_first)
+    placed = (
+        sa.select(sessions_table.c.id, place.label("place"))
+        .where(sessions_table.c.status == "active")
+        .subquery()
+    )
+    surplus = sa.select(placed.c.id).where(placed.c.place > most)
+    return list(tx.conn.execute(_idle().where(sessions_table.c.id.in_(surplus)).limit(BATCH)).scalars())
+
+
+def _idle() -> sa.Select[str]:
+    busy = sa.exists().where(
+        turns.c.session_id == sessions_table.c.id, turns.c.status.in_(["accepted", "running"])
+    )
+    return sa.select(sessions_table.c.id).where(sessions_table.c.status == "active", ~busy)

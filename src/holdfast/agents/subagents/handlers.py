@@ -35,7 +35,7 @@ from holdfast.log import (
     turns,
 )
 from holdfast.log.agenda import PostponeJob
-from holdfast.log.owner import is_dead
+from holdfast.log.leases import is_dead
 
 Accept = Callable[[Tx, Ask], Accepted]
 StopTurns = Callable[[Sequence[str], str], Awaitable[Any]]

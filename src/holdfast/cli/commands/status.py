@@ -97,7 +97,7 @@ def _inside(hold: Holdfast) -> dict[str, Any]:
     from holdfast.clock import iso
     from holdfast.gateway.tokens import listing
     from holdfast.log import agenda, chains
-    from holdfast.log.stats import stats
+    from holdfast.log.upkeep import stats
     from holdfast.runtime import chain_view
 
     with hold.store.read(OWNER) as tx:

@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast.clock import JUMP_MS
 from holdfast.errors import HoldfastError, Transient, Unavailable
-from holdfast.log import owner as owners
+from holdfast.log import leases as owners
 from holdfast.log.agenda import store as agenda
 from holdfast.log.agenda.places import Places
 from holdfast.log.agenda.state import (

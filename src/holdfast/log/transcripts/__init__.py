@@ -6,8 +6,6 @@ order in which they were read. Bytes that are not UTF-8 and lone surrogates (`"\
 carried through in the text; in `content`, which every store must take, they and NUL become U+FFFD.
 """
 
-from holdfast.log.transcripts.drafts import from_raw, to_drafts
-from holdfast.log.transcripts.index import SessionMeta, dump_sessions_json, parse_sessions_json
 from holdfast.log.transcripts.lines import (
     BadLine,
     CompactionLine,
@@ -15,23 +13,29 @@ from holdfast.log.transcripts.lines import (
     Line,
     MessageLine,
     OtherLine,
+    SessionMeta,
     calls_line,
     dump_line,
+    dump_sessions_json,
     line_content,
     line_time,
+    markdown_parts,
     parse_line,
+    parse_sessions_json,
     read_transcript,
     text_of,
+    to_markdown,
     write_transcript,
 )
-from holdfast.log.transcripts.markdown import markdown_parts, to_markdown
 from holdfast.log.transcripts.native import (
     NativeEntry,
     ToolCall,
+    from_raw,
     header_for,
     line_for,
     line_of_entry,
     lines_for,
+    to_drafts,
 )
 
 __all__ = [

@@ -1,16 +1,109 @@
-"""The lines of a transcript, read and written."""
+"""The lines of a transcript, the record of one, the index of a folder of them, and their Markdown."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import IO, Any, ClassVar, Literal, TypeAlias
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import IO, Any, ClassVar, Final, Literal, NoReturn, TypeAlias, TypeVar
 
-from holdfast.clock import Millis, parse_iso
+from holdfast.clock import Millis, iso, parse_iso
 from holdfast.errors import InvalidInput
-from holdfast.log.transcripts.record import Json, Record, decode, encode, key, record
 from holdfast.text import clip
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+def key(name: str, *types: type) -> Any:
+    """A field that may be missing, under its JSON name, with the types it is taken for."""
+    return field(default=None, metadata={"key": name, "types": types})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A JSON object with known fields; one of a strange type is kept among the extra ones."""
+
+    fixed: ClassVar[Json] = {}
+    extra: Json = field(default_factory=dict)
+    order: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object again: keys in the order they were read, then those that were added."""
+        present = {**self.fixed}
+        for part in _known(type(self)).values():
+            value = getattr(self, part.name)
+            if value is not None or part.metadata["key"] in self.order:
+                present[part.metadata["key"]] = value
+        present.update(self.extra)
+        return {key: present[key] for key in self.order if key in present} | present
+
+
+R = TypeVar("R", bound=Record)
+
+
+def record(kind: type[R], found: dict[str, Any]) -> R:
+    """Take an object for a record: known fields of the right type in their places, the rest as extra."""
+    known = _known(kind)
+    values: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in found.items():
+        part = known.get(name)
+        if part is not None and _fits(value, part.metadata["types"]):
+            values[part.name] = value
+        elif name not in kind.fixed:
+            extra[name] = value
+    return kind(**values, extra=extra, order=tuple(found))
+
+
+def decode(text: str) -> Any:
+    """JSON as JavaScript writes it: no NaN, no Infinity, no number that only Python could hold."""
+    return json.loads(text.removeprefix("\ufeff"), parse_constant=_no_constant, parse_float=_finite)
+
+
+def encode(value: Any, indent: int | None = None) -> str:
+    """Compact JSON in UTF-8, or all in ASCII if a lone surrogate leaves no other way."""
+    separators = None if indent else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, separators=separators, indent=indent)
+    if text.isascii() or not has_surrogates(text):
+        return text
+    return json.dumps(value, separators=separators, indent=indent)
+
+
+def has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def storable(text: str) -> str:
+    """Text that every store takes: no lone surrogates and no NUL."""
+    clean = text.replace("\0", "\ufffd")
+    if clean.isascii() or not has_surrogates(clean):
+        return clean
+    return clean.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _known(kind: type[Record]) -> dict[str, Field[Any]]:
+    return {part.metadata["key"]: part for part in fields(kind) if "key" in part.metadata}
+
+
+def _fits(value: object, types: tuple[type, ...]) -> bool:
+    return value is None or (isinstance(value, types) and not isinstance(value, bool))
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
+
 
 Fault = Literal["blank", "torn", "junk"]
 
@@ -204,3 +297,65 @@ def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMeta(Record):
+    """One session's record in `sessions.json`."""
+
+    session_id: str | None = key("sessionId", str)
+    updated_at: int | None = key("updatedAt", int)
+    session_file: str | None = key("sessionFile", str)
+    chat_type: str | None = key("chatType", str)
+    input_tokens: int | None = key("inputTokens", int)
+    output_tokens: int | None = key("outputTokens", int)
+    total_tokens: int | None = key("totalTokens", int)
+    context_tokens: int | None = key("contextTokens", int)
+    compaction_count: int | None = key("compactionCount", int)
+    memory_flush_at: int | None = key("memoryFlushAt", int)
+    memory_flush_compaction_count: int | None = key("memoryFlushCompactionCount", int)
+
+
+def parse_sessions_json(text: str) -> dict[str, SessionMeta]:
+    """Read `sessions.json`: session keys, as they are written there, and what is known of each."""
+    hint = "Give it the sessions.json of an agent: one object, with a session key for each record."
+    try:
+        found = decode(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"sessions.json is not JSON: {error}", hint=hint) from error
+    if not isinstance(found, dict):
+        raise InvalidInput("sessions.json holds no object", hint=hint)
+    for name, value in found.items():
+        if not isinstance(value, dict):
+            raise InvalidInput(f"the record of {name[:80]!r} is no object", hint=hint)
+    return {name: record(SessionMeta, value) for name, value in found.items()}
+
+
+def dump_sessions_json(sessions: Mapping[str, SessionMeta]) -> str:
+    return encode({name: meta.as_json() for name, meta in sessions.items()}, indent=2) + "\n"
+
+
+_HEADINGS: Final = {"user": "### User", "assistant": "### Assistant"}
+
+
+def to_markdown(lines: Iterable[Line]) -> str:
+    """Who said what, under a heading for each message; tool traces and summaries are left out.
+
+    Text that looks like one of our headings is escaped, so that nobody speaks for another.
+    """
+    return "\n".join(markdown_parts(lines))
+
+
+def markdown_parts(lines: Iterable[Line]) -> Iterator[str]:
+    """The same message by message, to be joined by newlines."""
+    for line in lines:
+        heading = _HEADINGS.get(line.role or "") if isinstance(line, MessageLine) else None
+        text = storable(line_content(line)).strip() if heading else ""
+        if heading and text:
+            at = line_time(line)
+            yield f"{heading}{'' if at is None else f' · {iso(at)}'}\n\n{_unheaded(text)}\n"
+
+
+def _unheaded(text: str) -> str:
+    headings = tuple(_HEADINGS.values())
+    return "\n".join(f"\\{row}" if row.lstrip().startswith(headings) else row for row in text.split("\n"))
