@@ -206,7 +206,8 @@ class Search:
         for entry in seen_entries(tx, view, _asked_for(_short(tx, sorted(scores)), ask)):
             text = semantic_text(entry, tool_traces=traces)
             if text:
-                found.append(Found(entry, *scores[entry.position], text))
+                score, parts = scores[entry.position]
+                found.append(Found(entry, score, parts, text))
         return sorted(found, key=lambda one: (-one.score, one.item.id))
 
     def _session(self, tx: Tx, key: str | None, view: View) -> Session:

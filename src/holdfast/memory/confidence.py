@@ -116,7 +116,7 @@ def signals_of(
 ) -> Signals:
     """The signals of a question, read off its best results and the turns beside them."""
     numbers = np.array([one.number for one in best], np.int64)
-    beside = view.neighbours(numbers)
+    beside = weighed.turns_beside(len(best), view)
     around = np.unique(np.concatenate([numbers, beside[beside >= 0]]))
     rarity, holds, known = _words(query.words, view, around)
     own = holds[:, np.searchsorted(around, numbers)]

@@ -35,6 +35,9 @@ class Links:
         reach: int,
     ) -> Links:
         """Links within an ascending pool; a pause longer than `pause` ms ends the conversation."""
+        if (neighbours < 0).all():
+            nowhere = np.full((reach, len(pool)), len(pool))
+            return cls(nowhere, nowhere, np.ones(len(pool), np.bool_))
         places = np.minimum(pool.searchsorted(neighbours), len(pool) - 1)
         near = np.abs(at[places] - at[:, None]) <= pause
         held = np.where((neighbours >= 0) & (pool[places] == neighbours) & near, places, len(pool))

@@ -10,7 +10,7 @@ between 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -141,6 +141,8 @@ class _Pool:
     covered: Column
     literal: Column
     speaks: Column
+    beside: Numbers | None = None
+    """The turns before and after each, where they were looked for."""
 
 
 _NOTHING = _Pool(
@@ -182,6 +184,11 @@ class Weighed:
     def cosines(self) -> Column:
         return self.pool.cosine
 
+    def turns_beside(self, count: int, view: Candidates) -> Numbers:
+        """The turns before and after each of the first few."""
+        first, beside = self.order[:count], self.pool.beside
+        return view.neighbours(self.pool.numbers[first]) if beside is None else beside[first]
+
     def best(self, count: int) -> list[Scored]:
         """The first few, whatever their source."""
         return _scored(self.order[:count], self.pool, self.total, self.parts)
@@ -207,9 +214,10 @@ def weigh(query: Query, view: Candidates, options: Scoring, limit: int) -> Weigh
     if not len(numbers):
         return Weighed(_NOTHING, {}, np.zeros(0), numbers)
     pool = _describe(query, view, options, numbers, beside)
+    pool = replace(pool, beside=beside) if turns else pool
     parts = _parts(query, options, pool)
     total: Column = np.sum(list(parts.values()), axis=0)
-    relevant = parts["dense"] + parts["lexical"] + parts["beside"] + parts["answer"] > 0
+    relevant = parts["dense"] + parts["lexical"] + parts.get("beside", 0.0) + parts["answer"] > 0
     enough = None if options.quotas or options.per_file else limit
     order = _order(np.round(total, 9), pool.metadata.at, relevant, enough)
     return Weighed(pool, parts, total, order)
@@ -353,27 +361,35 @@ def _to_the_letter(query: Query, view: Candidates, numbers: Numbers) -> Column:
 def _parts(query: Query, options: Scoring, pool: _Pool) -> dict[str, Column]:
     """Every part of the score, on one scale on which the best conceivable result has 1."""
     parts, answer = _components(options, pool)
-    cues = {name: held.astype(np.float64) for name, held in pool.cues.items()}
+    cues, reach, few = pool.cues, options.passage_reach, options.passage_best
     near = parts["dense"] + parts["lexical"]
-    bonus: dict[str, tuple[float, Column]] = {
-        "beside": (options.beside, pool.covered),
-        "answer": (answer, parts["answer"] / answer if answer else parts["answer"]),
-        "speaker": (options.speaker, pool.speaks * (_NOT_OWN + (1 - _NOT_OWN) * cues[OWN])),
-        "time": (options.time * query.wants_time, cues[NAMES_TIME]),
-        "period": (options.period * bool(query.ranges), _in_period(query, pool.metadata.at)),
-        "curated": (options.curated, pool.metadata.curated.astype(np.float64)),
-        "statement": (options.statement, 1 - (cues[ASKS] + cues[REPLIES]) / 2),
-        "particular": (options.particular, (cues[PARTICULAR] + cues[PARTICULARS]) / 2),
-        "passage": (options.passage, around(near, pool.links, options.passage_reach, options.passage_best)),
+    answered = parts["answer"]
+    bonus: dict[str, tuple[float, Callable[[], Column]]] = {
+        "beside": (options.beside, lambda: pool.covered),
+        "answer": (answer, lambda: answered / answer),
+        "speaker": (options.speaker, lambda: pool.speaks * (_NOT_OWN + (1 - _NOT_OWN) * cues[OWN])),
+        "time": (options.time * query.wants_time, lambda: cues[NAMES_TIME].astype(np.float64)),
+        "period": (options.period * bool(query.ranges), lambda: _in_period(query, pool.metadata.at)),
+        "curated": (options.curated, lambda: pool.metadata.curated.astype(np.float64)),
+        "statement": (options.statement, lambda: 1 - _together(cues[ASKS], cues[REPLIES])),
+        "particular": (options.particular, lambda: _together(cues[PARTICULAR], cues[PARTICULARS])),
+        "passage": (options.passage, lambda: around(near, pool.links, reach, few)),
     }
     best = 1.0
-    for name, (weight, column) in bonus.items():
-        parts[name] = weight * column
-        best += weight if column.any() else 0.0
+    for name, (weight, column_of) in bonus.items():
+        if weight:
+            column = column_of()
+            parts[name] = weight * column
+            best += weight if column.any() else 0.0
     if pool.literal.any():
         parts["literal"] = best * pool.literal
         best *= 2
     return {name: column / best for name, column in parts.items()}
+
+
+def _together(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> Column:
+    """A half for each of two cues."""
+    return (one.astype(np.float64) + other) / 2
 
 
 def _components(options: Scoring, pool: _Pool) -> tuple[dict[str, Column], float]:
@@ -436,12 +452,11 @@ def _in_period(query: Query, at: NDArray[np.int64]) -> Column:
 
 def _scored(chosen: Numbers, pool: _Pool, total: Column, parts: Mapping[str, Column]) -> list[Scored]:
     """The results in these places of the pool, turned from numpy's values into plain ones all at once."""
-    columns = (pool.numbers, total, pool.cosine, pool.bm25)
-    plain = zip(_named(chosen, parts), *(column[chosen].tolist() for column in columns), strict=True)
-    return [
-        Scored(number, score, own, None if cosine != cosine else cosine, bm25)
-        for own, number, score, cosine, bm25 in plain
-    ]
+    numbers, scores, cosines, bm25 = (
+        column[chosen].tolist() for column in (pool.numbers, total, pool.cosine, pool.bm25)
+    )
+    known = [None if cosine != cosine else cosine for cosine in cosines]
+    return list(map(Scored._make, zip(numbers, scores, _named(chosen, parts), known, bm25, strict=True)))
 
 
 def _named(chosen: Numbers, parts: Mapping[str, Column]) -> list[dict[str, float]]:
