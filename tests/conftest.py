@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
+import cheaper
 from builders import LONG, examples, measured_name, new_database
 from holdfast import migrations
 from holdfast.clock import ManualClock
@@ -49,6 +51,9 @@ settings.register_profile(
 )
 settings.load_profile("holdfast")
 
+cheaper.collect_garbage_seldom()
+cheaper.compile_statements_once()
+
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 
 
@@ -68,6 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if too_long else chosen).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    cheaper.spare_what_was_collected()
 
 
 _leaks: list[str] = []
@@ -150,10 +159,18 @@ def postgres_server() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: Any) -> str:
-    """A migrated database that tests share one after another; `store` empties it."""
+    """A migrated database that tests share one after another; `emptied` empties it."""
     url = new_database(postgres_server, "shared")
     open_store(url).close()
     return url
+
+
+@pytest.fixture(scope="session")
+def emptied(postgres_url: str) -> Iterator[Callable[[], str]]:
+    """Empties that database and tells its address."""
+    broom = Broom(postgres_url)
+    yield broom.sweep
+    broom.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -162,12 +179,7 @@ def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], 
     if request.param == "sqlite":
         template, numbers = request.getfixturevalue("sqlite_template"), itertools.count()
         return lambda: sqlite_url(shutil.copy(template, tmp_path / f"{next(numbers)}.db"))
-    url: str = request.getfixturevalue("postgres_url")
-
-    def emptied() -> str:
-        _empty(url)
-        return url
-
+    emptied: Callable[[], str] = request.getfixturevalue("emptied")
     return emptied
 
 
@@ -177,9 +189,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         template = request.getfixturevalue("sqlite_template")
         return sqlite_url(shutil.copy(template, tmp_path / "holdfast.db"))
-    url: str = request.getfixturevalue("postgres_url")
-    _empty(url)
-    return url
+    return str(request.getfixturevalue("emptied")())
 
 
 @pytest.fixture
@@ -224,30 +234,52 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def _empty(url: str) -> None:
-    """Delete what is there and count anew; a third of what truncating every table takes, unless it grew."""
-    engine = sa.create_engine(url)
-    with engine.begin() as conn:
-        conn.exec_driver_sql(_EMPTY)
-        assert migrations.current(conn) == migrations.HEAD
-    engine.dispose()
+class Broom:
+    """A connection of its own that stays, since to open one takes as long as all that it is opened for."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._address = url.replace("+psycopg", "")
+        self._conn: psycopg.Connection[Any] | None = None
+        self._tables: list[str] = []
+        self._which = ""
+
+    def sweep(self) -> str:
+        """Delete what is there and count anew; tests may have cut the connection, and left tables behind."""
+        if self._conn is None or self._conn.closed or self._conn.broken:
+            self._conn = psycopg.connect(self._address, autocommit=True)
+        try:
+            self._empty(self._conn)
+        except psycopg.OperationalError:
+            self._conn = psycopg.connect(self._address, autocommit=True)
+            self._empty(self._conn)
+        return self.url
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+
+    def _empty(self, conn: psycopg.Connection[Any]) -> None:
+        tables = [row[0] for row in conn.execute(_TABLES, prepare=True)]
+        if tables != self._tables:
+            self._tables = tables
+            self._which = " UNION ALL ".join(_FILLED.format(name) for name in tables)
+        filled = list(conn.execute(self._which, prepare=True))
+        with conn.transaction():
+            conn.execute("SET LOCAL session_replication_role = replica")
+            for name, size in filled:
+                conn.execute(
+                    (f"TRUNCATE {name} CASCADE" if size > _GROWN else f"DELETE FROM {name}").encode()
+                )
+            conn.execute(_COUNT_ANEW, prepare=True)
+            version = conn.execute("SELECT version_num FROM alembic_version", prepare=True).fetchone()
+            assert version == (migrations.HEAD,)
 
 
-_EMPTY = """
-DO $$ DECLARE name text; filled boolean; BEGIN
-  SET LOCAL session_replication_role = replica;
-  FOR name IN SELECT tablename FROM pg_tables
-              WHERE schemaname = 'public' AND tablename <> 'alembic_version' LOOP
-    EXECUTE 'SELECT EXISTS (SELECT 1 FROM ' || quote_ident(name) || ')' INTO filled;
-    IF filled AND pg_relation_size(quote_ident(name)::regclass) > 262144 THEN
-      EXECUTE 'TRUNCATE ' || quote_ident(name) || ' CASCADE';
-    ELSIF filled THEN
-      EXECUTE 'DELETE FROM ' || quote_ident(name);
-    END IF;
-  END LOOP;
-  FOR name IN SELECT sequencename FROM pg_sequences
-              WHERE schemaname = 'public' AND last_value IS NOT NULL LOOP
-    EXECUTE 'ALTER SEQUENCE ' || quote_ident(name) || ' RESTART';
-  END LOOP;
-END $$
-"""
+# To truncate takes three times as long as to delete, unless the table grew.
+_GROWN = 262_144
+_TABLES = """SELECT quote_ident(tablename) FROM pg_tables
+WHERE schemaname = 'public' AND tablename <> 'alembic_version' ORDER BY 1"""
+_FILLED = "SELECT '{0}', pg_relation_size('{0}'::regclass) WHERE EXISTS (SELECT 1 FROM {0})"
+_COUNT_ANEW = """SELECT setval(format('%I', sequencename)::regclass, start_value, false)
+FROM pg_sequences WHERE schemaname = 'public' AND last_value IS NOT NULL"""

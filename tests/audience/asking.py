@@ -10,12 +10,14 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from fastapi.routing import iter_route_contexts
 from marked_world import DESK, MAIN, ONE, SPOKEN, World
-from marks import SPACE_A, SPACE_B
+from marks import SPACE_A, SPACE_B, SURFACES
+
+T = TypeVar("T")
 
 HOSTILE: Final = ("..", "%2e%2e%2fholdfast.json", "agent:main:main", "*", "' OR 1=1 --")
 PATHS: Final = ("MEMORY.md", "USER.md", "SOUL.md", "memory/2026-03-02.md", "memory/lasting.md")
@@ -85,6 +87,11 @@ class Question:
         return dict(self.query).get("sessionKey")
 
 
+def _some(alike: list[T]) -> list[T]:
+    """The oldest and the newest."""
+    return [*alike[:3], *alike[-3:]]
+
+
 @dataclass
 class Known:
     """Ids of everything in a home, by kind."""
@@ -93,7 +100,15 @@ class Known:
 
     @cached_property
     def sessions(self) -> list[str]:
-        found = self.world.rows("SELECT key, id FROM sessions ORDER BY created_at")
+        """Keys, then ids, of every chat that was spoken in, and some of each kind and audience: tests make
+        new ones."""
+        kinds: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        for key, id_, audience in self.world.rows(
+            "SELECT key, id, audience FROM sessions ORDER BY created_at"
+        ):
+            kind = key if key in SURFACES else ":".join(key.split(":")[:3])
+            kinds.setdefault((audience, kind), []).append((key, id_))
+        found = [one for alike in kinds.values() for one in _some(alike)]
         return list(dict.fromkeys([*(key for key, _ in found), *(id_ for _, id_ in found)]))
 
     def ids(self, table: str) -> list[str]:
@@ -107,7 +122,7 @@ class Known:
         found: dict[str, list[str]] = {}
         for id_, audience in self.world.rows(by_mark.format(table)):
             found.setdefault(audience, []).append(id_)
-        return [id_ for ids in found.values() for id_ in (*ids[:3], *ids[-3:])]
+        return [id_ for ids in found.values() for id_ in _some(ids)]
 
     def in_path(self, template: str, name: str) -> Sequence[str]:
         if template.startswith("/api/agents/"):

@@ -12,8 +12,11 @@ from holdfast.gateway.settling import Settling
 
 @pytest.fixture(autouse=True)
 def thawed() -> Iterator[None]:
+    was_frozen = gc.get_freeze_count()
     yield
     gc.unfreeze()
+    if was_frozen:
+        gc.freeze()
 
 
 def test_what_survives_a_full_collection_is_not_looked_through_again() -> None:

@@ -16,7 +16,6 @@ import uvicorn
 
 from holdfast import logs
 from holdfast.errors import Unavailable
-from holdfast.gateway.app import create_app
 from holdfast.gateway.head_limits import NOT_SNIFFED, HeadLimits
 from holdfast.gateway.settling import Settling
 from holdfast.runtime import Holdfast
@@ -121,6 +120,8 @@ class Watchdog:
 
 def server_for(hold: Holdfast) -> _Server:
     """The server as `serve` runs it, for those who run it themselves."""
+    from holdfast.gateway.app import create_app
+
     app = create_app(hold)
     options = hold.settings.gateway
     config = uvicorn.Config(
