@@ -13,7 +13,7 @@ from holdfast.agents.loop import Deliver, Runs
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools.types import Tool
-from holdfast.channels import arrivals, bindings, hearing, marks, pairing, views
+from holdfast.channels import arrivals, bindings, hearing, marks, pairing, views, web
 from holdfast.channels.arrivals import Received
 from holdfast.channels.connecting import Adapter, Connected, Connections
 from holdfast.channels.delivering import Deliverer
@@ -26,8 +26,10 @@ from holdfast.channels.streaming import Streams
 from holdfast.channels.surface import Surface
 from holdfast.channels.tool import MessageTool
 from holdfast.channels.transport import SendFailed
+from holdfast.channels.web import WebChannel
 from holdfast.channels.webhook import secret_of
 from holdfast.config import Config
+from holdfast.config.channels import WEB, WEB_CHAT
 from holdfast.context import ContextRoom
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
@@ -50,8 +52,8 @@ class Office:
         self.connections = Connections(config, store.clock, env)
 
     def listing(self) -> list[dict[str, Any]]:
-        """Every channel in the config, by name."""
-        found = sorted(self._config().channels.items())
+        """Every channel in the config, and the pages' own, by name."""
+        found = sorted({WEB: WEB_CHAT, **self._config().channels}.items())
         with self._store.read(SYSTEM) as tx:
             return [views.channel_json(tx, name, config, self.connections) for name, config in found]
 
@@ -115,6 +117,9 @@ class Office:
             rules = self.connections.settings(surface.channel, surface.account)
         except (InvalidInput, NotFound):
             return None
+        if surface.channel == WEB:
+            chat = web.chat_at(tx, surface, web.chosen(self._config(), surface), self._config())
+            return None if chat is None else chat.heard
         return hearing.heard_at(tx, surface, rules)
 
     def prune(self, tx: Tx, before: int) -> int:
@@ -157,6 +162,7 @@ class Channels(Office):
                 context=context,
             )
         )
+        self.connections.register(WEB, lambda *_: WebChannel(store, threads, config))
         self.hook = ChannelHook(self._streams, self.connections.of)
 
     def tools(self) -> tuple[Tool[Any], ...]:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.channels import arrivals, marks, pairing
+from holdfast.channels import arrivals, marks, pairing, web
 from holdfast.channels.connecting import Connections
 from holdfast.channels.pairing import Pairing
 from holdfast.clock import iso
-from holdfast.config.channels import ChannelConfig
+from holdfast.config.channels import WEB, ChannelConfig
 from holdfast.log import Tx
 from holdfast.log.outbox import Delivery
 from holdfast.log.tables import outbox as table
@@ -30,7 +30,7 @@ def channel_json(tx: Tx, name: str, config: ChannelConfig, connections: Connecti
         "dmPolicy": config.dm_policy,
         "groupPolicy": config.group_policy,
         "accounts": sorted(config.accounts),
-        "lastInboundAt": _iso(arrivals.last(tx, name)),
+        "lastInboundAt": _iso(web.last_inbound(tx) if name == WEB else arrivals.last(tx, name)),
         "lastOutboundAt": _iso(marks.last_sent(tx, name)),
         "pendingDeliveries": pending(tx, name),
         "waitingPairings": len(pairing.listing(tx, channel=name)),

@@ -37,6 +37,7 @@ def test_a_group_is_answered_when_it_speaks_to_the_agent_and_told_what_was_said_
     assert service.answered(before + 2, group=True)[-1].endswith("thanks, and")
 
 
+@pytest.mark.needs("strangers")
 def test_a_stranger_is_given_a_code_and_answered_once_let_in(there: Stage) -> None:
     service = there.service
     service.say("let me in", sender="8")
