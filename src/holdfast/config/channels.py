@@ -122,7 +122,7 @@ class ChannelSettings(Section):
 
 # The pages' own chat, which is there without being configured.
 WEB = "web"
-FOR_WEB = frozenset(("enabled", "guests", "guests_in", "text_chunk_limit", "outbound_per_minute"))
+FOR_WEB = frozenset(("enabled", "text_chunk_limit", "outbound_per_minute"))
 # What counts for messages that come through the API too, whoever brings them.
 WITHOUT_ADAPTER = frozenset(("enabled", "private", "guests", "guests_in"))
 

@@ -42,12 +42,13 @@ PNG = bytes.fromhex(
 class ServiceOnTrial(ABC):
     """The far end of a channel: a server on this machine that speaks the service's protocol.
 
-    `OWNER` writes directly, `GROUP` is a group that is answered. What `shown` gives are the messages that
-    people see there from the agent, as they stand now.
+    `owner` writes directly, `other` is somebody else (`sender="8"`), `group` is a group that is answered.
+    What `shown` gives are the messages that people see there from the agent, as they stand now.
     """
 
     name: str
     owner: str
+    other = "8"
     group: str
     threads = True
     edits = True
