@@ -17,7 +17,7 @@ from holdfast.channels.transport import Channel, SendFailed
 from holdfast.channels.webhook import Posting, WebhookChannel
 from holdfast.clock import Clock
 from holdfast.config import Config
-from holdfast.config.channels import ChannelConfig
+from holdfast.config.channels import WEB, WEB_CHAT, ChannelConfig
 from holdfast.config.session import PeerKind
 from holdfast.errors import Busy, HoldfastError, NotFound, Unavailable
 
@@ -119,7 +119,7 @@ class Connections:
 
     def settings(self, channel: str, account: str | None = None) -> ChannelConfig:
         """How a channel is configured; `NotFound` for one that is not."""
-        found = self._config().channels.get(channel)
+        found = self._config().channels.get(channel, WEB_CHAT if channel == WEB else None)
         if found is None or (account is not None and found.accounts and account not in found.accounts):
             raise NotFound(
                 f"no channel {channel[:64]!r}" + (f" with account {account[:64]!r}" if account else ""),
@@ -130,6 +130,8 @@ class Connections:
 
     def adapter(self, name: str) -> str | None:
         """What serves a channel; None: nothing does."""
+        if name == WEB:
+            return WEB
         found = self._config().channels.get(name)
         wanted = name if found is None or found.adapter is None else found.adapter
         if wanted in self._adapters:

@@ -33,7 +33,7 @@ MOST_SAID: Final = 500
 SORRY: Final = "Something went wrong, and I could not answer. Please try again."
 
 CUT_OFF: Final = "cut off while it was sent"
-_META: Final = ("turnId", "sessionKey", "block")
+_META: Final = ("turnId", "sessionKey", "block", "agentId")
 _ASKED: Final = ("choices", "about")
 SETTLED: Final = "settled"
 

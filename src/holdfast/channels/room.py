@@ -16,7 +16,7 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools.types import Tool
-from holdfast.channels import marks, pairing, receiving, records
+from holdfast.channels import marks, pairing, receiving, records, web
 from holdfast.channels.connecting import Adapter, Connected, Connections
 from holdfast.channels.delivering import Deliverer
 from holdfast.channels.files import FileRoom
@@ -29,10 +29,11 @@ from holdfast.channels.streaming import Attempt, Streams
 from holdfast.channels.surface import Surface
 from holdfast.channels.tool import MessageTool
 from holdfast.channels.transport import SendFailed
+from holdfast.channels.web import WebChannel
 from holdfast.channels.webhook import secret_of
 from holdfast.clock import iso
 from holdfast.config import Config
-from holdfast.config.channels import ChannelConfig
+from holdfast.config.channels import WEB, WEB_CHAT, ChannelConfig
 from holdfast.context import ContextRoom, Occasion
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.ids import uuid7
@@ -84,7 +85,7 @@ def channel_json(tx: Tx, name: str, config: ChannelConfig, connections: Connecti
         "dmPolicy": config.dm_policy,
         "groupPolicy": config.group_policy,
         "accounts": sorted(config.accounts),
-        "lastInboundAt": _iso(records.last_arrival(tx, name)),
+        "lastInboundAt": _iso(web.last_inbound(tx) if name == WEB else records.last_arrival(tx, name)),
         "lastOutboundAt": _iso(marks.last_sent(tx, name)),
         "pendingDeliveries": pending(tx, name),
         "waitingPairings": len(pairing.listing(tx, channel=name)),
@@ -149,8 +150,8 @@ class Office:
         self.connections = Connections(config, store.clock, env)
 
     def listing(self) -> list[dict[str, Any]]:
-        """Every channel in the config, by name."""
-        found = sorted(self._config().channels.items())
+        """Every channel in the config, and the pages' own, by name."""
+        found = sorted({WEB: WEB_CHAT, **self._config().channels}.items())
         with self._store.read(SYSTEM) as tx:
             return [channel_json(tx, name, config, self.connections) for name, config in found]
 
@@ -214,6 +215,9 @@ class Office:
             rules = self.connections.settings(surface.channel, surface.account)
         except (InvalidInput, NotFound):
             return None
+        if surface.channel == WEB:
+            chat = web.chat_at(tx, surface, web.chosen(self._config(), surface), self._config())
+            return None if chat is None else chat.heard
         return receiving.heard_at(tx, surface, rules)
 
     def prune(self, tx: Tx, before: int) -> int:
@@ -256,6 +260,7 @@ class Channels(Office):
                 context=context,
             )
         )
+        self.connections.register(WEB, lambda *_: WebChannel(store, threads, config))
         self.hook = ChannelHook(self._streams, self.connections.of)
 
     def tools(self) -> tuple[Tool[Any], ...]:

@@ -11,15 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.heartbeat.state import HeardAt
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
-from holdfast.channels import history
+from holdfast.channels import history, web
 from holdfast.channels.connecting import Connected
 from holdfast.channels.files import FileRoom
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message
+from holdfast.config.channels import WEB
 from holdfast.context import Trust
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, entries, heard_by, outbox
+from holdfast.log import SYSTEM, EntryFilter, EntryType, Store, Threads, Tx, entries, heard_by, outbox
 from holdfast.log.outbox import Parcel
 
 Action = Literal["send", "thread-create", "thread-reply", "read", "edit", "react"]
@@ -113,7 +114,7 @@ class MessageTool:
     def _send(self, caller: Caller, surface: Surface, given: MessageInput, key: str) -> ToolOutput:
         connected = self._connect(surface)
         to = surface.deliver()
-        payload: dict[str, Any] = {"text": given.text or ""}
+        payload: dict[str, Any] = {"text": given.text or "", "agentId": caller.agent_id}
         if given.attachments:
             payload["files"] = self._attached(caller, connected, given)
         else:
@@ -170,8 +171,8 @@ class MessageTool:
 
     def _read(self, caller: Caller, surface: Surface, limit: int) -> ToolOutput:
         """What was said on a surface, as the log has it."""
-        key = str(surface.key(caller.agent_id))
         with self._store.read(caller.reader) as tx:
+            key = _session_at(tx, caller, surface)
             spoken = EntryFilter(session_key=key, types=frozenset({EntryType.CONVERSATION}))
             found = [e for e in entries.listing(tx, spoken, limit=limit * 4).entries if e.content.strip()]
         said = [e for e in found if e.role in ("user", "assistant")][:limit]
@@ -183,7 +184,7 @@ def target_of(caller: Caller, given: MessageInput) -> Surface:
 
     Only for the owner does it go elsewhere than to the chat that they are in.
     """
-    own = Surface.of_key(caller.session.key)
+    own = Surface.of_key(caller.session.key) or web.own_surface(caller.session)
     if given.target is not None:
         surface = Surface.parse(given.target)
     elif caller.subagent:
@@ -199,6 +200,12 @@ def target_of(caller: Caller, given: MessageInput) -> Surface:
     if not caller.owner and (own is None or replace(surface, thread=None) != replace(own, thread=None)):
         raise Forbidden("only for the owner are other chats reached", code="owner_only")
     return surface
+
+
+def _session_at(tx: Tx, caller: Caller, surface: Surface) -> str:
+    """The session that the caller's agent has on a surface."""
+    chat = web.chat_at(tx, surface, caller.agent_id, caller.config) if surface.channel == WEB else None
+    return str(surface.key(caller.agent_id)) if chat is None else chat.key
 
 
 def _has_channels(caller: Caller) -> bool:

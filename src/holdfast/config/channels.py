@@ -120,6 +120,9 @@ class ChannelSettings(Section):
         return [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
 
 
+# The pages' own chat, which is there without being configured.
+WEB = "web"
+FOR_WEB = frozenset(("enabled", "text_chunk_limit", "outbound_per_minute"))
 # What counts for messages that come through the API too, whoever brings them.
 WITHOUT_ADAPTER = frozenset(("enabled", "private", "guests", "guests_in"))
 
@@ -140,3 +143,6 @@ class ChannelConfig(ChannelSettings):
         if any(one.adapter or one.url or one.options for one in (self, *self.accounts.values())):
             return ()
         return tuple(sorted(self.model_fields_set - WITHOUT_ADAPTER))
+
+
+WEB_CHAT = ChannelConfig(dm_policy="allowlist", streaming="off")

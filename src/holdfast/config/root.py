@@ -13,7 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from holdfast.config.agents import AgentEntry, AgentsConfig, AgentSettings
 from holdfast.config.board import BoardConfig
-from holdfast.config.channels import ChannelConfig
+from holdfast.config.channels import FOR_WEB, WEB, ChannelConfig
 from holdfast.config.memory import MemoryConfig
 from holdfast.config.merge import deep_merge
 from holdfast.config.models import AuthConfig, ModelsConfig
@@ -199,11 +199,16 @@ def _channel_faults(config: Config) -> Iterator[Fault]:
     whoever wrote on a channel `user` would be taken for the login of that name."""
     for name in sorted((NOT_CHANNELS | _NOT_SENDERS) & config.channels.keys()):
         yield ("channels", name), f"a channel cannot be called {name!r}: expected another name"
+    web = config.channels.get(WEB)
+    for field in () if web is None else sorted(web.model_fields_set - FOR_WEB):
+        yield ("channels", WEB, to_camel(field)), "the pages' own chat has no such setting"
 
 
 def _settings_without_effect(config: Config) -> Iterator[Fault]:
     """Keys that are known, and that nothing obeys as the rest of the config stands."""
     for name, channel in config.channels.items():
+        if name == WEB:
+            continue
         alone = "expected url, the address that it posts to, or adapter, the name that a plugin gave"
         for field in channel.unconnected:
             yield ("channels", name, to_camel(field)), f"does nothing here: nothing connects it; {alone}"

@@ -16,7 +16,10 @@ from pydantic import Field, model_validator
 from holdfast.agents.loop import Accepted, Ask, Deliver, Mode
 from holdfast.agents.loop.asks import MAX_IMAGES, MAX_TEXT, Address, address
 from holdfast.agents.models import ModelRef
+from holdfast.channels.surface import Surface
+from holdfast.channels.web import OWNER_HERE, chosen
 from holdfast.config.agents import Thinking
+from holdfast.config.channels import WEB
 from holdfast.context import Image
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound, Unavailable
 from holdfast.gateway.access import require_key
@@ -207,7 +210,7 @@ async def require_own_run(here: Gateway, caller: Principal, run_id: str) -> None
 def placed(here: Gateway, caller: Principal, ask: Ask) -> Ask:
     """Where a person is heard: in a session of their own with an agent of their teams, or in a team's."""
     if caller.user_id is None or not caller.limited:
-        return ask
+        return _on_pages(here, caller, ask)
     caller.require_right(Right.TALK)
     agent = _own_agent(here, caller, ask)
     if ask.one_off:  # a session that was made for this one request, apart from everybody else's
@@ -218,13 +221,28 @@ def placed(here: Gateway, caller: Principal, ask: Ask) -> Ask:
     return replace(ask, session_key=key, agent_id=agent, heard=heard, deliver=None)
 
 
+def _on_pages(here: Gateway, caller: Principal, ask: Ask) -> Ask:
+    """The pages are a channel like others: who names no agent there gets the one that `bindings` choose."""
+    if caller.session_id is None or ask.agent_id is not None or ask.session_key is not None:
+        return ask
+    return replace(ask, agent_id=on_pages(here, caller))
+
+
+def on_pages(here: Gateway, caller: Principal) -> AgentId:
+    """The agent that answers the caller on the pages, where they name none."""
+    known = here.hold.settings
+    if caller.user_id is None or not caller.limited:
+        return chosen(known, Surface(WEB, "dm", OWNER_HERE))
+    return chosen(known, Surface(WEB, "dm", caller.name), [one.id for one in caller.teams])
+
+
 def _own_agent(here: Gateway, caller: Principal, ask: Ask) -> AgentId:
     """The agent that a person speaks to: the one they name, that of the session, or their team's only one."""
     named = ask.agent_id or (None if ask.session_key is None else parse_key(ask.session_key).agent_id)
     known = sorted(agent.id for agent in here.hold.settings.agent_list if caller.may_see_agent(agent.id))
     if named is None and known:
-        default = here.hold.settings.default_agent_id
-        named = default if default in known else known[0]
+        by_rule = on_pages(here, caller)
+        named = by_rule if by_rule in known else known[0]
     if named is None or canonical_agent_id(named) not in known:
         raise Forbidden(
             "none of this person's teams has this agent",

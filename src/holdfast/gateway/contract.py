@@ -186,6 +186,7 @@ class CallerOut(Answer):
     user_id: str | None = Field(description="Null: a token, and no person.")
     role: Literal["owner", "admin", "member", "viewer"] | None
     teams: list[str]
+    agent_id: str = Field(description="Who answers on the pages where none is named.")
 
 
 class ConfigOut(Answer):

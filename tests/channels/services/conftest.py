@@ -11,7 +11,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from service_stage import SERVICES, ServiceOnTrial, Stage, kind_of, opened, stage
+from service_stage import ALL, ServiceOnTrial, Stage, kind_of, opened, stage
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "service" in metafunc.fixturenames:
         marked = metafunc.definition.iter_markers("needs")
         wanted = {ability for mark in marked for ability in mark.args}
-        able = [name for name in SERVICES if all(getattr(kind_of(name), one) for one in wanted)]
+        able = [name for name in ALL if all(getattr(kind_of(name), one) for one in wanted)]
         metafunc.parametrize("service", able, indirect=True, scope="module")
 
 

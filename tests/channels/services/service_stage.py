@@ -28,6 +28,8 @@ from holdfast.testing import Asked, Call, Say, ScriptedOpenAI
 from holdfast.testing.script import text_of
 
 SERVICES = ("telegram", "slack", "discord", "email", "matrix")
+# The pages' own chat has no far end that could be cut off from the gateway.
+ALL = (*SERVICES, "web")
 CODE = "\n".join(f"line_{n} = {n}" for n in range(400))
 LONG = f"First some words.\n\n```python\n{CODE}\n```\n\nAnd the end."
 DEEDS = re.compile(r"\{.*\}", re.DOTALL)
@@ -40,12 +42,13 @@ PNG = bytes.fromhex(
 class ServiceOnTrial(ABC):
     """The far end of a channel: a server on this machine that speaks the service's protocol.
 
-    `OWNER` writes directly, `GROUP` is a group that is answered. What `shown` gives are the messages that
-    people see there from the agent, as they stand now.
+    `owner` writes directly, `other` is somebody else (`sender="8"`), `group` is a group that is answered.
+    What `shown` gives are the messages that people see there from the agent, as they stand now.
     """
 
     name: str
     owner: str
+    other = "8"
     group: str
     threads = True
     edits = True
@@ -57,11 +60,25 @@ class ServiceOnTrial(ABC):
     grows = True
     buttons = False
     faults = True
+    strangers = True
     most_chars = 4_000
 
     @abstractmethod
     def channel(self) -> dict[str, Any]:
         """The channel's part of the config."""
+
+    def rules(self) -> dict[str, Any]:
+        """How the channel is set for a test."""
+        return {
+            "owners": [self.owner],
+            "groups": [self.group],
+            "streaming": "off",
+            "inboundPerMinute": 10_000,
+            "outboundPerMinute": 10_000,
+        }
+
+    def meet(self, gateway: Running) -> None:  # noqa: B027 - a gateway comes to its services by itself
+        """Hear of the gateway that serves."""
 
     @abstractmethod
     def say(self, text: str, **where: Any) -> str:
@@ -191,13 +208,6 @@ FENCED = re.compile(r'<holdfast:data id="(\w+)"[^>]*>.*?</holdfast:data \1>', re
 def config(service: ServiceOnTrial, model_url: str, **channel: Any) -> dict[str, Any]:
     model = {"id": "scripted", "contextWindow": 200_000, "input": ["text", "image"]}
     provider = {"baseUrl": model_url, "apiKey": "key", "api": "openai-completions", "models": [model]}
-    rules = {
-        "owners": [service.owner],
-        "groups": [service.group],
-        "streaming": "off",
-        "inboundPerMinute": 10_000,
-        "outboundPerMinute": 10_000,
-    }
     return {
         "board": {"contextAugment": False},
         "gateway": {"shutdownGraceSeconds": 1},
@@ -205,7 +215,7 @@ def config(service: ServiceOnTrial, model_url: str, **channel: Any) -> dict[str,
         "agents": {"defaults": {"model": "scripted/scripted", "userTimezone": "UTC"}},
         "tools": {"profile": "messaging"},
         "messages": {"queue": {"debounceMs": 0, "mode": "followup", "cap": 1000}},
-        "channels": {service.name: rules | service.channel() | channel},
+        "channels": {service.name: service.rules() | service.channel() | channel},
     }
 
 
@@ -246,5 +256,6 @@ def stage(
             running(hold) as gateway,
             gateway.client(gateway.admin) as api,
         ):
+            service.meet(gateway)
             service.ready()
             yield Stage(service, gateway, model, api, home)

@@ -23,6 +23,7 @@ class SlackServer(ServiceOnTrial):
 
     name = "slack"
     owner = ADA
+    other = BEN
     group = GROUP
     types = False
     buttons = True

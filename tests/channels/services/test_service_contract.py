@@ -10,7 +10,7 @@ from serving import wait_for
 
 from holdfast.agents.approvals import ApprovalRequest, requests
 from holdfast.board import attachments
-from holdfast.log import OWNER, SYSTEM
+from holdfast.log import OWNER, SYSTEM, Tx
 from holdfast.people import Role, contacts, users
 
 
@@ -37,6 +37,7 @@ def test_a_group_is_answered_when_it_speaks_to_the_agent_and_told_what_was_said_
     assert service.answered(before + 2, group=True)[-1].endswith("thanks, and")
 
 
+@pytest.mark.needs("strangers")
 def test_a_stranger_is_given_a_code_and_answered_once_let_in(there: Stage) -> None:
     service = there.service
     service.say("let me in", sender="8")
@@ -210,3 +211,51 @@ def test_a_button_is_for_who_may_decide_and_the_message_shows_what_they_chose(th
     assert command in service.shown()[-1]
     there.settled()
     wait_for(lambda: service.notices()[1:] == ["exec is denied."])
+
+
+@pytest.mark.needs("buttons")
+def test_where_two_must_agree_one_press_leaves_it_waiting_and_the_same_person_counts_once(
+    there: Stage,
+) -> None:
+    service, hold = there.service, there.gateway.hold
+    wish = ApprovalRequest(
+        agent_id="main", tool="exec", command="sync", arguments={"command": "sync"}, reason="not listed"
+    )
+    with hold.store.write(SYSTEM) as tx:
+        names = [
+            _linked(tx, service.name, at, login)
+            for login, at in (("cid", service.owner), ("dan", service.other))
+        ]
+        rule = {"tools": ["exec"], "approvers": names, "people": 2, "private": True}
+    hold.config.patch({"teams": {"approvals": {"rules": [rule]}}})
+    with hold.store.write(SYSTEM) as tx:
+        id_ = requests.request(tx, wish, lasts_ms=3_600_000).id
+
+    def status() -> str:
+        with hold.store.read(SYSTEM) as tx:
+            return requests.get(tx, id_).status.value
+
+    wait_for(lambda: f"/approve {id_}" in service.shown()[-1])
+    there.settled()
+    assert "2 people must agree." in service.shown()[-1]
+    before = len(service.notices())
+    for presses in (1, 2):
+        service.press("Approve")
+        wait_for(lambda presses=presses: len(service.notices()) == before + presses)  # type: ignore[misc]
+        assert service.notices()[-1] == "Noted; it waits for others."
+        assert (status(), service.offered()) == ("pending", ["Approve", "Deny"])
+    service.press("Approve", sender="8")
+    wait_for(lambda: f"exec ({id_}) is approved by {', '.join(names)}." in service.shown()[-1])
+    there.settled()
+    assert (status(), service.offered()) == ("approved", [])
+    wait_for(lambda: service.notices()[before + 2 :] == ["exec is approved."])
+
+
+def _linked(tx: Tx, channel: str, at: str, login: str) -> str:
+    """Somebody whose chat this is: who it is linked to already, else one of this name."""
+    known = contacts.at(tx, f"{channel}:{at}")
+    if known is None:
+        known = users.add(tx, login, role=Role.MEMBER)
+        code = contacts.make_code(tx, "link", user_id=known.id)
+        contacts.link(tx, code, f"{channel}:{at}", f"{channel}:dm:{at}")
+    return f"user:{known.login}"

@@ -25,7 +25,8 @@ export default function ChatPage({ query }: PageProps) {
   const { data: agents = [] } = useApi("/api/agents", {}, { live: ["config."] });
   const { data: chats } = useApi("/api/chats", { query: { limit: 100 } }, { live: ["session.", "turn."] });
   const asked = query.get("session");
-  const fallback = agents.find((agent) => agent.default)?.id ?? agents[0]?.id ?? "main";
+  const who = useLoggedIn();
+  const fallback = agents.find((agent) => agent.id === who.agentId)?.id ?? agents[0]?.id ?? "main";
   const key = asked ?? (chats === undefined ? null : (chats[0]?.sessionKey ?? `agent:${fallback}:main`));
   const turn = query.get("turn");
   const fresh = query.get("new") !== null && agents.length > 0;

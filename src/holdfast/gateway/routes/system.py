@@ -15,7 +15,7 @@ from holdfast.clock import iso
 from holdfast.config import public_dump
 from holdfast.config.shared import OWN
 from holdfast.errors import Unavailable
-from holdfast.gateway.asking import serving
+from holdfast.gateway.asking import on_pages, serving
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import (
@@ -137,7 +137,7 @@ async def logout(here: Here, caller: Caller, request: Request) -> Response:
 
 
 @router.get("/api/whoami", response_model=CallerOut)
-async def whoami(caller: Caller) -> Response:
+async def whoami(here: Here, caller: Caller) -> Response:
     """Who the token speaks for, and what it may do."""
     return json_response(
         {
@@ -148,6 +148,7 @@ async def whoami(caller: Caller) -> Response:
             "userId": caller.user_id,
             "role": None if caller.role is None else caller.role.value,
             "teams": [team.id for team in caller.teams],
+            "agentId": on_pages(here, caller),
         }
     )
 
