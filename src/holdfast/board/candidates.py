@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import sqlalchemy as sa
 
 from holdfast.board import heuristic, topics
+from holdfast.board.exchanges import Episode
 from holdfast.board.heuristic import Profile
 from holdfast.board.naming import YoungNames
 from holdfast.board.reads import Query, plain
@@ -36,6 +37,7 @@ KEPT: Final = 8_000
 _MOST_KEPT: Final = 4_000
 _KEPT_MS: Final = 60_000
 _AHEAD: Final = 64
+_MOST_EPISODES: Final = 500
 _ARCHIVED: Final = 2.5
 _SNOOZED: Final = 1.0
 _K1: Final = 1.2
@@ -299,6 +301,7 @@ class Recent:
     def __init__(self, texts: Texts | None = None) -> None:
         self.texts = texts or Texts()
         self.young = YoungNames()
+        self.episodes: OrderedDict[str, Episode] = OrderedDict()
         self.write_first: Callable[[], None] = lambda: None
         self._scopes: dict[tuple[frozenset[str] | None, Reader], _Scope] = {}
         self._lately: defaultdict[str, dict[Reader, _Lately]] = defaultdict(dict)
@@ -343,11 +346,11 @@ class Recent:
         return {topic.id: topic for topic in there if topic and topics.may_read(tx.reader, topic)}
 
     def gather(
-        self, tx: Tx, text: str, view: View, *, routed: Sequence[str], retrieved: Sequence[str]
+        self, tx: Tx, words: Sequence[str], view: View, *, routed: Sequence[str], retrieved: Sequence[str]
     ) -> list[Weighable]:
         """The topics of this session first, then those that the index found, then those that share rare
         words."""
-        lexical = self._scope(tx, view).nearest(subject_terms(text), MAX_CANDIDATES)
+        lexical = self._scope(tx, view).nearest(words, MAX_CANDIDATES)
         ids = list(dict.fromkeys((*reversed(routed), *retrieved, *lexical)))[: 2 * MAX_CANDIDATES]
         there = self.topics(tx, ids)
         seen = [there[id_] for id_ in ids if id_ in there and view.sees(there[id_].space_ids)]
@@ -374,6 +377,14 @@ class Recent:
             self.write_first()
             scope = self._scopes[key] = _Scope(tx, view, self.texts)
         return scope
+
+    def remember_episode(self, session_key: str, episode: Episode | None) -> None:
+        """What a session is at; kept in memory only, so after a restart another begins."""
+        self.episodes.pop(session_key, None)
+        if episode is not None:
+            self.episodes[session_key] = episode
+        while len(self.episodes) > _MOST_EPISODES:
+            self.episodes.popitem(last=False)
 
     def topic_made(self, tx: Tx, topic: Topic) -> None:
         """A topic was made, in which nothing was said yet."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from holdfast.board import lineage, noise, pending, review
+from holdfast.board import decisions, lineage, noise, pending, review
 from holdfast.board.audit import Audit
 from holdfast.board.candidates import Candidates, Recent, Texts
-from holdfast.board.exchanges import Exchange, Window, in_scopes, split
+from holdfast.board.exchanges import Episode, Exchange, Window, in_scopes, split
 from holdfast.board.ingest import apply, as_draft
 from holdfast.board.ingest import gather as facts_of
-from holdfast.board.placing import Batch, Outcome, place, reject
+from holdfast.board.placing import Batch, Outcome, drop_if_empty, place, reject, unmoved
 from holdfast.board.rules import CONVERSATION_NOISE, UNLINKED_SUBAGENT, Scope, decide
 from holdfast.board.weighing import Open, by_continuity, by_session, by_words, opened, weigh
 from holdfast.config.board import BoardConfig
@@ -163,8 +163,9 @@ class Classifier:
             if near is None:
                 piece.wanted = found
                 return piece
-            outcome = by_words(found, weigh(batch, found, near))
-            _decide(batch, found, outcome, job)
+            weighed = weigh(batch, found, near)
+            outcome = by_words(found, weighed)
+            _decide(batch, found, outcome, weighed.pause_minutes, job)
             piece.sorted.append((found.exchange, outcome))
             if time.monotonic() >= until and len(piece.sorted) >= self._least:
                 return piece
@@ -251,6 +252,8 @@ class Classifier:
         if outcome is None:
             return found
         place(batch, exchange, outcome, attempt=attempt)
+        if found.episode is not None:
+            batch.recent.remember_episode(exchange.session_key or "", found.episode.with_more(exchange))
         return None
 
     def _finish(
@@ -281,11 +284,47 @@ class Classifier:
             self._audit.write("classify", {"entries": [e.id for e in exchange.entries], **facts})
 
 
-def _decide(batch: Batch, found: Open, outcome: Outcome | None, job: agenda.Job) -> None:
+def _decide(batch: Batch, found: Open, outcome: Outcome | None, pause: float, job: agenda.Job) -> None:
+    """Put an exchange where it belongs, and those that it goes on with where they turn out to belong."""
+    attempt, key = max(1, job.item.attempts), found.exchange.session_key
     if outcome is None:
         reject(batch, found.exchange.entries, CONVERSATION_NOISE, "no words to sort by, and no thread")
-    else:
-        place(batch, found.exchange, outcome, attempt=max(1, job.item.attempts))
+        return
+    episode = found.episode
+    if episode is not None and outcome.topic_id != episode.topic_id:
+        episode = _moved(batch, found, episode, outcome, attempt)
+        if episode is not None:
+            batch.recent.remember_episode(key or "", episode)
+            return
+    is_new = outcome.topic_id is None
+    topic = place(batch, found.exchange, outcome, attempt=attempt)
+    if key is None or topic is None:
+        return
+    begun = Episode((found.exchange,), topic.id, is_new, found.current, pause)
+    goes_on = episode is not None and topic.id == episode.topic_id
+    batch.recent.remember_episode(
+        key, episode.with_more(found.exchange) if episode is not None and goes_on else begun
+    )
+
+
+def _moved(batch: Batch, found: Open, episode: Episode, outcome: Outcome, attempt: int) -> Episode | None:
+    """The episode in the topic that it turns out to be about, with what it goes on with; None when somebody
+    touched it meanwhile: then it stays."""
+    batch.flush()
+    there = unmoved(batch.tx, Exchange(episode.entries), episode.topic_id)
+    methods = decisions.methods(batch.tx, [entry.id for entry in episode.entries])
+    if there is None or not decisions.BY_RULES.issuperset(methods.values()):
+        return None
+    is_new = outcome.topic_id is None
+    whole = Exchange((*there.entries, *found.exchange.entries))
+    topic = place(batch, whole, outcome, attempt=attempt)
+    if topic is None:
+        return None
+    batch.flush()
+    if episode.made and drop_if_empty(batch.tx, episode.topic_id):
+        batch.recent.forget()
+    moved = episode.with_more(found.exchange)
+    return replace(moved, topic_id=topic.id, made=is_new)
 
 
 def _ruled(batch: Batch, entry: Entry) -> Scope | None:

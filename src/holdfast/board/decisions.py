@@ -21,6 +21,8 @@ from holdfast.text import clean_json
 
 MAX_REPLAY: Final = 200
 Method = Literal["lock", "reply", "continuity", "session", "model", "heuristic", "rule"]
+BY_RULES: Final = frozenset(("heuristic", "continuity", "reply"))
+"""What words and form decided: later words or a model may decide it anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,12 @@ def record(tx: Tx, made: Sequence[Made]) -> None:
     )
 
 
+def methods(tx: Tx, ids: Sequence[str]) -> dict[str, Method]:
+    """How each of the entries was sorted, as far as they were."""
+    query = sa.select(table.c.entry_id, table.c.method).where(table.c.entry_id.in_(ids))
+    return {row.entry_id: row.method for row in tx.conn.execute(query)}
+
+
 def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
     """Sort again what the classifier sorted in a session, from an entry on; how many entries that is.
 
@@ -55,12 +63,11 @@ def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
     """
     anchor = entries.get(tx, anchor_id)
     found = [anchor] if anchor.session_key is None else entries.around(tx, anchor, before=0, after=MAX_REPLAY)
-    query = sa.select(table.c.entry_id, table.c.method).where(table.c.entry_id.in_([e.id for e in found]))
-    methods = {row.entry_id: row.method for row in tx.conn.execute(query)}
-    again = [entry for entry in found if entry.id in methods and entry.status is not Classification.PENDING]
+    known = methods(tx, [entry.id for entry in found])
+    again = [entry for entry in found if entry.id in known and entry.status is not Classification.PENDING]
     for entry in again:
         fields: dict[str, Any] = {"status": Classification.PENDING, "code": None}
-        if methods[entry.id] != "lock":
+        if known[entry.id] != "lock":
             space = entry.given_space or visibility.source_space(tx, None, entry.session_key)
             fields |= {"topic_id": None, "task_id": None, "space_id": space}
         entries.annotate(tx, entry.id, fields)

@@ -1,15 +1,29 @@
-"""Exchanges: what a person said and what was answered, which is the unit that is sorted."""
+"""Exchanges: what a person said and what was answered, which is the unit that is sorted.
+
+Exchanges that hang together are an episode. What it is about shows better the more of it was said, so it is
+thought over with each exchange, and may take those before along.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Final
 
+from holdfast.board import noise
 from holdfast.board.rules import Scope
 from holdfast.board.semantic import semantic_text
+from holdfast.board.words import commonness_of, subject_terms
 from holdfast.log import Audience, Entry, EntryType, meet
+
+LONGEST_EPISODE: Final = 4
+_VISIT_MS: Final = 7_200_000
+_SHORT_ANSWER: Final = 6
+_SHORT_REMARK: Final = 3
+_SHARED: Final = 5.2
+"""How common a word may be at large that holds two exchanges together by itself."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +62,64 @@ class Exchange:
         said = zip(self.entries, self.texts, strict=True)
         return "\n".join(text for entry, text in said if is_person(entry)) or self.text
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(subject_terms(self.text))
+
+    @cached_property
+    def asked_words(self) -> frozenset[str]:
+        return frozenset(subject_terms(self.asked))
+
+    def hangs_together_with(self, before: Exchange) -> bool:
+        """Whether it goes on with the exchange before it, by its form or by a word that both have."""
+        pause = self.entries[0].created_at - before.entries[-1].created_at
+        if pause > _VISIT_MS or not self.may_join(before):
+            return False
+        if noise.announces_new_thread(self.asked) or noise.announces_return(self.asked):
+            return False
+        if self.reply or noise.is_low_signal(self.text):
+            return True
+        short = len(self.asked_words)
+        answers = before.text.rstrip().endswith("?") and not is_person(before.entries[-1])
+        if answers and short <= _SHORT_ANSWER and not noise.is_fresh_request(self.asked):
+            return True
+        if noise.goes_on(self.asked) and short <= _SHORT_REMARK:
+            return True
+        return any(commonness_of(word) <= _SHARED for word in self.words & before.words)
+
     def may_join(self, other: Exchange) -> bool:
         """Whether both may be sorted as one: the same people read them, in the same given space."""
         return (self.audience, self.given_space) == (other.audience, other.given_space)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Exchanges of a session that hang together, as they lie now."""
+
+    exchanges: tuple[Exchange, ...]
+    topic_id: str
+    made: bool
+    """Whether its topic was made for it."""
+    before: str | None
+    """The topic that the session had before."""
+    pause_minutes: float
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple([entry for one in self.exchanges for entry in one.entries])
+
+    def goes_on_with(self, exchange: Exchange, current: str | None) -> bool:
+        """Whether an exchange of the session, which is at the topic `current`, belongs to it."""
+        last = self.exchanges[-1]
+        return (
+            len(self.exchanges) < LONGEST_EPISODE
+            and self.topic_id == current
+            and last.entries[-1].position < exchange.entries[0].position
+            and exchange.hangs_together_with(last)
+        )
+
+    def with_more(self, exchange: Exchange) -> Episode:
+        return replace(self, exchanges=(*self.exchanges, exchange))
 
 
 def is_person(entry: Entry) -> bool:

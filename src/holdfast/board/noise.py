@@ -173,6 +173,12 @@ def is_fresh_request(text: str) -> bool:
     return len(telling(text)) >= _OWN_WORDS
 
 
+def points_back(text: str) -> bool:
+    """A request that is about what was said before: "Can you make it cheaper?"."""
+    head = text[:_CUE_REACH]
+    return _REQUEST.match(head) is not None and _POINTS_BACK.search(head) is not None
+
+
 def announces_new_thread(text: str) -> bool:
     return _CUES.search(text[:_CUE_REACH]) is not None
 

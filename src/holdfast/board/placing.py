@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.board import decisions, digests, noise, routing, spaces, topics, visibility
+from holdfast.board import decisions, digests, noise, routing, spaces, tasks, topics, visibility
 from holdfast.board.candidates import History, Recent
 from holdfast.board.decisions import Made, Method
 from holdfast.board.exchanges import Exchange
@@ -25,7 +25,7 @@ from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
 from holdfast.board.topics import Topic
 from holdfast.board.words import is_filler, terms
-from holdfast.board.work import CreatedBy, TaskStatus, TopicStatus
+from holdfast.board.work import CreatedBy, Priority, TaskStatus, TopicStatus
 from holdfast.clock import Millis
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Conflict
@@ -34,6 +34,7 @@ from holdfast.log import (
     SYSTEM,
     Classification,
     Entry,
+    EntryFilter,
     Reader,
     Tx,
     changes,
@@ -267,6 +268,31 @@ def place(batch: Batch, exchange: Exchange, outcome: Outcome, *, attempt: int) -
         batch.move_task(task, at)
     batch.remember(exchange, topic, task)
     return topic
+
+
+def unmoved(tx: Tx, exchange: Exchange, topic_id: str | None = None) -> Exchange | None:
+    """The exchange as it is now, unless somebody moved or deleted any of it meanwhile: it lay in the topic,
+    else where its entries say."""
+    now = {entry.id: entry for entry in entries.get_many(tx, [entry.id for entry in exchange.entries])}
+    for entry in exchange.entries:
+        kept = now.get(entry.id)
+        if kept is None or kept.deleted_at is not None or kept.topic_id != (topic_id or entry.topic_id):
+            return None
+    return replace(exchange, entries=tuple([now[entry.id] for entry in exchange.entries]))
+
+
+def drop_if_empty(tx: Tx, topic_id: str) -> bool:
+    """A topic that rules made and that was left empty was a mistake; one that a person touched stays."""
+    topic = next(iter(topics.get_many(tx, [topic_id])), None)
+    if topic is None or topic.created_by is not CreatedBy.CLASSIFIER or topic.pinned:
+        return False
+    touched = topic.description or topic.tags or topic.due_at or topic.priority is not Priority.MEDIUM
+    if touched or tasks.listing(tx, visibility.EVERYTHING, topic_id=topic_id, limit=1).tasks:
+        return False
+    if entries.listing(tx, EntryFilter(topic_id=topic_id), limit=1).entries:
+        return False
+    topics.delete(tx, topic_id)
+    return True
 
 
 def reject(batch: Batch, found: Sequence[Entry], code: str, reason: str) -> None:

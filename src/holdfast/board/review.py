@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.board import noise, tables, tasks, topics
+from holdfast.board import decisions, noise, tables, tasks, topics
 from holdfast.board.audit import Audit
 from holdfast.board.candidates import Candidates
 from holdfast.board.exchanges import Exchange, in_scopes
@@ -29,13 +29,12 @@ from holdfast.board.judge import (
     Sorting,
     answered,
 )
-from holdfast.board.placing import Batch, Outcome, place
+from holdfast.board.placing import Batch, Outcome, drop_if_empty, place, unmoved
 from holdfast.board.rules import Scope
 from holdfast.board.semantic import semantic_text
 from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import EVERYTHING, View
-from holdfast.board.work import CreatedBy, Priority
 from holdfast.config.board import BoardConfig, Classifier
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.log import (
@@ -57,7 +56,6 @@ MAX_ATTEMPTS: Final = 2
 MOST_TOPICS: Final = 16
 LATER_MS: Final = 900_000
 _LOOK_BACK: Final = 80
-_BY_RULES: Final = frozenset(("heuristic", "continuity", "reply"))
 _MOST_TASKS: Final = 20
 
 
@@ -230,7 +228,7 @@ class Reviewer:
         batch = Batch(tx, self._options())
         left: set[str] = set()
         for exchange, answer in zip(stretch.exchanges, found, strict=True):
-            there = _unmoved(tx, exchange)
+            there = unmoved(tx, exchange)
             if there is None:
                 continue
             before = there.entries[0].topic_id
@@ -241,7 +239,7 @@ class Reviewer:
             self._note(there, answer)
         batch.flush()
         for topic_id in sorted(left):
-            _drop_if_empty(tx, topic_id)
+            drop_if_empty(tx, topic_id)
 
     def _note(self, exchange: Exchange, answer: Sorted) -> None:
         if self._audit is not None:
@@ -275,21 +273,15 @@ def _by_rules_alone(tx: Tx, key: str) -> list[Entry]:
     """The newest entries of a session up to the last that a model has seen, in log order."""
     newest = entries.listing(tx, EntryFilter(session_key=key), limit=_LOOK_BACK).entries
     said = [e for e in newest if e.status is Classification.CLASSIFIED and e.topic_id and semantic_text(e)]
-    methods = _methods(tx, [entry.id for entry in said])
+    methods = decisions.methods(tx, [entry.id for entry in said])
     found: list[Entry] = []
     for entry in said:
         method = methods.get(entry.id)
         if method == "model":
             break
-        if method in _BY_RULES:
+        if method in decisions.BY_RULES:
             found.append(entry)
     return found[::-1] if any(methods[entry.id] == "heuristic" for entry in found) else []
-
-
-def _methods(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
-    table = tables.decisions
-    query = sa.select(table.c.entry_id, table.c.method).where(table.c.entry_id.in_(ids))
-    return {row.entry_id: row.method for row in tx.conn.execute(query)}
 
 
 def _named_by_rules(tx: Tx, stretch: Stretch, shown: Sequence[Topic]) -> list[str]:
@@ -303,16 +295,6 @@ def _named_by_rules(tx: Tx, stretch: Stretch, shown: Sequence[Topic]) -> list[st
     return [one.id for one in shown if one.name in named.get(one.id, ())]
 
 
-def _unmoved(tx: Tx, exchange: Exchange) -> Exchange | None:
-    """The exchange as it is now, unless somebody moved or deleted any of it meanwhile."""
-    now = {entry.id: entry for entry in entries.get_many(tx, [entry.id for entry in exchange.entries])}
-    for entry in exchange.entries:
-        kept = now.get(entry.id)
-        if kept is None or kept.deleted_at is not None or kept.topic_id != entry.topic_id:
-            return None
-    return replace(exchange, entries=tuple([now[entry.id] for entry in exchange.entries]))
-
-
 def _rename(tx: Tx, stretch: Stretch, sorting: Sorting, answer: Sorted) -> None:
     if answer.topicId not in sorting.renamable or answer.name is None:
         return
@@ -321,15 +303,3 @@ def _rename(tx: Tx, stretch: Stretch, sorting: Sorting, answer: Sorted) -> None:
             topics.update(tx, answer.topicId, {"name": answer.name}, quietly=True)
         except Conflict:  # the name is another topic's: this one keeps its own
             return
-
-
-def _drop_if_empty(tx: Tx, topic_id: str) -> None:
-    """A topic that rules made and the model left empty was a mistake; one that a person touched stays."""
-    topic = next(iter(topics.get_many(tx, [topic_id])), None)
-    if topic is None or topic.created_by is not CreatedBy.CLASSIFIER or topic.pinned:
-        return
-    touched = topic.description or topic.tags or topic.due_at or topic.priority is not Priority.MEDIUM
-    if touched or tasks.listing(tx, EVERYTHING, topic_id=topic_id, limit=1).tasks:
-        return
-    if not entries.listing(tx, EntryFilter(topic_id=topic_id), limit=1).entries:
-        topics.delete(tx, topic_id)

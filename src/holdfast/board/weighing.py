@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.board import heuristic, noise
 from holdfast.board.candidates import Place, Weighable
-from holdfast.board.exchanges import Exchange
+from holdfast.board.exchanges import Episode, Exchange
 from holdfast.board.naming import topic_name
 from holdfast.board.placing import Batch, Outcome
 from holdfast.board.rules import Scope
@@ -35,6 +35,15 @@ class Open:
     space_id: str | None
     current: str | None
     routed: tuple[str, ...]
+    episode: Episode | None = None
+    """What it goes on with, and may take along to another topic."""
+
+    @property
+    def whole(self) -> Exchange:
+        """It and those that it goes on with, as one."""
+        if self.episode is None:
+            return self.exchange
+        return Exchange((*self.episode.entries, *self.exchange.entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class Weighed:
     candidates: Sequence[Weighable]
     tasks: Sequence[Task]
     verdict: heuristic.Verdict
+    pause_minutes: float = 0.0
 
 
 def by_continuity(found: Open) -> Outcome | None:
@@ -59,8 +69,10 @@ def by_continuity(found: Open) -> Outcome | None:
 
 def by_words(found: Open, weighed: Weighed) -> Outcome | None:
     """What the words say; None when they say nothing and no thread is there to go on with."""
-    best = weighed.verdict.best
-    name = None if best.id else topic_name([text for text in found.exchange.texts if text])
+    best, episode = weighed.verdict.best, found.episode
+    if best.id is None and episode is not None and episode.made:
+        best = replace(best, id=episode.topic_id)
+    name = None if best.id else topic_name([text for text in found.whole.texts if text])
     if best.id is None and name is None:
         if found.current is None:
             return None
@@ -105,25 +117,46 @@ def opened(batch: Batch, exchange: Exchange, scope: Scope, ahead: Place) -> Open
             topic = None if current is None else batch.topic(current)
         if topic is None or not view.sees(topic.space_ids):
             current = None
-    return Open(exchange, exchange.text, here, ahead, view, hearers, source, current, routed)
+    episode = batch.recent.episodes.get(key or "")
+    if episode is not None and not episode.goes_on_with(exchange, current):
+        episode = None
+    return Open(exchange, exchange.text, here, ahead, view, hearers, source, current, routed, episode)
 
 
 def weigh(batch: Batch, found: Open, retrieved: Sequence[str]) -> Weighed:
-    tx, key = batch.tx, found.exchange.session_key
-    pause = 0
-    if key is not None:
-        pause = batch.history(key, found.hearers).pause(tx, found.place, found.ahead)
+    """Hold what is at hand against the topics that it may belong to: all of its episode, as if that had not
+    been sorted yet."""
+    tx, key, episode = batch.tx, found.exchange.session_key, found.episode
+    pause = 0.0 if episode is None else episode.pause_minutes
+    if key is not None and episode is None:
+        pause = batch.history(key, found.hearers).pause(tx, found.place, found.ahead) / MINUTE_MS
     routed = found.routed if found.current is None else (*found.routed, found.current)
+    several = (found.exchange,) if episode is None else (*episode.exchanges, found.exchange)
+    words = [word for one in several for word in subject_terms(one.text)]
     with tx.reading_as(found.hearers):
-        candidates = batch.recent.gather(tx, found.text, found.view, routed=routed, retrieved=retrieved)
+        candidates = batch.recent.gather(tx, words, found.view, routed=routed, retrieved=retrieved)
     verdict = heuristic.decide(
-        subject_terms(found.text),
-        [one.profile for one in candidates],
-        current=found.current,
-        cue=_cue(found.exchange.asked),
-        pause_minutes=pause / MINUTE_MS,
+        words,
+        _profiles(candidates, episode),
+        current=found.current if episode is None else episode.before,
+        cue=_cue(several[0].asked),
+        pause_minutes=pause,
+        asked=frozenset().union(*(one.asked_words for one in several)),
+        exchanges=len(several),
+        of_session=routed,
     )
-    return Weighed(candidates, (), verdict)
+    return Weighed(candidates, (), verdict, pause)
+
+
+def _profiles(candidates: Sequence[Weighable], episode: Episode | None) -> list[heuristic.Profile]:
+    """What was said in the topics without what the episode said; of a topic that was made for it nothing is
+    left then, unless others went there too."""
+    found = [one.profile for one in candidates]
+    if episode is None:
+        return found
+    said = [text for one in episode.exchanges for text in one.texts if text]
+    without = [one.without(said, named=episode.made) if one.id == episode.topic_id else one for one in found]
+    return [one for one in without if one.id != episode.topic_id or one.size > 0 or not episode.made]
 
 
 def _cue(text: str) -> heuristic.Cue:
@@ -131,7 +164,7 @@ def _cue(text: str) -> heuristic.Cue:
         return "change"
     if noise.announces_return(text):
         return "back"
-    if noise.goes_on(text):
+    if noise.points_back(text):
         return "follow-up"
     return "request" if noise.is_fresh_request(text) else "none"
 

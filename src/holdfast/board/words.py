@@ -7,11 +7,13 @@ another.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Final
 
 from holdfast.memory.folding import fold
+from holdfast.memory.rarity import UNLISTED, commonness
 from holdfast.memory.stopwords import FUNCTION_WORDS
 from holdfast.memory.text import Language, language_of, pieces, run_terms, runs, stem
 
@@ -168,6 +170,16 @@ def _may_tell(word: str) -> bool:
 
 def _subject(word: str, language: Language) -> str:
     return stem(word[:_PREFIX] if len(word) >= _COMPOUND and word.isalpha() else word, language)
+
+
+def commonness_of(term: str) -> float:
+    """How common the words of a subject term are at large: the logarithm of how often in a billion words."""
+    return _at_large().get(term, UNLISTED)
+
+
+@lru_cache(maxsize=1)
+def _at_large() -> Mapping[str, float]:
+    return commonness(lambda word, language: [_subject(word, language)] if len(word) > 2 else [])
 
 
 def is_filler(term: str) -> bool:
