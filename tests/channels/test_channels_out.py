@@ -8,7 +8,7 @@ from typing import Any
 from channel_stage import PARAGRAPHS, REPLY, SECRET, call, configure, ended, far_end, killable, stage
 from serving import running, wait_for
 
-from holdfast.agents.cron.webhooks import signed
+from holdfast.agents.cron.webhooks import signed_call
 from holdfast.channels.speech import ANEW
 from holdfast.clock import ManualClock, SystemClock
 from holdfast.runtime import open_home
@@ -28,7 +28,7 @@ def test_a_reply_arrives_in_blocks_in_order_and_once(home: Path) -> None:
         assert len({post.headers["idempotency-key"] for post in posts}) == 3
         for post in posts:
             assert post.body["to"] == {"kind": "dm", "id": "ada"}
-            signed(SECRET.encode(), post.headers, post.raw, SystemClock().now(), 60_000)
+            signed_call(SECRET.encode(), post.headers, post.raw, SystemClock().now(), 60_000)
         again = call(there.gateway.url, _first_message("When is high tide?"))
         assert (again["httpStatus"], again["duplicate"], again["runId"]) == (200, True, told["runId"])
         there.settled()

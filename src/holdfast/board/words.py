@@ -7,7 +7,7 @@ another.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Final
