@@ -96,7 +96,7 @@ class TestPrivateSurfaces:
     def test_one_is_declared_and_taken_back(self, run: Run, home: Path, made: dict[str, str]) -> None:
         assert run("channels", "private", "discord", "42").stdout == "discord 42 is yours alone.\n"
         assert body(run("channels", "private", "discord", "*", "--json"))["private"] == ["42", "*"]
-        (listed,) = body(run("channels", "list", "--json"))
+        listed = {one["name"]: one for one in body(run("channels", "list", "--json"))}["discord"]
         assert (listed["private"], listed["exposed"]) == (["42", "*"], [])
         assert "42, *" in run("channels", "list").stdout
         with open_home(home) as hold:
@@ -121,7 +121,7 @@ class TestPrivateSurfaces:
         with open_home(home) as hold, hold.store.write(OWNER) as tx:
             surfaces.expose(tx, for_group("discord", None, "42"), "mallory")
             surfaces.expose(tx, for_group("discordia", None, "42"), "somebody")
-        (listed,) = body(run("channels", "list", "--json"))
+        listed = {one["name"]: one for one in body(run("channels", "list", "--json"))}["discord"]
         assert [(one["id"], one["sender"]) for one in listed["exposed"]] == [("42", "mallory")]
         assert "discord 42 is read by others: mallory wrote there" in run("channels", "list").stdout
         assert ("surfaces", "warn") in levels(run)
