@@ -12,6 +12,7 @@ from holdfast.config.memory import DailyLogs
 from holdfast.context import AssistantMessage, Occasion, Text, ToolResult, Trust, UserMessage
 from holdfast.errors import TooLarge
 from holdfast.log import Store, Threads, entries
+from holdfast.log import entry_model
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_tool_calls_and_their_results_stay_together_and_lost_ones_are_mended(sta
         stage.store,
         "orphan",
         role="toolResult",
-        type=entries.EntryType.ACTION,
+        type=entry_model.EntryType.ACTION,
         session_id=stage.session.id,
         source={"toolCallId": "nobody"},
     )

@@ -29,6 +29,7 @@ from holdfast.log import (
     for_group,
     for_peer,
 )
+from holdfast.log import entry_model
 from holdfast.testing import Call, Say, broken
 
 LONG = "The nightly build is broken since commit abc, and nobody has looked at it yet."
@@ -245,7 +246,7 @@ def test_a_heartbeat_of_another_agents_session_is_refused(
             await stage.beat(minutes=30)
             assert stage.server.requests == []
             with stage.store.read(OWNER) as tx:
-                assert entries.listing(tx, entries.EntryFilter(session_key=KEY)).entries == []
+                assert entries.listing(tx, entry_model.EntryFilter(session_key=KEY)).entries == []
 
     asyncio.run(main())
 
