@@ -18,8 +18,7 @@ from holdfast.adopt.exports import conversations_in, take_vault
 from holdfast.cli.root import cli
 from holdfast.coding_agents import hook
 from holdfast.errors import HoldfastError
-from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, EntryType, entries
-from holdfast.log import entry_model
+from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, EntryType, entries, entry_model
 from holdfast.runtime import Holdfast, open_home
 
 AT = "2026-01-31T09:30:00.000Z"

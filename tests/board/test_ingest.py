@@ -10,8 +10,7 @@ import pytest
 from holdfast.board import ingest, tasks, topics
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.config.board import BoardConfig
-from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, agenda, entries
-from holdfast.log import entry_model
+from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, agenda, entries, entry_model
 
 BLOCK = "[CLAWBOARD_CONTEXT_BEGIN]\nWorking set topics:\n- Quokka fence\n[CLAWBOARD_CONTEXT_END]"
 

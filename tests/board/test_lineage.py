@@ -8,8 +8,7 @@ from builders import append
 from holdfast.board import ingest, lineage, topics
 from holdfast.board.rules import Scope
 from holdfast.errors import InvalidInput
-from holdfast.log import OWNER, Classification, EntryDraft, Store, agenda, entries
-from holdfast.log import entry_model
+from holdfast.log import OWNER, Classification, EntryDraft, Store, agenda, entries, entry_model
 
 CHILD = "agent:main:subagent:11111111-1111-1111-1111-111111111111"
 OTHER = "agent:main:subagent:22222222-2222-2222-2222-222222222222"

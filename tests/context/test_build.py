@@ -11,8 +11,7 @@ from holdfast.clock import ManualClock
 from holdfast.config.memory import DailyLogs
 from holdfast.context import AssistantMessage, Occasion, Text, ToolResult, Trust, UserMessage
 from holdfast.errors import TooLarge
-from holdfast.log import Store, Threads, entries
-from holdfast.log import entry_model
+from holdfast.log import Store, Threads, entry_model
 
 
 @pytest.fixture

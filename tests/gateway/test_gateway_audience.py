@@ -18,8 +18,7 @@ from builders import accept, append, session
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.tokens import Scope
 from holdfast.gateway.wire import entry_json, json_response
-from holdfast.log import OWNER, Audience, entries, for_space, sessions
-from holdfast.log import entry_model
+from holdfast.log import OWNER, Audience, entries, entry_model, for_space, sessions
 from holdfast.runtime import Holdfast
 
 PRIVATE = "agent:main:main"

@@ -11,8 +11,7 @@ from conftest_memory import Desk
 
 from builders import append
 from holdfast.clock import ManualClock
-from holdfast.log import OWNER, EntryType, Store, entries
-from holdfast.log import entry_model
+from holdfast.log import OWNER, EntryType, Store, entries, entry_model
 
 KEY = "agent:main:main"
 

@@ -26,10 +26,10 @@ from holdfast.log import (
     agenda,
     changes,
     entries,
+    entry_model,
     for_group,
     for_peer,
 )
-from holdfast.log import entry_model
 from holdfast.testing import Call, Say, broken
 
 LONG = "The nightly build is broken since commit abc, and nobody has looked at it yet."
