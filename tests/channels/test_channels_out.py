@@ -33,7 +33,7 @@ def test_a_reply_arrives_in_blocks_in_order_and_once(home: Path) -> None:
         assert (again["httpStatus"], again["duplicate"], again["runId"]) == (200, True, told["runId"])
         there.settled()
         assert there.end.texts == PARAGRAPHS
-        (channel,) = there.api.get("/api/channels").json()
+        (channel,) = [one for one in there.api.get("/api/channels").json() if one["adapter"] != "web"]
         assert (channel["state"], channel["adapter"]) == ("connected", "webhook")
         assert channel["pendingDeliveries"] == 0
         assert channel["lastInboundAt"] <= channel["lastOutboundAt"]
