@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from holdfast.log import OWNER, EntryDraft, Outcome, Session, Store, agenda, entries, sessions, turns
-from holdfast.log.entries import Entry
+from holdfast.log.entry_model import Entry
 from holdfast.log.turns import Turn
 
 T = TypeVar("T")

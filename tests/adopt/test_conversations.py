@@ -18,7 +18,7 @@ from holdfast.adopt.exports import conversations_in, take_vault
 from holdfast.cli.root import cli
 from holdfast.coding_agents import hook
 from holdfast.errors import HoldfastError
-from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, EntryType, entries
+from holdfast.log import OWNER, Entry, EntryDraft, EntryFilter, EntryType, entries, entry_model
 from holdfast.runtime import Holdfast, open_home
 
 AT = "2026-01-31T09:30:00.000Z"
@@ -149,7 +149,7 @@ def test_what_hooks_have_logged_is_not_taken_over_again(hold: Holdfast, tmp_path
             content=made["content"],
             session_key=KEY,
             agent_id=made["agentId"],
-            type=entries.EntryType(made["type"]),
+            type=entry_model.EntryType(made["type"]),
             idempotency_key=made["idempotencyKey"],
         )
         with hold.store.write(OWNER) as tx:

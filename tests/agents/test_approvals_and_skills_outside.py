@@ -227,12 +227,16 @@ def test_skills_are_listed_checked_and_shown_on_the_command_line(hold: Holdfast)
     told = json.loads(run(hold, "skills", "check", "--json").stdout)
     assert [row["name"] for row in told["hidden"]] == ["notes"]
     assert [(row["line"], row["reason"]) for row in told["broken"]] == [(1, "line 1: no frontmatter")]
-    assert str(broken / "SKILL.md") in run(hold, "skills", "check").stdout
+    checked = run(hold, "skills", "check")
+    assert (checked.exit_code, run(hold, "skills", "check", "--json").exit_code) == (1, 1)
+    assert [str(broken / "SKILL.md") in line for line in checked.stdout.splitlines()].count(True) == 1
     assert f"{broken / 'SKILL.md'}: line 1: no frontmatter" in run(hold, "skills", "list").stderr
     assert "NO_SUCH_KEY is not set" in run(hold, "skills", "check").stdout
     assert "NO_SUCH_KEY is not set" in run(hold, "skills", "info", "needy").stdout
     assert run(hold, "skills", "info", "nothing").exit_code == 2
     assert run(hold, "skills", "search", "x").exit_code == 2
+    (broken / "SKILL.md").unlink()
+    assert run(hold, "skills", "check").exit_code == 0
 
 
 def write_skill(hold: Holdfast, name: str, head: str = "") -> None:

@@ -10,12 +10,12 @@ import pytest
 from holdfast.board import ingest, tasks, topics
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.config.board import BoardConfig
-from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, agenda, entries
+from holdfast.log import OWNER, Classification, EntryDraft, EntryType, Store, agenda, entries, entry_model
 
 BLOCK = "[CLAWBOARD_CONTEXT_BEGIN]\nWorking set topics:\n- Quokka fence\n[CLAWBOARD_CONTEXT_END]"
 
 
-def log(store: Store, content: str, options: BoardConfig | None = None, **fields: Any) -> entries.Entry:
+def log(store: Store, content: str, options: BoardConfig | None = None, **fields: Any) -> entry_model.Entry:
     draft = EntryDraft(content=content, **{"session_key": "agent:main:main"} | fields)
     with store.write(OWNER) as tx:
         return entries.append(tx, ingest.prepare(tx, draft, options or BoardConfig())).entry

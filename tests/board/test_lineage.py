@@ -8,7 +8,7 @@ from builders import append
 from holdfast.board import ingest, lineage, topics
 from holdfast.board.rules import Scope
 from holdfast.errors import InvalidInput
-from holdfast.log import OWNER, Classification, EntryDraft, Store, agenda, entries
+from holdfast.log import OWNER, Classification, EntryDraft, Store, agenda, entries, entry_model
 
 CHILD = "agent:main:subagent:11111111-1111-1111-1111-111111111111"
 OTHER = "agent:main:subagent:22222222-2222-2222-2222-222222222222"
@@ -19,7 +19,7 @@ def topic(store: Store, name: str = "Fence") -> str:
         return topics.upsert(tx, name).topic.id
 
 
-def log(store: Store, key: str, text: str = "looking at the fence") -> entries.Entry:
+def log(store: Store, key: str, text: str = "looking at the fence") -> entry_model.Entry:
     with store.write(OWNER) as tx:
         return entries.append(tx, ingest.prepare(tx, EntryDraft(content=text, session_key=key))).entry
 

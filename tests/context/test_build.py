@@ -11,7 +11,7 @@ from holdfast.clock import ManualClock
 from holdfast.config.memory import DailyLogs
 from holdfast.context import AssistantMessage, Occasion, Text, ToolResult, Trust, UserMessage
 from holdfast.errors import TooLarge
-from holdfast.log import Store, Threads, entries
+from holdfast.log import Store, Threads, entry_model
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_tool_calls_and_their_results_stay_together_and_lost_ones_are_mended(sta
         stage.store,
         "orphan",
         role="toolResult",
-        type=entries.EntryType.ACTION,
+        type=entry_model.EntryType.ACTION,
         session_id=stage.session.id,
         source={"toolCallId": "nobody"},
     )

@@ -18,7 +18,7 @@ from builders import accept, append, session
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.tokens import Scope
 from holdfast.gateway.wire import entry_json, json_response
-from holdfast.log import OWNER, Audience, entries, for_space, sessions
+from holdfast.log import OWNER, Audience, entries, entry_model, for_space, sessions
 from holdfast.runtime import Holdfast
 
 PRIVATE = "agent:main:main"
@@ -57,7 +57,7 @@ class TestReading:
 
         @router.get("/api/words/{id}")
         async def words(here: Here, caller: Caller, id_: Annotated[str, Param(alias="id")]) -> Any:
-            def read() -> entries.Entry:
+            def read() -> entry_model.Entry:
                 with here.read_as(caller) as tx:
                     return entries.get(tx, id_)
 

@@ -22,7 +22,7 @@ from holdfast.log import (
     entries,
     heard_by,
 )
-from holdfast.log.entries import Entry, Page
+from holdfast.log.entry_model import Entry, Page
 
 
 def listed(store: Store, where: EntryFilter | None = None, **options: Any) -> Page:

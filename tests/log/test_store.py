@@ -25,6 +25,7 @@ from holdfast.log import (
     copy,
     durability,
     entries,
+    entry_model,
     open_store,
     outbox,
     sessions,
@@ -140,7 +141,7 @@ def test_callbacks_run_after_the_commit_and_never_without_it(store: Store) -> No
     called: list[int] = []
     with store.write(OWNER) as tx:
         tx.on_commit(lambda: called.append(len(rows(store, "SELECT 1 FROM entries"))))
-        entries.append(tx, entries.EntryDraft(content="x"))
+        entries.append(tx, entry_model.EntryDraft(content="x"))
         assert called == []
     assert called == [1]
 

@@ -13,7 +13,7 @@ from holdfast.clock import Millis, parse_iso
 from holdfast.errors import InvalidInput
 from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey
-from holdfast.log.entries import EntryDraft
+from holdfast.log.entry_model import EntryDraft
 from holdfast.log.transcripts import (
     BadLine,
     CompactionLine,

@@ -11,7 +11,7 @@ from conftest_memory import Desk
 
 from builders import append
 from holdfast.clock import ManualClock
-from holdfast.log import OWNER, EntryType, Store, entries
+from holdfast.log import OWNER, EntryType, Store, entries, entry_model
 
 KEY = "agent:main:main"
 
@@ -123,7 +123,7 @@ def test_an_index_that_fell_behind_catches_up_and_equals_a_fresh_one(
         if number % 10 == 0:
             early.memory.follow()
     with sqlite_store.write(OWNER) as tx:
-        page = entries.listing(tx, entries.EntryFilter(session_key=KEY), limit=5)
+        page = entries.listing(tx, entry_model.EntryFilter(session_key=KEY), limit=5)
         for entry in page.entries:
             entries.delete(tx, entry.id)
     early.memory.follow()

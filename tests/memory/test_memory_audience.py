@@ -11,7 +11,7 @@ from builders import append
 from holdfast.errors import Forbidden, NotFound
 from holdfast.log import OWNER, Reader, for_peer, for_space, heard_by
 from holdfast.log.audience import holding
-from holdfast.log.entries import Entry
+from holdfast.log.entry_model import Entry
 from holdfast.memory import Chat
 from holdfast.memory.tools import call
 

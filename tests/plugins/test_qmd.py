@@ -23,7 +23,7 @@ from holdfast.log import OWNER, entries, for_peer, heard_by, sqlite_url
 from holdfast.memory import Ask, Chat, Found
 from holdfast.memory.fallback import NOT_READY, Breaker, FallbackMemory
 from holdfast.plugins_bundled.qmd import QmdFailed, QmdProgram, hits_from, query_document
-from holdfast.plugins_bundled.qmd.questions import MAX_LINES, keywords
+from holdfast.plugins_bundled.qmd.program import MAX_LINES, keywords
 from holdfast.runtime import Holdfast, open_home
 
 GROUP = Chat.of("agent:main:discord:group:9")

@@ -27,7 +27,7 @@ from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
 from holdfast.board.words import MAX_CHARS, is_filler, subject_terms
 from holdfast.board.work import TopicStatus
-from holdfast.log import SYSTEM, Entry, EntryFilter, Reader, Tx, changes, entries
+from holdfast.log import SYSTEM, Entry, EntryFilter, Reader, Tx, changes, entries, entry_model
 
 MAX_CANDIDATES: Final = 16
 RECENT_TOPICS: Final = 200
@@ -73,7 +73,7 @@ class Texts:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, int], str] = OrderedDict()
 
-    def of(self, tx: Tx, refs: Sequence[entries.Ref]) -> list[str]:
+    def of(self, tx: Tx, refs: Sequence[entry_model.Ref]) -> list[str]:
         """The text of each, "" for one that says nothing; only those not known yet are read."""
         known = self._known
         found = [known.get((ref.id, ref.updated_at)) for ref in refs]
@@ -418,7 +418,7 @@ class History:
     reader: Reader
     lookback: int
     write_first: Callable[[], None]
-    _rows: list[entries.Ref] = field(default_factory=list)
+    _rows: list[entry_model.Ref] = field(default_factory=list)
     _places: list[Place] = field(default_factory=list)
     _until: Place = (-1, -1)
     _whole: bool = True

@@ -18,7 +18,8 @@ from holdfast.board.tables import task_spaces, topic_spaces
 from holdfast.board.visibility import View, seen_entries
 from holdfast.errors import NotFound
 from holdfast.log import Classification, Cursor, Entry, EntryFilter, EntryType, Reader, Tx, entries
-from holdfast.log.entries import MAX_PAGE, Page
+from holdfast.log.entries import MAX_PAGE
+from holdfast.log.entry_model import Page
 from holdfast.log.tables import entries as table
 
 MAX_SCAN: Final = 5_000

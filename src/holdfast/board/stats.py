@@ -10,8 +10,7 @@ from holdfast.board import tasks as task_room
 from holdfast.board import topics as topic_room
 from holdfast.board.tables import spaces, tasks, topics
 from holdfast.board.work import TaskStatus, TopicStatus
-from holdfast.log import Tx, space_of
-from holdfast.log import entries as entry_room
+from holdfast.log import Tx, entry_model, space_of
 from holdfast.log.tables import entries
 
 MOST: Final = 10_000
@@ -48,6 +47,6 @@ def _waiting(tx: Tx, status: str) -> int:
     here = sa.select(sa.literal(1)).where(
         entries.c.status == sa.literal_column(f"'{status}'"),
         entries.c.deleted_at.is_(None),
-        *entry_room.within_reach(tx.reader),
+        *entry_model.within_reach(tx.reader),
     )
     return tx.conn.execute(sa.select(sa.func.count()).select_from(here.limit(MOST).subquery())).scalar() or 0

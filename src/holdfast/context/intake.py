@@ -28,7 +28,7 @@ from holdfast.log import (
     entries,
     sessions,
 )
-from holdfast.log.entries import Appended
+from holdfast.log.entry_model import Appended
 
 _TOOL: Final = "tool"
 _LOGGED_PAGE: Final = 500

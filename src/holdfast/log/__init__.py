@@ -43,7 +43,7 @@ from holdfast.log.audience import (
 )
 from holdfast.log.chains import Chain, ChainStopped
 from holdfast.log.changes import Bridge, Change, Feed, Ping, Reset, Waiter
-from holdfast.log.entries import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
+from holdfast.log.entry_model import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
 from holdfast.log.leases import this_process
 from holdfast.log.notes import Note, NoteDraft
 from holdfast.log.pace import Allowance, Pace

@@ -8,19 +8,34 @@ when it is written; every read here is held to the reader of its transaction.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.clock import Millis
-from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.ids import EntryId, SessionId, TurnId, entry_id
+from holdfast.errors import Conflict, NotFound
 from holdfast.log import changes
-from holdfast.log.audience import FOR_OWNER, Audience, Reader, covers, of_key
+from holdfast.log.audience import Audience, Reader, covers
+from holdfast.log.entry_model import (
+    STATUSES,
+    Appended,
+    Cursor,
+    Entry,
+    EntryDraft,
+    EntryFilter,
+    NarrowedListing,
+    Page,
+    Ref,
+    branches_of,
+    conditions_of,
+    entry_of,
+    made_entry,
+    newest_first,
+    plain_value,
+    row_of,
+    within_reach,
+)
 from holdfast.log.statements import Insert, Row, Statement, Texts, Update, among
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries as table
@@ -29,169 +44,13 @@ from holdfast.text import clean_json, clean_text
 
 MAX_PAGE: Final = 1000
 LEFT_OUT: Final = "leftOut"
-_MAX_BRANCHES: Final = 64
 _END: Final = (1 << 63) - 1
 _FEW: Final = 4
-_CURSOR: Final = re.compile(r"(-?[0-9]{1,19})-([0-9]{1,19})")
-
-
-class EntryType(StrEnum):
-    CONVERSATION = "conversation"
-    ACTION = "action"
-    NOTE = "note"
-    SYSTEM = "system"
-    IMPORT = "import"
-
-
-class Classification(StrEnum):
-    PENDING = "pending"
-    CLASSIFIED = "classified"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryDraft:
-    """What a writer says of something that happened; ids and times are ours to add.
-
-    Without an audience it has the one that its session's key tells (`audience.of_key`). A `space_id` given
-    here is what the writer chose: it is kept as `given_space`, and no sorting moves the entry out of it;
-    unless it `space_follows` from the topic of something else, which a sorting may have chosen.
-    """
-
-    content: str
-    type: EntryType = EntryType.CONVERSATION
-    audience: Audience | None = None
-    role: str | None = None
-    session_key: str | None = None
-    session_id: SessionId | None = None
-    turn_id: TurnId | None = None
-    agent_id: str | None = None
-    agent_label: str | None = None
-    summary: str | None = None
-    raw: str | None = None
-    space_id: str | None = None
-    space_follows: bool = False
-    topic_id: str | None = None
-    task_id: str | None = None
-    related_id: str | None = None
-    status: Classification = Classification.PENDING
-    code: str | None = None
-    source: Mapping[str, Any] | None = None
-    idempotency_key: str | None = None
-    created_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One row of the log."""
-
-    position: int
-    id: EntryId
-    type: EntryType
-    audience: Audience = FOR_OWNER
-    content: str
-    status: Classification
-    created_at: Millis
-    updated_at: Millis
-    revision: int = 0
-    role: str | None = None
-    session_key: str | None = None
-    session_id: SessionId | None = None
-    turn_id: TurnId | None = None
-    agent_id: str | None = None
-    agent_label: str | None = None
-    summary: str | None = None
-    raw: str | None = None
-    space_id: str | None = None
-    given_space: str | None = None
-    topic_id: str | None = None
-    task_id: str | None = None
-    related_id: str | None = None
-    code: str | None = None
-    source: Mapping[str, Any] | None = None
-    idempotency_key: str | None = None
-    deleted_at: Millis | None = None
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether a model says something in it; a row of tool calls alone only tells of them."""
-        return self.role == "assistant" and self.type is not EntryType.ACTION and bool(self.content.strip())
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """An entry and whether this call made it; a repeat finds the one that was there."""
-
-    entry: Entry
-    created: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A place in a newest-first listing: everything older than this comes next."""
-
-    created_at: int
-    position: int
-
-    def __str__(self) -> str:
-        return f"{self.created_at}-{self.position}"
-
-    @classmethod
-    def parse(cls, text: str) -> Cursor:
-        match = _CURSOR.fullmatch(text)
-        if match is None or max(abs(int(match[1])), int(match[2])) >= 1 << 63:
-            raise InvalidInput(
-                f"not a cursor: {text[:64]!r}",
-                code="bad_cursor",
-                hint="Send back the X-Next-Cursor header of the previous page unchanged.",
-            )
-        return cls(int(match[1]), int(match[2]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFilter:
-    """Which entries to list; every field that is set must hold. Each has an index behind it."""
-
-    session_key: str | None = None
-    session_id: str | None = None
-    turn_id: str | None = None
-    topic_id: str | None = None
-    task_id: str | None = None
-    space_ids: frozenset[str] | None = None
-    agent_ids: frozenset[str] | None = None
-    related_ids: frozenset[str] | None = None
-    types: frozenset[EntryType] | None = None
-    status: Classification | None = None
-    audience: Audience | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    entries: list[Entry] = field(default_factory=list)
-    next: Cursor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """An entry in the state that it has: `updated_at` is another whenever anything about it is."""
-
-    id: str
-    topic_id: str | None
-    updated_at: Millis
-    created_at: Millis
-    position: int
-    status: str
-    code: str | None
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where it stands in a listing."""
-        return self.created_at, self.position
 
 
 def append(tx: Tx, draft: EntryDraft) -> Appended:
     """Write one entry, or find the one that has the same idempotency key."""
-    row = _row(draft, tx.now)
+    row = row_of(draft, tx.now)
     position = _INSERT.one(tx, row)
     if position is None:
         return _repeated(tx, _by_keys(tx, [row["idempotency_key"]])[0])
@@ -201,14 +60,14 @@ def append(tx: Tx, draft: EntryDraft) -> Appended:
 
 def load(tx: Tx, drafts: Sequence[EntryDraft]) -> None:
     """Write many entries in order, leaving out repeats: `append_many` for those who need no answer."""
-    _insert(tx, [_row(draft, tx.now) for draft in drafts])
+    _insert(tx, [row_of(draft, tx.now) for draft in drafts])
 
 
 def append_many(tx: Tx, drafts: Sequence[EntryDraft]) -> list[Appended]:
     """Write many entries in order; a repeat, here or in the store, yields the entry that was first."""
     if len(drafts) <= _FEW:
         return [append(tx, draft) for draft in drafts]
-    rows = [_row(draft, tx.now) for draft in drafts]
+    rows = [row_of(draft, tx.now) for draft in drafts]
     before = _insert(tx, rows)
     positions: dict[str, int] = dict(_SINCE.rows(tx, before=before))
     repeats = [r["idempotency_key"] for r in rows if r["id"] not in positions]
@@ -291,9 +150,11 @@ def listing(
     if cursor is not None:
         before = sa.tuple_(table.c.created_at, table.c.position)
         light = light.where(before < sa.tuple_(cursor.created_at, cursor.position))
-    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(tx.reader, where)])
+    query = newest_first(
+        [light.where(*conditions_of(tx, branch)) for branch in branches_of(tx.reader, where)]
+    )
     rows = tx.conn.execute(query.limit(limit + 1).offset(max(0, offset))).mappings().all()
-    found = [_entry(row) for row in rows[:limit]]
+    found = [entry_of(row) for row in rows[:limit]]
     more = len(rows) > limit
     return Page(found, Cursor(found[-1].created_at, found[-1].position) if more else None)
 
@@ -306,7 +167,9 @@ def refs(tx: Tx, where: EntryFilter, *, limit: int) -> list[Ref]:
         statement, value = prepared
         return [Ref(*row) for row in statement.rows(tx, value=value, most=most)]
     light = sa.select(*_REF_COLUMNS)
-    query = _newest_first([light.where(*_conditions(tx, branch)) for branch in _branches(tx.reader, where)])
+    query = newest_first(
+        [light.where(*conditions_of(tx, branch)) for branch in branches_of(tx.reader, where)]
+    )
     return [Ref(*row) for row in tx.conn.execute(query.limit(most))]
 
 
@@ -373,8 +236,8 @@ def around(tx: Tx, entry: Entry, *, before: int, after: int) -> list[Entry]:
     order = (table.c.created_at, table.c.position)
     earlier = sa.select(*_COLUMNS).where(*alike, place < here).order_by(*(c.desc() for c in order))
     later = sa.select(*_COLUMNS).where(*alike, place > here).order_by(*order)
-    first = [_entry(row) for row in tx.conn.execute(earlier.limit(before)).mappings()]
-    last = [_entry(row) for row in tx.conn.execute(later.limit(after)).mappings()]
+    first = [entry_of(row) for row in tx.conn.execute(earlier.limit(before)).mappings()]
+    last = [entry_of(row) for row in tx.conn.execute(later.limit(after)).mappings()]
     return [*reversed(first), entry, *last]
 
 
@@ -398,13 +261,13 @@ def annotate(tx: Tx, id_: str, fields: Mapping[str, Any], *, read: Entry | None 
     if unknown:
         raise ValueError(f"not annotations: {sorted(unknown)}")
     entry = _visible(tx, id_) if read is None else read
-    values = {k: _plain(clean_json(v)) for k, v in fields.items() if getattr(entry, k) != v}
+    values = {k: plain_value(clean_json(v)) for k, v in fields.items() if getattr(entry, k) != v}
     if not values:
         return entry
     values["updated_at"] = tx.now
     _UPDATE.run(tx, values, entry=id_)
     changes.emit(tx, "log.patched", id_)
-    values["status"] = _STATUSES[values.get("status", entry.status.value)]
+    values["status"] = STATUSES[values.get("status", entry.status.value)]
     return replace(entry, **values)
 
 
@@ -415,7 +278,7 @@ def annotate_read(tx: Tx, changed: Sequence[tuple[Entry, Mapping[str, Any]]]) ->
         if fields.keys() - _ANNOTATIONS:
             raise ValueError(f"not annotations: {sorted(fields.keys() - _ANNOTATIONS)}")
         if any(getattr(entry, name) != value for name, value in fields.items()):
-            values = {name: _plain(clean_json(value)) for name, value in fields.items()}
+            values = {name: plain_value(clean_json(value)) for name, value in fields.items()}
             rows.append((values | {"updated_at": tx.now}, {"entry": entry.id}))
             changes.emit(tx, "log.patched", entry.id)
     _UPDATE.many(tx, rows)
@@ -498,107 +361,10 @@ def _visible(tx: Tx, id_: str) -> Entry:
     return entry
 
 
-def _branches(reader: Reader, where: EntryFilter) -> list[EntryFilter]:
-    """One filter for each of several spaces: their listings, merged in order, need no sorting.
-
-    Where nothing else narrows a listing, who may not read all is given one for each audience.
-    """
-    if where == EntryFilter() and reader.audiences is not None and len(reader.audiences) <= _MAX_BRANCHES:
-        return [replace(where, audience=one) for one in sorted(reader.audiences)] or [where]
-    name = _leading(where)
-    wanted: Any = getattr(where, name)
-    if isinstance(wanted, frozenset) and 1 < len(wanted) <= _MAX_BRANCHES:
-        single: list[dict[str, Any]] = [{name: frozenset([one])} for one in sorted(wanted)]
-        return [replace(where, **change) for change in single]
-    return [where]
-
-
-def _newest_first(branches: Sequence[sa.Select[Any]]) -> Any:
-    if len(branches) == 1:
-        return branches[0].order_by(table.c.created_at.desc(), table.c.position.desc())
-    return sa.union_all(*branches).order_by(sa.desc("created_at"), sa.desc("position"))
-
-
-def within_reach(reader: Reader) -> list[sa.ColumnElement[bool]]:
-    """What a reader may read, as conditions on the table; none for one who may read all."""
-    found: list[sa.ColumnElement[bool]] = []
-    if reader.audiences is not None:
-        found.append(table.c.audience.in_(sorted(reader.audiences)))
-    if reader.audiences is not None and FOR_OWNER not in reader.audiences:
-        # Written into the SQL rather than bound, so that the partial index can be used.
-        found.append(table.c.audience != sa.literal_column(f"'{FOR_OWNER}'"))
-    if reader.agents is not None:
-        found.append(sa.func.coalesce(table.c.agent_id, "").in_(sorted(reader.agents)))
-    return found
-
-
-def _conditions(tx: Tx, where: EntryFilter) -> Iterable[sa.ColumnElement[bool]]:
-    """Only the narrowest condition is put so that an index fits: a planner may know no better."""
-    yield table.c.deleted_at.is_(None)
-    yield from within_reach(tx.reader)
-    leading = _leading(where)
-    for name, column in _FILTERS.items():
-        value = getattr(where, name)
-        if value is None:
-            continue
-        term = column if name == leading else sa.func.coalesce(column, "")
-        if name == "status":
-            # Written into the SQL rather than bound, so that the partial indexes can be used.
-            yield term == sa.literal_column(f"'{Classification(value)}'")
-        else:
-            yield term.in_(sorted(value)) if isinstance(value, frozenset) else term == value
-
-
-def _leading(where: EntryFilter) -> str:
-    return next((name for name in _FILTERS if getattr(where, name) is not None), "status")
-
-
-class _Narrowed:
-    """A prepared listing, and the same for readers who may not read all: compiled when first asked for."""
-
-    def __init__(self, select: sa.Select[Any]) -> None:
-        self._select = select
-        self.names = tuple(table.c.keys())
-        self._forms: dict[tuple[bool, bool], Statement] = {}
-
-    def rows(self, tx: Tx, **given: Any) -> list[Row]:
-        reader = tx.reader
-        shape = (reader.audiences is not None, reader.agents is not None)
-        form = self._forms.get(shape)
-        if form is None:
-            form = self._forms[shape] = Statement(self._within(*shape))
-        if reader.audiences is not None:
-            given["audiences"] = sorted(reader.audiences)
-        if reader.agents is not None:
-            given["agents"] = sorted(reader.agents)
-        return form.rows(tx, **given)
-
-    def _within(self, by_audience: bool, by_agent: bool) -> sa.Select[Any]:
-        select = self._select
-        if by_audience:
-            select = select.where(among(table.c.audience, "audiences"))
-        if by_agent:
-            select = select.where(among(table.c.agent_id, "agents"))
-        return select
-
-
-def _narrowed(tx: Tx, listing: _Narrowed, **given: Any) -> list[Entry]:
+def _narrowed(tx: Tx, listing: NarrowedListing, **given: Any) -> list[Entry]:
     return [_read(row, listing.names) for row in listing.rows(tx, **given)]
 
 
-_FILTERS: Final = {
-    "turn_id": table.c.turn_id,
-    "session_id": table.c.session_id,
-    "task_id": table.c.task_id,
-    "topic_id": table.c.topic_id,
-    "related_ids": table.c.related_id,
-    "session_key": table.c.session_key,
-    "space_ids": table.c.space_id,
-    "status": table.c.status,
-    "types": table.c.type,
-    "agent_ids": table.c.agent_id,
-    "audience": table.c.audience,
-}
 _COLUMNS = tuple(table.c)
 _COLUMN_NAMES = tuple(table.c.keys())
 _LIGHT = tuple(c for c in table.c if c.name != "raw")
@@ -608,8 +374,8 @@ _SELECT_IDS = Statement(_SELECT.where(among(table.c.id, "ids")).order_by(table.c
 _SELECT_KEYS = Statement(_SELECT.where(among(table.c.idempotency_key, "keys")))
 _BEHIND = _SELECT.where(table.c.position > sa.bindparam("position")).order_by(table.c.position)
 _BEHIND = _BEHIND.limit(sa.bindparam("most"))
-_AFTER = _Narrowed(_BEHIND)
-_TRANSCRIPT = _Narrowed(
+_AFTER = NarrowedListing(_BEHIND)
+_TRANSCRIPT = NarrowedListing(
     _BEHIND.where(
         table.c.session_id == sa.bindparam("session"),
         table.c.position < sa.bindparam("until"),
@@ -621,8 +387,8 @@ _PENDING = (
     .order_by(table.c.position)
     .limit(sa.bindparam("most"))
 )
-_WAITING = _Narrowed(_PENDING.where(table.c.session_key == sa.bindparam("session")))
-_WAITING_ALONE = _Narrowed(_PENDING.where(table.c.session_key.is_(None)))
+_WAITING = NarrowedListing(_PENDING.where(table.c.session_key == sa.bindparam("session")))
+_WAITING_ALONE = NarrowedListing(_PENDING.where(table.c.session_key.is_(None)))
 _REF_COLUMNS = [
     table.c[name] for name in ("id", "topic_id", "updated_at", "created_at", "position", "status", "code")
 ]
@@ -642,7 +408,7 @@ def _said_before(*columns: sa.Column[Any]) -> sa.Select[Any]:
     )
 
 
-_REFS_BEFORE = _Narrowed(_said_before(*_REF_COLUMNS))
+_REFS_BEFORE = NarrowedListing(_said_before(*_REF_COLUMNS))
 _NEWEST_OF_TOPIC = """FROM entries WHERE topic_id = wanted.value AND deleted_at IS NULL
     ORDER BY created_at DESC, position DESC LIMIT :most"""
 _REF_NAMES = ", ".join(f"e.{column.name}" for column in _REF_COLUMNS)
@@ -685,62 +451,11 @@ _APPENDED = sa.select(table.c.id).where(table.c.position > sa.bindparam("before"
 _SINCE = Statement(sa.select(table.c.id, table.c.position).where(table.c.position > sa.bindparam("before")))
 
 
-def _row(draft: EntryDraft, now: Millis) -> dict[str, Any]:
-    """The columns of a new entry. Enums go in as plain text: drivers adapt subclasses slowly."""
-    return {
-        "id": entry_id(),
-        "type": draft.type.value,
-        "audience": draft.audience or of_key(draft.session_key),
-        "role": draft.role,
-        "session_key": _clean(draft.session_key),
-        "session_id": draft.session_id,
-        "turn_id": draft.turn_id,
-        "agent_id": _clean(draft.agent_id),
-        "agent_label": _clean(draft.agent_label),
-        "content": clean_text(draft.content),
-        "summary": _clean(draft.summary),
-        "raw": _clean(draft.raw),
-        "space_id": _clean(draft.space_id),
-        "given_space": None if draft.space_follows else _clean(draft.space_id),
-        "topic_id": _clean(draft.topic_id),
-        "task_id": _clean(draft.task_id),
-        "related_id": _clean(draft.related_id),
-        "status": draft.status.value,
-        "code": draft.code,
-        "source": None if draft.source is None else clean_json(draft.source),
-        "idempotency_key": _clean(draft.idempotency_key),
-        "created_at": now if draft.created_at is None else Millis(draft.created_at),
-        "updated_at": now,
-    }
-
-
-def _clean(text: str | None) -> str | None:
-    return None if text is None else clean_text(text)
-
-
 def _written(row: dict[str, Any], position: int) -> Entry:
     """The entry that a new row is, without reading it back."""
     row["position"] = position
-    return _entry(row)
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, StrEnum) else value
+    return entry_of(row)
 
 
 def _read(row: Row, names: Sequence[str] = _COLUMN_NAMES) -> Entry:
-    return _made(dict(zip(names, row, strict=True)))
-
-
-def _entry(row: Mapping[Any, Any]) -> Entry:
-    return _made(dict(row))
-
-
-def _made(values: dict[str, Any]) -> Entry:
-    values["type"] = _TYPES[values["type"]]
-    values["status"] = _STATUSES[values["status"]]
-    return Entry(**values)
-
-
-_TYPES = {kind.value: kind for kind in EntryType}
-_STATUSES = {status.value: status for status in Classification}
+    return made_entry(dict(zip(names, row, strict=True)))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.log import agenda
 from holdfast.log.agenda import Item
-from holdfast.log.entries import Classification, EntryDraft, EntryType
+from holdfast.log.entry_model import Classification, EntryDraft, EntryType
 from holdfast.log.store import Tx
 
 INGEST: Final = "log.ingest"

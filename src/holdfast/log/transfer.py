@@ -17,7 +17,7 @@ from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey, canonical_key, parse_key
 from holdfast.log import entries, sessions
 from holdfast.log.audience import SYSTEM, of_key
-from holdfast.log.entries import Entry, EntryDraft
+from holdfast.log.entry_model import Entry, EntryDraft
 from holdfast.log.sessions import Session, SessionStatus
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import entries as table

@@ -18,9 +18,9 @@ from holdfast.clock import Millis
 from holdfast.errors import Conflict, NotFound
 from holdfast.ids import SessionId, TurnId, turn_id
 from holdfast.keys import parse_key
-from holdfast.log import agenda, chains, changes, entries, outbox, sessions
+from holdfast.log import agenda, chains, changes, entries, entry_model, outbox, sessions
 from holdfast.log.audience import FOR_OWNER, Audience, Reader
-from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
+from holdfast.log.entry_model import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.sessions import Session
 from holdfast.log.statements import Row, Statement, Update, among
 from holdfast.log.store import Tx
@@ -547,7 +547,7 @@ def _add_usage(
 
 
 def _entries_of(tx: Tx, turn: Turn) -> list[Entry]:
-    page = entries.listing(tx, entries.EntryFilter(turn_id=turn.id), limit=entries.MAX_PAGE)
+    page = entries.listing(tx, entry_model.EntryFilter(turn_id=turn.id), limit=entries.MAX_PAGE)
     return [e for e in reversed(page.entries) if e.id != turn.input_id]
 
 

@@ -15,7 +15,7 @@ from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
 from holdfast.context import EditableFiles, blobs
 from holdfast.context.lossless.tables import summaries as summary_table
-from holdfast.log import Entry, Tx, audit, changes, entries, forget_entry
+from holdfast.log import Entry, Tx, audit, changes, entries, entry_model, forget_entry
 from holdfast.log.tables import entries as entry_table
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _in_entries(tx: Tx, entry: Entry, needle: str) -> Iterator[Quote]:
         table.c.content.contains(needle, autoescape=True),
         table.c.deleted_at.is_(None),
         table.c.id != entry.id,
-        *entries.within_reach(tx.reader),
+        *entry_model.within_reach(tx.reader),
     )
     for row in tx.conn.execute(query.order_by(table.c.position.desc()).limit(MOST_QUOTES)):
         yield Quote("entry", row.id, _around(row.content, needle), row.agent_id)

@@ -26,6 +26,7 @@ from holdfast.log import (
     agenda,
     changes,
     entries,
+    entry_model,
     for_group,
     for_peer,
 )
@@ -245,7 +246,7 @@ def test_a_heartbeat_of_another_agents_session_is_refused(
             await stage.beat(minutes=30)
             assert stage.server.requests == []
             with stage.store.read(OWNER) as tx:
-                assert entries.listing(tx, entries.EntryFilter(session_key=KEY)).entries == []
+                assert entries.listing(tx, entry_model.EntryFilter(session_key=KEY)).entries == []
 
     asyncio.run(main())
 

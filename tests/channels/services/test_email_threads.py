@@ -9,7 +9,7 @@ from email_server import EmailServer
 from service_stage import Stage, opened, stage
 from serving import wait_for
 
-from holdfast.plugins_bundled.email.reading import read_mail, unquoted
+from holdfast.plugins_bundled.email import read_mail, unquoted
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from service_stage import opened, stage
 from serving import wait_for
 from slack_server import SlackServer
 
-from holdfast.plugins_bundled.slack.writing import plain, slack_text
+from holdfast.plugins_bundled.slack import plain, slack_text
 
 
 def test_dropped_sockets_and_repeated_events_lose_nothing_and_double_nothing(

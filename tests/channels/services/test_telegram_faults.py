@@ -8,7 +8,7 @@ from service_stage import opened, stage
 from serving import wait_for
 from telegram_server import GROUP, TelegramServer
 
-from holdfast.plugins_bundled.telegram.rendering import html
+from holdfast.plugins_bundled.telegram import html
 
 
 def test_updates_come_twice_and_a_second_poller_and_a_revoked_token_lose_nothing(

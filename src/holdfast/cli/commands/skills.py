@@ -79,8 +79,9 @@ def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
 @agent_option
 @json_option
 @pass_app
-def check(app: App, agent_id: str | None, as_json: bool) -> None:
-    """Why skills are not offered: what is missing, hidden or broken."""
+@click.pass_context
+def check(ctx: click.Context, app: App, agent_id: str | None, as_json: bool) -> None:
+    """Why skills are not offered: what is missing, hidden or broken. Ends with 1 if one is broken."""
     room, agent, _ = _room(app, agent_id)
     found, states = room.found(agent), room.checked(agent)
     if as_json:
@@ -96,13 +97,14 @@ def check(app: App, agent_id: str | None, as_json: bool) -> None:
                 "notes": {s.name: list(s.notes) for s in found.skills if s.notes},
             }
         )
-        return
+        ctx.exit(1 if found.broken else 0)
     rows = [(c.skill.name, "waits", "; ".join(r.text for r in c.reasons)) for c in states if not c.eligible]
     rows += [(s.name, "hidden", f"{s.path} lies below another of that name") for s in found.hidden]
     rows += [(s.name, "note", f"{note} ({s.path})") for s in found.skills for note in s.notes]
     rows += [(b.path.parent.name, "broken", f"{b.path}: {b.reason}. {b.hint}".rstrip()) for b in found.broken]
     ready = sum(each.eligible for each in states)
     print_table(["skill", "state", "why"], rows, empty=f"All {ready} skills are ready.")
+    ctx.exit(1 if found.broken else 0)
 
 
 @skills.command()

@@ -21,7 +21,7 @@ from holdfast.context.lossless.spans import END, Span
 from holdfast.context.messages import AssistantMessage
 from holdfast.context.transcript import message_of
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Entry, Tx, entries, sessions
+from holdfast.log import Entry, Tx, entries, entry_model, sessions
 from holdfast.log.tables import entries as table
 
 PAGE_CHARS: Final = 12_000
@@ -85,7 +85,7 @@ class Recall:
         own = [Span(one, 0, END) for one in self.family]
         given = [s for s in _behind(tx, self.projection.base) if s.session_id not in self.family]
         self.scope = [*own, *given]
-        self.shown = (table.c.deleted_at.is_(None), *entries.within_reach(tx.reader))
+        self.shown = (table.c.deleted_at.is_(None), *entry_model.within_reach(tx.reader))
 
     def read(self, id_: str, *, start: str | int | None = None, limit: int = PAGE_CHARS) -> Page:
         """A page of the exact text behind an id; `start` is the `next` of the page before."""

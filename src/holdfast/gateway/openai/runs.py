@@ -37,6 +37,7 @@ from holdfast.log import (
     Tx,
     audit,
     entries,
+    entry_model,
     sessions,
     turns,
 )
@@ -202,7 +203,7 @@ def _can_go_on(tx: Tx, session: Session) -> bool:
 
 def _said_until(tx: Tx, turn: Turn) -> list[EntryDraft]:
     """What was said in a session up to the end of a turn, to be said again elsewhere."""
-    own = entries.listing(tx, entries.EntryFilter(turn_id=turn.id), limit=1).entries
+    own = entries.listing(tx, entry_model.EntryFilter(turn_id=turn.id), limit=1).entries
     until = own[0].position + 1 if own else None
     found = entries.transcript(tx, turn.session_id, before=until)
     names = ("content", "raw", "role", "type", "source", "agent_id")
@@ -403,7 +404,7 @@ async def delete(here: Gateway, caller: Principal, run_id: str) -> None:
         turn = find_response(tx, run_id)
         if not turn.status.ended:
             raise Conflict("the response has not ended", code="response_in_progress", hint="Wait for it.")
-        own = entries.listing(tx, entries.EntryFilter(turn_id=turn.id), limit=entries.MAX_PAGE).entries
+        own = entries.listing(tx, entry_model.EntryFilter(turn_id=turn.id), limit=entries.MAX_PAGE).entries
         brought = entries.get_many(tx, list((turn.meta or {}).get(BROUGHT) or ()))
         for entry in (*own, *brought):
             if entry.deleted_at is None:

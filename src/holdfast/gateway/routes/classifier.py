@@ -17,7 +17,7 @@ from holdfast.gateway.contract import Answer, EntryOut, Iso
 from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Placed
 from holdfast.gateway.wire import Id, Wire, entry_json, json_response
-from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entries
+from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entry_model
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)
 
@@ -81,7 +81,7 @@ async def pending(
     where = EntryFilter(status=Classification.PENDING)
     start = None if cursor is None else Cursor.parse(cursor)
 
-    def read() -> entries.Page:
+    def read() -> entry_model.Page:
         with here.read_as(caller) as tx:
             return log_view.listing(tx, ask.view(tx, caller), where, limit=limit, cursor=start)
 

@@ -31,6 +31,7 @@ from holdfast.log import (
     TurnStatus,
     Tx,
     entries,
+    entry_model,
     sessions,
     turns,
 )
@@ -245,7 +246,7 @@ def _session(tx: Tx, key: str) -> Session | None:
 
 def _page(
     tx: Tx, caller: Principal, where: EntryFilter, start: Cursor | None, most: int, words: str
-) -> entries.Page:
+) -> entry_model.Page:
     view = Ask().view(tx, caller)
     if not words:
         return log_view.listing(tx, view, where, limit=most, cursor=start, raw=True)
@@ -258,8 +259,8 @@ def _page(
             break
     if len(found) > most:
         last = found[most - 1]
-        return entries.Page(found[:most], Cursor(last.created_at, last.position))
-    return entries.Page(found, start)
+        return entry_model.Page(found[:most], Cursor(last.created_at, last.position))
+    return entry_model.Page(found, start)
 
 
 def _turns(tx: Tx, shown: Sequence[Entry], session_key: str | None) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from holdfast.log import (
     Tx,
     audit,
     entries,
+    entry_model,
     ingest,
 )
 
@@ -47,7 +48,7 @@ async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = 
     """Write one entry. The same idempotency key again answers with the entry that was written first."""
     draft = body.draft(key)
 
-    def write() -> entries.Appended:
+    def write() -> entry_model.Appended:
         with here.write_as(caller) as tx:
             own = _allowed(here, tx, caller, draft)
             done = entries.append(tx, prepare(tx, own, here.hold.settings.board))
@@ -120,7 +121,7 @@ async def listing(
     )
     start = None if cursor is None else Cursor.parse(cursor)
 
-    def read() -> entries.Page:
+    def read() -> entry_model.Page:
         with here.read_as(caller) as tx:
             view = ask.view(tx, caller)
             return log_view.listing(

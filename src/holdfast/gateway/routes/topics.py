@@ -20,7 +20,7 @@ from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import entry_json, json_response
-from holdfast.log import Cursor, EntryFilter, Tx, audit, entries
+from holdfast.log import Cursor, EntryFilter, Tx, audit, entry_model
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -144,7 +144,7 @@ async def thread(
     start = None if cursor is None else Cursor.parse(cursor)
     where = EntryFilter(topic_id=id_)
 
-    def read() -> entries.Page:
+    def read() -> entry_model.Page:
         with here.read_as(caller) as tx:
             view = ask.view(tx, caller)
             topics.get(tx, id_, view)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from holdfast.clock import Millis, iso
 from holdfast.ids import AgentId, SessionId
 from holdfast.keys import SessionKey
-from holdfast.log.entries import Classification, Entry, EntryDraft, EntryType
+from holdfast.log.entry_model import Classification, Entry, EntryDraft, EntryType
 from holdfast.log.transcripts.lines import (
     BadLine,
     Header,

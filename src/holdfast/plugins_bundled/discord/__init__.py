@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.channels import (
     Abilities,
-    BaseChannel,
     Changed,
     ChannelContext,
     File,
@@ -24,9 +23,8 @@ from holdfast.channels import (
     Surface,
 )
 from holdfast.plugins import PluginApi
-from holdfast.plugins_bundled import missing
-from holdfast.plugins_bundled.discord.listening import listener, pointed_at
-from holdfast.plugins_bundled.discord.places import Places
+from holdfast.plugins_bundled.discord.places import Places, listener, pointed_at
+from holdfast.plugins_bundled.service import BAD_TOKEN_MS, ServiceChannel, asks_to_wait, bad_token, called
 
 if TYPE_CHECKING:
     import discord
@@ -42,8 +40,12 @@ MOST_LOOKED: Final = 50
 _IS_ID: Final = re.compile(r"\d+:\d+")
 
 
-class Discord(BaseChannel):
+class Discord(ServiceChannel):
     """One bot."""
+
+    extra = "discord"
+    libraries = ("discord",)
+    needs = ("botToken",)
 
     abilities = Abilities(
         most_chars=MOST_CHARS,
@@ -57,15 +59,8 @@ class Discord(BaseChannel):
     )
 
     def __init__(self, context: ChannelContext) -> None:
-        try:
-            import discord  # noqa: F401 - that it is there
-        except ImportError as error:
-            raise missing("discord", error) from error
-        self.name = context.name
-        self._context = context
-        self._token = str(context.options.get("botToken") or "")
-        if not self._token:
-            raise SendFailed(f"channel {self.name} has no options.botToken")
+        super().__init__(context)
+        self._token = self.needed("botToken")
         pointed_at(context.options.get("apiUrl"))
         self._client: discord.Client | None = None
         self._starting = asyncio.Lock()
@@ -401,10 +396,7 @@ async def _read(found: AsyncIterator[T]) -> AsyncIterator[T]:
 
 
 async def _called(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except Exception as error:
-        raise _failure(error) from error
+    return await called(work, _failure)
 
 
 def _failure(error: Exception) -> SendFailed:
@@ -414,13 +406,13 @@ def _failure(error: Exception) -> SendFailed:
         return error
     said = f"Discord: {error}"[:300]
     if isinstance(error, discord.RateLimited):
-        return SendFailed("Discord asks to wait", wait_ms=int(error.retry_after * 1000) + 100)
+        return asks_to_wait("Discord", error.retry_after)
     if isinstance(error, discord.PrivilegedIntentsRequired):
-        return SendFailed("Discord: switch the bot's Message Content intent on", wait_ms=60_000)
+        return SendFailed("Discord: switch the bot's Message Content intent on", wait_ms=BAD_TOKEN_MS)
     closed = isinstance(error, discord.ConnectionClosed) and error.code == 4004
     status = error.status if isinstance(error, discord.HTTPException) else None
     if closed or status == 401 or isinstance(error, discord.LoginFailure):
-        return SendFailed(f"{said}: the token is not good", wait_ms=60_000)
+        return bad_token(said)
     if status is not None:
         return SendFailed(said, final=status in (400, 403, 404))
     return SendFailed(f"Discord: {type(error).__name__}: {error}"[:300], unsure=True)

@@ -1,11 +1,21 @@
-"""What is known of Discord's channels: whose chat one is, a thread's parent, how far each was heard."""
+"""What is known of Discord's channels: whose chat one is, a thread's parent, how far each was heard.
+
+The library's client, which hands what it hears to the channel.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from holdfast.channels import ChannelContext
+from holdfast.plugins_bundled.service import read_state, write_state
+
+if TYPE_CHECKING:
+    import discord
+
+    from holdfast.plugins_bundled.discord import Discord
+
 
 FILE: Final = "places.json"
 
@@ -15,10 +25,7 @@ class Places:
 
     def __init__(self, context: ChannelContext) -> None:
         self._file = context.folder / FILE
-        try:
-            self._known: dict[str, dict[str, Any]] = json.loads(self._file.read_text("utf-8"))
-        except (OSError, ValueError):
-            self._known = {}
+        self._known: dict[str, dict[str, Any]] = read_state(self._file) or {}
 
     def seen(self) -> list[tuple[int, int]]:
         """Channels, each with the last message that was taken in there."""
@@ -62,7 +69,61 @@ class Places:
         if after == before:
             return
         self._known[str(channel)] = after
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".new")
-        draft.write_text(json.dumps(self._known), "utf-8")
-        draft.replace(self._file)
+        write_state(self._file, self._known)
+
+
+MOST_WAIT_SECONDS: Final = 30.0  # the least that the library takes; longer waits are the outbox's
+
+
+def pointed_at(api: Any) -> None:
+    """Have the library speak to another server than Discord's; it knows one for the whole process."""
+    if not api:
+        return
+    import yarl
+    from discord.gateway import DiscordWebSocket
+    from discord.http import Route
+
+    Route.BASE = str(api).rstrip("/")
+    host = urlsplit(Route.BASE)
+    scheme = "wss" if host.scheme == "https" else "ws"
+    DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(f"{scheme}://{host.netloc}/gateway")
+
+
+def listener(channel: Discord) -> discord.Client:
+    """A client that keeps no messages and members, and mentions nobody by what a model wrote."""
+    import discord
+
+    class Listener(discord.Client):
+        async def on_connect(self) -> None:
+            await channel.caught_up()
+
+        async def on_message(self, message: discord.Message) -> None:
+            await channel.heard(message)
+
+        async def on_raw_message_edit(self, update: discord.RawMessageUpdateEvent) -> None:
+            await channel.edited(update)
+
+        async def on_raw_message_delete(self, gone: discord.RawMessageDeleteEvent) -> None:
+            await channel.deleted(gone.channel_id, gone.guild_id, [gone.message_id])
+
+        async def on_raw_bulk_message_delete(self, gone: discord.RawBulkMessageDeleteEvent) -> None:
+            await channel.deleted(gone.channel_id, gone.guild_id, sorted(gone.message_ids))
+
+        async def on_raw_reaction_add(self, event: discord.RawReactionActionEvent) -> None:
+            await channel.signed(event)
+
+        async def on_interaction(self, interaction: discord.Interaction) -> None:
+            await channel.pressed(interaction)
+
+    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody speaks here
+    intents = discord.Intents(
+        guilds=True, guild_messages=True, dm_messages=True, message_content=True, reactions=True
+    )
+    return Listener(
+        intents=intents,
+        max_messages=None,
+        member_cache_flags=discord.MemberCacheFlags.none(),
+        chunk_guilds_at_startup=False,
+        allowed_mentions=discord.AllowedMentions.none(),
+        max_ratelimit_timeout=MOST_WAIT_SECONDS,
+    )

@@ -3,28 +3,165 @@
 Anybody can write any name into a mail. Who is the owner is believed only where the mail server that
 `trustedServer` names says that it checked the sender's domain (`Authentication-Results`: DMARC, or aligned
 DKIM).
+
+A mail as a message: who wrote it, in which thread, what they wrote themselves, what is with it. Pure.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import email.message
 import hashlib
-import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from email import message_from_bytes, policy
 from email.message import EmailMessage
-from email.utils import formatdate
+from email.utils import formatdate, parseaddr
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from holdfast.channels import Abilities, BaseChannel, ChannelContext, Inbound, Message, SendFailed, Surface
+from holdfast.channels import Abilities, ChannelContext, File, Inbound, Message, SendFailed, Surface
 from holdfast.plugins import PluginApi
-from holdfast.plugins_bundled import missing
-from holdfast.plugins_bundled.email.reading import Mail, read_mail
+from holdfast.plugins_bundled.service import BAD_TOKEN_MS, ServiceChannel
 
 if TYPE_CHECKING:
     from imapclient import IMAPClient
+
+
+MOST_TEXT: Final = 200_000
+_WROTE: Final = re.compile(
+    r"^(on\b.{0,300}\bwrote|am\b.{0,300}\bschrieb.{0,80}|le\b.{0,300}\ba écrit\s*"
+    r"|-{2,}\s*original message\s*-{2,})\s*:?\s*$",
+    re.IGNORECASE,
+)
+_FROM: Final = re.compile(r"^(from|von|de):\s.+", re.IGNORECASE)
+_ID: Final = re.compile(r"<[^<>\s]{1,300}>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """`root` names its thread. `automatic`: no person wrote it. `proven`: the sender's domain was checked."""
+
+    id: str
+    root: str
+    references: tuple[str, ...]
+    sender: str
+    name: str | None
+    subject: str
+    text: str
+    automatic: bool
+    proven: bool
+    files: tuple[File, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def read_mail(data: bytes, most_file_bytes: int, trusted: Any = None) -> Mail | None:
+    """None for what is no mail that could be answered."""
+    mail = message_from_bytes(data, policy=policy.default)
+    name, sender = parseaddr(_header(mail, "From"))
+    found = _ID.search(_header(mail, "Message-ID"))
+    if "@" not in sender or found is None:
+        return None
+    above = tuple(_ID.findall(f"{_header(mail, 'References')} {_header(mail, 'In-Reply-To')}"))
+    references = tuple(dict.fromkeys(above))
+    files, left_out = _files(mail, most_file_bytes)
+    return Mail(
+        id=found[0],
+        root=references[0] if references else found[0],
+        references=references,
+        sender=sender.lower(),
+        name=name or None,
+        subject=" ".join(_header(mail, "Subject").split())[:200],
+        text=unquoted(_body(mail))[:MOST_TEXT],
+        automatic=_is_automatic(mail),
+        proven=bool(trusted) and _is_proven(mail, str(trusted), sender.rpartition("@")[2].lower()),
+        files=files,
+        left_out=left_out,
+    )
+
+
+def unquoted(text: str) -> str:
+    """What the writer wrote: without what they quote beneath or between, and without their signature."""
+    kept: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if line == "-- " or _WROTE.match(line.strip()):
+            break
+        if _FROM.match(line) and kept and not kept[-1].strip("_- "):
+            break
+        if not line.startswith(">"):
+            kept.append(line.rstrip())
+    made = "\n".join(kept).strip()
+    return re.sub(r"\n{3,}", "\n\n", made)
+
+
+def _header(mail: EmailMessage, name: str) -> str:
+    try:
+        return str(mail.get(name) or "")
+    except (ValueError, LookupError, AttributeError):  # headers of strangers break the parser now and then
+        return ""
+
+
+def _body(mail: EmailMessage) -> str:
+    part = mail.get_body(preferencelist=("plain", "html"))
+    if part is None:
+        return ""
+    try:
+        text = str(part.get_content())
+    except (LookupError, ValueError, AttributeError):
+        raw = part.get_payload(decode=True)
+        text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else ""
+    return _words_of_html(text) if part.get_content_type() == "text/html" else text
+
+
+def _words_of_html(text: str) -> str:
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(text)
+    for node in tree.css("blockquote, style, script, head"):
+        node.decompose()
+    return tree.body.text(separator="\n", strip=True) if tree.body is not None else ""
+
+
+def _is_automatic(mail: EmailMessage) -> bool:
+    submitted = _header(mail, "Auto-Submitted").strip().lower()
+    listed = any(_header(mail, name) for name in ("List-Id", "List-Unsubscribe", "X-Auto-Response-Suppress"))
+    bulk = _header(mail, "Precedence").strip().lower() in ("bulk", "junk", "list", "auto_reply")
+    bounced = _header(mail, "Return-Path").strip() == "<>"
+    return submitted not in ("", "no") or listed or bulk or bounced
+
+
+def _is_proven(mail: EmailMessage, trusted: str, domain: str) -> bool:
+    """The topmost result is the one that our own server wrote; those below it may be anybody's."""
+    results = mail.get_all("Authentication-Results") or []
+    said = " ".join(str(results[0]).lower().split()) if results else ""
+    server, _, checks = said.partition(";")
+    if server.split(" ")[0] != trusted.lower():
+        return False
+    aligned = re.search(r"\bdkim=pass\b[^;]*\bheader\.d=([\w.-]+)", checks)
+    return re.search(r"\bdmarc=pass\b", checks) is not None or (aligned is not None and aligned[1] == domain)
+
+
+def _files(mail: EmailMessage, most_bytes: int) -> tuple[tuple[File, ...], tuple[str, ...]]:
+    files: list[File] = []
+    left: list[str] = []
+    for part in mail.iter_attachments():
+        name = part.get_filename() or "attachment"
+        data = _bytes(part)
+        if data is None:
+            continue
+        if len(data) > most_bytes:
+            left.append(f"{name}: it has {len(data):,} bytes, and {most_bytes:,} are the most")
+        else:
+            files.append(File(name, part.get_content_type(), data))
+    return tuple(files), tuple(left)
+
+
+def _bytes(part: email.message.Message) -> bytes | None:
+    data = part.get_payload(decode=True)
+    return data if isinstance(data, bytes) else None
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,29 +192,30 @@ class Server:
     tls: bool
 
 
-class Email(BaseChannel):
+class Email(ServiceChannel):
     """One mailbox."""
+
+    extra = "email"
+    libraries = ("aiosmtplib", "imapclient")
+    needs = ("address",)
 
     abilities = Abilities(most_chars=MOST_CHARS, threads=True, most_file_bytes=MOST_SENT_BYTES, blocks=False)
 
     def __init__(self, context: ChannelContext) -> None:
-        try:
-            import aiosmtplib
-            import imapclient
-        except ImportError as error:
-            raise missing("email", error) from error
+        super().__init__(context)
+        import aiosmtplib
+        import imapclient
+
         self._smtp, self._imap = aiosmtplib, imapclient
-        self.name = context.name
-        self._context = context
         options = context.options
-        self._address = str(options.get("address") or "").lower()
+        self._address = self.needed("address").lower()
         if "@" not in self._address:
             raise SendFailed(f"channel {self.name} has no options.address")
-        self._user = str(options.get("username") or self._address)
-        self._password = str(options.get("password") or "")
+        self._user = self.option("username", self._address)
+        self._password = self.option("password")
         self._in = _server(options, "imap", 993)
         self._out = _server(options, "smtp", 465)
-        self._folder = str(options.get("mailbox") or "INBOX")
+        self._folder = self.option("mailbox", "INBOX")
 
     async def check(self) -> str:
         """Whether both servers let us in."""
@@ -154,7 +292,7 @@ class Email(BaseChannel):
             code = max((one.code for one in error.recipients), default=None)
         said = f"the mail server: {error}"[:300]
         if isinstance(error, self._smtp.SMTPAuthenticationError):
-            return SendFailed(said, wait_ms=60_000)
+            return SendFailed(said, wait_ms=BAD_TOKEN_MS)
         return SendFailed(said, final=code is not None and code >= 500)
 
     def _mail(self, message: Message, thread: Thread) -> EmailMessage:
@@ -201,7 +339,7 @@ class Email(BaseChannel):
         for uid in sorted(number for number in found if number > last):
             await self._take(client, uid)
             last = uid
-            self._save("uids.json", {"validity": validity, "last": last})
+            self.write_state("uids.json", {"validity": validity, "last": last})
         return last
 
     async def _take(self, client: IMAPClient, uid: int) -> None:
@@ -238,13 +376,13 @@ class Email(BaseChannel):
     def _known_thread(self, mail: Mail, surface: Surface) -> Surface:
         """The thread that a mail goes on with: of one that we began, too."""
         for id_ in reversed(mail.references):
-            found = self._read(f"mails/{_digest(id_)}.json")
+            found = self.read_state(f"mails/{_digest(id_)}.json")
             if found is not None and found.get("peer") == surface.peer:
                 return surface.in_thread(str(found["thread"]))
         return surface
 
     def _thread(self, surface: Surface) -> Thread:
-        found = None if surface.thread is None else self._read(self._place(surface))
+        found = None if surface.thread is None else self.read_state(self._place(surface))
         if found is None:
             return Thread("")
         return Thread(str(found["subject"]), found["last"], tuple(found["references"]))
@@ -252,10 +390,10 @@ class Email(BaseChannel):
     def _keep(self, surface: Surface, thread: Thread) -> None:
         """Written before a mail is handed in, so that its answer finds it; and by each mail's id, for who
         answers that one."""
-        self._save(self._place(surface), asdict(thread))
+        self.write_state(self._place(surface), asdict(thread))
         if thread.last is not None:
             told = {"thread": surface.thread, "peer": surface.peer}
-            self._save(f"mails/{_digest(thread.last)}.json", told)
+            self.write_state(f"mails/{_digest(thread.last)}.json", told)
 
     @staticmethod
     def _place(surface: Surface) -> str:
@@ -264,27 +402,13 @@ class Email(BaseChannel):
     def _came_to(self, validity: int, newest: int) -> int:
         """The last mail that was taken in. Of a mailbox that is new to us what is there is left alone, but
         for one that is the agent's own (`takeAll`)."""
-        kept = self._read("uids.json")
+        kept = self.read_state("uids.json")
         if kept is not None and kept.get("validity") == validity:
             return int(kept["last"])
         if self._context.options.get("takeAll"):
             return 0
-        self._save("uids.json", {"validity": validity, "last": newest})
+        self.write_state("uids.json", {"validity": validity, "last": newest})
         return newest
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads((self._context.folder / name).read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found
-
-    def _save(self, name: str, value: Mapping[str, Any]) -> None:
-        path = self._context.folder / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(value), "utf-8")
-        draft.replace(path)
 
 
 def _server(options: Mapping[str, Any], kind: str, port: int) -> Server:

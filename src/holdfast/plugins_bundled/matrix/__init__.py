@@ -1,20 +1,20 @@
 """Matrix, on matrix-nio. A message has a transaction id made from its key, so that a server takes it once.
 
 Rooms that are encrypted are left alone: what is said there cannot be read without keys of one's own.
+
+What the content of a Matrix event says: its words, its thread, what it answers, whom it names. Pure.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.channels import (
     Abilities,
-    BaseChannel,
     Changed,
     ChannelContext,
     File,
@@ -25,19 +25,60 @@ from holdfast.channels import (
     Surface,
 )
 from holdfast.plugins import PluginApi
-from holdfast.plugins_bundled import missing
-from holdfast.plugins_bundled.matrix.reading import (
-    caption,
-    edited,
-    mentions,
-    relation,
-    replied_to,
-    thread_of,
-    words,
-)
+from holdfast.plugins_bundled.service import ServiceChannel, bad_token
 
 if TYPE_CHECKING:
     import nio
+
+
+def relation(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = content.get("m.relates_to")
+    return found if isinstance(found, dict) else {}
+
+
+def thread_of(content: Mapping[str, Any]) -> str | None:
+    about = relation(content)
+    return str(about["event_id"]) if about.get("rel_type") == "m.thread" and about.get("event_id") else None
+
+
+def replied_to(content: Mapping[str, Any]) -> str | None:
+    """The message that is answered; one that only stands in for old programs is none."""
+    about = relation(content)
+    answered = about.get("m.in_reply_to")
+    if about.get("is_falling_back") or not isinstance(answered, dict):
+        return None
+    return str(answered.get("event_id") or "") or None
+
+
+def words(content: Mapping[str, Any]) -> str:
+    """The body, without the lines of the message before it that some programs quote at its beginning."""
+    body = content.get("body")
+    text = body if isinstance(body, str) else ""
+    if replied_to(content) is not None and text.startswith("> "):
+        lines = text.split("\n")
+        while lines and lines[0].startswith(">"):
+            lines.pop(0)
+        text = "\n".join(lines).lstrip("\n")
+    return text
+
+
+def caption(content: Mapping[str, Any]) -> str:
+    """What is said with a file: its body, where the file's name stands elsewhere."""
+    name, body = content.get("filename"), content.get("body")
+    return body if isinstance(body, str) and isinstance(name, str) and body != name else ""
+
+
+def edited(content: Mapping[str, Any]) -> str:
+    new = content.get("m.new_content")
+    return words(new) if isinstance(new, dict) else ""
+
+
+def mentions(content: Mapping[str, Any], user_id: str) -> bool:
+    named = content.get("m.mentions")
+    listed = named.get("user_ids") if isinstance(named, dict) else None
+    body = str(content.get("body") or "")
+    return (isinstance(listed, list) and user_id in listed) or user_id in body
+
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +88,15 @@ CALL_SECONDS: Final = 30
 SYNC_MS: Final = 20_000
 TYPING_MS: Final = 10_000
 TEXT: Final = "m.room.message"
-NEEDED: Final = ("homeserver", "userId", "accessToken")
 _FILES: Final = ("m.image", "m.file", "m.audio", "m.video")
 
 
-class Matrix(BaseChannel):
+class Matrix(ServiceChannel):
     """One account on one homeserver."""
+
+    extra = "matrix"
+    libraries = ("nio",)
+    needs = ("homeserver", "userId", "accessToken")
 
     abilities = Abilities(
         most_chars=MOST_CHARS,
@@ -65,24 +109,14 @@ class Matrix(BaseChannel):
     )
 
     def __init__(self, context: ChannelContext) -> None:
-        try:
-            import nio
-        except ImportError as error:
-            raise missing("matrix", error) from error
+        super().__init__(context)
+        import nio
+
         self._nio = nio
-        self.name = context.name
-        self._context = context
-        options = {
-            name: str(context.options.get(name) or "") for name in ("homeserver", "userId", "accessToken")
-        }
-        for name, value in options.items():
-            if not value:
-                raise SendFailed(f"channel {self.name} has no options.{name}")
-        self._me = options["userId"]
-        self._options = options
+        self._me = self.needed("userId")
         self._client: nio.AsyncClient | None = None
         self._direct: dict[str, bool] = {}
-        self._rooms: dict[str, str] = self._read("rooms.json") or {}
+        self._rooms: dict[str, str] = self.read_state("rooms.json") or {}
 
     def _connected(self) -> nio.AsyncClient:
         """The client, made on the loop that it is used on. Trying again is left to the outbox."""
@@ -90,8 +124,8 @@ class Matrix(BaseChannel):
             config = self._nio.AsyncClientConfig(
                 max_limit_exceeded=0, max_timeouts=0, request_timeout=CALL_SECONDS, encryption_enabled=False
             )
-            made = self._nio.AsyncClient(self._options["homeserver"], self._me, config=config)
-            made.access_token, made.user_id = self._options["accessToken"], self._me
+            made = self._nio.AsyncClient(self.needed("homeserver"), self._me, config=config)
+            made.access_token, made.user_id = self.needed("accessToken"), self._me
             self._client = made
         return self._client
 
@@ -279,7 +313,7 @@ class Matrix(BaseChannel):
             return self._context.surface("group", room_id, thread)
         if self._rooms.get(sender) != room_id:
             self._rooms[sender] = room_id
-            self._write("rooms.json", self._rooms)
+            self.write_state("rooms.json", self._rooms)
         return self._context.surface("dm", sender, thread)
 
     async def _room(self, surface: Surface) -> str:
@@ -291,7 +325,7 @@ class Matrix(BaseChannel):
                 self._connected().room_create(is_direct=True, invite=[surface.peer], preset=self._private())
             )
             self._rooms[surface.peer] = made.room_id
-            self._write("rooms.json", self._rooms)
+            self.write_state("rooms.json", self._rooms)
         return self._rooms[surface.peer]
 
     def _private(self) -> Any:
@@ -343,30 +377,16 @@ class Matrix(BaseChannel):
         if code == "M_LIMIT_EXCEEDED":
             return SendFailed(said, wait_ms=int(told.retry_after_ms or 1_000) + 50)
         if code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
-            return SendFailed(f"{said}: the token is not good", wait_ms=60_000)
+            return bad_token(said)
         final = code in ("M_FORBIDDEN", "M_TOO_LARGE", "M_NOT_FOUND", "M_BAD_JSON", "M_INVALID_PARAM")
         return SendFailed(said, final=final)
 
     def _came_to(self) -> str | None:
-        found = self._read("since.json")
+        found = self.read_state("since.json")
         return None if found is None else found.get("since")
 
     def _keep(self, since: str) -> None:
-        self._write("since.json", {"since": since})
-
-    def _read(self, name: str) -> dict[str, str] | None:
-        try:
-            found: dict[str, str] = json.loads((self._context.folder / name).read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found
-
-    def _write(self, name: str, value: Mapping[str, str]) -> None:
-        place = self._context.folder / name
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = place.with_suffix(".new")
-        draft.write_text(json.dumps(value), "utf-8")
-        draft.replace(place)
+        self.write_state("since.json", {"since": since})
 
 
 def register(api: PluginApi) -> None:

@@ -18,9 +18,14 @@ from holdfast.memory.collections import Collection, locate
 from holdfast.memory.reading import read_within
 from holdfast.plugins import PluginApi
 from holdfast.plugins.backends import MemoryContext, MemoryHit, MemorySource
-from holdfast.plugins_bundled.qmd.answers import QmdHit, collections_from, hits_from
-from holdfast.plugins_bundled.qmd.program import QmdFailed, QmdProgram
-from holdfast.plugins_bundled.qmd.questions import query_document
+from holdfast.plugins_bundled.qmd.program import (
+    QmdFailed,
+    QmdHit,
+    QmdProgram,
+    collections_from,
+    hits_from,
+    query_document,
+)
 from holdfast.plugins_bundled.qmd.transcripts import SESSIONS, SessionExports
 
 _LIST_SECONDS: Final = 10.0

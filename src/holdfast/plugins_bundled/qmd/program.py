@@ -1,19 +1,69 @@
-"""Calling `qmd`: each call is a process of its own, in its own folders, within a time and a size."""
+"""Calling `qmd`: each call is a process of its own, in its own folders, within a time and a size.
+
+A question in the form in which `qmd` finds something.
+
+It wants every word of a line to occur. Of a question, that is nearly never so: hence one line with all of
+its telling words, and further ones with fewer, which it joins by rank.
+
+What `qmd` answers, read strictly: a list of results, or no answer at all.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
+import re
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from holdfast.memory.backend import BackendFailed
+from holdfast.memory.folding import fold
+from holdfast.memory.stopwords import ENGLISH, GERMAN
+from holdfast.memory.text import language_of
+
+MAX_LINES: Final = 16
+_MAX_WORDS: Final = 12
+_WORD: Final = re.compile(r"[^\W_]+(?:['’._/\-]{1,2}[^\W_]+)*")
+_ELISION: Final = re.compile(r"['’](?:s|re|ve|ll|d|m|t)$", re.IGNORECASE)
+_STOPS: Final = {"english": ENGLISH, "german": GERMAN}
+
+
+def keywords(question: str) -> list[str]:
+    """The telling words, each once, in order; all of them where the question has nothing but small words."""
+    found = [_ELISION.sub("", word) for word in _WORD.findall(question)]
+    stops = _STOPS[language_of(question)]
+    telling = [word for word in found if fold(word) not in stops]
+    return list({fold(word): word for word in telling or found}.values())
+
+
+def query_document(question: str, *, vectors: bool = False) -> str:
+    """Lines for `qmd query`; the one for meaning only where there are vectors to compare with."""
+    words = [_quoted(word) for word in keywords(question)[:_MAX_WORDS]]
+    pairs = [f"{one} {two}" for one, two in pairwise(words)]
+    longest_first = sorted(words, key=len, reverse=True)
+    lines = list(dict.fromkeys([" ".join(words), *longest_first, *pairs]))
+    meaning = [f"vec: {_plain(question)}"] if vectors and _plain(question) else []
+    return "\n".join([*meaning, *(f"lex: {line}" for line in lines[:MAX_LINES] if line)])
+
+
+def _quoted(word: str) -> str:
+    """Identifiers and paths are looked for as they stand."""
+    return word if word.isalnum() else f'"{word}"'
+
+
+def _plain(question: str) -> str:
+    """One line in which nothing is taken for an operator."""
+    return re.sub(r"(?<!\w)-+|[\"\s]+", " ", question).strip()
+
 
 MAX_OUTPUT: Final = 4 * 1024 * 1024
 _TAIL: Final = 2_000
@@ -143,3 +193,70 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _last_line(told: bytes) -> str:
     lines = [line.strip() for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
     return f": {lines[-1][:200]}" if lines else ""
+
+
+_PLACE: Final = re.compile(r"qmd://([^/]+)/(.+)", re.DOTALL)
+_HEADER: Final = re.compile(r"@@ -(\d{1,9}),(\d{1,9})(?: @@)?[^\n]*(?:\n|$)")
+_LISTED: Final = re.compile(r"^(\S+) \(qmd://", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class QmdHit:
+    """One result as `qmd` tells it: a file of a collection, and the lines around what matched."""
+
+    docid: str
+    collection: str
+    path: str
+    score: float
+    snippet: str
+    body: str = ""
+
+    def words(self) -> tuple[str, int | None]:
+        """What to show, and the line that it begins with; none where `qmd` did not tell it."""
+        header = _HEADER.match(self.snippet)
+        if header is not None:
+            return self.snippet[header.end() :], max(int(header[1]), 1)
+        return (self.body, 1) if self.body else (self.snippet.strip(), None)
+
+
+def hits_from(output: str) -> list[QmdHit]:
+    """The results in what `qmd query --json` printed."""
+    try:
+        rows = json.loads(output)
+    except ValueError as error:
+        raise QmdFailed(f"qmd query printed no JSON: {output.strip()[:80]!r}") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise QmdFailed("qmd query printed something other than a list of results")
+    return [_hit(row) for row in rows]
+
+
+def collections_from(output: str) -> frozenset[str]:
+    """The names in what `qmd collection list` printed."""
+    return frozenset(_LISTED.findall(output))
+
+
+def _hit(row: Mapping[str, Any]) -> QmdHit:
+    place = _PLACE.fullmatch(_text(row, "file", needed=True))
+    score = row.get("score")
+    if (
+        place is None
+        or isinstance(score, bool)
+        or not isinstance(score, int | float)
+        or not math.isfinite(score)
+    ):
+        raise QmdFailed(f"qmd query printed a result without its file or score: {str(dict(row))[:80]}")
+    return QmdHit(
+        docid=_text(row, "docid"),
+        collection=place[1],
+        path=place[2],
+        score=min(max(float(score), 0.0), 1.0),
+        snippet=_text(row, "snippet"),
+        body=_text(row, "body"),
+    )
+
+
+def _text(row: Mapping[str, Any], name: str, *, needed: bool = False) -> str:
+    value = row.get(name, None if needed else "")
+    if not isinstance(value, str):
+        raise QmdFailed(f"qmd query printed a result whose {name} is no text")
+    return value

@@ -1,16 +1,20 @@
-"""Slack, on slack_sdk in socket mode. An event is acknowledged once it is taken in, else it comes again."""
+"""Slack, on slack_sdk in socket mode. An event is acknowledged once it is taken in, else it comes again.
+
+Words as Slack writes them, both ways. Pure.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Sequence
+from html import unescape
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.channels import (
     Abilities,
-    BaseChannel,
     Changed,
     ChannelContext,
     File,
@@ -21,13 +25,76 @@ from holdfast.channels import (
     Surface,
 )
 from holdfast.plugins import PluginApi
-from holdfast.plugins_bundled import missing
-from holdfast.plugins_bundled.slack.writing import asking, plain, sign_name, signed, slack_text
+from holdfast.plugins_bundled.service import ServiceChannel, asks_to_wait, bad_token
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.aiohttp import SocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
     from slack_sdk.web.async_client import AsyncWebClient
+
+
+MOST_SECTION: Final = 2_900
+
+_BOLD: Final = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
+_HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_LINK: Final = re.compile(r"\[([^\]\n]+)\]\((https?://[^\s)]+)\)")
+_CODE: Final = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
+_REFERENCE: Final = re.compile(r"<([@#!]?)([^>|]+)(?:\|([^>]*))?>")
+_SIGNS: Final = {
+    "👍": "thumbsup",
+    "👎": "thumbsdown",
+    "🎉": "tada",
+    "👀": "eyes",
+    "✅": "white_check_mark",
+    "❤️": "heart",
+}
+_NAMES: Final = {name: sign for sign, name in _SIGNS.items()} | {"+1": "👍", "-1": "👎"}
+
+
+def slack_text(text: str) -> str:
+    """Markdown in Slack's own marks; code stays as it is."""
+    parts = _CODE.split(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    return "".join(part if number % 2 else _marked(part) for number, part in enumerate(parts))
+
+
+def asking(message: Message) -> list[dict[str, Any]] | None:
+    """The blocks of a message that has buttons: its words, and the buttons in a row."""
+    if not message.buttons:
+        return None
+    text = slack_text(message.text)
+    parts = [text[at : at + MOST_SECTION] for at in range(0, len(text), MOST_SECTION)]
+    words = [{"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in parts]
+    row = [
+        {
+            "type": "button",
+            "action_id": one.value,
+            "value": one.value,
+            "text": {"type": "plain_text", "text": one.label},
+        }
+        for one in message.buttons
+    ]
+    return [*words, {"type": "actions", "elements": row}]
+
+
+def plain(text: str) -> str:
+    """What a person wrote, with links and names as words."""
+    return unescape(_REFERENCE.sub(lambda m: m[3] or (f"{m[1]}{m[2]}" if m[1] else m[2]), text))
+
+
+def sign_name(text: str) -> str:
+    sign = text.strip()
+    return _SIGNS.get(sign, sign.strip(":"))
+
+
+def signed(name: str) -> str:
+    return _NAMES.get(name, f":{name}:")
+
+
+def _marked(text: str) -> str:
+    text = _HEADING.sub(r"*\1*", text)
+    text = _BOLD.sub(r"*\1*", text)
+    return _LINK.sub(r"<\2|\1>", text)
+
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +122,12 @@ _TOKENS: Final = frozenset(
 )
 
 
-class Slack(BaseChannel):
+class Slack(ServiceChannel):
     """One app in one workspace."""
+
+    extra = "slack"
+    libraries = ("slack_sdk.socket_mode.aiohttp",)
+    needs = ("botToken",)
 
     abilities = Abilities(
         most_chars=MOST_CHARS,
@@ -69,16 +140,9 @@ class Slack(BaseChannel):
     )
 
     def __init__(self, context: ChannelContext) -> None:
-        try:
-            import slack_sdk.socket_mode.aiohttp  # noqa: F401 - that it is there
-        except ImportError as error:
-            raise missing("slack", error) from error
-        self.name = context.name
-        self._context = context
-        self._token, self._app_token = (str(context.options.get(n) or "") for n in ("botToken", "appToken"))
-        if not self._token:
-            raise SendFailed(f"channel {self.name} has no options.botToken")
-        self._api = str(context.options.get("apiUrl") or API)
+        super().__init__(context)
+        self._token = self.needed("botToken")
+        self._api = self.option("apiUrl", API)
         self._client: AsyncWebClient | None = None
         self._me = ""
         self._direct: dict[str, str] = {}
@@ -102,11 +166,10 @@ class Slack(BaseChannel):
         """Listen until the connection cannot be kept; the library takes it up again by itself."""
         from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
-        if not self._app_token:
-            raise SendFailed(f"channel {self.name} has no options.appToken")
+        app_token = self.needed("appToken")
         told = await self._called(self._web().auth_test())
         self._me = str(told["user_id"])
-        client = SocketModeClient(app_token=self._app_token, web_client=self._web(), ping_interval=5)
+        client = SocketModeClient(app_token=app_token, web_client=self._web(), ping_interval=5)
         client.socket_mode_request_listeners.append(self._heard)  # type: ignore[arg-type]
         try:
             await client.connect()  # type: ignore[no-untyped-call]
@@ -327,9 +390,9 @@ def _failure(error: Any) -> SendFailed:
     said = str(response.get("error") or "")
     if response.status_code == 429 or said == "ratelimited":
         wait = response.headers.get("Retry-After") or response.headers.get("retry-after") or "1"
-        return SendFailed("Slack asks to wait", wait_ms=int(float(wait) * 1000) + 100)
+        return asks_to_wait("Slack", float(wait))
     if said in _TOKENS:
-        return SendFailed(f"Slack: {said}: the token is not good", wait_ms=60_000)
+        return bad_token(f"Slack: {said}")
     return SendFailed(f"Slack: {said or error}"[:300], final=said in _FINAL)
 
 

@@ -1,4 +1,7 @@
-"""Telegram, on python-telegram-bot. An update is confirmed once it is taken in: a kill loses none."""
+"""Telegram, on python-telegram-bot. An update is confirmed once it is taken in: a kill loses none.
+
+Markdown as agents write it in the few tags that Telegram shows. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,55 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from holdfast.channels import (
-    Abilities,
-    BaseChannel,
-    Changed,
-    ChannelContext,
-    File,
-    Inbound,
-    Message,
-    SendFailed,
-    Surface,
-)
+from holdfast.channels import Abilities, Changed, ChannelContext, File, Inbound, Message, SendFailed, Surface
 from holdfast.plugins import PluginApi
-from holdfast.plugins_bundled import missing
-from holdfast.plugins_bundled.telegram.rendering import html
+from holdfast.plugins_bundled.service import ServiceChannel, asks_to_wait, bad_token, called
 
 if TYPE_CHECKING:
     import telegram
+
+
+_FENCE: Final = re.compile(r"^```([^\n`]*)\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`([^`\n]+)`")
+_BOLD: Final = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
+_HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_LINK: Final = re.compile(r"\[([^\]\n]+)\]\((https?://[^\s)]+)\)")
+
+
+def html(text: str) -> str:
+    """Code blocks, code, bold, headings and links; all else as it stands. Never longer once it is shown."""
+    made: list[str] = []
+    end = 0
+    for fence in _FENCE.finditer(text):
+        made.append(_inline(text[end : fence.start()]))
+        language = escape(fence[1].strip().split(" ")[0], quote=True)
+        opening = f'<pre><code class="language-{language}">' if language else "<pre><code>"
+        made.append(f"{opening}{escape(fence[2].rstrip(chr(10)), quote=False)}</code></pre>")
+        end = fence.end()
+    made.append(_inline(text[end:]))
+    return "".join(made)
+
+
+def _inline(text: str) -> str:
+    made: list[str] = []
+    end = 0
+    for code in _CODE.finditer(text):
+        made.append(_words(text[end : code.start()]))
+        made.append(f"<code>{escape(code[1], quote=False)}</code>")
+        end = code.end()
+    made.append(_words(text[end:]))
+    return "".join(made)
+
+
+def _words(text: str) -> str:
+    text = escape(text, quote=False)
+    text = _HEADING.sub(r"<b>\1</b>", text)
+    text = _BOLD.sub(r"<b>\1</b>", text)
+    return _LINK.sub(lambda m: f'<a href="{m[2].replace(chr(34), "%22")}">{m[1]}</a>', text)
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,8 +83,12 @@ API: Final = "https://api.telegram.org"
 _IS_ID: Final = re.compile(r"[^:]+:\d+")
 
 
-class Telegram(BaseChannel):
+class Telegram(ServiceChannel):
     """One bot."""
+
+    extra = "telegram"
+    libraries = ("telegram", "telegram.request")
+    needs = ("botToken",)
 
     abilities = Abilities(
         most_chars=MOST_CHARS,
@@ -65,20 +102,14 @@ class Telegram(BaseChannel):
 
     def __init__(self, context: ChannelContext) -> None:
         os.environ.setdefault("PTB_TIMEDELTA", "true")  # else the library warns of its own next version
-        try:
-            import telegram
-            from telegram.request import HTTPXRequest
-        except ImportError as error:
-            raise missing("telegram", error) from error
-        self.name = context.name
-        self._context = context
-        token = str(context.options.get("botToken") or "")
-        if not token:
-            raise SendFailed(f"channel {self.name} has no options.botToken")
-        api = str(context.options.get("apiUrl") or API).rstrip("/")
+        super().__init__(context)
+        import telegram
+        from telegram.request import HTTPXRequest
+
+        api = self.option("apiUrl", API).rstrip("/")
         times: dict[str, Any] = {"read_timeout": CALL_SECONDS, "write_timeout": CALL_SECONDS}
         self._bot = telegram.Bot(
-            token,
+            self.needed("botToken"),
             base_url=f"{api}/bot",
             base_file_url=f"{api}/file/bot",
             request=HTTPXRequest(connection_pool_size=32, **times),
@@ -362,10 +393,7 @@ def _topic(surface: Surface) -> int | None:
 
 
 async def _called(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except Exception as error:
-        raise _failure(error) from error
+    return await called(work, _failure)
 
 
 def _failure(error: Exception) -> SendFailed:
@@ -377,9 +405,9 @@ def _failure(error: Exception) -> SendFailed:
     if isinstance(error, kinds.RetryAfter):
         wait = error.retry_after
         seconds = wait.total_seconds() if not isinstance(wait, int | float) else float(wait)
-        return SendFailed("Telegram asks to wait", wait_ms=int(seconds * 1000) + 100)
+        return asks_to_wait("Telegram", seconds)
     if isinstance(error, kinds.InvalidToken):
-        return SendFailed(f"{said}: the token is not good", wait_ms=60_000)
+        return bad_token(said)
     if isinstance(error, kinds.BadRequest | kinds.Forbidden | kinds.ChatMigrated):
         return SendFailed(said, final=True)
     return SendFailed(said, unsure=isinstance(error, kinds.NetworkError))
