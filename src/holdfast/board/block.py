@@ -465,8 +465,14 @@ def _in_units(text: str, words: Sequence[re.Match[str]]) -> tuple[list[int], lis
 
 
 def _weight(word: str, about: frozenset[str], language: Language) -> float:
-    match = _MATCH_WEIGHT if about and not about.isdisjoint(terms_in(word, language)) else 0.0
-    return match + (_FACT_WEIGHT if _FACT.search(word) else 0.0)
+    found, fact = _read(word, language)
+    return (_MATCH_WEIGHT if about and not about.isdisjoint(found) else 0.0) + fact
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(word: str, language: Language) -> tuple[tuple[str, ...], float]:
+    """The terms of a word, and what it weighs as a name or a figure."""
+    return terms_in(word, language), _FACT_WEIGHT if _FACT.search(word) else 0.0
 
 
 def _cut(text: str, words: Sequence[re.Match[str]], start: int, end: int) -> str:

@@ -60,6 +60,8 @@ _COMPARED: Final = 16
 _OVER_SHARE: Final = 0.6
 MAX_SHOWN_Q: Final = 2_000
 _ANY: Final = Stamp(0)
+_SETS_SECONDS: Final = 30.0
+"""What falls due or wakes from a snooze may be so late in a working set of which nothing else changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class Continuity:
         self._options = options
         self._audit = audit
         self._cache: ShortCache[Context] = ShortCache()
-        self._sets: ShortCache[tuple[int, WorkingSet]] = ShortCache()
+        self._sets: ShortCache[tuple[int, WorkingSet]] = ShortCache(seconds=_SETS_SECONDS)
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._running = 0

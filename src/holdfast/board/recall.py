@@ -145,6 +145,8 @@ class IndexRecall:
         agents = wanted.reader.agents
         said = self._view(replace(readable, sources=_SAID, writers=agents))
         placed = self._view(replace(readable, sources=_PLACED, agents=agents))
+        if not said.count and not placed.count:
+            return Recollection(mode="text", behind=behind, confidence=0.0, fits=quick or self._floor() <= 0)
         query = self._prepared(wanted.question, said if said.count else placed, quick)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES, most_lexical=_MOST_LEXICAL)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ def _literals(text: str, language: Language) -> Iterator[tuple[str, ...]]:
             yield (terms[-1],)
 
 
+@lru_cache(maxsize=1 << 14)
 def _is_identifier(run: str) -> bool:
     if _MARKED.search(run) or _NUMBER.fullmatch(run):
         return True

@@ -108,12 +108,11 @@ def _cues(text: str, folded: str, words: list[str], language: Language) -> Itera
 def query_terms(text: str) -> QueryTerms:
     """The terms of a question, each once, in the order in which they stand."""
     language = language_of(text)
-    every: dict[str, None] = {}
-    content: dict[str, None] = {}
-    for run in runs(text):
-        every.update(dict.fromkeys(_EVERY[language](run)))
-        content.update(dict.fromkeys(_READERS[language](run)))
-    return QueryTerms(tuple(content), tuple(every), language)
+    found = runs(text)
+    content, every = (
+        tuple(dict.fromkeys(chain.from_iterable(map(read[language], found)))) for read in (_READERS, _EVERY)
+    )
+    return QueryTerms(content, every, language)
 
 
 def terms_in(text: str, language: Language) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.memory.documents import Document, Filter
 
+_MOST_SCOPES = 256
 NONE = 0
 
 
@@ -86,6 +87,7 @@ class Groups:
         self._list: list[Group] = [group for _, group in sorted(known, key=lambda row: row[0])]
         self._codes = {group: code for code, group in enumerate(self._list)}
         self.unsaved: list[tuple[int, Group]] = []
+        self._flags: dict[tuple[object, ...], NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self._list)
@@ -113,6 +115,14 @@ class Groups:
         return [self._list[code].source for code in codes.tolist()]
 
     def allowed(self, wanted: Filter) -> NDArray[np.bool_]:
-        """One flag per group code."""
-        known = self._list[:]
-        return np.fromiter((group.allowed(wanted) for group in known), np.bool_, len(known))
+        """One flag per group code; kept, as groups only come to those that there are, and scopes are few."""
+        scope = (wanted.audiences, wanted.agents, wanted.spaces, wanted.collections, wanted.sources)
+        flags = self._flags.get(scope)
+        if flags is None or len(flags) < len(self._list):
+            known = self._list[:]
+            flags = np.fromiter((group.allowed(wanted) for group in known), np.bool_, len(known))
+            flags.setflags(write=False)
+            if len(self._flags) >= _MOST_SCOPES:
+                self._flags.clear()
+            self._flags[scope] = flags
+        return flags
