@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+import httpx
 from fastapi.routing import iter_route_contexts
 from marked_world import DESK, MAIN, ONE, SPOKEN, World
 from marks import SPACE_A, SPACE_B, SURFACES
@@ -85,6 +86,16 @@ class Question:
     @property
     def key(self) -> str | None:
         return dict(self.query).get("sessionKey")
+
+    @property
+    def target(self) -> str:
+        """As it stands in the first line of the request."""
+        return _target(self.path, self.query)
+
+
+@cache
+def _target(path: str, query: tuple[tuple[str, str], ...]) -> str:
+    return httpx.URL(path, params=dict(query)).raw_path.decode()
 
 
 def _some(alike: list[T]) -> list[T]:

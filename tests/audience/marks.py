@@ -81,8 +81,8 @@ class Marks:
 
     def leaked(self, text: str, reader: Reader) -> list[str]:
         """The names of marks in a text that this reader may not read."""
-        hidden = {one.word for one in self.foreign(reader)}
-        return self.named(hidden.intersection(MARK.findall(text)))
+        words = set(MARK.findall(text))
+        return self.named(words & {one.word for one in self.foreign(reader)}) if words else []
 
     def found(self, text: str) -> list[str]:
         return self.named(MARK.findall(text))
