@@ -3,10 +3,11 @@
     python bench/confidence.py --data locomo.json [--embedders static,minilm] [--cache DIR] [--fit]
     python bench/confidence.py --words /usr/share/trans/de-en
 
-Questions that a scope answers (LoCoMo's, and those of the small homes in `small_homes.py`) are held against
-questions that it does not: general requests, those of other conversations (`foreign`), and those with names
-changed to the ones that speak here (`swapped`, never fitted on: many are near the truth). Fitted on the first
-three conversations and three homes; everything that is printed under `proved` is of the others. `told` is the
+Questions that a scope answers (LoCoMo's, those of the small homes in `small_homes.py`, and of the people's
+talk in `continuity/`) are held against questions that it does not: general requests, those of other
+conversations (`foreign`), and those with names changed to the ones that speak here (`swapped`, never fitted
+on: many are near the truth). Fitted on the first three conversations, three homes and the histories that are
+for tuning; everything that is printed under `proved` is of the other conversations and homes. `told` is the
 share of questions that get an answer at the floor. `--words` asks the homes in the other language, with a
 word list and without.
 """
@@ -23,6 +24,9 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 import numpy as np
+from histories import History
+from histories import load as load_history
+from histories import names as history_names
 from numpy.typing import NDArray
 from recall import DAY, CachedEmbedder, Conversation, embedders, load
 from small_homes import GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
@@ -40,8 +44,8 @@ from holdfast.memory.scoring import Scoring, weigh
 TUNED_CONVERSATIONS = 3
 NOTES_IN_A_FILE = (1, 3, 12)
 ANSWERED = ("answerable", "own", "paraphrased")
-FITTED = (*ANSWERED, "general", "foreign")
-COUNTS = {"own": 5.0, "general": 2.0}
+FITTED = (*ANSWERED, "general", "in vain", "foreign")
+COUNTS = {"own": 5.0, "general": 2.0, "in vain": 8.0}
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -120,6 +124,37 @@ def homes(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
             for other in others:
                 for _, question, _ in HOMES[other]:
                     yield Asked("foreign", tuned, True, *scope.ask(question))
+
+
+def histories(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
+    """People's talk with an assistant, as far as it is for tuning."""
+    talks = [one for one in map(load_history, history_names()) if one.split == "tuning"]
+    for number, talk in enumerate(talks):
+        scope = Scope(_entries(talk), embedder, base)
+        for question in talk.questions:
+            where = frozenset(talk.evidence(question))
+            yield Asked("own", True, True, *scope.ask(question.text, where))
+        for overview in talk.overviews:
+            yield Asked("own", True, True, *scope.ask(overview.text))
+        for text in talk.unanswerable:
+            yield Asked("in vain", True, True, *scope.ask(text))
+        for other in talks[:number] + talks[number + 1 :]:
+            for question in other.questions[::4]:
+                yield Asked("foreign", True, True, *scope.ask(question.text))
+
+
+def _entries(talk: History) -> list[Document]:
+    return [
+        Document(
+            id=f"{talk.name}:{number}",
+            text=line.text,
+            speaker="user" if line.role == "user" else "main",
+            thread=line.session,
+            ordinal=number,
+            at=int(line.at.timestamp() * 1000),
+        )
+        for number, line in enumerate(talk.lines)
+    ]
 
 
 def _files(name: str, notes: Sequence[str], each: int) -> list[Document]:
@@ -232,7 +267,11 @@ def main() -> None:
     for name in options.embedders.split(","):
         began = time.process_time()
         base, embedder = made["static"], made[name]
-        asked = [*conversations(options.data, embedder, base), *homes(embedder, base)]
+        asked = [
+            *conversations(options.data, embedder, base),
+            *homes(embedder, base),
+            *histories(embedder, base),
+        ]
         if isinstance(embedder, CachedEmbedder):
             embedder.save()
         print(f"\n== {name}: {len(asked)} questions in {time.process_time() - began:.0f} CPU seconds")

@@ -230,7 +230,7 @@ _MAY_BEGIN = frozenset(
 )
 _FINITE_WORDS = """
 is are was were has have had will would can could should must do does did says said needs wants lost left paid
-sold went got came comes goes moved costs slips leaks arrived ist sind war waren hat haben hatte wird werden
+sold went got came comes goes moved costs slips leaks arrived ran fell broke took gave kept sent found ist sind war waren hat haben hatte wird werden
 kann können muss müssen soll will kommt geht läuft braucht heißt gehört steht liegt fehlt kostet habe
 """
 _FINITE = frozenset(_FINITE_WORDS.split())
@@ -296,11 +296,16 @@ def _whole(number: str, texts: Sequence[str]) -> bool:
 def _same(word: str, telling: str) -> bool:
     """Equal, or one the beginning of the other: plurals, and compounds as German makes them."""
     short, long = sorted((word, telling), key=len)
-    return short == long or (len(short) >= 4 and (long.startswith(short) or long.endswith(short)))
+    return (
+        short == long
+        or long == f"{short}s"
+        or (len(short) >= 4 and (long.startswith(short) or long.endswith(short)))
+    )
 
 
 def own_words(history: History) -> dict[str, frozenset[str]]:
-    """The words that tell a matter: those its author names, and those said often and nearly only there."""
+    """The words that tell a matter: those its author names, and those said again there and nearly only there:
+    "Stackpool Road" names the flat that stands in it as well as "flat" does."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for line in history.lines:
         counts[line.matter or ""].update(set(_WORD.findall(plain(line.text))))
@@ -311,7 +316,7 @@ def own_words(history: History) -> dict[str, frozenset[str]]:
         often = {
             word
             for word, count in counts[key].items()
-            if count >= 3 and count >= 0.7 * every[word] and len(word) > 2 and word not in _FUNCTION | _UNITS
+            if count >= 2 and count >= 0.7 * every[word] and len(word) > 2 and word not in _FUNCTION | _UNITS
         }
         found[key] = frozenset(named | {word for word in often if not _NUMBER.fullmatch(word)})
     return found

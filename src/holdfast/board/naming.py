@@ -20,6 +20,7 @@ from holdfast.board.words import (
     FUNCTION,
     NOT_TELLING,
     Language,
+    commonness_of,
     language_of,
     subject_terms,
     word_subjects,
@@ -35,11 +36,22 @@ _LONGEST_RUN: Final = 4
 _ONE_EXCHANGE: Final = 2
 _UNSURE: Final = 0.4
 _IDENTIFIER: Final = 0.1
+_ONCE: Final = 0.3
+_EVERYDAY, _SELDOM, _LEAST_RARITY = 7.0, 5.0, 0.3
+"""From where on a word of everyday talk counts least, and up to where one is seldom."""
 _WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|~?[\w/][\w'’/.+#&*-]*")
 _PIECE: Final = re.compile(r"[;()\"“”!?]|[,:](?!\d)|(?<!\d)[,:]|\s-\s|\s–\s|\.\s|\.$")
 _LETTERS: Final = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LANGUAGES: Final[tuple[Language, ...]] = ("english", "german")
 _LINKS: Final = frozenset(("to", "of", "nach"))
+_VERBS = """
+ran runs came comes fell falls broke breaks lost loses won wins sold sells bought buys brought brings kept keeps
+gave gives took takes went goes said says told tells sent sends found finds got gets made makes met meets paid
+pays read reads sat sits slept stood stands thought won't wrote writes works worked arrives fails stalls slips
+leaks costs wants needs looks seems feels means plans likes loves hates helps starts stops ends opens closes
+calls asks answers moves stays leaves begins sticks eats drinks drives flies sings plays dying going coming
+"""
+_IS_VERB: Final = frozenset(_VERBS.split())
 _NO_END: Final = re.compile(r".{3,}(?:[^e]ed|ly)", re.IGNORECASE)
 _NOUN: Final = re.compile(r"\w{3,}(?:ung|heit|keit|schaft|tion|nis|ung\w+)")
 _INTRODUCING = """
@@ -68,7 +80,7 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
     if not common:
         return None
     begun = next(line for line in lines if line)
-    worth = {t: (n + (t in begun)) * _rarity((elsewhere or {}).get(t, 0)) for t, n in common.items()}
+    worth = {t: (n - _ONCE + (t in begun)) * _rarity(t, (elsewhere or {}).get(t, 0)) for t, n in common.items()}
     found = _repeated([phrase for text in texts for phrase in _phrases(text)])
     best = max(found, key=lambda one: _score(one, found[one], worth, len(lines)), default=None)
     if best is not None and _score(best, found[best], worth, len(lines)) > 0:
@@ -76,8 +88,10 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
     return cut(capital(chip(texts[0], NAME_CHARS).rstrip(" .!?…:;,")), NAME_CHARS) or None
 
 
-def _rarity(topics: int) -> float:
-    return 1 / (1 + math.log1p(topics))
+def _rarity(term: str, topics: int) -> float:
+    """A word names the less the more topics have it, and the more it is everyday talk."""
+    at_large = max(_LEAST_RARITY, min(1.0, (_EVERYDAY - commonness_of(term)) / (_EVERYDAY - _SELDOM)))
+    return at_large / (1 + math.log1p(topics))
 
 
 def _repeated(found: Sequence[_Phrase]) -> dict[_Phrase, int]:
@@ -175,7 +189,7 @@ def _runs(
     for number, word in enumerate(words):
         folded = word.casefold()
         noun = language != "german" or word[:1].isupper() or not word.isalpha()
-        if folded in NOT_TELLING or not noun or not _either(word):
+        if folded in NOT_TELLING or folded in _IS_VERB or not noun or not _either(word):
             if run:
                 yield _Phrase(tuple(run), sure)
             run = []

@@ -14,8 +14,9 @@ model or of the ranking's parts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,10 +24,15 @@ from numpy.typing import NDArray
 
 from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.question import Query
+from holdfast.memory.rarity import UNLISTED, commonness
 from holdfast.memory.scoring import Candidates, Scored, Scoring, Weighed, WordsHeld, choose, weigh
+from holdfast.memory.text import run_terms
 
 LOOKED_AT: Final = 10
 _LEVEL: Final = 100
+_EVERYDAY: Final = 6.5
+_LEAST_RARITY: Final = 0.1
+_SOME: Final = 0.3
 _POPULATION: Final = 100
 """Added to the size of the scope: a word that stands in one of a handful of notes is not therefore common."""
 
@@ -49,11 +55,13 @@ class Signals:
     """The share of the question's words that stand nowhere in the scope."""
     size: float
     """The logarithm of the number of documents: among many, something is always near by chance."""
+    some: float
+    """Whether words speak for it at all: 1 from a third of `words_near` on."""
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (-0.43, 2.50, 2.78, 6.24, 1.28, 1.27, -1.48, -5.60),
-    "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93),
+    "static": (-0.34, 1.90, 2.68, 5.41, 2.28, 0.22, -1.61, -6.24, 1.01),
+    "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93, 0.0),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
 for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
@@ -123,14 +131,16 @@ def signals_of(
     near = own | _lent(holds, around, beside[:, 0]) | _lent(holds, around, beside[:, 1])
     share: NDArray[Any] = rarity @ own
     alike = np.maximum(np.nan_to_num(_likeness(query, view, numbers, base)), 0.0)
+    near_by = float((rarity @ near).max())
     return Signals(
         words=min(1.0, float(share.max())),
-        words_near=min(1.0, float((rarity @ near).max())),
+        words_near=min(1.0, near_by),
         likeness=float(alike.max()),
         agreement=float((share * alike).max()),
         standing_out=_standing_out(weighed.cosines, view.count, [one.cosine for one in best]),
         unknown=max(0.0, float(1 - rarity @ known)) if len(rarity) else 1.0,
         size=math.log1p(view.count) / 10,
+        some=min(1.0, near_by / _SOME),
     )
 
 
@@ -141,7 +151,20 @@ def _words(
     if not words:
         return np.zeros(0), np.zeros((0, len(numbers)), np.bool_), np.zeros(0, np.bool_)
     found = WordsHeld.of(words, view, numbers, population=view.count + _POPULATION)
-    return found.share, found.held, found.known
+    share = found.share * [max(map(_rarity_at_large, forms)) for forms in words]
+    return share / share.sum(), found.held, found.known
+
+
+def _rarity_at_large(term: str) -> float:
+    """From 1 for a word that is seldom anywhere, down to a little for one of everyday talk: that few entries
+    of a small home have "night" or "time" does not make it telling."""
+    common = _at_large().get(term, UNLISTED)
+    return max(_LEAST_RARITY, min(1.0, (_EVERYDAY - common) / (_EVERYDAY - UNLISTED)))
+
+
+@lru_cache(maxsize=1)
+def _at_large() -> Mapping[str, float]:
+    return commonness(run_terms)
 
 
 def _lent(
