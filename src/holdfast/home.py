@@ -76,6 +76,10 @@ class Home:
     def workspace(self, agent_id: str, *, default: bool) -> Path:
         return self.path / ("workspace" if default else f"workspace-{agent_id}")
 
+    def team_workspace(self, team_id: str) -> Path:
+        """The files of a team, which its agents use in its session and its members alone read."""
+        return self.path / "teams" / team_id / "workspace"
+
     def agent_dir(self, agent_id: str) -> Path:
         return self.path / "agents" / agent_id / "agent"
 

@@ -27,6 +27,7 @@ MORE_PATHS: Final = (
     "library/book.md",
     "skills/sauna/SKILL.md",
     "../holdfast.json",
+    "plans/shared.md",
     "/",
 )
 
@@ -156,6 +157,8 @@ class Known:
                 return ("kit", "none")
             case "path":
                 return ("state", "none")
+            case "name":
+                return ("sauna", "none")
             case "model":
                 return ("scripted/scripted", "main", "beta")
         raise Unknown(f"{template}: what is {{{name}}}? Add it to Known.in_path in {__file__}.")
@@ -197,6 +200,8 @@ class Known:
             case "path":
                 own = [f"sessions/{id_}.md" for id_ in self.ids("entries")]
                 return [*PATHS, *MORE_PATHS, *own]
+            case "name":
+                return ["sauna"]
             case "target":
                 return ["home", *self.world.ids("outbox", "target")]
             case "call":

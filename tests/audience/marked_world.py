@@ -319,6 +319,10 @@ def _plant_people(world: World) -> None:
             world.tokens[name] = tokens.add(tx, f"of {login}", user=made, scope=Scope.ADMIN)[1]
 
     world.write(write)
+    for team, own in (("tide", world.marks.team), ("reef", world.marks.reef)):
+        path = world.hold.home.team_workspace(team) / "plans" / "shared.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"In the team's file, {own.text}.\n")
 
 
 def _plant_board(world: World) -> None:

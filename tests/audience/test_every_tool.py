@@ -102,17 +102,19 @@ class Outside:
 
     @classmethod
     def for_reader(cls, world: World, reader: Reader, deliveries: str = "member:") -> Outside:
-        return cls(dict(_files(world.hold.home.path)), dict(_rows(world, reader, deliveries)))
+        return cls(dict(_files(world.hold.home.path, deliveries)), dict(_rows(world, reader, deliveries)))
 
     def changed(self, after: Outside) -> dict[str, list[str]]:
         return {name: sorted(after.rows[name] ^ rows)[:3] for name, rows in self.rows.items()}
 
 
-def _files(home: Path) -> Iterator[tuple[str, str]]:
+def _files(home: Path, heard: str) -> Iterator[tuple[str, str]]:
+    """The owner's files, and those of other teams than the one that hears the session."""
     own = ("workspace", "workspace-beta", "credentials", "skills")
     for path in sorted(home.rglob("*")):
         parts = path.relative_to(home).parts
-        if path.is_file() and (parts[0] in own or parts == ("holdfast.json",)):
+        theirs = parts[0] == "teams" and len(parts) > 1 and heard != f"space:team-{parts[1]}"
+        if path.is_file() and (parts[0] in own or theirs or parts == ("holdfast.json",)):
             yield str(path.relative_to(home)), hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -151,6 +153,10 @@ def _rows(world: World, reader: Reader, deliveries: str) -> Iterator[tuple[str, 
 
 def _address(audience: str) -> str:
     kind, _, rest = audience.partition(":")
+    if kind == "member" and rest:
+        return f"web:dm:{rest}"
+    if kind == "space" and rest.startswith("team-"):
+        return f"web:group:{rest.removeprefix('team-')}"
     if kind in ("member", "space"):
         return "no channel"  # people are answered where they ask
     channel, _, id_ = rest.split(":", 2)

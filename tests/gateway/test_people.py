@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +18,20 @@ from holdfast.clock import ManualClock
 from holdfast.gateway.tokens import Scope
 from holdfast.log import OWNER, audit
 from holdfast.people import Right, Role, roles
-from holdfast.testing import Say, ScriptedOpenAI
+from holdfast.testing import Asked, Call, Say, ScriptedOpenAI
+from holdfast.testing.script import text_of
 
 PASSWORD = "correct horse battery"
+
+
+def script(asked: Asked) -> Say | Call:
+    """`do NAME {…}` is a call of that tool, and what came of it is said; all else is noted."""
+    last = asked.messages[-1]
+    said = text_of(last.get("content"))
+    if last.get("role") == "tool":
+        return Say(f"done: {said}")
+    found = re.search(r"do (\w+) (\{.*\})", said)
+    return Call(found[1], json.loads(found[2])) if found else Say("Noted.")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +39,7 @@ def stage(
     tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
 ) -> Iterator[tuple[Running, ScriptedOpenAI]]:
     home = tmp_path_factory.mktemp("people") / "home"
-    with agents_serving(home, sqlite_template, lambda asked: Say("Noted.")) as found:
+    with agents_serving(home, sqlite_template, script) as found:
         gateway, _ = found
         with gateway.client(Authorization=f"Bearer {gateway.admin}") as owner:
             made(owner, "/api/teams", id="research", agents=["main"])
@@ -104,6 +117,52 @@ def test_a_person_has_a_session_of_their_own_that_nobody_else_but_the_owner_read
                 403,
                 "session_forbidden" if other is ann else "agent_forbidden",
             )
+
+
+def test_a_team_s_files_are_its_members_and_its_agents_in_its_session_and_nobody_else_s(
+    gateway: Running, owner: httpx.Client
+) -> None:
+    shared = "agent:main:team:research"
+    with page_of(gateway, "ada") as ada, page_of(gateway, "vic") as vic:
+        plan = {"path": "plans/may.md", "text": "Plant kelp.", "before": None}
+        assert ada.put("/api/teams/research/file", json=plan).status_code == 200
+        say(ada, 'do file_read {"path": "plans/may.md"}', sessionKey=shared)
+        say(ada, 'do file_write {"path": "plans/june.md", "content": "Count it."}', sessionKey=shared)
+        assert "done: " in (told := ada.get(f"/api/sessions/{shared}/transcript").text)
+        assert "Plant kelp." in told
+        listed = [one["path"] for one in vic.get("/api/teams/research/files").json()]
+        assert listed == ["plans/june.md", "plans/may.md"]
+        read = vic.get("/api/teams/research/file", params={"path": "plans/june.md"}).json()
+        assert read["text"] == "Count it."
+        assert_problem(ada.put("/api/teams/research/file", json=plan), 409, "file_changed")
+        again = plan | {"text": "No kelp.", "before": read["digest"], "path": "plans/june.md"}
+        assert_problem(vic.put("/api/teams/research/file", json=again), 403, "forbidden")
+        assert ada.put("/api/teams/research/file", json=again).status_code == 200
+        for path in ("../../credentials/token", "/etc/passwd", ".hidden", "a//b", "plans/../x"):
+            found = ada.get("/api/teams/research/file", params={"path": path})
+            assert_problem(found, 422, "path_refused")
+        say(ada, 'do file_read {"path": "../../../holdfast.json"}', sessionKey=shared)
+        say(ada, 'do file_read {"path": "plans/may.md"}')
+        own = ada.get(
+            f"/api/sessions/agent:main:dm:{ada.get('/api/whoami').json()['userId']}/transcript"
+        ).text
+        assert "Plant kelp." not in own
+        assert "outside" in ada.get(f"/api/sessions/{shared}/transcript").text
+    for login in ("bob", "adm"):
+        with page_of(gateway, login) as other:
+            for found in (
+                other.get("/api/teams/research/files"),
+                other.get("/api/teams/research/file", params={"path": "plans/may.md"}),
+                other.put("/api/teams/research/file", json=again | {"text": "mine"}),
+            ):
+                assert_problem(found, 404, "unknown_team")
+    assert (
+        owner.get("/api/teams/research/file", params={"path": "plans/june.md"}).json()["text"] == "No kelp."
+    )
+    assert_problem(owner.get("/api/teams/nowhere/files"), 404, "unknown_team")
+    limited = make_token(gateway.hold.store, "s", spaces=["team-research"])
+    with gateway.client(limited) as token:
+        assert_problem(token.get("/api/teams/research/files"), 404, "unknown_team")
 
 
 def test_a_team_shares_a_session_and_its_space(gateway: Running, owner: httpx.Client) -> None:

@@ -57,6 +57,7 @@ from holdfast.gateway.routes import (
     spaces,
     system,
     tasks,
+    team_files,
     tool_runs,
     topics,
     trail,
@@ -79,7 +80,7 @@ _ROUTERS: Final = (
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, versions, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
-    *(part.router for part in (conversation, agents, settings, people, me, oidc, trail)),
+    *(part.router for part in (conversation, agents, settings, people, team_files, me, oidc, trail)),
     channels.inbound_router,
     mcp_door.router,
 )

@@ -22,7 +22,7 @@ from holdfast.agents.policy import exec_settings, judge_write
 from holdfast.agents.tools.checks import approved, asked_approval
 from holdfast.agents.tools.outputs import PREFIX, Outputs, page_of
 from holdfast.agents.tools.reach import Spot, reach_of
-from holdfast.agents.tools.settings import cap_of, has_folder, tools_of
+from holdfast.agents.tools.settings import cap_of, has_files, tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import Image, Trust, neutralise
 from holdfast.context.fence import neutralised_with_places
@@ -67,7 +67,7 @@ class FileReading:
             run=self.run,
             effect=Effect.NONE,
             repeatable=True,
-            for_others=has_folder,
+            for_others=has_files,
         )
 
     async def run(self, caller: Caller, given: ReadInput, _: str) -> ToolOutput:
@@ -288,7 +288,7 @@ class FileWriting:
                 run=self.write,
                 effect=Effect.OWN,
                 repeatable=False,
-                for_others=has_folder,
+                for_others=has_files,
             ),
             Tool(
                 name="file_edit",
@@ -296,7 +296,7 @@ class FileWriting:
                 run=self.edit,
                 effect=Effect.OWN,
                 repeatable=False,
-                for_others=has_folder,
+                for_others=has_files,
             ),
             Tool(
                 name="file_delete",
@@ -304,7 +304,7 @@ class FileWriting:
                 run=self.delete,
                 effect=Effect.OWN,
                 repeatable=False,
-                for_others=has_folder,
+                for_others=has_files,
             ),
         )
 

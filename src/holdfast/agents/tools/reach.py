@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.agents.sandbox import SCRATCH, WORKSPACE, scope_name
-from holdfast.agents.tools.settings import sandbox_of, sandboxed, tools_of
+from holdfast.agents.tools.settings import sandbox_of, sandboxed, team_of, tools_of
 from holdfast.agents.tools.types import Caller
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.home import Home
@@ -97,6 +97,9 @@ class Reach:
 
 def reach_of(caller: Caller, home: Home) -> Reach:
     """What the caller's session reaches. In a sandbox the config's `workspaceAccess` decides."""
+    team = team_of(caller.session)
+    if team is not None:
+        return _of_team(home, team)
     folder = caller.workspace.absolute()
     if not sandboxed(caller):
         everywhere = not tools_of(caller).fs.workspace_only
@@ -107,6 +110,13 @@ def reach_of(caller: Caller, home: Home) -> Reach:
         return Reach((scratch,), home.path, folder)
     shared = Root(folder, WORKSPACE, writable=access == "rw")
     return Reach((shared, scratch), home.path, folder)
+
+
+def _of_team(home: Home, team: str) -> Reach:
+    """In a team's session files are the team's, whichever agent of theirs it is; nothing else is reached."""
+    folder = home.team_workspace(team)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Reach((Root(folder, WORKSPACE),), home.path, folder)
 
 
 def sandboxes(home: Home) -> Path:

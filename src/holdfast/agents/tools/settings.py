@@ -6,6 +6,7 @@ channel (`channels.<name>.guests`) or for one chat of it (`channels.<name>.guest
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,9 +19,10 @@ from holdfast.config.agents import Sandbox
 from holdfast.config.channels import Guests
 from holdfast.config.section import overlay
 from holdfast.context import OPENABLE, Budgets, chars
-from holdfast.log import FOR_OWNER
+from holdfast.log import FOR_OWNER, Session, for_space
 from holdfast.log.audience import surface_of
 
+_TEAM_KEY: Final = re.compile(r"agent:[^:]+:team:([a-z0-9][a-z0-9-]{0,62})")
 NOTHING: Final = Guests()
 ALL: Final = Guests(identity=True, skills=True, folder=True)
 
@@ -38,6 +40,12 @@ def open_to(config: Config, audience: str) -> Guests:
     rules = channel.of_account(surface.account)
     own = rules.guests_in.get(surface.id)
     return rules.guests if own is None else overlay(rules.guests, own)
+
+
+def team_of(session: Session) -> str | None:
+    """The team whose session it is, and who alone hears it; its files are worked on there."""
+    found = _TEAM_KEY.fullmatch(session.key)
+    return found[1] if found and session.audience == for_space(f"team-{found[1]}") else None
 
 
 def opened_files(config: Config, audience: str) -> tuple[str, ...]:
@@ -67,6 +75,11 @@ def sandboxed(caller: Caller) -> bool:
 def has_folder(caller: Caller) -> bool:
     """Whether the owner gave those who hear the session a folder of their own."""
     return open_to(caller.config, caller.session.audience).folder
+
+
+def has_files(caller: Caller) -> bool:
+    """Whether there are files for those who hear the session: a folder of the chat's, or their team's."""
+    return has_folder(caller) or team_of(caller.session) is not None
 
 
 def has_skills(caller: Caller) -> bool:

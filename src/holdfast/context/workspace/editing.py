@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -21,6 +22,8 @@ MOST_BYTES: Final = 1_000_000
 MOST_VERSIONS: Final = 50
 MOST_FILES: Final = 2_000
 _PATH: Final = re.compile(r"(?:memory/(?:[^/.\0\\][^/\0\\]*/)*)?[^/.\0\\][^/\0\\]*\.md")
+_PLAIN: Final = re.compile(r"(?:[^/.\\][^/\\]*/){0,8}[^/.\\][^/\\]*")
+MOST_PATH: Final = 200
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -51,6 +54,13 @@ class EditableFiles:
         self._workspace = workspace
         self._kept = kept
 
+    def checked(self, path: str) -> str:
+        """A path that may be edited here; `InvalidInput` for others."""
+        return _checked(path)
+
+    def is_kept(self, path: str) -> bool:
+        return _PATH.fullmatch(path) is not None
+
     def listing(self) -> list[WorkspaceFile]:
         """Those that are there, the ones with a meaning of their own first."""
         found = [self._seen(name) for name in ORDER]
@@ -59,7 +69,7 @@ class EditableFiles:
 
     def read(self, path: str) -> str:
         """The text; `NotFound` where the file is not there."""
-        data = self._bytes(_checked(path))
+        data = self._bytes(self.checked(path))
         if data is None:
             raise NotFound(
                 f"no file {path!r}", code="unknown_file", hint="It is made when it is first saved."
@@ -72,7 +82,7 @@ class EditableFiles:
         data = text.encode("utf-8", "replace")
         if len(data) > MOST_BYTES:
             raise TooLarge(f"a file has at most {MOST_BYTES} bytes", hint="Split it in two.")
-        there = self._bytes(_checked(path))
+        there = self._bytes(self.checked(path))
         if (None if there is None else _hash(there)) != before:
             raise Conflict(
                 f"{path} was changed meanwhile",
@@ -91,7 +101,7 @@ class EditableFiles:
 
     def keep(self, path: str, data: bytes, at: int) -> None:
         """Keep a text as one that the file had; the one that was kept last is not kept twice."""
-        if not _PATH.fullmatch(path) or len(data) > MOST_BYTES:
+        if not self.is_kept(path) or len(data) > MOST_BYTES:
             return
         folder = self._folder(path)
         versions = self.history(path)
@@ -107,12 +117,12 @@ class EditableFiles:
 
     def history(self, path: str) -> list[Version]:
         """The texts that were kept, newest first."""
-        folder = self._folder(_checked(path))
+        folder = self._folder(self.checked(path))
         files = sorted(folder.glob("*.md"), reverse=True) if folder.is_dir() else []
         return [Version(int(one.stem), one.stat().st_size, _hash(one.read_bytes())) for one in files]
 
     def version(self, path: str, at: int) -> str:
-        found = self._folder(_checked(path)) / f"{at:015d}.md"
+        found = self._folder(self.checked(path)) / f"{at:015d}.md"
         if not found.is_file():
             raise NotFound(f"{path!r} has no such version", code="unknown_version")
         return found.read_text("utf-8", "replace")
@@ -162,7 +172,10 @@ class EditableFiles:
                 return stream.read(MOST_BYTES + 1)
 
     def _replace(self, path: str, data: bytes) -> None:
+        self._workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._within(path, make=True) as (folder, name):
+            if folder is None:  # else it would be written to wherever the program runs
+                raise FileNotFoundError(errno.ENOENT, "its folder is not there")
             fresh = f".{name}.new"
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             with os.fdopen(os.open(fresh, flags, 0o600, dir_fd=folder), "wb") as stream:
@@ -194,6 +207,35 @@ class EditableFiles:
         finally:
             for one in opened:
                 os.close(one)
+
+
+class TeamFiles(EditableFiles):
+    """All plain files of a team's folder, as its members edit them; hidden ones and links are not."""
+
+    def checked(self, path: str) -> str:
+        if len(path) > MOST_PATH or not path.isprintable() or not _PLAIN.fullmatch(path):
+            raise InvalidInput(
+                f"{path[:200]!r} is no file of a team",
+                code="path_refused",
+                hint="Use plans/may.md.",
+            )
+        return path
+
+    def is_kept(self, path: str) -> bool:
+        return True
+
+    def listing(self) -> list[WorkspaceFile]:
+        return [one for path in self._paths() if (one := self._seen(path)) is not None]
+
+    def _paths(self) -> list[str]:
+        found: list[str] = []
+        for folder, names, files in os.walk(self._workspace):
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            below = Path(folder).relative_to(self._workspace)
+            found += [(below / name).as_posix() for name in sorted(files) if not name.startswith(".")]
+            if len(found) >= MOST_FILES:
+                break
+        return found[:MOST_FILES]
 
 
 def digest(text: str) -> str:
