@@ -15,7 +15,7 @@ from marks import SURFACES
 from tool_arguments import MAKERS, Names, calls
 
 from holdfast.agents.tools.types import Caller
-from holdfast.log import FOR_ANYONE, SYSTEM, Reader, Session, heard_by, sessions
+from holdfast.log import FOR_ANYONE, SYSTEM, Reader, Session, for_space, heard_by, sessions
 
 CALLERS = ("guest", "group one", "group two", "child of group one", "task of group one")
 CALLERS += ("member", "team")
@@ -102,18 +102,19 @@ class Outside:
 
     @classmethod
     def for_reader(cls, world: World, reader: Reader, deliveries: str = "member:") -> Outside:
-        return cls(dict(_files(world.hold.home.path, deliveries)), dict(_rows(world, reader, deliveries)))
+        return cls(dict(_files(world.hold.home.path, reader)), dict(_rows(world, reader, deliveries)))
 
     def changed(self, after: Outside) -> dict[str, list[str]]:
         return {name: sorted(after.rows[name] ^ rows)[:3] for name, rows in self.rows.items()}
 
 
-def _files(home: Path, heard: str) -> Iterator[tuple[str, str]]:
-    """The owner's files, and those of other teams than the one that hears the session."""
+def _files(home: Path, reader: Reader) -> Iterator[tuple[str, str]]:
+    """The owner's files, and those of teams that the reader is not in."""
     own = ("workspace", "workspace-beta", "credentials", "skills")
     for path in sorted(home.rglob("*")):
         parts = path.relative_to(home).parts
-        theirs = parts[0] == "teams" and len(parts) > 1 and heard != f"space:team-{parts[1]}"
+        team = parts[1] if parts[0] == "teams" and len(parts) > 1 else None
+        theirs = team is not None and not reader.may_read(for_space(f"team-{team}"))
         if path.is_file() and (parts[0] in own or theirs or parts == ("holdfast.json",)):
             yield str(path.relative_to(home)), hashlib.sha256(path.read_bytes()).hexdigest()
 
