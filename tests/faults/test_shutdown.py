@@ -83,7 +83,9 @@ class Process:
         port = self.process.stdout.readline().strip()
         assert port
         headers = {"Authorization": f"Bearer {self.home.admin_token()}"}
-        return httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=PATIENCE)
+        return httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=PATIENCE, verify=False
+        )
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)

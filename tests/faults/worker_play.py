@@ -114,6 +114,7 @@ class Nest:
             base_url=f"http://127.0.0.1:{told['port']}",
             headers={"Authorization": f"Bearer {Home(home).admin_token()}"},
             timeout=PATIENCE,
+            verify=False,
         )
         self._begun.append(Gateway(told["pid"], api))
         wait_for(lambda: _is_ready(api), "for a gateway to be ready")

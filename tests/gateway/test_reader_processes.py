@@ -145,7 +145,9 @@ def test_readers_end_with_their_gateway_however_that_ends(tmp_path: Path, how: s
 
         def has_readers() -> bool:
             headers = {"Authorization": f"Bearer {token}"}
-            client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60)
+            client = httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, verify=False
+            )
             with client as api, ThreadPoolExecutor(4) as pool:
                 list(pool.map(lambda n: api.get(f"/api/search?q=anchor+{n}"), range(8)))
             begun.update(children_of(process.pid))

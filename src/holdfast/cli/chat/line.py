@@ -372,9 +372,11 @@ class There:
 async def reached(url: str, home: Home, config: Config) -> AsyncIterator[There]:
     import httpx
 
+    from holdfast.cli.client import is_encrypted
+
     headers = {"Authorization": f"Bearer {home.admin_token()}"}
     async with httpx.AsyncClient(
-        base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False
+        base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=is_encrypted(url)
     ) as http:
         yield There(http, url, home, config)
 
