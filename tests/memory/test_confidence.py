@@ -43,10 +43,14 @@ def test_a_confidence_is_a_probability_and_grows_with_what_speaks_for_it(one: Si
 
 
 @pytest.mark.parametrize(
-    "question",
-    ["Write a haiku about the night", "What time is it in Nairobi?", "Wie heißt der Fluss in Rom?"],
+    ("everyday", "rare"),
+    [
+        ("Write a haiku about the night", "Write a haiku about Hoofddorp"),
+        ("What time is it in Nairobi?", "What valve is it in Nairobi?"),
+        ("Wie heißt der Fluss in Rom?", "Wo ist der Mieter in Rom?"),
+    ],
 )
-def test_an_everyday_word_that_few_entries_have_tells_nothing(question: str) -> None:
+def test_an_everyday_word_that_few_entries_have_tells_less_than_a_rare_one(everyday: str, rare: str) -> None:
     talk = [
         "We sleep at my sister's in Hoofddorp the night before the flight.",
         "The time of the meeting with Rob is nine, he books the room.",
@@ -60,7 +64,7 @@ def test_an_everyday_word_that_few_entries_have_tells_nothing(question: str) -> 
     def sure(text: str) -> float:
         return answer(prepare(text, view, base, now=NOW), view, base, Scoring(), limit=5).confidence
 
-    assert sure(question) < FLOOR
+    assert sure(everyday) < sure(rare) - 0.1
     assert sure("Where do we sleep before the flight?") >= FLOOR
 
 
