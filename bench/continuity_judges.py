@@ -230,7 +230,8 @@ _MAY_BEGIN = frozenset(
 )
 _FINITE_WORDS = """
 is are was were has have had will would can could should must do does did says said needs wants lost left paid
-sold went got came comes goes moved costs slips leaks arrived ran fell broke took gave kept sent found ist sind war waren hat haben hatte wird werden
+sold went got came comes goes moved costs slips leaks arrived ran fell broke took gave kept sent found
+ist sind war waren hat haben hatte wird werden
 kann können muss müssen soll will kommt geht läuft braucht heißt gehört steht liegt fehlt kostet habe
 """
 _FINITE = frozenset(_FINITE_WORDS.split())

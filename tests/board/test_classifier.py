@@ -165,6 +165,56 @@ def test_a_request_that_points_back_stays_in_the_thread(board: Board, follow_up:
     assert board.entry(more).topic_id == board.entry(fence).topic_id
 
 
+EPISODE = (
+    ("My molar aches", "user"),
+    ("Since when does it?", "assistant"),
+    ("Since Sunday, and Dr. Brandt wants an x-ray of the molar and the root canal", "user"),
+)
+
+
+def test_what_hangs_together_is_thought_over_as_more_is_said(board: Board) -> None:
+    fence = board.say(FENCE)
+    board.run()
+    first = [board.say(*line) for line in EPISODE[:2]]
+    board.run()
+    assert board.entry(first[0]).topic_id == board.entry(fence).topic_id
+    last = board.say(*EPISODE[2])
+    board.run()
+    assert {board.entry(one).topic_id for one in first} == {board.entry(last).topic_id}
+    assert board.entry(last).topic_id != board.entry(fence).topic_id
+    assert "molar" in board.topic(last).name.lower()
+
+
+def test_a_topic_that_an_episode_leaves_empty_goes(board: Board) -> None:
+    dentist = board.say(DENTIST)
+    board.run()
+    board.clock.advance(minutes=300)
+    first = board.say("Brandt called back, he has a ladder, a tarpaulin and two buckets")
+    board.run()
+    made = board.topic(first)
+    assert made.id != board.entry(dentist).topic_id
+    last = board.say("And Brandt is the dentist of Anna, about her molar and the appointment")
+    board.run()
+    assert board.entry(first).topic_id == board.entry(last).topic_id == board.entry(dentist).topic_id
+    with board.store.read(OWNER) as tx:
+        assert [one.id for one in topics.listing(tx, EVERYTHING).topics] == [board.topic(dentist).id]
+
+
+def test_what_a_person_moved_is_taken_nowhere(board: Board) -> None:
+    board.say(FENCE)
+    board.run()
+    first = board.say(*EPISODE[0])
+    board.run()
+    mine = board.made("Teeth")
+    with board.store.write(OWNER) as tx:
+        entries.annotate(tx, first, {"topic_id": mine.id})
+    board.say(*EPISODE[1])
+    last = board.say(*EPISODE[2])
+    board.run()
+    assert board.entry(first).topic_id == mine.id
+    assert board.entry(last).topic_id is not None
+
+
 def test_messages_in_a_row_may_be_about_different_matters(board: Board) -> None:
     fence, dentist = board.say(FENCE), board.say(DENTIST)
     board.run()

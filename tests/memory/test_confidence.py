@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_scoring import NOW, LetterEmbedder, engine, said
 
-from holdfast.config.memory import Limits
+from holdfast.config.memory import FLOOR, Limits
 from holdfast.memory.confidence import Signals, answer, confidence
 from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.embedders.static import StaticEmbedder
@@ -27,7 +27,7 @@ from holdfast.memory.scoring import Scoring, rank
 from holdfast.memory.snippets import snippet
 
 SHARE = st.floats(0, 1)
-SIGNALS = st.builds(Signals, *[SHARE] * 7)
+SIGNALS = st.builds(Signals, *[SHARE] * 8)
 WORDS = st.lists(
     st.sampled_from(("key", "boat", "lamp", "fog", "bread", "the", "is")), min_size=1, max_size=6
 )
@@ -40,6 +40,32 @@ def test_a_confidence_is_a_probability_and_grows_with_what_speaks_for_it(one: Si
     for name in ("words_near", "likeness", "standing_out"):
         assert confidence(replace(one, **{name: 1.0}), serves) >= sure
     assert confidence(replace(one, unknown=1.0), serves) <= sure
+
+
+@pytest.mark.parametrize(
+    ("everyday", "rare"),
+    [
+        ("Write a haiku about the night", "Write a haiku about Hoofddorp"),
+        ("What time is it in Nairobi?", "What valve is it in Nairobi?"),
+        ("Wie heißt der Fluss in Rom?", "Wo ist der Mieter in Rom?"),
+    ],
+)
+def test_an_everyday_word_that_few_entries_have_tells_less_than_a_rare_one(everyday: str, rare: str) -> None:
+    talk = [
+        "We sleep at my sister's in Hoofddorp the night before the flight.",
+        "The time of the meeting with Rob is nine, he books the room.",
+        "Der neue Mieter heißt Brandt und zieht im Mai ein.",
+        "The boiler engineer comes on Wednesday for the valve.",
+    ]
+    documents = [said(number, text) for number, text in enumerate(talk)]
+    base = StaticEmbedder()
+    view = InMemoryEngine(documents, {base.id.fingerprint: base.embed_documents(talk)})
+
+    def sure(text: str) -> float:
+        return answer(prepare(text, view, base, now=NOW), view, base, Scoring(), limit=5).confidence
+
+    assert sure(everyday) < sure(rare) - 0.1
+    assert sure("Where do we sleep before the flight?") >= FLOOR
 
 
 @settings(max_examples=60)

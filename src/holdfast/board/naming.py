@@ -45,11 +45,12 @@ _LETTERS: Final = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LANGUAGES: Final[tuple[Language, ...]] = ("english", "german")
 _LINKS: Final = frozenset(("to", "of", "nach"))
 _VERBS = """
-ran runs came comes fell falls broke breaks lost loses won wins sold sells bought buys brought brings kept keeps
-gave gives took takes went goes said says told tells sent sends found finds got gets made makes met meets paid
-pays read reads sat sits slept stood stands thought won't wrote writes works worked arrives fails stalls slips
-leaks costs wants needs looks seems feels means plans likes loves hates helps starts stops ends opens closes
-calls asks answers moves stays leaves begins sticks eats drinks drives flies sings plays dying going coming
+ran runs came comes fell falls broke breaks lost loses won wins sold sells bought buys brought brings kept
+keeps gave gives took takes went goes said says told tells sent sends found finds got gets made makes met
+meets paid pays read reads sat sits slept stood stands thought won't wrote writes works worked arrives fails
+stalls slips leaks costs wants needs looks seems feels means plans likes loves hates helps starts stops ends
+opens closes calls asks answers moves stays leaves begins sticks eats drinks drives flies sings plays dying
+going coming
 """
 _IS_VERB: Final = frozenset(_VERBS.split())
 _NO_END: Final = re.compile(r".{3,}(?:[^e]ed|ly)", re.IGNORECASE)
@@ -80,7 +81,12 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
     if not common:
         return None
     begun = next(line for line in lines if line)
-    worth = {t: (n - _ONCE + (t in begun)) * _rarity(t, (elsewhere or {}).get(t, 0)) for t, n in common.items()}
+    others = elsewhere or {}
+    at_large = _everyday if len(lines) > _ONE_EXCHANGE else _as_it_is
+    worth = {
+        t: (n - _ONCE + (t in begun)) * at_large(t) / (1 + math.log1p(others.get(t, 0)))
+        for t, n in common.items()
+    }
     found = _repeated([phrase for text in texts for phrase in _phrases(text)])
     best = max(found, key=lambda one: _score(one, found[one], worth, len(lines)), default=None)
     if best is not None and _score(best, found[best], worth, len(lines)) > 0:
@@ -88,10 +94,13 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
     return cut(capital(chip(texts[0], NAME_CHARS).rstrip(" .!?…:;,")), NAME_CHARS) or None
 
 
-def _rarity(term: str, topics: int) -> float:
-    """A word names the less the more topics have it, and the more it is everyday talk."""
-    at_large = max(_LEAST_RARITY, min(1.0, (_EVERYDAY - commonness_of(term)) / (_EVERYDAY - _SELDOM)))
-    return at_large / (1 + math.log1p(topics))
+def _as_it_is(term: str) -> float:
+    return 1.0
+
+
+def _everyday(term: str) -> float:
+    """What a word counts the less for, the more it is of everyday talk."""
+    return max(_LEAST_RARITY, min(1.0, (_EVERYDAY - commonness_of(term)) / (_EVERYDAY - _SELDOM)))
 
 
 def _repeated(found: Sequence[_Phrase]) -> dict[_Phrase, int]:
