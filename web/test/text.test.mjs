@@ -4,7 +4,7 @@ import test from "node:test";
 import { browserOf, gist } from "../src/parts/gist.ts";
 
 test("a hint at a text has its words and none of its marks", () => {
-  const text = "## What\n1. **Lift** two *slates*\n- [x] `ls` done\n\n| a | b |\n|---|:-:|\n> see [it](https://x.org)\n```py\n2 * 3 * 4";
+  const text = "## What\n1. **Lift** two *slates*\n- [x] `ls` done\n\n| a | b |\n|---|:---:|\n> see [it](https://x.org)\n```py\n2 * 3 * 4";
   assert.equal(gist(text), "What 1. Lift two slates ls done | a | b | see it 2 * 3 * 4");
 });
 

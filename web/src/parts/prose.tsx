@@ -11,7 +11,7 @@ export function Prose({ text, below = 2 }: { text: string; below?: number }) {
   return (
     <Suspense
       fallback={
-        <div className="prose">
+        <div className="prose" dir="auto">
           <p className="said">
             <Told text={text} />
           </p>
