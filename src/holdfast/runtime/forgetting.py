@@ -55,8 +55,10 @@ class Forgotten:
 
 
 def needles_of(entry: Entry) -> list[str]:
-    """What the entry is known by elsewhere: its longest lines. Whoever quotes it may quote any of them; beside
-    the longest, those count that are long enough to be nobody else's. None where all are too short to tell."""
+    """What the entry is known by elsewhere: its longest lines, since whoever quotes it may quote any of them.
+
+    Beside the longest, those count that are long enough to be nobody else's; none where all are too short.
+    """
     lines = dict.fromkeys(line.strip() for line in entry.content.splitlines())
     longest, *others = sorted(lines, key=len, reverse=True) or [""]
     telling = [line for line in others if len(line) >= LEAST_OF_OTHERS][: MOST_NEEDLES - 1]
