@@ -69,8 +69,8 @@ def test_the_map_shows_only_what_is_within_sight(board: Board) -> None:
 
 def test_what_is_written_for_machines_names_nothing() -> None:
     text = (
-        "See https://www.example.org/lead?x=1 for the NAME of it.\\nDo what Anna Schmidt said: `SECRET=1 run`, "
-        "curl -fsSL and log-01a1ec79-e30c-7001-ac5a of 2026-11-18T02:26. TODO: HTTP 404.\n```\nclass NoName:\n```"
+        "See https://www.example.org/lead?x=1 for the NAME of it.\\nDo what Anna Schmidt said: `X=1`, curl "
+        "-fsSL and log-01a1ec79-e30c-7001-ac5a of 2026-11-18T02:26. TODO: HTTP 404.\n```\nclass NoName:\n```"
     )
     assert list(entities(text).values()) == ["example.org", "Anna Schmidt", "curl"]
 

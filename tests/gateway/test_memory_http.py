@@ -150,6 +150,21 @@ def test_a_token_limited_to_spaces_has_no_part_in_memory(gateway: Running) -> No
             assert_problem(limited.get(f"/api/memory/{name}", params=params), 404, "unknown_agent")
 
 
+def test_a_copy_of_any_telling_line_is_found_and_of_a_small_one_none(api: httpx.Client) -> None:
+    long = "The spare key hangs behind the third board of the boathouse."
+    other = "Ask the harbour master for the tide table of next spring."
+
+    def logged(content: str) -> str:
+        made: str = api.post("/api/log", json={"type": "note", "content": content}).json()["id"]
+        return made
+
+    whole = logged(f"{long}\n{other}\nThanks a lot!")
+    copy = logged(f"He wrote: {other} And so I did.")
+    logged("Thanks a lot! See you.")
+    told = api.get("/api/memory/quotes", params={"entryId": whole}).json()["quotes"]
+    assert [(one["kind"], one["id"]) for one in told] == [("entry", copy)]
+
+
 def test_agents_do_not_find_each_other_s_files(api: httpx.Client) -> None:
     assert [h["snippet"] for h in search(api, "turnips", agentId="work", maxResults=9)["results"]] != []
     assert not any("urnip" in h["snippet"] for h in search(api, "turnips")["results"])

@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { browserOf, gist } from "../src/parts/gist.ts";
+import { browserOf, directionOf, gist } from "../src/parts/gist.ts";
 
 test("a hint at a text has its words and none of its marks", () => {
-  const text = "## What\n1. **Lift** two *slates*\n- [x] `ls` done\n\n| a | b |\n|---|:-:|\n> see [it](https://x.org)\n```py\n2 * 3 * 4";
+  const text = "## What\n1. **Lift** two *slates*\n- [x] `ls` done\n\n| a | b |\n|---|:---:|\n> see [it](https://x.org)\n```py\n2 * 3 * 4";
   assert.equal(gist(text), "What 1. Lift two slates ls done | a | b | see it 2 * 3 * 4");
+});
+
+test("a text runs as its first letter does, whatever stands before it", () => {
+  assert.equal(directionOf("1. **التسرب** from here"), "rtl");
+  assert.equal(directionOf("See שלום"), "ltr");
+  assert.equal(directionOf("… 12"), "ltr");
 });
 
 test("a browser is called what people call it, and what is unknown by what it says", () => {

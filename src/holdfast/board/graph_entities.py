@@ -22,80 +22,13 @@ _CODE: Final = re.compile(r"(?s)```.*?(?:```|\Z)|`[^`\n]*`|(?<!\S)--?[A-Za-z][\w
 _ADDRESS: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://(?:www\.)?(?:[^\s/@]*@)?([\w.-]*)\S*", re.IGNORECASE)
 # Dates, and ids that a program made: nobody calls anything so.
 _MADE: Final = re.compile(r"(?i)\d{4}-\d\d(-\d\d.*)?|.*\d+-[0-9a-f-]*\d[0-9a-f-]*|(?=.*\d)[0-9a-f]{8,}")
-_PLACEHOLDERS: Final = frozenset(
-    [
-        "api",
-        "bar",
-        "body",
-        "code",
-        "command",
-        "data",
-        "debug",
-        "email",
-        "error",
-        "example",
-        "exec",
-        "fail",
-        "failed",
-        "false",
-        "fixme",
-        "foo",
-        "ftp",
-        "get",
-        "head",
-        "host",
-        "http",
-        "https",
-        "id",
-        "info",
-        "json",
-        "key",
-        "line",
-        "list",
-        "name",
-        "none",
-        "note",
-        "null",
-        "number",
-        "ok",
-        "optional",
-        "output",
-        "password",
-        "path",
-        "port",
-        "post",
-        "put",
-        "query",
-        "result",
-        "schema",
-        "secret",
-        "size",
-        "stderr",
-        "stdin",
-        "stdout",
-        "string",
-        "test",
-        "text",
-        "title",
-        "todo",
-        "token",
-        "tool",
-        "true",
-        "type",
-        "undefined",
-        "uri",
-        "url",
-        "user",
-        "value",
-        "version",
-        "warn",
-        "warning",
-        "www",
-        "xxx",
-        "yaml",
-        "yes",
-    ]
-)
+_SAID_TO_MACHINES: Final = """
+api bar body code command data debug email error example exec fail failed false fixme foo ftp get head host
+http https id info json key line list name none note null number ok optional output password path port post
+put query result schema secret size stderr stdin stdout string test text title todo token tool true type
+undefined uri url user value version warn warning www xxx yaml yes
+"""
+_PLACEHOLDERS: Final = frozenset(_SAID_TO_MACHINES.split())
 
 
 def entities(text: str) -> dict[str, str]:

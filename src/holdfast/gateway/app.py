@@ -49,6 +49,7 @@ from holdfast.gateway.routes import (
     oidc,
     people,
     plugins,
+    providers,
     search,
     sessions,
     settings,
@@ -80,7 +81,10 @@ _ROUTERS: Final = (
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, versions, agent, openai)),
     *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
-    *(part.router for part in (conversation, agents, settings, people, team_files, me, oidc, trail)),
+    *(
+        part.router
+        for part in (conversation, agents, settings, providers, people, team_files, me, oidc, trail)
+    ),
     channels.inbound_router,
     mcp_door.router,
 )

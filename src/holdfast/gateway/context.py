@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 
@@ -25,6 +25,9 @@ from holdfast.log import FOR_ANYONE, Reader, Session, Tx, heard_by, sessions, su
 from holdfast.runtime import Holdfast
 from holdfast.runtime.readers import Readers
 from holdfast.services import Services
+
+if TYPE_CHECKING:
+    from holdfast.gateway.routes.providers import UnderWay
 
 T = TypeVar("T")
 
@@ -43,6 +46,7 @@ class Gateway:
     on_fatal: Callable[[str], None] | None = None
     stream: Stream | None = None
     examining: asyncio.Lock = field(default_factory=asyncio.Lock)
+    logins: dict[str, UnderWay] = field(default_factory=dict)
 
     @contextmanager
     def read_as(self, caller: Principal, session_key: str | None = None) -> Iterator[Tx]:

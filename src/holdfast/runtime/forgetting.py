@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LEAST: Final = 16
 """Fewer characters than this are said every day, and quote nobody."""
+LEAST_OF_OTHERS: Final = 32
+MOST_NEEDLES: Final = 6
 MOST_QUOTES: Final = 50
 GONE: Final = "[forgotten]"
 _AROUND: Final = 100
@@ -52,11 +54,15 @@ class Forgotten:
     versions: int
 
 
-def needle_of(entry: Entry) -> str | None:
-    """What the entry is known by elsewhere: its longest line; None where that is too short to tell."""
-    lines = [line.strip() for line in entry.content.splitlines()]
-    longest = max(lines, key=len, default="")
-    return longest[:400] if len(longest) >= LEAST else None
+def needles_of(entry: Entry) -> list[str]:
+    """What the entry is known by elsewhere: its longest lines, since whoever quotes it may quote any of them.
+
+    Beside the longest, those count that are long enough to be nobody else's; none where all are too short.
+    """
+    lines = dict.fromkeys(line.strip() for line in entry.content.splitlines())
+    longest, *others = sorted(lines, key=len, reverse=True) or [""]
+    telling = [line for line in others if len(line) >= LEAST_OF_OTHERS][: MOST_NEEDLES - 1]
+    return [line[:400] for line in (longest, *telling)] if len(longest) >= LEAST else []
 
 
 def files_of(hold: Holdfast, agent_id: str) -> EditableFiles:
@@ -67,11 +73,12 @@ def files_of(hold: Holdfast, agent_id: str) -> EditableFiles:
 def quotes(hold: Holdfast, tx: Tx, id_: str) -> tuple[Entry, list[Quote]]:
     """The entry, and where else its words stand."""
     entry = _there(tx, id_)
-    needle = needle_of(entry)
-    if needle is None:
-        return entry, []
-    found = [*_in_entries(tx, entry, needle), *_in_digests(tx, needle), *_in_summaries(tx, needle)]
-    return entry, [*found, *_in_files(hold, needle)][:MOST_QUOTES]
+    found: dict[tuple[str, str, str | None, int | None], Quote] = {}
+    for needle in needles_of(entry):
+        own = (*_in_entries(tx, entry, needle), *_in_digests(tx, needle), *_in_summaries(tx, needle))
+        for one in (*own, *_in_files(hold, needle)):
+            found.setdefault((one.kind, one.id, one.agent, one.line), one)
+    return entry, list(found.values())[:MOST_QUOTES]
 
 
 def forget(hold: Holdfast, tx: Tx, ids: list[str]) -> Forgotten:
@@ -80,13 +87,13 @@ def forget(hold: Holdfast, tx: Tx, ids: list[str]) -> Forgotten:
     done = dict.fromkeys(("entries", "contexts", "summaries", "digests", "versions"), 0)
     for id_ in dict.fromkeys(ids):
         entry = _there(tx, id_)
-        needle = needle_of(entry)
+        needles = needles_of(entry)
         for attached in attachments.of_entry(tx, id_):
             attachments.delete(tx, attached.id)
         forget_entry(tx, id_)
         audit.note(tx, "entry.forgotten", id_, session=entry.session_key or "")
         done["entries"] += 1
-        if needle is not None:
+        for needle in needles:
             done["contexts"] += blobs.erase(tx, needle)
             done["summaries"] += _out_of_summaries(tx, needle)
             done["digests"] += _out_of_digests(tx, needle)

@@ -86,6 +86,8 @@ export function ConversationView(props: ConversationProps) {
   const bare = said.loaded && items.length === 0 && outbox.length === 0;
   return (
     <section className="conversation" aria-label="Conversation">
+      {/* The days below are drawn only while they are in sight; headings of answers stand under this one. */}
+      <h2 className="spoken">Conversation</h2>
       {props.finding && <Finder place={place} onJump={(until) => void conversation.jump(until)} onClose={props.onFound} />}
       <div className="said-scroll" ref={scroller} tabIndex={0} role="group" aria-label="What was said, newest last">
         <div className="said-list">

@@ -14,6 +14,7 @@ import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
+import { AddChannel } from "./add-channel";
 
 const STATES = { connected: "tag good", unconnected: "tag bad", disabled: "tag" } as const;
 const SHOWN = [
@@ -24,21 +25,30 @@ const SHOWN = [
 ] as const;
 
 export default function ChannelsPage() {
+  const [adding, setAdding] = useState(false);
   const { data, error, refetch } = useApi("/api/channels", {}, { live: ["delivery.", "config.", "turn."] });
   return (
     <>
       <div className="head">
         <h1>Channels</h1>
-        <Link className="quiet-button" to="/settings?section=channels">
-          <Icon name="gear" /> Settings of channels
-        </Link>
+        <div className="row">
+          <Link className="quiet-button" to="/settings?section=channels">
+            <Icon name="gear" /> Settings of channels
+          </Link>
+          <button type="button" className="primary" aria-expanded={adding} onClick={() => setAdding(!adding)}>
+            <Icon name="plus" /> Add a channel
+          </button>
+        </div>
       </div>
+      {adding && <AddChannel close={() => setAdding(false)} />}
       {error !== null && <Trouble problem={error} again={() => void refetch()} />}
       {data === undefined && error === null && <Skeleton rows={4} what="the channels" />}
       {data?.length === 0 && (
         <Nothing>
           No channel is set up. Through one, people write to your agents from where they are: chat services, webhooks, your own program.{" "}
-          <Link to="/settings?section=channels">Set one up</Link>
+          <button type="button" onClick={() => setAdding(true)}>
+            Add one
+          </button>
         </Nothing>
       )}
       <ul className="cards beside" aria-label="Channels">

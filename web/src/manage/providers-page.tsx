@@ -1,6 +1,8 @@
 /** Where models come from: what the config names, who is logged in, and what was found on this machine. */
 import "./manage.css";
 
+import { useState } from "react";
+
 import { api } from "../api/client";
 import type { ProviderOut } from "../api/schema";
 import { useApi } from "../live/query";
@@ -10,6 +12,7 @@ import { Facts } from "../parts/facts";
 import { Icon } from "../parts/icon";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Link } from "../router/router";
+import { Keys, LogIn } from "./provider-login";
 import { SettingsHead } from "./settings-head";
 
 export default function ProvidersPage() {
@@ -20,19 +23,20 @@ export default function ProvidersPage() {
       <SettingsHead />
       {error !== null && <Trouble problem={error} again={() => void refetch()} />}
       {data === undefined && error === null && <Skeleton rows={5} what="the providers" />}
-      {data?.length === 0 && (
+      {data?.some(isUsed) === false && (
         <Nothing>
-          The config names no provider; keys in the environment and servers on this machine are found by themselves.{" "}
+          No provider is set up; keys in the environment and servers on this machine are found by themselves.{" "}
           <Link to="/settings?section=models">Add one</Link>
         </Nothing>
       )}
       <ul className="cards" aria-label="Providers">
-        {data?.map((provider) => (
+        {data?.filter(isUsed).map((provider) => (
           <li key={provider.name}>
             <Provider provider={provider} />
           </li>
         ))}
       </ul>
+      {data !== undefined && <Others providers={data.filter((one) => !isUsed(one))} />}
       {models.data !== undefined && (
         <section className="panel more">
           <div className="head">
@@ -65,6 +69,37 @@ export default function ProvidersPage() {
   );
 }
 
+/** In the config, or with something kept for it. */
+function isUsed(provider: ProviderOut): boolean {
+  return provider.configured || provider.keys.length > 0;
+}
+
+/** Those that come with Holdfast and only lack a key. */
+function Others({ providers }: { providers: readonly ProviderOut[] }) {
+  const [name, setName] = useState("");
+  const chosen = providers.find((one) => one.name === name);
+  return (
+    <section className="panel more fields" aria-label="Add a provider">
+      <h2>Add a provider</h2>
+      <div className="segmented" role="group" aria-label="Provider">
+        {providers.map((one) => (
+          <button key={one.name} type="button" aria-pressed={one.name === name} onClick={() => setName(one.name)}>
+            {one.name}
+          </button>
+        ))}
+      </div>
+      {chosen === undefined ? (
+        <p className="quiet">
+          Choose one to enter its key. It is kept for this home alone, readable by its owner only. Another server:{" "}
+          <Link to="/settings?section=models">add it in the settings</Link>.
+        </p>
+      ) : (
+        <Keys key={name} provider={chosen} />
+      )}
+    </section>
+  );
+}
+
 function Provider({ provider }: { provider: ProviderOut }) {
   const profile = (id: string): string => id.slice(provider.name.length + 1);
   return (
@@ -72,8 +107,8 @@ function Provider({ provider }: { provider: ProviderOut }) {
       <header>
         <h2>{provider.name}</h2>
         <span className="quiet">{provider.api}</span>
-        <span className={provider.hasKey || provider.logins.some((one) => !one.over) ? "tag good" : "tag"}>
-          {provider.hasKey ? "has a key" : provider.logins.length > 0 ? "logged in" : "no key"}
+        <span className={provider.hasKey || provider.keys.length > 0 || provider.logins.some((one) => !one.over) ? "tag good" : "tag"}>
+          {provider.hasKey || provider.keys.length > 0 ? "has a key" : provider.logins.length > 0 ? "logged in" : "no key"}
         </span>
       </header>
       <Facts
@@ -101,11 +136,8 @@ function Provider({ provider }: { provider: ProviderOut }) {
           />
         </div>
       ))}
-      {provider.oauth && (
-        <p className="quiet">
-          To log in, run <code>holdfast login {provider.name}</code> on the machine where it runs.
-        </p>
-      )}
+      <Keys provider={provider} />
+      {provider.oauth && <LogIn name={provider.name} />}
     </article>
   );
 }

@@ -12,6 +12,13 @@ export function gist(text: string): string {
     .trim();
 }
 
+const FROM_THE_RIGHT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+
+/** Which way a text runs, by its first letter. `dir="auto"` does not look into `<bdi>`, where all of our text stands. */
+export function directionOf(text: string): "ltr" | "rtl" {
+  return FROM_THE_RIGHT.test(/\p{L}/u.exec(text)?.[0] ?? "") ? "rtl" : "ltr";
+}
+
 const PROGRAMS = [
   ["Edg", "Edge"],
   ["OPR", "Opera"],

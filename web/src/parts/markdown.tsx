@@ -7,6 +7,7 @@ import { Lexer, type Token, type Tokens } from "marked";
 import { Fragment, memo, type ReactNode, useMemo } from "react";
 
 import { CodeBlock } from "./code";
+import { directionOf } from "./gist";
 import { Told } from "./verbatim";
 
 const SAFE = /^(https?:|mailto:)/i;
@@ -16,7 +17,7 @@ const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"'
 export default function MarkdownBody({ text, below = 2 }: { text: string; below?: number }) {
   const blocks = useMemo(() => levelled(Lexer.lex(text, { gfm: true, breaks: true }), below), [text, below]);
   return (
-    <div className="prose" dir="auto">
+    <div className="prose" dir={directionOf(text)}>
       {blocks.map((token, index) => (
         <Block key={index} token={token} />
       ))}

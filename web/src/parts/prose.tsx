@@ -3,6 +3,7 @@ import "./prose.css";
 
 import { lazy, Suspense } from "react";
 
+import { directionOf } from "./gist";
 import { Told } from "./verbatim";
 
 const Markdown = lazy(() => import("./markdown"));
@@ -11,7 +12,7 @@ export function Prose({ text, below = 2 }: { text: string; below?: number }) {
   return (
     <Suspense
       fallback={
-        <div className="prose">
+        <div className="prose" dir={directionOf(text)}>
           <p className="said">
             <Told text={text} />
           </p>

@@ -6,6 +6,7 @@ import { nameOf } from "../chat/chat-list";
 import { useTopics } from "../board/places";
 import { useApi } from "../live/query";
 import { Icon, type IconName } from "../parts/icon";
+import { mayOfferNotices } from "../parts/title";
 import { go } from "../router/router";
 import { routes } from "../routes";
 import { useLoggedIn } from "./login-state";
@@ -39,6 +40,9 @@ export default function Palette({ close, onHelp }: { close: () => void; onHelp: 
           <Command.Empty>Nothing is called that.</Command.Empty>
           <Command.Group heading="Do">
             {scope !== "read" && spaces === null && <Row icon="plus" name="New chat" onSelect={act(() => go("/chat?new=1"))} />}
+            {mayOfferNotices() && (
+              <Row icon="shield" name="Notify me when something waits for me" onSelect={act(() => void Notification.requestPermission())} />
+            )}
             <Row icon="keys" name="Keyboard shortcuts" onSelect={act(onHelp)} />
             <Row icon="spark" name="Use the light theme" onSelect={act(() => applyTheme("light"))} />
             <Row icon="spark" name="Use the dark theme" onSelect={act(() => applyTheme("dark"))} />

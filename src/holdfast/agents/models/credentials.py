@@ -200,6 +200,24 @@ class Credentials:
         hide(secret)
         return path
 
+    def kept(self, agent_id: str) -> list[Credential]:
+        """What is kept in an agent's profiles."""
+        return profiles_in(self._read(self._agent_dir(agent_id) / PROFILES))
+
+    def drop(self, agent_id: str, profile_id: str, provider: str) -> bool:
+        """Forget one of them; whether it was there."""
+        path = self._agent_dir(agent_id) / PROFILES
+        with self._lock:
+            kept = self._read(path)
+            profiles = kept.get("profiles") if isinstance(kept, dict) else None
+            if not isinstance(profiles, dict) or not isinstance(profiles.get(profile_id), dict):
+                return False
+            if profiles[profile_id].get("provider") != provider:
+                return False
+            left = {name: entry for name, entry in profiles.items() if name != profile_id}
+            written(path, {**kept, "profiles": left})
+        return True
+
     def _found(self, endpoint: Endpoint, agent_id: str, main_id: str) -> Iterator[Credential]:
         """Each credential once, where it is found first."""
         seen: set[str] = set()

@@ -50,10 +50,20 @@ _LONGEST_DEVICE: Final = 1800.0
 _MOST_ANSWER: Final = 256 * 1024
 
 
+NOBODYS_PORT: Final = 47651
+"""Where a page comes back to that nobody waits for: its address is read, and brought by hand."""
+
+
 class OAuthRefused(Unauthorized):
     """The server will not give a token for this, however often it is asked."""
 
     code = "oauth_refused"
+
+
+class OAuthPending(OAuthRefused):
+    """Nobody has decided yet."""
+
+    code = "oauth_pending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +182,7 @@ def wait_device(settings: OAuth, device: Device, sleep: Callable[[float], None] 
             pause += _POLL_SECONDS
         elif error != "authorization_pending":
             raise OAuthRefused(f"the login was refused: {_named(error)}", hint="Begin again.")
-    raise OAuthRefused("nobody confirmed the code in time", hint="Begin again.")
+    raise OAuthPending("nobody confirmed the code in time", hint="Begin again.")
 
 
 def _asked(settings: OAuth, form: Mapping[str, str]) -> Mapping[str, Any]:

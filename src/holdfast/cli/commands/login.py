@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 WAIT_SECONDS: Final = 300.0
-_NOBODYS_PORT: Final = 47651
 _DONE: Final = b"You are logged in. This page can be closed."
 _NOT_OURS: Final = b"This is not the answer that was waited for."
 
@@ -102,7 +101,7 @@ def listening(settings: OAuth) -> Iterator[Listener]:
 
 def by_hand(settings: OAuth, paste: Callable[[str], str]) -> Tokens:
     """For a machine without a browser: the address is shown, and what came of it pasted."""
-    port = settings.redirect_port or _NOBODYS_PORT
+    port = settings.redirect_port or logins.NOBODYS_PORT
     started = logins.start(settings, f"http://127.0.0.1:{port}{settings.redirect_path}")
     return logins.redeem(settings, started, logins.code_in(paste(started.url), started, typed=True))
 

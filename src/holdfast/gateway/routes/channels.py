@@ -13,16 +13,19 @@ from holdfast.config.session import PeerKind
 from holdfast.errors import InvalidInput
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Here, Unlimited
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.tokens import Principal, Scope
 from holdfast.gateway.wire import Text, Wire, json_response
 from holdfast.log import audit
 from holdfast.log.outbox import DeliveryStatus
+from holdfast.plugins.manifest import Manifest
+from holdfast.runtime import adding_channels
 
 router = APIRouter(tags=["channels"], route_class=StrictRoute)
 inbound_router = APIRouter(tags=["channels"])
 
 MAX_PAGE = 500
+CHANNEL_NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 ShortId = Annotated[Text, Field(min_length=1, max_length=128, coerce_numbers_to_str=True)]
 
 
@@ -121,6 +124,39 @@ class DeliveryOut(Answer):
     delivered_at: Iso | None
 
 
+class OptionOut(Answer):
+    name: str
+    ask: str
+    secret: bool
+    optional: bool
+
+
+class ServiceOut(Answer):
+    id: str
+    title: str
+    description: str
+    options: list[OptionOut]
+
+
+OptionName = Annotated[str, Field(max_length=64)]
+OptionText = Annotated[Text, Field(max_length=4_000)]
+
+
+class ChannelIn(Wire):
+    service: Annotated[Text, Field(min_length=1, max_length=64)]
+    name: Annotated[Text, Field(pattern=CHANNEL_NAME)] | None = None
+    account: Annotated[Text, Field(pattern=CHANNEL_NAME)] | None = None
+    owners: list[ShortId] = Field(default=[], max_length=20)
+    options: dict[OptionName, OptionText] = Field(default={}, max_length=30)
+    check: bool = Field(default=True, description="Whether it is tried before it is written.")
+
+
+class ChannelAddedOut(Answer):
+    name: str
+    service: str
+    connected_as: str | None = Field(description="Who the agent is there, if it was tried.")
+
+
 @inbound_router.post(
     "/api/channels/{channel}/inbound",
     response_model=ReceivedOut,
@@ -153,6 +189,28 @@ async def inbound(request: Request, channel: Annotated[str, Path(max_length=64)]
 async def listing(here: Here, caller: Unlimited) -> Response:
     """The channels in the config, and how they stand."""
     return json_response(await here.hold.threads(here.hold.agency.channels.listing))
+
+
+@router.get("/api/channels/services", response_model=list[ServiceOut])
+async def services(here: Here, caller: Admin) -> Response:
+    """The chat services that a channel can be added for, and what each asks for."""
+    found = await here.hold.threads(adding_channels.services)
+    return answers([_service(one.manifest) for one in found.values() if one.manifest is not None])
+
+
+@router.post("/api/channels", response_model=ChannelAddedOut, status_code=201)
+async def add(here: Here, caller: Admin, body: ChannelIn) -> Response:
+    """Add a channel, as `holdfast channels add` does: it is tried with these options before it is written."""
+    wanted = adding_channels.Wanted(body.service, body.name, body.account, body.owners, body.options)
+
+    def write() -> ChannelAddedOut:
+        adding_channels.refuse_known(here.hold, wanted)
+        who = adding_channels.added(here.hold, wanted, check=body.check)
+        with here.write_as(caller, ordered=False) as tx:
+            audit.note(tx, "channel.added", wanted.called, service=wanted.service)
+        return ChannelAddedOut(name=wanted.called, service=wanted.service, connected_as=who)
+
+    return answer(await here.hold.threads(write), 201)
 
 
 @router.get("/api/deliveries", response_model=list[DeliveryOut])
@@ -207,6 +265,18 @@ async def decide(
         return done
 
     return json_response(await here.hold.threads(write))
+
+
+def _service(manifest: Manifest) -> ServiceOut:
+    return ServiceOut(
+        id=manifest.id,
+        title=manifest.title,
+        description=manifest.description,
+        options=[
+            OptionOut(name=one.name, ask=one.ask, secret=one.secret, optional=one.default is not None)
+            for one in manifest.options
+        ],
+    )
 
 
 def _parsed(body: bytes) -> MessageIn:

@@ -1,4 +1,4 @@
-"""`/api/config/…`, `/api/tokens`, `/api/providers`, `/api/doctor`: what the owner sets, and what is wrong."""
+"""`/api/config/…`, `/api/tokens`, `/api/doctor`: what the owner sets, and what is wrong."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.agents.models.logins import Logins
 from holdfast.board import sharing, spaces
 from holdfast.clock import DAY_MS, iso
-from holdfast.config import public_dump
 from holdfast.config.schema import config_schema
 from holdfast.errors import InvalidInput, TooLarge, Unavailable
 from holdfast.gateway import tokens
@@ -69,23 +67,6 @@ class TokenOut(Answer):
     expires_at: Iso | None
     last_used_at: Iso | None
     token: str | None = Field(description="Only in the answer that makes it.")
-
-
-class ProviderLoginOut(Answer):
-    id: str
-    expires_at: Iso | None
-    refreshable: bool
-    over: bool = Field(description="Only logging in again helps.")
-
-
-class ProviderOut(Answer):
-    name: str
-    api: str | None
-    base_url: str | None
-    models: list[str]
-    has_key: bool
-    oauth: bool = Field(description="One can log in to it: `holdfast login <name>`.")
-    logins: list[ProviderLoginOut]
 
 
 class FindingOut(Answer):
@@ -175,27 +156,6 @@ async def revoke_token(here: Here, caller: Admin, id_: Ref) -> Response:
     return json_response({"ok": True})
 
 
-@router.get("/api/providers", response_model=list[ProviderOut])
-async def providers(here: Here, caller: Admin) -> Response:
-    """The providers of models in the config: whether there is a key, and who is logged in."""
-    return answers(await here.hold.threads(_providers, here))
-
-
-@router.delete("/api/providers/{id}/logins/{profile}", response_model=OkOut)
-async def log_out_of(
-    here: Here, caller: Admin, id_: Ref, profile: Annotated[str, Path(max_length=64)]
-) -> Response:
-    """Forget a login to a provider."""
-
-    def write() -> None:
-        Logins(here.hold.home, here.hold.clock).remove(id_, profile)
-        with here.write_as(caller, ordered=False) as tx:
-            audit.note(tx, "provider.logout", f"{id_}:{profile}")
-
-    await here.hold.threads(write)
-    return json_response({"ok": True})
-
-
 @router.get("/api/doctor", response_model=list[FindingOut])
 async def doctor(here: Here, caller: Admin) -> Response:
     """What `holdfast doctor` finds: looked at by a process of its own, as a person would start it."""
@@ -277,28 +237,3 @@ def _token(one: Token) -> TokenOut:
         last_used_at=None if one.last_used_at is None else iso(one.last_used_at),
         token=None,
     )
-
-
-def _providers(here: Gateway) -> list[ProviderOut]:
-    shown = public_dump(here.hold.settings)["models"]["providers"]
-    logins, now = Logins(here.hold.home, here.hold.clock), here.hold.clock.now()
-    return [
-        ProviderOut(
-            name=name,
-            api=shown[name].get("api"),
-            base_url=shown[name].get("baseUrl"),
-            models=[entry.id for entry in provider.models],
-            has_key=provider.api_key is not None,
-            oauth=provider.oauth is not None,
-            logins=[
-                ProviderLoginOut(
-                    id=one.id,
-                    expires_at=None if one.expires_at is None else iso(one.expires_at),
-                    refreshable=one.refreshable,
-                    over=one.over(now),
-                )
-                for one in logins.listing(name)
-            ],
-        )
-        for name, provider in here.hold.settings.models.providers.items()
-    ]
