@@ -20,6 +20,7 @@ import pytest
 
 from holdfast.agents.loop import Ask, Runs, parts
 from holdfast.agents.loop import Parts as LoopParts
+from holdfast.agents.loop import run_status as run_status_module
 from holdfast.agents.loop import runs as runs_module
 from holdfast.agents.loop import turn as turn_module
 from holdfast.agents.loop.asks import Terms
@@ -430,7 +431,7 @@ def staged(patch: pytest.MonkeyPatch, world: Callable[[], World]) -> None:
     """Have the loop play its models, and processes be told apart by their names."""
     patch.setattr(turn_module, "_Attempt", Played)
     patch.setattr(runs_module, "STOP_SECONDS", 0.2)
-    patch.setattr(runs_module, "_PAUSE_SECONDS", 0.0)
+    patch.setattr(run_status_module, "_PAUSE_SECONDS", 0.0)
     patch.setattr(owners, "is_dead", lambda owner: world().is_dead(owner))
     patch.setattr(handlers, "is_dead", lambda owner: world().is_dead(owner))
     patch.setattr(spawning, "this_process", lambda: world().at_work)
