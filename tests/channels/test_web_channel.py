@@ -13,6 +13,7 @@ from serving import running, wait_for
 from builders import PATIENCE
 from holdfast.channels import Office, Surface
 from holdfast.config import Config, InvalidConfig, parse_config
+from holdfast.errors import InvalidInput
 from holdfast.home import Home
 from holdfast.log import OWNER
 from holdfast.people import Role, teams, users
@@ -73,6 +74,10 @@ def test_an_agent_reaches_people_and_teams_on_the_pages_and_nobody_else(home: Pa
             assert words(page, own) == ["High tide at noon."]
             assert words(page, shared) == ["Low tide at six."]
             assert words(page, "agent:main:main") == []
+        for call in ({"target": "web:group:tide:thread:1"}, {"target": "web:dm:ann", "threadId": "1"}):
+            assert "no threads and no accounts" in do(text="In no thread.", **call)
+        with pytest.raises(InvalidInput, match="no threads"):
+            Office(hold.store, lambda: hold.settings).send("web:group:tide:thread:1", "No.")
         do(target="web:dm:bob", text="No team of his has this agent.")
         wait_for(lambda: api.get("/api/deliveries", params={"status": "failed"}).json())
         [failed] = api.get("/api/deliveries", params={"status": "failed"}).json()
@@ -80,6 +85,8 @@ def test_an_agent_reaches_people_and_teams_on_the_pages_and_nobody_else(home: Pa
         listed = {one["name"]: one for one in api.get("/api/channels").json()}
         assert (listed["web"]["state"], listed["web"]["adapter"]) == ("connected", "web")
         assert listed["web"]["lastOutboundAt"] is not None
+        hold.config.patch({"channels": {"pier": None}})
+        assert '"accepted"' in do(target="web:dm:ann", text="The pages are the only channel now.")
 
 
 def test_bindings_choose_who_answers_on_the_pages(home: Path) -> None:

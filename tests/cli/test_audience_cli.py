@@ -135,3 +135,17 @@ class TestPrivateSurfaces:
 
 def levels(run: Run) -> set[tuple[str, str]]:
     return {(row["check"], row["level"]) for row in json.loads(run("doctor", "--json").stdout)}
+
+
+def test_a_group_is_given_to_a_team_and_taken_back(run: Run, home: Path, made: dict[str, str]) -> None:
+    run("teams", "add", "crew", "--agent", "main")
+    assert run("teams", "channel", "crew", "discord:channel:42").exit_code == 0
+    [team] = body(run("teams", "list", "--json"))
+    assert team["channels"] == [{"address": "discord:channel:42", "exposed": False}]
+    with open_home(home) as hold, hold.store.write(OWNER) as tx:
+        assert surfaces.group_heard(tx, for_group("discord", None, "42"), declared=False) == "space:team-crew"
+        surfaces.expose(tx, for_group("discord", None, "42"), "somebody")
+    assert "discord:channel:42 (others write there)" in run("teams", "list").stdout
+    assert run("teams", "channel", "crew", "discord:dm:42").exit_code == 2
+    assert run("teams", "channel", "crew", "discord:channel:42", "--remove").exit_code == 0
+    assert body(run("teams", "list", "--json"))[0]["channels"] == []

@@ -257,6 +257,14 @@ def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_
             for path in ("/api/users", "/api/config/text", "/api/tokens", "/api/audit/trail"):
                 assert guest.request.get(path).status == 403, path
             guest.goto("/account")
+            guest.get_by_role("link", name="Files of boat-yard").click()
+            guest.get_by_label("Name of the file").fill("plan.md")
+            guest.keyboard.press("Enter")
+            guest.get_by_label("Text of plan.md").fill("Caulk on Monday.\n")
+            guest.get_by_role("button", name="Save").click()
+            guest.get_by_text("plan.md is saved.").wait_for()
+            assert axe_violations(guest) == []
+            guest.goto("/account")
             guest.get_by_text("here", exact=True).wait_for()
             guest.get_by_role("button", name="Log out").first.click()
             guest.get_by_role("button", name="Use a name and a password").click()
@@ -264,9 +272,13 @@ def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_
             guest.get_by_label("Password").fill("correct horse battery")
             guest.get_by_role("button", name="Log in", exact=True).click()
             pages.wait_for()
-        page.reload()
-        page.get_by_label("Role of Ida Berg").select_option("viewer")
-        page.get_by_text("Ida Berg is viewer now.").wait_for()
+            page.reload()
+            page.get_by_label("Role of Ida Berg").select_option("viewer")
+            page.get_by_text("Ida Berg is viewer now.").wait_for()
+            guest.goto("/teams/boat-yard/files?path=plan.md")
+            assert guest.get_by_label("Text of plan.md").input_value() == "Caulk on Monday.\n"
+            assert guest.get_by_label("Text of plan.md").is_editable() is False
+            assert guest.get_by_role("button", name="Save").count() == 0
         page.get_by_role("link", name="Audit", exact=True).click()
         page.get_by_label("Kind").fill("login")
         page.get_by_role("button", name="Filter").click()

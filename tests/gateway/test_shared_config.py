@@ -132,6 +132,31 @@ def test_two_who_write_at_once_lose_nothing_of_each_other(pair: Pair) -> None:
     assert [one["version"] for one in listed] == [6, 5, 4, 3, 2, 1]
 
 
+def test_an_edit_of_a_skill_writes_over_nothing_that_was_published_meanwhile(pair: Pair) -> None:
+    """Two who edit other files at once both have theirs in the end; who read an older version is told."""
+    path = "/api/skills/versions/minutes"
+    first = {"SKILL.md": SKILL.format(about="Of talks", body="")}
+    assert pair.one.put(path, json={"files": first, "read": 0}).status_code == 200
+
+    def edit(api: httpx.Client, name: str) -> None:
+        for number in range(4):
+            assert api.put(path, json={"files": {f"{name}{number}.md": name}}).status_code == 200
+
+    both = [Thread(target=edit, args=(api, name)) for api, name in ((pair.one, "a"), (pair.two, "b"))]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    newest = pair.one.get(f"{path}/9").json()
+    assert set(newest["files"]) == {
+        "SKILL.md",
+        *(f"{name}{number}.md" for name in "ab" for number in range(4)),
+    }
+    late = pair.two.put(path, json={"files": {"SKILL.md": SKILL.format(about="Late", body="")}, "read": 8})
+    assert_problem(late, 409, "skill_changed")
+    assert pair.two.put(path, json={"files": {"a0.md": None}, "read": 9}).json()["version"] == 10
+
+
 def test_a_skill_of_the_store_is_every_gateway_s_and_goes_back_and_away(pair: Pair) -> None:
     def put(about: str, body: str = "Write it down.") -> httpx.Response:
         files = {"SKILL.md": SKILL.format(about=about, body=body), "scripts/list.sh": "ls\n"}

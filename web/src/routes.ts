@@ -27,6 +27,7 @@ export const routes: readonly Route[] = [
   },
   { path: "/memory/files", title: "Files", may: seesMemory, page: lazy(() => import("./memory/files-page")) },
   { path: "/memory/index", title: "Index", may: seesMemory, page: lazy(() => import("./memory/index-page")) },
+  { path: "/teams/:id/files", title: "Files", page: lazy(() => import("./memory/team-files-page")) },
   ...manageRoutes,
   { path: "/tools/output/:id", title: "Output", page: lazy(() => import("./conversation/output-page")) },
 ];

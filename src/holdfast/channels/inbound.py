@@ -72,11 +72,13 @@ class Pressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is known of a message's sender and place. `addressed`: it speaks to the agent."""
+    """What is known of a message's sender and place. `addressed`: it speaks to the agent; `member`: the group
+    is a team's, and its sender is in it."""
 
     owner: bool = False
     paired: bool = False
     denied: bool = False
+    member: bool = False
     addressed: bool = False
 
 
@@ -124,7 +126,7 @@ def _group(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
     peer = message.surface.peer
     if rules.group_policy == "disabled":
         return Verdict("ignored", "groups are switched off")
-    known = who.owner or _listed(message.sender, rules.allow_from)
+    known = who.owner or who.member or _listed(message.sender, rules.allow_from)
     if rules.group_policy == "allowlist" and not known and not _listed(peer, rules.groups):
         return Verdict("ignored", "the group is not in groups")
     if rules.group_allow_from and not who.owner and not _listed(message.sender, rules.group_allow_from):

@@ -18,6 +18,7 @@ from holdfast.channels.inbound import Changed, Inbound, Standing, Verdict, is_na
 from holdfast.channels.pairing import Pairing
 from holdfast.channels.records import Received
 from holdfast.channels.surface import Surface
+from holdfast.channels.team_groups import Place, group_of, member_at, place_of, refusal
 from holdfast.channels.transport import Said, SendFailed
 from holdfast.config import Config
 from holdfast.config.channels import ChannelConfig
@@ -33,7 +34,6 @@ from holdfast.log import (
     Store,
     Threads,
     Tx,
-    for_group,
     for_peer,
     notes,
     outbox,
@@ -41,6 +41,7 @@ from holdfast.log import (
     surfaces,
 )
 from holdfast.log.outbox import Parcel
+from holdfast.people import Team, teams
 from holdfast.text import clip
 
 
@@ -54,11 +55,6 @@ def heard_on(tx: Tx, surface: Surface, rules: ChannelConfig, *, owner: bool) -> 
 def heard_at(tx: Tx, surface: Surface, rules: ChannelConfig) -> Audience:
     """The same for a surface that somebody names: a direct chat is the owner's if its person is."""
     return heard_on(tx, surface, rules, owner=_is_owners(tx, surface, rules))
-
-
-def group_of(surface: Surface) -> Audience:
-    """Everyone in a group; its id is the same for all accounts of a channel."""
-    return for_group(surface.channel, None, surface.peer)
 
 
 def _is_owners(tx: Tx, surface: Surface, rules: ChannelConfig) -> bool:
@@ -80,6 +76,14 @@ EXPOSED: Final = (
     "Somebody else ({who}) wrote on {surface}, which was declared private. From now on it is treated as a "
     "group: nothing private is shown or remembered there, and what was said before stays the owner's. If "
     "only the owner reads it after all, they can say so again with: holdfast channels private {channel} {id}"
+)
+
+
+TEAM_EXPOSED: Final = (
+    "Somebody ({who}) wrote on {surface}, which is team {team}'s, and is not known as one of the team. From "
+    "now on it is treated as a group like others: nothing of the team's is shown or remembered there, and "
+    "what was said before stays the team's. Once they have linked their chat, or left, the owner can say it "
+    "again with: holdfast teams channel {team} {surface}"
 )
 
 
@@ -110,7 +114,11 @@ class _Admitted:
     rules: ChannelConfig
     verdict: Verdict
     owner: bool
-    heard: Audience
+    place: Place
+
+    @property
+    def heard(self) -> Audience:
+        return self.place.heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +174,10 @@ class Receiver:
         )
         person = pairing.find(tx, surface.channel, change.sender)
         owner = _is_owner(said, rules, person)
-        heard = heard_on(tx, surface, rules, owner=owner)
+        place = place_of(tx, said, heard_on(tx, surface, rules, owner=owner), self._parts.config())
         key = records.bound_session(tx, surface)
         if key is None:
-            key = address(self._ask(said, owner, heard), self._parts.config()).session_key
+            key = address(self._ask(said, owner, place), self._parts.config()).session_key
         return changes.follow(tx, change, key, None if change.text is None else _said(said))
 
     async def _accepted(self, asked: _Asked | Run) -> tuple[str | None, str | None]:
@@ -195,7 +203,7 @@ class Receiver:
             return []
 
     def _has_begun(self, admitted: _Admitted) -> bool:
-        ask = self._ask(admitted.message, admitted.owner, admitted.heard)
+        ask = self._ask(admitted.message, admitted.owner, admitted.place)
         key = address(ask, self._parts.config()).session_key
         with self._parts.store.read(SYSTEM) as tx:
             session = sessions.active(tx, key)
@@ -215,17 +223,25 @@ class Receiver:
         records.check_pace(tx, surface.channel, rules.inbound_per_minute)
         person = pairing.find(tx, surface.channel, message.sender)
         owner = may_own and _is_owner(message, rules, person)
-        heard = self._heard(tx, message, rules, owner)
-        to = address(self._ask(message, owner, heard), self._parts.config())
+        user = member_at(tx, message)
+        heard = self._heard(tx, message, rules, owner=owner, member=user is not None)
+        place = place_of(tx, message, heard, self._parts.config())
+        to = address(self._ask(message, owner, place), self._parts.config())
         who = Standing(
             owner=owner,
             paired=person is not None and person.status is pairing.Status.APPROVED,
             denied=person is not None and person.status is pairing.Status.DENIED,
+            member=user is not None and place.team is not None,
             addressed=self._is_addressed(tx, message, to, owner),
         )
         verdict = judge(message, rules, who)
+        refused = refusal(tx, place, user) if verdict.state == "answered" else None
+        if refused is not None:
+            verdict = Verdict("ignored", refused.why)
+            if refused.told:
+                _tell(tx, message, refused.why)
         if verdict.state == "answered":
-            return _Admitted(message, rules, verdict, owner, heard)
+            return _Admitted(message, rules, verdict, owner, place)
         if verdict.state == "kept":
             history.keep(tx, message, to.session_key, to.agent_id, heard)
         elif verdict.state == "pairing":
@@ -233,22 +249,30 @@ class Receiver:
         records.record_arrival(tx, message, verdict, None)
         return Received(verdict.state, verdict.reason)
 
-    def _heard(self, tx: Tx, message: Inbound, rules: ChannelConfig, owner: bool) -> Audience:
-        """Who hears the surface. One that was private is so no longer once somebody else writes there."""
+    def _heard(
+        self, tx: Tx, message: Inbound, rules: ChannelConfig, *, owner: bool, member: bool
+    ) -> Audience:
+        """Who hears the surface. One that was private, or a team's, is so no longer once somebody else writes
+        there."""
         surface = message.surface
-        known = owner or (message.bot and message.sender in rules.allow_from)
+        known = owner or member or (message.bot and message.sender in rules.allow_from)
         if not surface.direct and not known:
             fresh = surfaces.expose(tx, group_of(surface), message.sender)
-            if fresh and rules.is_private(surface.peer):
-                self._tell_exposed(tx, message)
+            team = teams.of_space(tx, surfaces.space_given(tx, group_of(surface))) if fresh else None
+            if fresh and (team is not None or rules.is_private(surface.peer)):
+                self._tell_exposed(tx, message, team)
         return heard_on(tx, surface, rules, owner=owner)
 
-    def _tell_exposed(self, tx: Tx, message: Inbound) -> None:
+    def _tell_exposed(self, tx: Tx, message: Inbound, team: Team | None) -> None:
         """Ask the owner about a surface that others turned out to read."""
         surface = message.surface
         key = str(MainKey(AgentId(self._parts.config().default_agent_id)))
-        text = EXPOSED.format(
-            surface=surface.address, who=clip(message.speaker, 80), id=surface.peer, channel=surface.channel
+        text = (EXPOSED if team is None else TEAM_EXPOSED).format(
+            surface=replace(surface, thread=None, account=None).address,
+            who=clip(message.speaker, 80),
+            id=surface.peer,
+            channel=surface.channel,
+            team="" if team is None else team.id,
         )
         draft = NoteDraft(
             key=f"exposed:{group_of(surface)}:{tx.now}",
@@ -295,7 +319,7 @@ class Receiver:
     def _asked(self, tx: Tx, admitted: _Admitted, above: Sequence[Said] = ()) -> _Asked | Run:
         """The message as an ask, with what was said before it; or as a further task of a child."""
         message, rules = admitted.message, admitted.rules
-        ask = self._ask(message, admitted.owner, admitted.heard)
+        ask = self._ask(message, admitted.owner, admitted.place)
         bound = records.bound_session(tx, message.surface)
         run = None if bound is None else registry.newest_of_child(tx, bound)
         if bound is not None and run is not None:
@@ -345,7 +369,7 @@ class Receiver:
         )
         if session.turn_count:
             return None
-        said_above = self._ask(replace(message, surface=parent), admitted.owner, admitted.heard)
+        said_above = self._ask(replace(message, surface=parent), admitted.owner, admitted.place)
         above = replace(said_above, agent_id=to.agent_id)
         key = address(above, self._parts.config()).session_key
         source = sessions.active(tx, key) if rules.inherit_parent else None
@@ -360,7 +384,7 @@ class Receiver:
         history.give_parent(tx, message, session.key, session.id, key, rules.initial_history_limit)
         return None
 
-    def _ask(self, message: Inbound, owner: bool, heard: Audience) -> Ask:
+    def _ask(self, message: Inbound, owner: bool, place: Place) -> Ask:
         surface = message.surface
         source: dict[str, Any] = {"surface": surface.address, "messageId": message.message_id}
         return Ask(
@@ -371,8 +395,9 @@ class Receiver:
             sender=f"{surface.channel}:{message.sender}",
             sender_label=clip(message.speaker, 120),
             owner=owner,
-            heard=heard,
-            deliver=surface.deliver(heard, owner=True if owner else None),
+            agent_id=place.agent_id,
+            heard=place.heard,
+            deliver=surface.deliver(place.heard, owner=True if owner else None),
             key=message.key,
             proven=message.proven,
         )
@@ -393,6 +418,11 @@ def _is_owner(message: Inbound, rules: ChannelConfig, person: Pairing | None) ->
         return False
     paired = person is not None and person.status is pairing.Status.APPROVED and person.owner
     return paired or message.sender in rules.owners
+
+
+def _tell(tx: Tx, message: Inbound, text: str) -> None:
+    to = message.surface.deliver()
+    outbox.post(tx, Parcel(key=f"told:{message.key}", kind=to.kind, target=to.target, payload={"text": text}))
 
 
 def _offer_code(tx: Tx, message: Inbound, rules: ChannelConfig) -> None:

@@ -193,6 +193,7 @@ class Office:
     def send(self, target: str, text: str) -> dict[str, Any]:
         """Words for an explicit target; they go out where a gateway serves."""
         surface = Surface.parse(target)
+        web.require_whole(surface)
         self.connections.settings(surface.channel, surface.account)
         if not text.strip():
             raise InvalidInput("there is nothing to say", hint="Give some text.")

@@ -16,7 +16,7 @@ from holdfast.channels.connecting import Connected
 from holdfast.channels.files import FileRoom
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Message
-from holdfast.config.channels import WEB
+from holdfast.config.channels import WEB, WEB_CHAT
 from holdfast.context import Trust
 from holdfast.effects import Effect
 from holdfast.errors import Forbidden, InvalidInput
@@ -195,6 +195,7 @@ def target_of(caller: Caller, given: MessageInput) -> Surface:
         surface = own
     if given.threadId is not None:
         surface = surface.in_thread(given.threadId)
+    web.require_whole(surface)
     if given.action == "thread-reply" and surface.thread is None:
         raise InvalidInput("which thread?", hint="Give threadId, or a target with a thread.")
     if not caller.owner and (own is None or replace(surface, thread=None) != replace(own, thread=None)):
@@ -209,7 +210,8 @@ def _session_at(tx: Tx, caller: Caller, surface: Surface) -> str:
 
 
 def _has_channels(caller: Caller) -> bool:
-    return any(channel.enabled for channel in caller.config.channels.values())
+    """The pages' chat is one, if it is not switched off."""
+    return any(channel.enabled for channel in {WEB: WEB_CHAT, **caller.config.channels}.values())
 
 
 def _text(given: MessageInput) -> str:

@@ -21,7 +21,7 @@ from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Abilities, BaseChannel, Message, SendFailed
 from holdfast.config import Config
 from holdfast.config.channels import WEB
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError, InvalidInput, NotFound
 from holdfast.ids import AgentId
 from holdfast.keys import DirectKey, MainKey
 from holdfast.log import (
@@ -113,12 +113,24 @@ def chosen(config: Config, surface: Surface, team_ids: Sequence[str] = ()) -> Ag
     return next((one for one in found if one.binding is not None), found[0]).agent_id
 
 
+def require_whole(surface: Surface) -> None:
+    """`InvalidInput` for a part of a chat on the pages: they have neither threads nor accounts."""
+    if surface.channel == WEB and (surface.thread is not None or surface.account is not None):
+        raise InvalidInput(
+            f"chats on the pages have no threads and no accounts: {surface.address[:80]!r}",
+            code="thread_unavailable",
+            hint="Leave them out, as in web:dm:ann or web:group:research.",
+        )
+
+
 def chat_at(tx: Tx, surface: Surface, agent_id: str, config: Config) -> WebChat | None:
     """The conversation that an address of the pages names; None where there is no such chat or person."""
     agent = AgentId(agent_id)
+    if surface.thread is not None or surface.account is not None:
+        return None
     if surface.kind == "group":
         return _of_team(tx, surface.peer, agent)
-    if surface.kind != "dm" or surface.thread is not None or surface.account is not None:
+    if surface.kind != "dm":
         return None
     if surface.peer == OWNER_HERE:
         return WebChat(str(MainKey(agent)), FOR_OWNER)

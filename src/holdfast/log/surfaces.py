@@ -3,7 +3,8 @@
 A group is heard by everyone in it. Many people keep a private server with a channel for each matter: to the
 service it is a group, to them it is their desk. The owner declares such a surface private, once; it then
 writes and reads as the owner, until somebody else writes there: from then on it is a group, whatever was
-declared.
+declared. In the same way a group may be given to a space (a team's), until somebody who does not hold it
+writes there.
 """
 
 from __future__ import annotations
@@ -17,12 +18,22 @@ from holdfast.clock import Millis
 from holdfast.errors import InvalidInput
 from holdfast.keys import ChannelBucketKey, ChannelKey, GroupKey, canonical_key, parse_key
 from holdfast.log import sessions
-from holdfast.log.audience import FOR_OWNER, Audience, Reader, for_group, group_of, heard_by, of_key
+from holdfast.log.audience import (
+    FOR_OWNER,
+    Audience,
+    Reader,
+    for_group,
+    for_space,
+    group_of,
+    heard_by,
+    of_key,
+)
 from holdfast.log.statements import Statement
 from holdfast.log.store import Tx
 from holdfast.log.tables import entries
 from holdfast.log.tables import exposed_surfaces as table
 from holdfast.log.tables import sessions as session_table
+from holdfast.log.tables import surface_spaces as given_table
 
 Declared = Callable[[str, str], bool]
 """Whether the owner declared a surface private: by its channel and the id of the group."""
@@ -38,8 +49,43 @@ class Exposed:
 
 
 def group_heard(tx: Tx, group: Audience, *, declared: bool) -> Audience:
-    """Who hears a group: the owner alone where that was declared and nobody else was seen to write."""
-    return FOR_OWNER if declared and not is_exposed(tx, group) else group
+    """Who hears a group: the space that it was given to, or the owner alone where that was declared, as long
+    as nobody else was seen to write."""
+    space = space_given(tx, group)
+    if (space is None and not declared) or is_exposed(tx, group):
+        return group
+    return FOR_OWNER if space is None else for_space(space)
+
+
+def space_given(tx: Tx, group: Audience) -> str | None:
+    """The space that a group was given to, whoever was seen there since."""
+    found = _GIVEN.first(tx, surface=group)
+    return None if found is None else str(found[0])
+
+
+def give(tx: Tx, group: Audience, space_id: str, address: str) -> None:
+    """Let a group be a space's from now on; what was said there before stays as it was."""
+    take_back(tx, group)
+    row = {"surface": group, "space_id": space_id, "address": address, "given_at": tx.now}
+    tx.conn.execute(sa.insert(given_table), row)
+    reclaim(tx, group)
+
+
+def take_back(tx: Tx, group: Audience) -> bool:
+    """Let a group be one like others again; whether it was a space's."""
+    return tx.conn.execute(sa.delete(given_table).where(given_table.c.surface == group)).rowcount > 0
+
+
+def take_all_back(tx: Tx, space_id: str) -> None:
+    tx.conn.execute(sa.delete(given_table).where(given_table.c.space_id == space_id))
+
+
+def given(tx: Tx) -> list[tuple[str, str, bool]]:
+    """Every group of a space: the space, the group's address, and whether others were seen there."""
+    seen = sa.exists().where(table.c.surface == given_table.c.surface)
+    query = sa.select(given_table.c.space_id, given_table.c.address, seen)
+    rows = tx.conn.execute(query.order_by(given_table.c.given_at, given_table.c.address))
+    return [(row[0], row[1], bool(row[2])) for row in rows]
 
 
 def heard_under(tx: Tx, key: str | None, declared: Declared) -> Audience:
@@ -120,6 +166,7 @@ def _is_declared(key: str, declared: Declared) -> bool:
     return declared(parsed.channel, group_of(parsed))
 
 
+_GIVEN = Statement(sa.select(given_table.c.space_id).where(given_table.c.surface == sa.bindparam("surface")))
 _EXPOSED = Statement(sa.select(table.c.surface).where(table.c.surface == sa.bindparam("surface")))
 _LATELY = (
     sa.select(entries.c.audience)

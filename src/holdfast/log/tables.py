@@ -223,6 +223,15 @@ exposed_surfaces = sa.Table(
     sa.Column("exposed_at", sa.BigInteger, nullable=False),
 )
 
+surface_spaces = sa.Table(
+    "surface_spaces",
+    metadata,
+    sa.Column("surface", sa.Text, primary_key=True),
+    sa.Column("space_id", sa.Text, nullable=False),
+    sa.Column("address", sa.Text, nullable=False),
+    sa.Column("given_at", sa.BigInteger, nullable=False),
+)
+
 audit_trail = sa.Table(
     "audit_trail",
     metadata,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HEAD = "0020"
+HEAD = "0021"
 COPIES: Final = "upgrades"
 NEWER: Final = "use the newer version of Holdfast that wrote it"
 _SPARE_BYTES: Final = 64 * 1024**2

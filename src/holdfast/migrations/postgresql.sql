@@ -651,6 +651,13 @@ CREATE TABLE surface_bindings (
     bound_at bigint NOT NULL
 );
 
+CREATE TABLE surface_spaces (
+    surface text NOT NULL,
+    space_id text NOT NULL,
+    address text NOT NULL,
+    given_at bigint NOT NULL
+);
+
 CREATE TABLE task_spaces (
     task_id text NOT NULL,
     space_id text NOT NULL
@@ -993,6 +1000,9 @@ ALTER TABLE ONLY supervised_runs
 
 ALTER TABLE ONLY surface_bindings
     ADD CONSTRAINT surface_bindings_pkey PRIMARY KEY (surface);
+
+ALTER TABLE ONLY surface_spaces
+    ADD CONSTRAINT surface_spaces_pkey PRIMARY KEY (surface);
 
 ALTER TABLE ONLY task_spaces
     ADD CONSTRAINT task_spaces_pkey PRIMARY KEY (task_id, space_id);

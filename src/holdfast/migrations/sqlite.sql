@@ -845,6 +845,14 @@ CREATE TABLE versions (
     PRIMARY KEY (kind, name, number)
 );
 
+CREATE TABLE surface_spaces (
+    surface TEXT NOT NULL,
+    space_id TEXT NOT NULL,
+    address TEXT NOT NULL,
+    given_at BIGINT NOT NULL,
+    PRIMARY KEY (surface)
+);
+
 CREATE UNIQUE INDEX entries_idempotency ON entries (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 CREATE INDEX entries_created ON entries (created_at, position);

@@ -1,7 +1,8 @@
 """Teams: people who share a space of the board and agents.
 
 A team's space is made with it and shared from then on: what is put into it by name, and what is said in the
-team's session, all of its members may read. What a member says to an agent alone stays theirs.
+team's session, all of its members may read. What a member says to an agent alone stays theirs. Groups of chat
+services can be a team's too: what is said there from then on is its space's.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from holdfast.board import sharing, spaces
 from holdfast.board.tags import Label
 from holdfast.clock import Millis
 from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.log import Tx, audit
+from holdfast.log import Audience, Tx, audit, surfaces
+from holdfast.log.audience import space_of
 from holdfast.log.tables import Json, metadata
 from holdfast.people.budgets import Budget
 from holdfast.people.users import SIGNAL, User, checked_name
 
 MAX_TEAMS: Final = 1_000
+MOST_CHANNELS: Final = 100
 NO_BUDGET: Final = Budget()
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -46,6 +49,14 @@ members = sa.Table(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A group of a chat service that is a team's; `exposed`: somebody else was seen to write there."""
+
+    address: str
+    exposed: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
     id: str
@@ -55,6 +66,7 @@ class Team:
     created_at: Millis
     members: tuple[str, ...] = ()
     budget: Budget = NO_BUDGET
+    channels: tuple[Channel, ...] = ()
 
 
 def add(tx: Tx, id_: str, *, name: str | None = None, agents: Sequence[str] = ()) -> Team:
@@ -92,8 +104,53 @@ def listing(tx: Tx) -> list[Team]:
         sa.select(members.c.team_id, members.c.user_id).order_by(members.c.joined_at, members.c.user_id)
     ):
         joined[team_id].append(user_id)
+    given: dict[str, list[Channel]] = defaultdict(list)
+    for space_id, address, exposed in surfaces.given(tx):
+        given[space_id].append(Channel(address, exposed))
     query = sa.select(table).order_by(table.c.id).limit(MAX_TEAMS)
-    return [_team(row, joined[row["id"]]) for row in tx.conn.execute(query).mappings()]
+    rows = tx.conn.execute(query).mappings()
+    return [_team(row, joined[row["id"]], given[row["space_id"]]) for row in rows]
+
+
+def of_space(tx: Tx, space_id: str | None) -> Team | None:
+    """The team whose space this is."""
+    if space_id is None:
+        return None
+    return next((team for team in listing(tx) if team.space_id == space_id), None)
+
+
+def heard_as(tx: Tx, audience: str) -> Team | None:
+    """The team that hears what this audience does."""
+    return of_space(tx, space_of(audience))
+
+
+def attach(tx: Tx, id_: str, group: Audience, address: str) -> Team:
+    """Make a group a team's own: what is said there from now on all of its members read.
+
+    Said again, it holds again although somebody else was seen there.
+    """
+    team = get(tx, id_)
+    held = surfaces.space_given(tx, group)
+    if held not in (None, team.space_id):
+        raise Conflict(
+            f"{address[:80]} belongs to another team",
+            code="channel_taken",
+            hint="Take it from that one first.",
+        )
+    if held is None and len(team.channels) >= MOST_CHANNELS:
+        raise Conflict(f"{MOST_CHANNELS} channels are the most", code="too_many_channels")
+    surfaces.give(tx, group, team.space_id, address)
+    audit.note(tx, "team.channel_added", id_, address=address)
+    return get(tx, id_)
+
+
+def detach(tx: Tx, id_: str, group: Audience, address: str) -> Team:
+    team = get(tx, id_)
+    if surfaces.space_given(tx, group) != team.space_id:
+        raise NotFound(f"{address[:80]} is no channel of team {id_}", code="unknown_channel")
+    surfaces.take_back(tx, group)
+    audit.note(tx, "team.channel_removed", id_, address=address)
+    return get(tx, id_)
 
 
 def change(
@@ -124,7 +181,7 @@ def change(
 
 def remove(tx: Tx, id_: str) -> None:
     """End a team. Its space and all that was said stay, for the owner to read or to share again."""
-    get(tx, id_)
+    surfaces.take_all_back(tx, get(tx, id_).space_id)
     tx.conn.execute(sa.delete(members).where(members.c.team_id == id_))
     tx.conn.execute(sa.delete(table).where(table.c.id == id_))
     audit.note(tx, "team.removed", id_)
@@ -150,7 +207,7 @@ def leave(tx: Tx, id_: str, user: User) -> Team:
     return get(tx, id_)
 
 
-def _team(row: Mapping[Any, Any], joined: Sequence[str]) -> Team:
+def _team(row: Mapping[Any, Any], joined: Sequence[str], given: Sequence[Channel]) -> Team:
     return Team(
         id=row["id"],
         name=row["name"],
@@ -159,4 +216,5 @@ def _team(row: Mapping[Any, Any], joined: Sequence[str]) -> Team:
         created_at=row["created_at"],
         members=tuple(joined),
         budget=Budget.read(row["budget"]),
+        channels=tuple(given),
     )

@@ -80,13 +80,7 @@ class SharedHome:
         skill = read_archive(data, name)
         with self._opened() as store:
             with _acting(store, author) as tx:
-                known = versions.newest(tx, SKILL, skill.name)
-                if known is not None and known.sha256 == versions.digest(data):
-                    return known
-                said = what or (f"version {skill.version}" if skill.version else skill.description)
-                made = versions.add(
-                    tx, SKILL, skill.name, data, what=said, act="skill.published", by=author.name
-                )
+                made = _published(tx, skill, data, author, what)
             take_up(self._home, store)
         return made
 
@@ -110,16 +104,31 @@ class SharedHome:
             take_up(self._home, store)
         return made
 
-    def edit_skill(self, name: str, files: Mapping[str, str | None], author: Author) -> Version:
-        """Change texts of a skill, or begin one; None takes a file away."""
-        with self.reading() as tx:
-            known = versions.newest(tx, SKILL, name)
-            content = None if known is None else versions.get(tx, SKILL, name, known.number)[1]
-        data = archive.edited(content, files)
-        found = read_archive(data, name).name
-        if found != name:
-            raise InvalidInput(f"{FILE} calls it {found[:64]!r}, not {name[:64]!r}", code="bad_archive")
-        return self.publish_skill(name, data, author, what=", ".join(sorted(files)))
+    def edit_skill(
+        self, name: str, files: Mapping[str, str | None], author: Author, *, read: int | None = None
+    ) -> Version:
+        """Change texts of a skill, or begin one; None takes a file away. `read` is the version that was
+        edited: another that was published since is not written over. All in one transaction, so that nobody
+        publishes in between."""
+        with self._opened() as store:
+            with _acting(store, author) as tx:
+                known = versions.newest(tx, SKILL, name)
+                number = 0 if known is None else known.number
+                if read not in (None, number):
+                    raise Conflict(
+                        f"version {number} of {name[:64]} was published since version {read} was read",
+                        code="skill_changed",
+                        hint="Read it again, and make the change in that one.",
+                    )
+                content = None if known is None else versions.get(tx, SKILL, name, number)[1]
+                data = archive.edited(content, files)
+                skill = read_archive(data, name)
+                if skill.name != name:
+                    said = f"{FILE} calls it {skill.name[:64]!r}, not {name[:64]!r}"
+                    raise InvalidInput(said, code="bad_archive")
+                made = _published(tx, skill, data, author, ", ".join(sorted(files)))
+            take_up(self._home, store)
+        return made
 
     def refresh(self) -> None:
         """Bring the copies of this home up to date."""
@@ -130,6 +139,15 @@ class SharedHome:
     def reading(self) -> Iterator[Tx]:
         with self._opened() as store, store.read(OWNER) as tx:
             yield tx
+
+
+def _published(tx: Tx, skill: Skill, data: bytes, author: Author, what: str) -> Version:
+    """The version that these files are: a new one, unless they are the newest already."""
+    known = versions.newest(tx, SKILL, skill.name)
+    if known is not None and known.sha256 == versions.digest(data):
+        return known
+    said = what or (f"version {skill.version}" if skill.version else skill.description)
+    return versions.add(tx, SKILL, skill.name, data, what=said, act="skill.published", by=author.name)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import { Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
+import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
 
 export default function AccountPage() {
@@ -36,6 +37,15 @@ export default function AccountPage() {
             ...(who.teams.length > 0 ? [["Teams", who.teams.join(", ")] as const] : []),
           ]}
         />
+        {who.teams.length > 0 && (
+          <ul className="row" aria-label="Files of your teams">
+            {who.teams.map((team) => (
+              <li key={team}>
+                <Link to={`/teams/${team}/files`}>Files of {team}</Link>
+              </li>
+            ))}
+          </ul>
+        )}
       </section>
       <Sessions />
       {who.userId !== null && <Password />}

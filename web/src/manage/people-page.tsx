@@ -15,7 +15,9 @@ import { OneLine } from "../parts/one-line";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
+import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
+import { isOwner } from "../shell/rights";
 
 type Role = UserOut["role"];
 const STALE = ["/api/users", "/api/teams", "/api/invitations"];
@@ -209,6 +211,7 @@ function Teams({ teams, users }: { teams: readonly TeamOut[]; users: readonly Us
 }
 
 function Team({ team, users }: { team: TeamOut; users: readonly UserOut[] }) {
+  const who: Who = useLoggedIn();
   const { data: agents = [] } = useApi("/api/agents");
   const path = { id: team.id };
   const others = users.filter((user) => !team.members.includes(user.login));
@@ -261,7 +264,14 @@ function Team({ team, users }: { team: TeamOut; users: readonly UserOut[] }) {
           ))}
         </fieldset>
       )}
+      {team.channels.length > 0 && (
+        <p className="quiet">
+          Its channels:{" "}
+          {team.channels.map((one) => `${one.address}${one.exposed ? " (others write there)" : ""}`).join(", ")}
+        </p>
+      )}
       <div className="row">
+        {(isOwner(who) || who.teams.includes(team.id)) && <Link to={`/teams/${team.id}/files`}>Files</Link>}
         <Confirm
           label="End the team"
           question="Its space and what was said in it stay."

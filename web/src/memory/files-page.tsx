@@ -1,20 +1,19 @@
 /** The files of an agent's workspace: read, edited, compared with what they were, put back. */
 import "./memory.css";
 
-import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useState } from "react";
 
 import { api } from "../api/client";
-import { asProblem, type Problem } from "../api/problem";
 import type { VersionOut, WorkspaceTextOut } from "../api/schema";
 import { queries, useApi } from "../live/query";
 import { useChosenAgent } from "../parts/agent-choice";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { useTitle } from "../parts/title";
-import { toast } from "../parts/toast";
 import { Link, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
 import { isOwner } from "../shell/rights";
+import { FileEditor } from "./file-editor";
 import { MemoryHead } from "./memory-head";
 
 const Compared = lazy(() => import("../parts/compared"));
@@ -85,120 +84,28 @@ function FileList({ agent, open }: { agent: string; open: string | null }) {
 
 function Opened({ agent, path, line }: { agent: string; path: string; line: number }) {
   useTitle(path);
+  const owner = isOwner(useLoggedIn());
   const { data, error } = useApi("/api/workspace/file", { query: { path, agentId: agent } });
   const fresh = error?.code === "unknown_file";
   if (error !== null && !fresh) return <Trouble problem={error} />;
   if (data === undefined && !fresh) return <Skeleton rows={10} what={path} />;
-  return <Editor agent={agent} path={path} line={line} read={data ?? null} />;
-}
-
-interface EditorProps {
-  agent: string;
-  path: string;
-  line: number;
-  read: WorkspaceTextOut | null;
-}
-
-function Editor({ agent, path, line, read }: EditorProps) {
-  const owner = isOwner(useLoggedIn());
-  const [base, setBase] = useState(read);
-  const [text, setText] = useState(read?.text ?? "");
-  const [problem, setProblem] = useState<Problem>();
-  const [busy, setBusy] = useState(false);
-  const field = useRef<HTMLTextAreaElement>(null);
-  const changed = text !== (base?.text ?? "");
-  useLine(field, line);
-
-  async function save(): Promise<void> {
-    setBusy(true);
-    try {
-      const saved = await api.put("/api/workspace/file", { path, text, before: base?.digest ?? null, agentId: agent });
-      setBase(saved);
-      setProblem(undefined);
-      toast(`${path} is saved.`);
-      for (const stale of ["/api/workspace/files", "/api/workspace/history", "/api/workspace/file"]) {
-        void queries.invalidateQueries({ queryKey: [stale] });
-      }
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-    }
-  }
-
-  async function readAgain(): Promise<void> {
-    const now = await api.get("/api/workspace/file", { query: { path, agentId: agent } });
-    setBase(now);
-    setProblem(undefined);
-  }
-
   return (
-    <section className="editor" aria-label={path}>
-      <header className="row">
-        <h2>{path}</h2>
-        <span className="quiet" role="status">
-          {changed ? "changed, not saved" : base === null ? "not there yet" : "saved"}
-        </span>
-        <span className="grow" />
-        {changed && (
-          <button type="button" onClick={() => setText(base?.text ?? "")}>
-            Undo all
-          </button>
-        )}
-        {owner && (
-          <button type="button" className="primary" disabled={!changed || busy} aria-keyshortcuts="Control+S" onClick={() => void save()}>
-            Save
-          </button>
-        )}
-      </header>
-      {problem !== undefined && (
-        <Trouble problem={problem}>
-          {problem.code === "file_changed" && (
-            <button type="button" onClick={() => void readAgain()}>
-              Keep my text, compare it with what is there now
-            </button>
-          )}
-        </Trouble>
-      )}
-      <textarea
-        ref={field}
-        className="file-text"
-        aria-label={`Text of ${path}`}
-        spellCheck
-        readOnly={!owner}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={(event) => {
-          if ((event.ctrlKey || event.metaKey) && event.key === "s") {
-            event.preventDefault();
-            if (changed && owner) void save();
-          }
-        }}
-      />
-      {changed && base !== null && (
-        <details>
-          <summary>What you changed</summary>
-          <Suspense fallback={<Skeleton rows={3} what="the difference" />}>
-            <Compared before={base.text} after={text} label="What you changed" />
-          </Suspense>
-        </details>
-      )}
-      <History agent={agent} path={path} now={base} onTake={owner ? setText : undefined} />
-    </section>
+    <FileEditor
+      path={path}
+      line={line}
+      read={data ?? null}
+      mayEdit={owner}
+      save={async (text, before) => {
+        const saved = await api.put("/api/workspace/file", { path, text, before, agentId: agent });
+        for (const stale of ["/api/workspace/files", "/api/workspace/history", "/api/workspace/file"]) {
+          void queries.invalidateQueries({ queryKey: [stale] });
+        }
+        return saved;
+      }}
+      readAgain={() => api.get("/api/workspace/file", { query: { path, agentId: agent } })}
+      below={(now, take) => <History agent={agent} path={path} now={now} onTake={take} />}
+    />
   );
-}
-
-/** Put the cursor where a search or a quote led to. */
-function useLine(field: React.RefObject<HTMLTextAreaElement | null>, line: number): void {
-  useEffect(() => {
-    const box = field.current;
-    if (box === null || line < 1) return;
-    const lines = box.value.split("\n");
-    const start = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-    box.focus();
-    box.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
-    box.scrollTo({ top: (box.scrollHeight * (line - 3)) / Math.max(1, lines.length) });
-  }, [field, line]);
 }
 
 interface HistoryProps {

@@ -18,3 +18,8 @@ export function seesMemory(who: Who): boolean {
 export function managesPeople(who: Who): boolean {
   return who.role === null ? isOwner(who) : who.role === "owner" || who.role === "admin";
 }
+
+/** Who edits the files of their teams: all but those who only read. */
+export function writesForTeams(who: Who): boolean {
+  return who.scope !== "read" && who.role !== "viewer";
+}

@@ -145,7 +145,7 @@ def change(
 
 @click.group(cls=Group)
 def teams() -> None:
-    """People who share a space and agents: list, add, change, remove, join, leave."""
+    """People who share a space and agents: list, add, change, remove, join, leave, channel."""
 
 
 @teams.command("list")
@@ -164,11 +164,11 @@ def list_teams(app: App, as_json: bool) -> None:
         print_json([_team(team, members) for team, members in named])
         return
     rows = [
-        (team.id, team.name, team.space_id, ", ".join(team.agents), ", ".join(members))
+        (team.id, team.name, team.space_id, ", ".join(team.agents), ", ".join(members), _groups(team))
         for team, members in named
     ]
     empty = "No teams. Make one: holdfast teams add research --agent main"
-    print_table(["id", "name", "space", "agents", "members"], rows, empty=empty)
+    print_table(["id", "name", "space", "agents", "members", "channels"], rows, empty=empty)
 
 
 @teams.command("add")
@@ -238,6 +238,32 @@ def join(app: App, id_: str, login: str) -> None:
 def leave(app: App, id_: str, login: str) -> None:
     """Take somebody out of a team."""
     _move(app, id_, login, "leave")
+
+
+@teams.command("channel")
+@click.argument("id_", metavar="ID")
+@click.argument("address")
+@click.option("--remove", is_flag=True, help="It is a group like others again.")
+@pass_app
+def channel(app: App, id_: str, address: str, remove: bool) -> None:
+    """Make a group of a chat service a team's own: its members read it, its agent answers, its budget pays.
+
+    It ends by itself when somebody writes there who is not known as one of the team; say it again then.
+
+    \b
+    Example:
+      holdfast teams channel research slack:channel:C42
+    """
+    from holdfast.channels import team_groups
+
+    with app.open() as hold:
+        private = hold.settings.is_private
+    with app.acting() as tx:
+        if remove:
+            team_groups.detach(tx, id_, address)
+        else:
+            team_groups.attach(tx, id_, address, private)
+    click.echo(f"{address} is {'a group like others' if remove else 'now of team ' + id_}.")
 
 
 def _move(app: App, id_: str, login: str, how: Literal["join", "leave"]) -> None:
@@ -369,4 +395,10 @@ def _team(team: Team, members: list[str]) -> dict[str, Any]:
         "spaceId": team.space_id,
         "agents": list(team.agents),
         "members": members,
+        "channels": [{"address": one.address, "exposed": one.exposed} for one in team.channels],
     }
+
+
+def _groups(team: Team) -> str:
+    told = [(one.address, " (others write there)" if one.exposed else "") for one in team.channels]
+    return ", ".join(address + more for address, more in told)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.channels import team_groups
 from holdfast.clock import iso
 from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.gateway import page_sessions
@@ -97,6 +98,17 @@ class TeamPatch(Wire):
     budget: BudgetIO | None = None
 
 
+class TeamChannelIn(Wire):
+    address: Annotated[Text, Field(min_length=1, max_length=480)]
+
+
+class TeamChannelOut(Answer):
+    """A group of a chat service that is a team's; `exposed`: others write there, so it is a group again."""
+
+    address: str
+    exposed: bool
+
+
 class TeamOut(Answer):
     id: str
     name: str
@@ -104,6 +116,7 @@ class TeamOut(Answer):
     agents: list[str]
     members: list[str] = Field(description="Their logins.")
     budget: BudgetIO
+    channels: list[TeamChannelOut]
     created_at: Iso
 
 
@@ -260,6 +273,26 @@ async def leave(
     return await _written(here, caller, lambda tx: teams.leave(tx, id_, users.get(tx, user)))
 
 
+@router.post("/api/teams/{id}/channels", response_model=TeamOut)
+async def attach_channel(here: Here, caller: Caller, id_: Ref, body: TeamChannelIn) -> Response:
+    """Make a group of a chat service a team's own, by its address, such as `slack:channel:C42`.
+
+    What is said there from then on all members of the team read, its agents answer, and its budget pays for.
+    """
+    caller.require_right(Right.HOME)
+    private = here.hold.settings.is_private
+    return await _written(here, caller, lambda tx: team_groups.attach(tx, id_, body.address, private))
+
+
+@router.delete("/api/teams/{id}/channels", response_model=TeamOut)
+async def detach_channel(
+    here: Here, caller: Caller, id_: Ref, address: Annotated[str, Query(min_length=1, max_length=480)]
+) -> Response:
+    """Let it be a group like others again; what was said in it stays the team's."""
+    caller.require_right(Right.HOME)
+    return await _written(here, caller, lambda tx: team_groups.detach(tx, id_, address))
+
+
 @router.get("/api/invitations", response_model=list[InvitationOut])
 async def invitation_list(here: Here, caller: Caller) -> Response:
     """The invitations that are still open."""
@@ -389,6 +422,7 @@ def _team_json(team: Team, logins: dict[str, str]) -> dict[str, Any]:
             "costPerDay": team.budget.cost_per_day,
             "costPerMonth": team.budget.cost_per_month,
         },
+        "channels": [{"address": one.address, "exposed": one.exposed} for one in team.channels],
         "createdAt": iso(team.created_at),
     }
 

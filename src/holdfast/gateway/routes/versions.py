@@ -59,6 +59,10 @@ class SkillFilesIn(Wire):
     files: Annotated[dict[str, str | None], Field(min_length=1, max_length=500)] = Field(
         description="Texts by path; null takes a file away. What is not named stays."
     )
+    read: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        default=None,
+        description="The version that was read, 0 for none: `skill_changed` if it is not the newest.",
+    )
 
 
 @router.get("/api/config/versions", response_model=SharedVersionsOut)
@@ -135,7 +139,8 @@ async def roll_skill_back(here: Here, caller: Admin, name: SkillName, number: Nu
 @router.put("/api/skills/versions/{name}", response_model=SharedVersionOut)
 async def edit_skill(here: Here, caller: Admin, name: SkillName, body: SkillFilesIn) -> Response:
     """Change texts of a skill, or begin one, as a new version in every gateway."""
-    return await _written(here, lambda: here.hold.shared.edit_skill(name, body.files, caller.author))
+    edit = here.hold.shared.edit_skill
+    return await _written(here, lambda: edit(name, body.files, caller.author, read=body.read))
 
 
 @router.delete("/api/skills/versions/{name}", response_model=SharedVersionOut)
