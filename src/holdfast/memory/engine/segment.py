@@ -27,6 +27,7 @@ COLUMNS: Mapping[str, Any] = {
     "curated": np.bool_,
     "length": np.uint16,
 }
+ENDS, TWIN, LOOSE = -1, -2, -3
 MOVING: Mapping[str, Any] = {"group": np.int32, "topic": np.int32, "task": np.int32}
 Columns = dict[str, NDArray[Any]]
 Rows = NDArray[np.int64]
@@ -49,8 +50,10 @@ class State:
 class Segment:
     """Rows sorted by group, thread and ordinal; `edges` are where one group's range ends.
 
-    `places` are theirs in the order of threads alone, `by_place` the rows in that order, `turns` where in it
-    each row stands, and `threads` those that occur.
+    `places` are theirs in the order of threads alone, `by_place` the rows in that order, and `threads` those
+    that occur. `beside` has the rows before and after each in its thread, or why there is none: `ENDS` where
+    the thread does here, `TWIN` for one of the same place, `LOOSE` for a row of no thread; `adjoining` says
+    which of them have the very next ordinal.
     """
 
     name: str
@@ -61,7 +64,8 @@ class Segment:
     places: Rows
     range_group: NDArray[np.int32]
     edges: Rows
-    turns: NDArray[np.int32]
+    beside: NDArray[np.int32]
+    adjoining: NDArray[np.bool_]
     threads: Rows
     longest: int
     vectors: dict[int, Quantised]
@@ -153,8 +157,7 @@ def assemble(
     heads = np.flatnonzero(np.diff(group, prepend=np.int32(-1)))
     by_place = np.argsort(fixed["place"], kind="stable").astype(np.int32)
     places = fixed["place"][by_place]
-    turns = np.empty(len(group), np.int32)
-    turns[by_place] = np.arange(len(group), dtype=np.int32)
+    beside, adjoining = _beside(places, by_place)
     occurring = places >> 32
     segment = Segment(
         name=name,
@@ -165,12 +168,26 @@ def assemble(
         places=places,
         range_group=group[heads],
         edges=np.append(heads, len(group)).astype(np.int64),
-        turns=turns,
+        beside=beside,
+        adjoining=adjoining,
         threads=occurring[np.diff(occurring, prepend=np.int64(-1)) != 0],
         longest=int(fixed["length"].max(initial=0)),
         vectors=vectors,
     )
     return segment, State(group, columns["topic"], columns["task"], np.zeros(len(group), np.bool_))
+
+
+def _beside(places: Rows, by_place: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """`beside` and `adjoining` of a segment, for each row the one before and the one after."""
+    beside = np.full((len(places), 2), ENDS, np.int32)
+    adjoining = np.zeros((len(places), 2), np.bool_)
+    step = places[1:] - places[:-1]
+    same = places[1:] >> 32 == places[:-1] >> 32
+    for side, (own, other) in enumerate(((by_place[1:], by_place[:-1]), (by_place[:-1], by_place[1:]))):
+        beside[own, side] = np.where(same, np.where(step == 0, TWIN, other), ENDS)
+        adjoining[own, side] = same & (step == 1)
+    beside[by_place[places >> 32 <= 0]] = LOOSE
+    return beside, adjoining
 
 
 def buried(segment: Segment, state: State, rows: Rows) -> State:

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.memory.engine.protocol import Numbers
-from holdfast.memory.engine.segment import Segment
+from holdfast.memory.engine.segment import ENDS, LOOSE, Segment
 from holdfast.memory.engine.selection import Located, Piece
 
 _MOST_STEPS = 32
 _LOWEST, _HIGHEST = np.int64(-1), np.int64(2**62)
 ORDINAL = np.int64(2**32 - 1)
-_STEPS = np.array([-1, 1], np.int64)
 
 Places = NDArray[np.int64]
+Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
@@ -29,10 +29,10 @@ def neighbours(pieces: Sequence[Piece], located: Sequence[Located], places: Plac
     unsure = np.zeros((len(places), 2), np.bool_)
     segments = list(_by_segment(pieces))
     alone = _in_one_segment(segments, places >> 32)
-    own = {id(segment): mine for segment, mine in segments}
-    for piece, at, rows in located:
-        beside = _adjacent(piece.segment, own[id(piece.segment)], rows, places[at], alone[at])
-        out[at], unsure[at] = beside
+    for segment, mine in segments:
+        at, rows = _within(segment, located)
+        if len(rows):
+            out[at], unsure[at] = _adjacent(segment, mine, rows, alone[at])
     for side, step in ((0, -1), (1, 1)):
         rest = np.flatnonzero(unsure[:, side])
         if len(rest):
@@ -58,22 +58,25 @@ def _holds(segment: Segment, threads: NDArray[np.int64]) -> Mask:
     return held
 
 
-def _adjacent(
-    segment: Segment, pieces: list[Piece], rows: NDArray[np.int64], places: Places, alone: Mask
-) -> tuple[Numbers, Mask]:
+def _within(segment: Segment, located: Sequence[Located]) -> tuple[slice | Rows, Rows]:
+    """Where those that a segment holds stand, and its rows of them."""
+    own = [(at, rows) for piece, at, rows in located if piece.segment is segment]
+    if len(own) == 1:
+        return own[0]
+    places = [np.arange(at.start, at.stop) if isinstance(at, slice) else at for at, _ in own]
+    nothing = np.zeros(0, np.int64)
+    return np.concatenate([nothing, *places]), np.concatenate([nothing, *(rows for _, rows in own)])
+
+
+def _adjacent(segment: Segment, pieces: list[Piece], rows: Rows, alone: Mask) -> tuple[Numbers, Mask]:
     """The turns beside each in its segment if they are sure to be next, else -1; and which are to be sought.
 
     Of a thread that lies in one segment they are, of others only those with the very next ordinal.
     """
-    beside = segment.turns[rows][:, None] + _STEPS
-    inside = (beside >= 0) & (beside < segment.rows)
-    np.clip(beside, 0, segment.rows - 1, out=beside)
-    there, own, alone = segment.places[beside], places[:, None], alone[:, None]
-    threaded = own >> 32 > 0
-    same = inside & threaded & (there >> 32 == own >> 32)
-    sure = same & (there != own) & (alone | (there == own + _STEPS))
-    numbers = np.where(sure, _numbers_of(pieces, segment.by_place[beside]), -1)
-    return numbers, threaded & (numbers < 0) & ~(alone & ~same)
+    beside, alone = segment.beside[rows], alone[:, None]
+    sure = alone | segment.adjoining[rows]
+    numbers = np.where(sure, _numbers_of(pieces, beside), -1)
+    return numbers, (numbers < 0) & (beside != LOOSE) & ~(alone & (beside == ENDS))
 
 
 def _searched(segments: Sequence[tuple[Segment, list[Piece]]], places: Places, step: int) -> Numbers:
