@@ -8,6 +8,7 @@ import { asProblem } from "../api/problem";
 import type { Turn } from "../api/types";
 import { ConversationView } from "../conversation/conversation";
 import { beginDraft } from "../conversation/draft";
+import { FindButton } from "../conversation/finder";
 import { newId } from "../conversation/outbox";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
@@ -113,10 +114,7 @@ function Open({ sessionKey, from }: { sessionKey: string; from: string | null })
             {agent?.models[0] !== undefined && <span className="wide"> · {agent.models[0]}</span>}
           </p>
         </div>
-        <button type="button" className="quiet-button" aria-expanded={finding} onClick={() => setFinding(!finding)}>
-          <Icon name="search" /> <span className="wide">Find</span>
-          <span className="spoken">in this chat</span>
-        </button>
+        <FindButton where="chat" finding={finding} onFind={setFinding} />
       </header>
       <ConversationView
         place={{ sessionKey }}
