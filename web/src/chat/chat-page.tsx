@@ -9,7 +9,6 @@ import type { Turn } from "../api/types";
 import { ConversationView } from "../conversation/conversation";
 import { beginDraft } from "../conversation/draft";
 import { FindButton } from "../conversation/finder";
-import { newId } from "../conversation/outbox";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
@@ -18,7 +17,8 @@ import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { go, Link, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { ChatList, markRead, nameOf } from "./chat-list";
+import { ChatList, markRead } from "./chat-list";
+import { freshKey, nameOf } from "./names";
 
 const Inspector = lazy(() => import("../inspector/inspector"));
 
@@ -59,11 +59,6 @@ export default function ChatPage({ query }: PageProps) {
 /** The address of a session, and of a turn of it with what is looked at. */
 function place(key: string, more: Record<string, string>): string {
   return `/chat?${new URLSearchParams({ session: key, ...more }).toString()}`;
-}
-
-/** The key of a conversation that nobody began yet: the owner's own, with that agent. */
-export function freshKey(agentId: string): string {
-  return `agent:${agentId}:web:dm:${newId().slice(0, 12)}`;
 }
 
 /** Say something otherwise: in a chat that knows what was said before it, so that this one stays as it is. */
