@@ -1,12 +1,13 @@
 """The pages: what the first load weighs, and what a browser works for what a person looks at.
 
-    PYTHONPATH=tests:tests/gateway python bench/pages.py [--topics 10000] [--seconds 10] [--rounds 3]
+    PYTHONPATH=tests:tests/gateway python bench/pages.py [--topics 10000] [--entries 20000] [--rounds 3]
 
 Compares, in one run and one Chromium: the pages over a gateway with a scripted model, and a bare page that
 shows the same amount of text without any library. Prints the bytes of the first load as they are sent (gzip),
 the milliseconds of script and of all work of the page's thread up to its first useful paint, up to a topic
-among many, and for each second of an answer that streams at a hundred tokens a second. Needs Chromium and
-`make pages`.
+among many, to the board of all of them, to a thread of many entries and back through ten pages of it, and for
+each second of an answer that streams at a hundred tokens a second; with the elements that the board and the
+thread then consist of. Needs Chromium and `make pages`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from common import table
 from serving import Running, running
 
 from holdfast.board import topics
-from holdfast.log import OWNER
-from holdfast.runtime import open_home
+from holdfast.log import OWNER, EntryDraft, EntryType, entries
+from holdfast.runtime import Holdfast, open_home
 from holdfast.testing import Say, ScriptedOpenAI
 
 Look = Callable[[Any], None]
 A_SECOND = 100
+PAGES_BACK = 10
+LONG = "A long thread"
 SESSION = "/chat?session=agent%3Amain%3Aweb%3Adm%3Abench"
 BARE = """<!doctype html><html lang="en"><title>bare</title><h1>Home</h1><p id="said"></p><script>
 addEventListener("message", (event) => {
@@ -66,7 +69,7 @@ def bare_page() -> Iterator[str]:
 
 
 @contextmanager
-def gateway(folder: Path, count: int, seconds: int) -> Iterator[Running]:
+def gateway(folder: Path, count: int, lines: int, seconds: int) -> Iterator[Running]:
     words = " ".join(["word"] * A_SECOND * seconds)
     with ScriptedOpenAI(lambda asked: Say(words, chunks=A_SECOND * seconds, pause=1 / A_SECOND)) as model:
         provider = {"baseUrl": model.url, "apiKey": "key", "api": "openai-completions"}
@@ -83,8 +86,25 @@ def gateway(folder: Path, count: int, seconds: int) -> Iterator[Running]:
                 with hold.store.write(OWNER) as tx:
                     for number in range(start, min(start + 1_000, count)):
                         topics.upsert(tx, f"Topic number {number}")
+            _said(hold, lines)
             with running(hold) as found:
                 yield found
+
+
+def _said(hold: Holdfast, lines: int) -> None:
+    """A thread about one topic, the newest of all."""
+    with hold.store.write(OWNER) as tx:
+        topic = topics.upsert(tx, LONG).topic.id
+    drafts = [
+        EntryDraft(
+            content=f"Line {number} of what was said", type=EntryType.NOTE, topic_id=topic, agent_id="user"
+        )
+        for number in range(lines)
+    ]
+    for start in range(0, lines, 1_000):
+        with hold.store.write(OWNER) as tx:
+            for draft in drafts[start : start + 1_000]:
+                entries.append(tx, draft)
 
 
 class Work:
@@ -147,6 +167,7 @@ def ours(browser: Any, found: Running, seconds: int) -> dict[str, tuple[float, f
     page, _, rows["to a topic among many"], _ = loaded(browser, place, look, prepare)
     page.context.close()
 
+    rows |= _long_lists(browser, found, prepare)
     field = lambda page: page.get_by_label("Message", exact=True).wait_for()  # noqa: E731
     page, _, _, work = loaded(browser, f"{found.url}{SESSION}", field, prepare)
     box = page.get_by_label("Message", exact=True)
@@ -159,6 +180,28 @@ def ours(browser: Any, found: Running, seconds: int) -> dict[str, tuple[float, f
         page.locator(".turn-foot").last.wait_for(timeout=(seconds * 20 + 60) * 1000)
 
     rows["a second of streaming"] = streamed(work, ask, over, seconds)
+    page.context.close()
+    return rows
+
+
+def _long_lists(browser: Any, found: Running, prepare: Look) -> dict[str, tuple[float, float]]:
+    rows: dict[str, tuple[float, float]] = {}
+    look = lambda page: page.locator(".topics h3").nth(5).wait_for(timeout=120_000)  # noqa: E731
+    page, _, rows["to the board"], _ = loaded(browser, f"{found.url}/board", look, prepare)
+    rows["elements of the board"] = (page.locator("main *").count(), 0)
+    page.context.close()
+
+    long = found.client(found.admin).get("/api/topics", params={"limit": 500}).json()
+    topic = next(one["id"] for one in long if one["name"] == LONG)
+    look = lambda page: page.locator(".said-scroll article").nth(3).wait_for()  # noqa: E731
+    place = f"{found.url}/board/topics/{topic}"
+    page, _, rows["to a long thread"], work = loaded(browser, place, look, prepare)
+    for _ in range(PAGES_BACK):
+        with page.expect_response("**/api/conversation*"):
+            page.get_by_role("button", name="Show older").click()
+    page.get_by_role("button", name="Show older").wait_for()
+    rows["ten pages back in it"] = work.since()
+    rows["elements of the thread"] = (page.locator(".said-scroll *").count(), 0)
     page.context.close()
     return rows
 
@@ -180,6 +223,7 @@ def bare(browser: Any, url: str, seconds: int) -> dict[str, tuple[float, float]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--entries", type=int, default=20_000)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
@@ -187,7 +231,7 @@ def main() -> None:
     other: list[dict[str, tuple[float, float]]] = []
     with tempfile.TemporaryDirectory() as folder, chromium() as browser, bare_page() as url:
         for number in range(given.rounds):
-            with gateway(Path(folder) / f"home{number}", given.topics, given.seconds) as found:
+            with gateway(Path(folder) / f"home{number}", given.topics, given.entries, given.seconds) as found:
                 own.append(ours(browser, found, given.seconds))
             other.append(bare(browser, url, given.seconds))
     table(
@@ -201,7 +245,11 @@ def _cell(rows: list[dict[str, tuple[float, float]]], name: str) -> str:
     if name not in rows[0]:
         return "-"
     script, task = (statistics.median(one[name][part] for one in rows) for part in (0, 1))
-    return f"{script:,.0f}" if name == "bytes" else f"{script:,.0f} ms ({task:,.0f})"
+    return (
+        f"{script:,.0f}"
+        if name == "bytes" or name.startswith("elements")
+        else f"{script:,.0f} ms ({task:,.0f})"
+    )
 
 
 if __name__ == "__main__":

@@ -230,6 +230,70 @@ def test_a_stranger_is_let_in_and_what_could_not_be_delivered_is_tried_again(
     assert again.status_code in (200, 409)
 
 
+def test_a_key_is_entered_and_forgotten_and_a_channel_is_tried_before_it_is_kept(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    (email,) = (one for one in api.get("/api/channels/services").json() if one["id"] == "email")
+    asks = {one["name"]: one["ask"] for one in email["options"]}
+    # No letters are kept on this machine.
+    answers = {"address": "a@example.org", "imapHost": "127.0.0.1", "smtpHost": "127.0.0.1"}
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/settings/providers")
+        card = page.get_by_role("article").filter(has=page.get_by_role("heading", name="scripted"))
+        card.get_by_role("button", name="Enter another key for scripted").click()
+        card.get_by_label("Key of scripted").fill("another-key-of-mine")
+        card.get_by_role("button", name="Keep it").click()
+        card.get_by_text("Key page is kept").wait_for()
+        assert "another-key-of-mine" not in page.content()
+        card.get_by_role("button", name="Forget").click()
+        card.get_by_role("group").get_by_role("button", name="Forget").click()
+        page.get_by_text("The key is forgotten.").wait_for()
+        card.get_by_text("Key page is kept").wait_for(state="detached")
+
+        page.goto("/channels")
+        page.get_by_role("button", name="Add a channel").click()
+        page.get_by_role("button", name=email["title"], exact=True).click()
+        for name, text in {**answers, "password": "hush hush"}.items():
+            page.get_by_label(asks[name], exact=True).fill(text)
+        page.get_by_label("Name of the channel").fill("post")
+        page.get_by_role("button", name="Try it and keep it").click()
+        keep = page.get_by_role("button", name="Keep it all the same")
+        keep.wait_for()
+        assert "post" not in api.get("/api/config/text").text
+        keep.click()
+        page.get_by_text("post is added.").wait_for()
+    kept = api.get("/api/config/text").json()["text"]
+    assert '"post"' in kept
+    assert "hush hush" not in kept
+
+
+def test_the_map_is_searched_and_come_closer_to_by_keyboard(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    topic = api.post("/api/topics", json={"name": "Regatta"}).json()["id"]
+    place = {"topicId": topic, "classificationStatus": "classified", "agentId": "main"}
+    for number in range(3):
+        words = f"Saskia Brandt and Otis Lindqvist sail race {number}."
+        assert api.post("/api/log", json={"content": words, **place}).status_code == 201
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/graph")
+        node = page.locator(".graph [role=link]").first
+        node.wait_for()
+        page.get_by_label("Find on the map").focus()
+        page.keyboard.type("regatta")
+        page.wait_for_function("() => document.querySelector('.graph .node.dim') !== null")
+        assert "q=regatta" in page.url
+        farther = page.get_by_role("button", name="Farther")
+        assert farther.is_disabled()
+        page.locator('.graph [role=link][tabindex="0"]').focus()
+        page.keyboard.press("+")
+        page.locator("button[aria-label='Farther']:enabled").wait_for()
+        page.keyboard.press("0")
+        page.locator("button[aria-label='Farther']:disabled").wait_for()
+
+
 def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_theirs(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:

@@ -13,10 +13,11 @@ import pytest
 from serving import Running, assert_problem, make_token, running, wait_for
 
 from builders import append
+from holdfast.board import topics
 from holdfast.clock import ManualClock
 from holdfast.gateway.tokens import Scope
-from holdfast.log import sqlite_url
-from holdfast.runtime import open_home
+from holdfast.log import OWNER, sqlite_url
+from holdfast.runtime import forgetting, open_home
 
 
 @pytest.fixture(scope="module")
@@ -150,19 +151,46 @@ def test_a_token_limited_to_spaces_has_no_part_in_memory(gateway: Running) -> No
             assert_problem(limited.get(f"/api/memory/{name}", params=params), 404, "unknown_agent")
 
 
+def logged(api: httpx.Client, content: str) -> str:
+    made: str = api.post("/api/log", json={"type": "note", "content": content}).json()["id"]
+    return made
+
+
 def test_a_copy_of_any_telling_line_is_found_and_of_a_small_one_none(api: httpx.Client) -> None:
     long = "The spare key hangs behind the third board of the boathouse."
     other = "Ask the harbour master for the tide table of next spring."
+    whole = logged(api, f"{long}\n{other}\nThanks a lot!")
+    copy = logged(api, f"He wrote: {other} And so I did.")
+    logged(api, "Thanks a lot! See you.")
+    told = api.get("/api/memory/quotes", params={"entryId": whole}).json()
+    assert [(one["kind"], one["id"]) for one in told["quotes"]] == [("entry", copy)]
+    assert not told["cut"]
 
-    def logged(content: str) -> str:
-        made: str = api.post("/api/log", json={"type": "note", "content": content}).json()["id"]
-        return made
 
-    whole = logged(f"{long}\n{other}\nThanks a lot!")
-    copy = logged(f"He wrote: {other} And so I did.")
-    logged("Thanks a lot! See you.")
-    told = api.get("/api/memory/quotes", params={"entryId": whole}).json()["quotes"]
-    assert [(one["kind"], one["id"]) for one in told] == [("entry", copy)]
+def test_in_a_long_log_the_look_for_copies_is_bounded_and_says_so(
+    api: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "The otter sleeps under the northern pier."
+    whole, near, *_far, last = [logged(api, words) for _ in range(9)]
+    assert not api.get("/api/memory/quotes", params={"entryId": whole}).json()["cut"]
+    monkeypatch.setattr(forgetting, "MOST_ENTRIES", 2)
+    told = api.get("/api/memory/quotes", params={"entryId": whole}).json()
+    assert [one["id"] for one in told["quotes"]] == [last, near]
+    assert told["cut"]
+
+
+def test_what_is_forgotten_leaves_every_digest_however_many_there_are(
+    gateway: Running, api: httpx.Client
+) -> None:
+    words = "The heron stole two of the ornamental carp."
+    count = forgetting.MOST_QUOTES + 2
+    with gateway.hold.store.write(OWNER) as tx:
+        for number in range(count):
+            topics.upsert(tx, f"Carp {number}", digest=words)
+    whole = logged(api, words)
+    told = api.get("/api/memory/quotes", params={"entryId": whole}).json()
+    assert (len(told["quotes"]), told["cut"]) == (forgetting.MOST_QUOTES, True)
+    assert api.post("/api/memory/forget", json={"entryIds": [whole]}).json()["digests"] == count
 
 
 def test_agents_do_not_find_each_other_s_files(api: httpx.Client) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from holdfast.board import attachments, tasks, topics
+from holdfast.board import attachments
 from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
 from holdfast.context import EditableFiles, blobs
@@ -26,6 +27,10 @@ LEAST: Final = 16
 LEAST_OF_OTHERS: Final = 32
 MOST_NEEDLES: Final = 6
 MOST_QUOTES: Final = 50
+MOST_ENTRIES: Final = 50_000
+"""How much of the log is looked through for the same words: at its end, and around where they were said."""
+MOST_SUMMARIES: Final = 10_000
+PAGE: Final = 5_000
 GONE: Final = "[forgotten]"
 _AROUND: Final = 100
 
@@ -54,6 +59,14 @@ class Forgotten:
     versions: int
 
 
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    entry: Entry
+    quotes: list[Quote]
+    cut: bool
+    """There is more than was looked through, or more that quotes it than is shown."""
+
+
 def needles_of(entry: Entry) -> list[str]:
     """What the entry is known by elsewhere: its longest lines, since whoever quotes it may quote any of them.
 
@@ -70,15 +83,24 @@ def files_of(hold: Holdfast, agent_id: str) -> EditableFiles:
     return EditableFiles(hold.workspace(agent_id), hold.home.agent_dir(agent_id) / "history")
 
 
-def quotes(hold: Holdfast, tx: Tx, id_: str) -> tuple[Entry, list[Quote]]:
-    """The entry, and where else its words stand."""
+def quotes(hold: Holdfast, tx: Tx, id_: str) -> Quoted:
+    """The entry, and where else its words stand, as far as a bounded look finds them."""
     entry = _there(tx, id_)
-    found: dict[tuple[str, str, str | None, int | None], Quote] = {}
-    for needle in needles_of(entry):
-        own = (*_in_entries(tx, entry, needle), *_in_digests(tx, needle), *_in_summaries(tx, needle))
-        for one in (*own, *_in_files(hold, needle)):
-            found.setdefault((one.kind, one.id, one.agent, one.line), one)
-    return entry, list(found.values())[:MOST_QUOTES]
+    needles = needles_of(entry)
+    if not needles:
+        return Quoted(entry, [], cut=False)
+    spans, cut = _spans(tx, entry)
+    looks = (
+        *(_in_entries(tx, entry, needles, span) for span in spans),
+        _in_digests(tx, needles),
+        _in_summaries(tx, needles),
+        _in_files(hold, needles),
+    )
+    cut = cut or tx.conn.execute(sa.select(sa.func.count(summary_table.c.id))).scalar_one() > MOST_SUMMARIES
+    # Of each kind one more than is shown, so that it is known when something is left out.
+    found = [list(islice(look, MOST_QUOTES + 1)) for look in looks]
+    every = [one for some in found for one in some]
+    return Quoted(entry, every[:MOST_QUOTES], cut=cut or len(every) > MOST_QUOTES)
 
 
 def forget(hold: Holdfast, tx: Tx, ids: list[str]) -> Forgotten:
@@ -93,10 +115,10 @@ def forget(hold: Holdfast, tx: Tx, ids: list[str]) -> Forgotten:
         forget_entry(tx, id_)
         audit.note(tx, "entry.forgotten", id_, session=entry.session_key or "")
         done["entries"] += 1
+        done["summaries"] += _out_of_summaries(tx, needles)
+        done["digests"] += _out_of_digests(tx, needles)
         for needle in needles:
             done["contexts"] += blobs.erase(tx, needle)
-            done["summaries"] += _out_of_summaries(tx, needle)
-            done["digests"] += _out_of_digests(tx, needle)
             done["versions"] += sum(files_of(hold, one.id).forget(needle) for one in hold.settings.agent_list)
     return Forgotten(**done)
 
@@ -108,36 +130,53 @@ def _there(tx: Tx, id_: str) -> Entry:
     return entry
 
 
-def _in_entries(tx: Tx, entry: Entry, needle: str) -> Iterator[Quote]:
-    table = entry_table
-    query = sa.select(table.c.id, table.c.content, table.c.agent_id).where(
-        table.c.content.contains(needle, autoescape=True),
-        table.c.deleted_at.is_(None),
-        table.c.id != entry.id,
-        *entry_model.within_reach(tx.reader),
-    )
-    for row in tx.conn.execute(query.order_by(table.c.position.desc()).limit(MOST_QUOTES)):
-        yield Quote("entry", row.id, _around(row.content, needle), row.agent_id)
+def _spans(tx: Tx, entry: Entry) -> tuple[list[tuple[int, int]], bool]:
+    """The stretches of the log that are looked through, newest first, and whether that is less than all."""
+    newest = tx.conn.execute(sa.select(sa.func.max(entry_table.c.position))).scalar_one()
+    half = MOST_ENTRIES // 2
+    last, near = (max(0, newest - half), newest), (max(0, entry.position - half), entry.position + half)
+    if near[1] >= last[0]:
+        return [(min(last[0], near[0]), newest)], min(last[0], near[0]) > 0
+    return [last, near], True
 
 
-def _in_digests(tx: Tx, needle: str) -> Iterator[Quote]:
+def _in_entries(tx: Tx, entry: Entry, needles: list[str], span: tuple[int, int]) -> Iterator[Quote]:
+    """In pages, so that no statement reads more than a page beyond what is wanted."""
+    table, (start, end) = entry_table, span
+    columns = (table.c.id, table.c.content, table.c.agent_id)
+    for until in range(end, start, -PAGE):
+        query = sa.select(*columns).where(
+            table.c.position <= until,
+            table.c.position > max(start, until - PAGE),
+            _any_of(table.c.content, needles),
+            table.c.deleted_at.is_(None),
+            table.c.id != entry.id,
+            *entry_model.within_reach(tx.reader),
+        )
+        for row in tx.conn.execute(query.order_by(table.c.position.desc())):
+            yield Quote("entry", row.id, _around(row.content, needles), row.agent_id)
+
+
+def _in_digests(tx: Tx, needles: list[str]) -> Iterator[Quote]:
     for table in (topic_table, task_table):
-        for row in tx.conn.execute(_holding(table, table.c.digest, needle)):
-            yield Quote("digest", row.id, _around(row.digest, needle), goes=True)
+        query = _holding(table, table.c.digest, needles).limit(MOST_QUOTES + 1)
+        for row in tx.conn.execute(query):
+            yield Quote("digest", row.id, _around(row.digest, needles), goes=True)
 
 
-def _in_summaries(tx: Tx, needle: str) -> Iterator[Quote]:
-    for row in tx.conn.execute(_holding(summary_table, summary_table.c.text, needle)):
-        yield Quote("summary", row.id, _around(row.text, needle), goes=True)
+def _in_summaries(tx: Tx, needles: list[str]) -> Iterator[Quote]:
+    newest = sa.select(summary_table).order_by(summary_table.c.id.desc()).limit(MOST_SUMMARIES).subquery()
+    query = sa.select(newest.c.id, newest.c.text).where(_any_of(newest.c.text, needles))
+    for row in tx.conn.execute(query.limit(MOST_QUOTES + 1)):
+        yield Quote("summary", row.id, _around(row.text, needles), goes=True)
 
 
-def _in_files(hold: Holdfast, needle: str) -> Iterator[Quote]:
+def _in_files(hold: Holdfast, needles: list[str]) -> Iterator[Quote]:
     for agent in hold.settings.agent_list:
-        files = files_of(hold, agent.id)
-        for one in files.listing():
+        for one in files_of(hold, agent.id).listing():
             for number, line in enumerate(_lines(hold.workspace(agent.id) / one.path), 1):
-                if needle in line:
-                    yield Quote("file", one.path, _around(line, needle), agent.id, number)
+                if any(needle in line for needle in needles):
+                    yield Quote("file", one.path, _around(line, needles), agent.id, number)
 
 
 def _lines(path: Path) -> list[str]:
@@ -147,33 +186,39 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _out_of_summaries(tx: Tx, needle: str) -> int:
+def _out_of_summaries(tx: Tx, needles: list[str]) -> int:
+    """Every one, unlike where one only looks: what is forgotten stands nowhere."""
     table = summary_table
-    rows = tx.conn.execute(_holding(table, table.c.text, needle)).all()
+    rows = tx.conn.execute(_holding(table, table.c.text, needles)).all()
+    told = re.compile("|".join(map(re.escape, needles)), re.IGNORECASE)
     for row in rows:
-        values = {"text": row.text.replace(needle, GONE)}
-        tx.conn.execute(sa.update(table).where(table.c.id == row.id).values(**values))
+        tx.conn.execute(sa.update(table).where(table.c.id == row.id).values(text=told.sub(GONE, row.text)))
     return len(rows)
 
 
-def _out_of_digests(tx: Tx, needle: str) -> int:
+def _out_of_digests(tx: Tx, needles: list[str]) -> int:
     """A digest is made again from what is left, once something is said about its topic."""
     count = 0
-    for table, room in ((topic_table, topics), (task_table, tasks)):
-        for row in tx.conn.execute(_holding(table, table.c.digest, needle)).all():
+    for table, kind in ((topic_table, "topic"), (task_table, "task")):
+        for row in tx.conn.execute(_holding(table, table.c.digest, needles)).all():
             tx.conn.execute(sa.update(table).where(table.c.id == row.id).values(digest=None))
-            changes.emit(tx, f"{'topic' if room is topics else 'task'}.upserted", row.id)
+            changes.emit(tx, f"{kind}.upserted", row.id)
             count += 1
     return count
 
 
-def _holding(table: sa.Table, column: Any, needle: str) -> Any:
-    return sa.select(table).where(column.contains(needle, autoescape=True)).limit(MOST_QUOTES)
+def _holding(table: sa.Table, column: Any, needles: list[str]) -> Any:
+    return sa.select(table.c.id, column).where(_any_of(column, needles))
 
 
-def _around(text: str, needle: str) -> str:
+def _any_of(column: Any, needles: list[str]) -> Any:
+    return sa.or_(*(column.contains(needle, autoescape=True) for needle in needles))
+
+
+def _around(text: str, needles: list[str]) -> str:
     """The words with a little of what stands around them, on one line."""
-    at = text.find(needle)
-    start, end = max(0, at - _AROUND), min(len(text), at + len(needle) + _AROUND)
+    # The store may find words whatever their case.
+    at, long = next(((text.find(one), len(one)) for one in needles if one in text), (0, 0))
+    start, end = max(0, at - _AROUND), min(len(text), at + long + _AROUND)
     piece = re.sub(r"\s+", " ", text[start:end]).strip()
     return f"{'…' if start else ''}{piece}{'…' if end < len(text) else ''}"

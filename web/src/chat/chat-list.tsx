@@ -12,7 +12,7 @@ import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
 import { go, Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { freshKey } from "./chat-page";
+import { freshKey, nameOf } from "./names";
 
 interface ChatListProps {
   chats: readonly Chat[] | undefined;
@@ -166,14 +166,6 @@ function NewChat({ agents }: { agents: readonly AgentOut[] }) {
       )}
     </div>
   );
-}
-
-/** What a chat is called: its title, else what its key tells. */
-export function nameOf(chat: Pick<Chat, "title" | "sessionKey">): string {
-  if (chat.title !== null) return chat.title;
-  const [, agent, ...rest] = chat.sessionKey.split(":");
-  if (!chat.sessionKey.startsWith("agent:")) return chat.sessionKey;
-  return rest.join(":") === "main" ? `${agent ?? ""} (main)` : rest.join(" ");
 }
 
 const SEEN = "holdfast.seen";

@@ -8,7 +8,7 @@ import { asProblem } from "../api/problem";
 import type { Turn } from "../api/types";
 import { ConversationView } from "../conversation/conversation";
 import { beginDraft } from "../conversation/draft";
-import { newId } from "../conversation/outbox";
+import { FindButton } from "../conversation/finder";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
@@ -17,7 +17,8 @@ import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { go, Link, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { ChatList, markRead, nameOf } from "./chat-list";
+import { ChatList, markRead } from "./chat-list";
+import { freshKey, nameOf } from "./names";
 
 const Inspector = lazy(() => import("../inspector/inspector"));
 
@@ -58,11 +59,6 @@ export default function ChatPage({ query }: PageProps) {
 /** The address of a session, and of a turn of it with what is looked at. */
 function place(key: string, more: Record<string, string>): string {
   return `/chat?${new URLSearchParams({ session: key, ...more }).toString()}`;
-}
-
-/** The key of a conversation that nobody began yet: the owner's own, with that agent. */
-export function freshKey(agentId: string): string {
-  return `agent:${agentId}:web:dm:${newId().slice(0, 12)}`;
 }
 
 /** Say something otherwise: in a chat that knows what was said before it, so that this one stays as it is. */
@@ -113,10 +109,7 @@ function Open({ sessionKey, from }: { sessionKey: string; from: string | null })
             {agent?.models[0] !== undefined && <span className="wide"> · {agent.models[0]}</span>}
           </p>
         </div>
-        <button type="button" className="quiet-button" aria-expanded={finding} onClick={() => setFinding(!finding)}>
-          <Icon name="search" /> <span className="wide">Find</span>
-          <span className="spoken">in this chat</span>
-        </button>
+        <FindButton where="chat" finding={finding} onFind={setFinding} />
       </header>
       <ConversationView
         place={{ sessionKey }}

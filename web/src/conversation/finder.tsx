@@ -15,6 +15,16 @@ interface FinderProps {
   onClose: () => void;
 }
 
+/** Opens and closes the search; `where` tells those who do not see the page what is searched. */
+export function FindButton({ where, finding, onFind }: { where: string; finding: boolean; onFind: (finding: boolean) => void }) {
+  return (
+    <button type="button" className="quiet-button" aria-expanded={finding} onClick={() => onFind(!finding)}>
+      <Icon name="search" /> <span className="wide">Find</span>
+      <span className="spoken"> in this {where}</span>
+    </button>
+  );
+}
+
 export function Finder({ place, onJump, onClose }: FinderProps) {
   const [text, setText] = useState("");
   const q = text.trim();

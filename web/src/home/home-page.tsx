@@ -5,7 +5,7 @@ import { useEffect, useState } from "react";
 
 import { type Turn } from "../api/types";
 import { usePending } from "../approvals/pending";
-import { nameOf } from "../chat/chat-list";
+import { nameOf } from "../chat/names";
 import { useAgentNames } from "../parts/agents";
 import { useApi } from "../live/query";
 import { Figures } from "../parts/facts";

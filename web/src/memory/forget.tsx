@@ -73,7 +73,12 @@ function Choice({ found, close }: { found: QuotesOut; close: () => void }) {
         </fieldset>
       )}
       {files.length > 0 && <Files quotes={files} />}
-      {found.quotes.length === 0 && <p>Nothing else quotes it.</p>}
+      {found.quotes.length === 0 && !found.cut && <p>Nothing else quotes it.</p>}
+      {found.cut && (
+        <p className="note">
+          There may be more: the log is too long to look through whole. Search for its words to find others that say the same.
+        </p>
+      )}
       <div className="row">
         <button type="button" className="danger" onClick={() => void forget()}>
           {also.length === 0 ? "Forget it" : `Forget all ${also.length + 1}`}

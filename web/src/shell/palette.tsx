@@ -2,7 +2,7 @@
 import { Command } from "cmdk";
 import { useEffect, useRef } from "react";
 
-import { nameOf } from "../chat/chat-list";
+import { nameOf } from "../chat/names";
 import { useTopics } from "../board/places";
 import { useApi } from "../live/query";
 import { Icon, type IconName } from "../parts/icon";

@@ -156,6 +156,7 @@ class QuotesOut(Answer):
     session_key: str | None
     created_at: Iso
     quotes: list[QuoteOut]
+    cut: bool = Field(description="Not all of the log was looked through, or not all that quotes it is here.")
 
 
 class ForgetIn(Wire):
@@ -250,13 +251,15 @@ async def quotes(
 
     def read() -> QuotesOut:
         with here.read_as(caller) as tx:
-            entry, found = forgetting.quotes(here.hold, tx, entry_id)
+            found = forgetting.quotes(here.hold, tx, entry_id)
+        entry = found.entry
         return QuotesOut(
             entry_id=entry.id,
             text=entry.content,
             session_key=entry.session_key,
             created_at=iso(entry.created_at),
-            quotes=[QuoteOut(**asdict(one)) for one in found],
+            quotes=[QuoteOut(**asdict(one)) for one in found.quotes],
+            cut=found.cut,
         )
 
     return answer(await here.hold.threads(read))

@@ -2,6 +2,7 @@
 import "./board.css";
 
 import { memo, useDeferredValue, useMemo, useState } from "react";
+import { WindowVirtualizer } from "virtua";
 
 import { post } from "../../api/client";
 import { useMoment } from "../../parts/day";
@@ -141,12 +142,16 @@ const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace, isColum
   const { held } = useTasks(null);
   const tasks = useMemo(() => Map.groupBy(held.rows, (task) => task.topicId), [held.rows]);
   const names = useNames();
-  const ids = group.rows.map((topic) => topic.id);
 
-  function mover(topic: Topic, by: -1 | 1): (() => void) | undefined {
-    const order = moved(ids, topic.id, by);
-    if (order === null) return undefined;
+  function mover(topic: Topic, at: number, by: -1 | 1): (() => void) | undefined {
+    if (group.rows[at + by] === undefined) return undefined;
     return () => {
+      const order = moved(
+        group.rows.map((one) => one.id),
+        topic.id,
+        by,
+      );
+      if (order === null) return;
       void collection.attempt(topic.id, {}, async () => {
         for (const row of await post<Topic[]>("/api/topics/reorder", { orderedIds: order })) collection.take(row);
       });
@@ -175,19 +180,22 @@ const TopicGroup = memo(function TopicGroup({ group, searched, oneSpace, isColum
       <summary>
         <h2>{wordFor(group.status)}</h2> <span className="count">{group.rows.length}</span>
       </summary>
-      <ul className="topics">
-        {group.rows.map((topic) => (
-          <TopicRow
-            key={topic.id}
-            topic={topic}
-            tasks={tasks.get(topic.id) ?? []}
-            spaceName={oneSpace ? undefined : names.space.get(topic.spaceId)?.name}
-            refused={refused.get(topic.id)}
-            onUp={mover(topic, -1)}
-            onDown={mover(topic, 1)}
-          />
-        ))}
-      </ul>
+      <div className="topics">
+        {/* Only those in sight are drawn, however many there are. */}
+        <WindowVirtualizer as="ul" item="li" data={group.rows}>
+          {(topic, at) => (
+            <TopicRow
+              key={topic.id}
+              topic={topic}
+              tasks={tasks.get(topic.id) ?? []}
+              spaceName={oneSpace ? undefined : names.space.get(topic.spaceId)?.name}
+              refused={refused.get(topic.id)}
+              onUp={mover(topic, at, -1)}
+              onDown={mover(topic, at, 1)}
+            />
+          )}
+        </WindowVirtualizer>
+      </div>
     </details>
   );
 });

@@ -1,7 +1,7 @@
 /** One topic: its thread, its tasks, and what is known about it. */
 import "./topic-page.css";
 
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 
 import { get } from "../../api/client";
 import { useLoaded } from "../../live/loaded";
@@ -10,6 +10,7 @@ import { useMoment } from "../../parts/day";
 import { Icon } from "../../parts/icon";
 import { Refused } from "../../parts/refused";
 import { ConversationView } from "../../conversation/conversation";
+import { FindButton } from "../../conversation/finder";
 import { Prose } from "../../parts/prose";
 import { Loading, Nothing, Trouble } from "../../parts/states";
 import { useTitle } from "../../parts/title";
@@ -53,6 +54,7 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
   useTitle(topic.name);
   const { tasks, held } = useTasks(topic.id);
   const task = held.rows.find((one) => one.id === taskId);
+  const [finding, setFinding] = useState(false);
   return (
     <div className="topic-page">
       <div className="topic-first">
@@ -60,7 +62,9 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
           <p className="trail">
             <SpaceTrail topic={topic} />
           </p>
-          <TopicHead topic={topic} />
+          <TopicHead topic={topic}>
+            <FindButton where={taskId === null ? "topic" : "task"} finding={finding} onFind={setFinding} />
+          </TopicHead>
         </div>
         <div className="topic-thread">
           {taskId !== null && (
@@ -71,7 +75,7 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
               <Link to={`/board/topics/${encodeURIComponent(topic.id)}`}>Whole topic</Link>
             </p>
           )}
-          <TopicThread key={taskId ?? ""} topic={topic} taskId={taskId} />
+          <TopicThread key={taskId ?? ""} topic={topic} taskId={taskId} finding={finding} onFound={() => setFinding(false)} />
         </div>
       </div>
       <div className="topic-side">
@@ -89,8 +93,15 @@ function TopicView({ topic: told, taskId }: { topic: Topic; taskId: string | nul
   );
 }
 
+interface ThreadProps {
+  topic: Topic;
+  taskId: string | null;
+  finding: boolean;
+  onFound: () => void;
+}
+
 /** What was said about a topic anywhere; what is written here goes to the topic's own session. */
-function TopicThread({ topic, taskId }: { topic: Topic; taskId: string | null }) {
+function TopicThread({ topic, taskId, finding, onFound }: ThreadProps) {
   const mayWrite = useMayWrite();
   const mayAsk = useMayAsk();
   const unlimited = useSeesRuns();
@@ -107,8 +118,8 @@ function TopicThread({ topic, taskId }: { topic: Topic; taskId: string | null })
           ? (turn) => `/chat?session=${encodeURIComponent(turn.sessionKey)}&turn=${turn.number}&view=context`
           : null
       }
-      finding={false}
-      onFound={() => undefined}
+      finding={finding}
+      onFound={onFound}
       empty={<Nothing>Nothing was said here yet. Ask the agent, or keep a note.</Nothing>}
     />
   );
@@ -126,7 +137,7 @@ function SpaceTrail({ topic }: { topic: Topic }) {
   );
 }
 
-function TopicHead({ topic }: { topic: Topic }) {
+function TopicHead({ topic, children }: { topic: Topic; children: ReactNode }) {
   const [open, setOpen] = useState(false);
   const { refused } = useTopics();
   const may = useMayWrite();
@@ -138,6 +149,7 @@ function TopicHead({ topic }: { topic: Topic }) {
           <Told text={topic.name} />
         </h1>
         <div className="topic-tools">
+          {children}
           <Choice
             label="Status"
             value={topic.status}

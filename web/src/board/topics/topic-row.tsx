@@ -49,7 +49,7 @@ export function TopicRow({ topic, tasks, spaceName, refused, onUp, onDown }: Top
   }
 
   return (
-    <li
+    <div
       className="topic"
       data-topic={topic.id}
       draggable={may && !open}
@@ -116,7 +116,7 @@ export function TopicRow({ topic, tasks, spaceName, refused, onUp, onDown }: Top
       </div>
       <Refused problem={refused} excuse={() => topics.excuse(topic.id)} />
       {open && <TopicForm topic={topic} close={() => setOpen(false)} onUp={onUp} onDown={onDown} />}
-    </li>
+    </div>
   );
 }
 
