@@ -28,6 +28,7 @@ _NAMED = re.compile(r"`([a-z]+(?:\.[a-z]+)?)`")
 KILL, STOP = signal.SIGKILL, signal.SIGTERM
 ENDS = [KILL, STOP, STOP, KILL, STOP] * (6 if int(os.environ.get("HOLDFAST_CRASH_KILLS", "6")) >= 100 else 1)
 BATCHES = 30
+IN_A_BATCH = "substr(content, 1, 6) = 'batch '"
 EXEC = {"tools": {"exec": {"security": "full", "ask": "off"}}}
 
 
@@ -92,14 +93,16 @@ def test_accepted_work_goes_on_over_kills_and_restarts_until_it_is_done(
         told = [one.ended(run) for run in (long, child, after)]
         store = Store(store_url)
         wait_for(lambda: rows(store, "SELECT outcome FROM subagent_runs") == [("success",)])
+        done = len(ENDS) * BATCHES
+        wait_for(lambda: len(found(store, IN_A_BATCH)) == done, "for all batches to be taken in")
         wait_for(lambda: found(store, "status = 'pending'") == [], "for all to be sorted")
+        wait_for(lambda: rows(store, "SELECT DISTINCT status FROM turns") == [("committed",)], "for turns")
     assert [run["status"] for run in told] == ["committed"] * 3
     assert [run["reply"] for run in told[::2]] == ["All is done.", "Heard."]
     assert marked.read_text() == "once\n"
-    batches = [content for (content,) in found(store, "substr(content, 1, 6) = 'batch '")]
+    batches = [content for (content,) in found(store, IN_A_BATCH)]
     assert batches == sorted(batches)
-    assert len(batches) == len(set(batches)) == BATCHES * len(ENDS)
-    assert rows(store, "SELECT DISTINCT status FROM turns") == [("committed",)]
+    assert len(batches) == len(set(batches)) == done
     assert rows(store, "SELECT count(*) FROM entries WHERE code = 'classifier_error'") == [(0,)]
     assert rows(store, "SELECT count(*) FROM agenda WHERE status = 'failed'") == [(0,)]
     assert check(store) == []

@@ -29,7 +29,7 @@ def test_every_form_of_the_header_is_taken(gateway: Running) -> None:
         for form in FORMS:
             answer = nobody.get("/api/whoami", headers=form(gateway.admin))
             who = {"name": "home", "scope": "admin", "spaces": None, "agents": None}
-            assert answer.json() == who | {"userId": None, "role": None, "teams": []}
+            assert answer.json() == who | {"userId": None, "role": None, "teams": [], "agentId": "main"}
 
 
 def test_without_a_good_token_nothing_is_open_but_health_and_login(gateway: Running) -> None:
