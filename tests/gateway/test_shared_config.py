@@ -224,6 +224,20 @@ def test_the_pages_show_what_each_version_changed_and_go_back(tmp_path: Path, sq
         page.goto("/agents/main")
         page.get_by_text("History, 1 version").click()
         page.get_by_role("list", name="Versions").get_by_text("SKILL.md").wait_for()
+        page.get_by_text("Edit", exact=True).click()
+        field = page.get_by_label("Text of SKILL.md")
+        field.fill(field.input_value() + "\nSay who was there.\n")
+        assert axe_violations(page) == []
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("History, 2 versions").wait_for()
+        saved = api.get("/api/skills/versions/minutes/2").json()
+        assert "+Say who was there." in saved["diff"]
+        again = {"files": {"SKILL.md": files["SKILL.md"]}, "read": 2}
+        assert api.put("/api/skills/versions/minutes", json=again).json()["version"] == 3
+        field.fill("---\nname: minutes\n---\nMine.\n")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Keep my text, compare").click()
+        page.get_by_text("What you changed").wait_for()
 
 
 def test_only_who_may_change_the_config_sees_its_versions(gateway: Running) -> None:

@@ -1,4 +1,4 @@
-/** The editor of a file: the agent's workspace and a team's files have it. */
+/** The editor of a file: of an agent's workspace, a team's, a skill in the store. */
 import "./memory.css";
 
 import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from "react";
@@ -76,7 +76,7 @@ export function FileEditor<T extends ReadText>({ path, line = 0, read, mayEdit, 
       </header>
       {problem !== undefined && (
         <Trouble problem={problem}>
-          {problem.code === "file_changed" && (
+          {(problem.code === "file_changed" || problem.code === "skill_changed") && (
             <button type="button" onClick={() => void compareAnew()}>
               Keep my text, compare it with what is there now
             </button>
