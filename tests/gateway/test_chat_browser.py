@@ -148,9 +148,10 @@ def test_a_call_is_approved_where_it_was_asked_for_and_its_steps_are_told(
         assert turn.get_by_role("list", name="Steps", exact=True).count() == 1
         assert [text.split("\n")[0] for text in steps.all_inner_texts()] == ["Thought", "exec", "Thought"]
         assert "touch approved.txt" in steps.nth(1).inner_text()
-        steps.nth(0).click()
+        # By keyboard: the list may still scroll to its end, and a pointer would meet another row.
+        steps.nth(0).press("Enter")
         turn.get_by_text("I have to run something.").last.wait_for()
-        steps.nth(1).click()
+        steps.nth(1).press("Enter")
         turn.get_by_label("What it was given").wait_for()
         turn.get_by_label("Result", exact=True).wait_for()
 
