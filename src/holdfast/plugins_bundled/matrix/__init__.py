@@ -11,6 +11,7 @@ import hashlib
 import io
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.channels import (
@@ -84,6 +85,7 @@ log = logging.getLogger(__name__)
 
 MOST_CHARS: Final = 15_000  # an event has 65,536 bytes, with all that is in it
 MOST_FILE_BYTES: Final = 50 * 1024**2
+MOST_MISSED: Final = 1_000
 CALL_SECONDS: Final = 30
 SYNC_MS: Final = 20_000
 TYPING_MS: Final = 10_000
@@ -145,7 +147,7 @@ class Matrix(ServiceChannel):
                 told = await client.sync(timeout=timeout, since=since, full_state=not since)
                 if isinstance(told, self._nio.SyncError):
                     raise self._failure(told)
-                await self._take(told, first=since is None)
+                await self._take(told, since)
                 since = told.next_batch
                 self._keep(since)
         finally:
@@ -242,15 +244,34 @@ class Matrix(ServiceChannel):
             "info": info,
         }
 
-    async def _take(self, told: nio.SyncResponse, *, first: bool) -> None:
+    async def _take(self, told: nio.SyncResponse, since: str | None) -> None:
         for room_id, invited in told.rooms.invite.items():
             await self._join(room_id, invited)
         for room_id, joined in told.rooms.join.items():
-            if first:  # what was said before we ever were here is not for us to answer
+            if since is None:  # what was said before we ever were here is not for us to answer
                 continue
             await self._learn(room_id)
-            for event in joined.timeline.events:
+            for event in (*await self._between(room_id, joined.timeline, since), *joined.timeline.events):
                 await self._heard(room_id, event)
+
+    async def _between(self, room_id: str, timeline: Any, since: str) -> list[Any]:
+        """What was said while we were away beyond the few events that a sync tells; oldest first."""
+        found: list[Any] = []
+        start = timeline.prev_batch if timeline.limited else None
+        while start and len(found) < MOST_MISSED:
+            page = await self._called(
+                self._connected().room_messages(
+                    room_id, start, since, direction=self._nio.MessageDirection.back, limit=100
+                )
+            )
+            found += takewhile(lambda event: not self._is_our_arrival(event), page.chunk)
+            arrived = any(map(self._is_our_arrival, page.chunk))
+            start = page.end if page.chunk and page.end != start and not arrived else None
+        return found[::-1]
+
+    def _is_our_arrival(self, event: Any) -> bool:
+        """What was said before it is not for us to answer."""
+        return event.source.get("state_key") == self._me and getattr(event, "membership", "") == "join"
 
     async def _join(self, room_id: str, invited: Any) -> None:
         """Whoever may write directly, or might be let in, may invite us."""
