@@ -64,7 +64,8 @@ WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
     "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93, 0.0),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
-for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
+for more. Those of `better` were fitted with MiniLM, before `some` was there; `standing_out` makes the cosines
+of others comparable."""
 
 
 def confidence(signals: Signals, serves: str) -> float:

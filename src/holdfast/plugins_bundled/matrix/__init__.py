@@ -267,6 +267,8 @@ class Matrix(ServiceChannel):
             found += takewhile(lambda event: not self._is_our_arrival(event), page.chunk)
             arrived = any(map(self._is_our_arrival, page.chunk))
             start = page.end if page.chunk and page.end != start and not arrived else None
+        if start:
+            log.warning("channel %s: more was said in %s while away than is read", self.name, room_id)
         return found[::-1]
 
     def _is_our_arrival(self, event: Any) -> bool:
