@@ -276,9 +276,12 @@ class _Lately:
         if self.more and self.lines and line < self.lines[0]:
             return
         insort(self.lines, line)
-        self.profile = None
+        if self.profile is not None and text:
+            self.profile = self.profile.with_more(text)
         if len(self.lines) > LATELY:
-            del self.lines[0]
+            *_, oldest = self.lines.pop(0)
+            if self.profile is not None and oldest:
+                self.profile = self.profile.without((oldest,))
             self.more = True
 
     def of(self, topic: Topic) -> Profile:
@@ -310,15 +313,17 @@ class Recent:
         self._since = 0
         self._number = 0
 
-    def begin(self, tx: Tx) -> None:
-        """A transaction begins; what another has changed since is not known."""
+    def begin(self, tx: Tx) -> bool:
+        """A transaction begins; what another has changed since is not known. Whether nobody has."""
         _, seq = changes.bounds(tx)
         kept = len(self._lately) + len(self._topics)
-        if seq != self._seq or kept > _MOST_KEPT or tx.now - self._since > _KEPT_MS:
+        known = seq == self._seq
+        if not known or kept > _MOST_KEPT or tx.now - self._since > _KEPT_MS:
             self.forget()
             self._since = int(tx.now)
         self._seq = -1
         self._number += 1
+        return known
 
     def end(self, tx: Tx) -> None:
         """A transaction ends: once it is committed, all is known as it left it."""

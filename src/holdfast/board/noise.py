@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from holdfast.board.words import asked_terms, is_filler, telling, terms
+from holdfast.board.words import asked_terms, each_term, is_filler, telling
 from holdfast.errors import InvalidInput
 from holdfast.keys import AgentKey, ParsedKey, parse_key
 
@@ -88,6 +89,8 @@ _MACHINE_BEGINS: Final = frozenset(" \t\r\n[{*_`\"'HhRrNn")
 _MACHINE_CHANNELS: Final = CONTROL_CHANNELS | CRON_CHANNELS
 _CUE_REACH: Final = 200
 _OWN_WORDS: Final = 3
+_KEPT: Final = 256
+"""What is asked of an exchange is asked again while it is sorted."""
 
 
 def key_of(text: str | None) -> ParsedKey | None:
@@ -158,13 +161,15 @@ def is_command(text: str) -> bool:
     return match is not None and (match["rest"] is None or match["name"].lower() in COMMANDS)
 
 
+@lru_cache(maxsize=_KEPT)
 def is_low_signal(text: str) -> bool:
     """Whether nothing in it says what it is about: "yes", "ok do it", "how are you?", a thumbs-up."""
     if _GREETING.fullmatch(text[:_CUE_REACH].strip()):
         return True
-    return all(is_filler(term) or term in _GOING_ON for term in terms(text))
+    return all(is_filler(term) or term in _GOING_ON for term in each_term(text))
 
 
+@lru_cache(maxsize=_KEPT)
 def is_fresh_request(text: str) -> bool:
     """A request that stands on its own: it names what it is about and points back at nothing."""
     head = text[:_CUE_REACH]
@@ -173,21 +178,25 @@ def is_fresh_request(text: str) -> bool:
     return len(telling(text)) >= _OWN_WORDS
 
 
+@lru_cache(maxsize=_KEPT)
 def points_back(text: str) -> bool:
     """A request that is about what was said before: "Can you make it cheaper?"."""
     head = text[:_CUE_REACH]
     return _REQUEST.match(head) is not None and _POINTS_BACK.search(head) is not None
 
 
+@lru_cache(maxsize=_KEPT)
 def announces_new_thread(text: str) -> bool:
     return _CUES.search(text[:_CUE_REACH]) is not None
 
 
+@lru_cache(maxsize=_KEPT)
 def goes_on(text: str) -> bool:
     """Whether it begins as only what goes on with something does: "And …", "Then …", "They …"."""
     return _GOES_ON.match(text[:_CUE_REACH]) is not None
 
 
+@lru_cache(maxsize=_KEPT)
 def announces_return(text: str) -> bool:
     """Whether it says that it goes back to something: "Back to …", "Noch mal zu …"."""
     return _GOES_BACK.match(text[:_CUE_REACH]) is not None

@@ -362,15 +362,18 @@ def _fields(
     """What sorting writes to an entry. A space that it was given is not sorting's to change."""
     limit = options.classifier.summary_max_chars
     place = entry.space_id if entry.space_id in topic.space_ids else topic.space_id
-    own = chip(text or entry.content, limit)
-    better = outcome.summary if len(outcome.summary) <= limit and entry.summary in (None, own) else ""
+    summary = entry.summary
+    if not summary or outcome.summary:
+        own = chip(text or entry.content, limit)
+        better = outcome.summary if len(outcome.summary) <= limit and summary in (None, own) else ""
+        summary = better or summary or own or None
     return {
         "topic_id": topic.id,
         "task_id": task,
         "space_id": place if entry.given_space is None else entry.given_space,
         "status": Classification.CLASSIFIED,
         "code": None,
-        "summary": better or entry.summary or own or None,
+        "summary": summary,
     }
 
 
