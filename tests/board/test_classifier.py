@@ -360,7 +360,7 @@ def test_a_young_topic_is_renamed_by_what_comes_again(board: Board) -> None:
     board.run()
     after = board.topic(first)
     assert (before.id, before.created_by) == (after.id, after.created_by)
-    assert before.name != after.name == "Roof"
+    assert before.name != after.name == "Roof, Ladder"
 
 
 def test_a_name_that_a_person_gave_is_never_changed(board: Board) -> None:

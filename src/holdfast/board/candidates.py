@@ -19,14 +19,14 @@ import sqlalchemy as sa
 from holdfast.board import heuristic, topics
 from holdfast.board.exchanges import Episode
 from holdfast.board.heuristic import Profile
-from holdfast.board.naming import YoungNames
+from holdfast.board.naming import SEPARATOR, YoungNames
 from holdfast.board.reads import Query, plain
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.board.tables import topics as table
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
 from holdfast.board.words import MAX_CHARS, is_filler, subject_terms
-from holdfast.board.work import TopicStatus
+from holdfast.board.work import CreatedBy, TopicStatus
 from holdfast.log import SYSTEM, Entry, EntryFilter, Reader, Tx, changes, entries, entry_model
 
 MAX_CANDIDATES: Final = 16
@@ -286,10 +286,12 @@ class _Lately:
 
     def of(self, topic: Topic) -> Profile:
         handicap = {TopicStatus.ARCHIVED: _ARCHIVED, TopicStatus.SNOOZED: _SNOOZED}.get(topic.status, 0.0)
-        made = self.profile
-        if made is None or (made.name, made.handicap) != (topic.name, handicap):
+        made, name = self.profile, topic.name
+        if topic.created_by is CreatedBy.CLASSIFIER:
+            name = name.partition(SEPARATOR)[0]  # the most telling phrase; all of it was said in the topic
+        if made is None or (made.name, made.handicap) != (name, handicap):
             said = [line[3] for line in self.lines if line[3]]
-            made = self.profile = heuristic.profile(topic.id, topic.name, said, handicap=handicap)
+            made = self.profile = heuristic.profile(topic.id, name, said, handicap=handicap)
         return made
 
 

@@ -336,8 +336,10 @@ def _moved(batch: Batch, found: Open, episode: Episode, outcome: Outcome, attemp
         return None
     if episode.made:
         batch.flush()
-        if drop_if_empty(batch.tx, episode.topic_id):
-            batch.recent.forget()
+    if episode.made and drop_if_empty(batch.tx, episode.topic_id):
+        batch.recent.forget()
+    else:
+        batch.name_by_the_rest(episode.topic_id, there, outcome)
     moved = episode.with_more(found.exchange)
     return replace(moved, topic_id=topic.id, made=is_new)
 
