@@ -3,14 +3,12 @@
 register: `plugins.slots.contextEngine = "lossless"`; settings in `plugins.entries.lossless.config`.
 """
 
-from holdfast.context.lossless.debts import KIND, Debt
-from holdfast.context.lossless.draining import compaction_kind
+from holdfast.context.lossless.debts import KIND, Debt, compaction_kind
 from holdfast.context.lossless.engine import LosslessEngine
 from holdfast.context.lossless.integrity import Problem, check, repair
 from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
-from holdfast.context.lossless.recall import Page, Recall
-from holdfast.context.lossless.searching import Found, Hit, search
+from holdfast.context.lossless.recall import Found, Hit, Page, Recall, search
 from holdfast.context.lossless.settings import Settings
 
 __all__ = [

@@ -12,9 +12,9 @@ from holdfast.context.fence import fence
 from holdfast.context.forms import head_and_tail
 from holdfast.context.lossless import audit
 from holdfast.context.lossless.audit import Keeps
-from holdfast.context.lossless.guard import Guard
 from holdfast.context.lossless.nodes import Level, Node
 from holdfast.context.lossless.settings import Settings
+from holdfast.context.lossless.sweep import Guard
 from holdfast.context.messages import Message, Trust
 from holdfast.context.summaries import Summariser, SummaryRequest, clean, extract, fault_of, rendered
 from holdfast.context.tokens import raw_tokens
