@@ -27,7 +27,7 @@ from holdfast.context import (
     ToolResult,
     UserMessage,
 )
-from holdfast.context.lossless import items
+from holdfast.context.lossless import spans
 from holdfast.context.tokens import message_tokens
 from holdfast.ids import uuid7
 from holdfast.log import OWNER, Store, Threads, entries, sqlite_url
@@ -147,7 +147,7 @@ class World:
         assert known.revision >= self.revision
         self.revision = known.revision
         with self.stage.store.read(OWNER) as tx:
-            behind = items.behind(tx, known.items)
+            behind = spans.behind(tx, known.items)
             for entry in entries.transcript(tx, self.stage.session.id):
                 assert sum(s.holds(entry.session_id, entry.position) for s in behind) == 1
 

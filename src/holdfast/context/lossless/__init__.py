@@ -3,7 +3,8 @@
 register: `plugins.slots.contextEngine = "lossless"`; settings in `plugins.entries.lossless.config`.
 """
 
-from holdfast.context.lossless.debts import KIND, Debt, compaction_kind
+from holdfast.context.lossless.debts import KIND, Debt
+from holdfast.context.lossless.draining import compaction_kind
 from holdfast.context.lossless.engine import LosslessEngine
 from holdfast.context.lossless.integrity import Problem, check, repair
 from holdfast.context.lossless.items import Item, Projection

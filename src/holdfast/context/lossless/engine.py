@@ -29,8 +29,8 @@ from holdfast.context.lossless.planning import Order
 from holdfast.context.lossless.reading import Reader
 from holdfast.context.lossless.rendering import GUIDE, Chosen, choose, known_summary
 from holdfast.context.lossless.settings import parse
-from holdfast.context.lossless.sweep import Guard, Report, Sweeper, left_of, result_of
-from holdfast.context.lossless.writing import Writer
+from holdfast.context.lossless.sweep import Report, Sweeper, left_of, result_of
+from holdfast.context.lossless.writing import Guard, Writer
 from holdfast.context.messages import Message, SummaryMessage
 from holdfast.context.transcript import whole_pairs
 from holdfast.log import SYSTEM, Tx, changes, sessions

@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from holdfast.context.lossless import debts, items, nodes, projections
-from holdfast.context.lossless.items import END, Item, Projection, Span, own_start
+from holdfast.context.lossless import debts, nodes, projections, spans
+from holdfast.context.lossless.items import Item, Projection, own_start
 from holdfast.context.lossless.nodes import Node
 from holdfast.context.lossless.settings import Settings
+from holdfast.context.lossless.spans import END, Span
 from holdfast.context.lossless.tables import projections as projection_table
 from holdfast.errors import NotFound
 from holdfast.log import Tx, agenda
@@ -48,7 +49,7 @@ def repair(tx: Tx, session_id: str) -> Projection:
     raw = [
         Item(session_id=left.session_id, first=left.first, until=None if left.until == END else left.until)
         for span in universe
-        for left in items.without(span, taken)
+        for left in spans.without(span, taken)
     ]
     rebuilt = sorted(
         [*raw, *(n.item for n in chosen)], key=lambda i: (i.first, END if i.until is None else i.until)
@@ -77,12 +78,12 @@ def _problems(tx: Tx, session_id: str) -> Iterator[Problem]:
 
 
 def _coverage(tx: Tx, known: Projection) -> Iterator[Problem]:
-    shown = items.behind(tx, known.items)
-    if items.overlap(shown):
+    shown = spans.behind(tx, known.items)
+    if spans.overlap(shown):
         yield Problem("overlap", known.session_id, "an entry is behind more than one item")
     owed = [*_base(tx, known.base), Span(known.session_id, own_start(known.base), END)]
-    for span in items.joined(owed):
-        for left in items.without(span, shown):
+    for span in spans.joined(owed):
+        for left in spans.without(span, shown):
             detail = f"entries {left.first} to {left.until} of {left.session_id} are behind nothing"
             yield Problem("uncovered", known.session_id, detail)
 
@@ -123,9 +124,9 @@ def _base(tx: Tx, base: Sequence[Item]) -> list[Span]:
     found: list[Span] = []
     for item in base:
         try:
-            found += items.behind(tx, [item])
+            found += spans.behind(tx, [item])
         except NotFound:
-            found.append(items.of_item(item))
+            found.append(spans.of_item(item))
     return found
 
 
@@ -139,7 +140,7 @@ def _cover(tx: Tx, candidates: Sequence[Node], universe: Sequence[Span]) -> tupl
     chosen: list[Node] = []
     for node in sorted(candidates, key=lambda n: (-n.depth, -n.created_at, n.id)):
         below = _whole(tx, node)
-        if below and items.within(below, universe) and not items.overlap([*taken, *below]):
+        if below and spans.within(below, universe) and not spans.overlap([*taken, *below]):
             taken += below
             chosen.append(node)
     return taken, chosen
@@ -150,7 +151,7 @@ def _whole(tx: Tx, node: Node) -> list[Span]:
     item = node.item
     if any(_nodes_below(tx, Projection(session_id=node.session_id, items=(item,)))):
         return []
-    return items.behind(tx, [item])
+    return spans.behind(tx, [item])
 
 
 def _on_agenda(tx: Tx, session_id: str) -> bool:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from holdfast.clock import Millis
 from holdfast.context.history import MOST_MESSAGES, History, Past
-from holdfast.context.lossless import nodes, planning
+from holdfast.context.lossless import nodes, passes
 from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
 from holdfast.context.lossless.rendering import position, shown
@@ -86,7 +86,7 @@ class Reader:
         ordered = sorted(read, key=position)
         if not ordered:
             return 0
-        start = planning.tail_start(ordered, most=self._settings.fresh_tail_messages, tokens=tokens)
+        start = passes.tail_start(ordered, most=self._settings.fresh_tail_messages, tokens=tokens)
         fresh = position(ordered[start]) if start < len(ordered) else position(ordered[-1]) + 1
         return min(fresh, _newest_user(tx, known))
 

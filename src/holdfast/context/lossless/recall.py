@@ -18,10 +18,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.clock import iso
-from holdfast.context.lossless import items, nodes, projections
-from holdfast.context.lossless.items import END, Span
+from holdfast.context.lossless import nodes, projections, spans
 from holdfast.context.lossless.nodes import Node
 from holdfast.context.lossless.settings import Settings
+from holdfast.context.lossless.spans import END, Span
 from holdfast.context.messages import AssistantMessage
 from holdfast.context.recall_tools import TOOLS
 from holdfast.context.transcript import message_of
@@ -113,8 +113,8 @@ class Recall:
             found = [s._replace(first=max(s.first, first), until=min(s.until, until)) for s in self.scope]
             return None, [s for s in found if s.first < s.until]
         if id_.startswith("sum_"):
-            below = [items.of_leaf(leaf) for leaf in nodes.leaves(self.tx, id_)]
-            if items.within(below, self.scope):
+            below = [spans.of_leaf(leaf) for leaf in nodes.leaves(self.tx, id_)]
+            if spans.within(below, self.scope):
                 return nodes.get(self.tx, id_), below
         elif id_.startswith("log-"):
             entry = entries.get(self.tx, id_)
@@ -155,7 +155,7 @@ def in_spans(where: Sequence[Span]) -> sa.ColumnElement[bool]:
     """A condition on entries: whole sessions as one list, the rest span by span."""
     c = table.c
     whole = [s.session_id for s in where if s.first == 0 and s.until == END]
-    parts = [s for s in items.joined(where) if not (s.first == 0 and s.until == END)]
+    parts = [s for s in spans.joined(where) if not (s.first == 0 and s.until == END)]
     terms: list[sa.ColumnElement[bool]] = [c.session_id.in_(whole)] if whole else []
     terms += [
         sa.and_(c.session_id == s.session_id, c.position >= s.first, c.position < s.until) for s in parts
@@ -168,7 +168,7 @@ def _behind(tx: Tx, base: Sequence[Any]) -> list[Span]:
     found: list[Span] = []
     for item in base:
         try:
-            found += items.behind(tx, [item])
+            found += spans.behind(tx, [item])
         except NotFound:
             continue
     return found

@@ -1,4 +1,6 @@
-"""How summaries, large payloads and gaps are shown: the same bytes for the same thing, whenever it is."""
+"""What of a projection goes into a prompt when not all of it fits, and how summaries, large payloads and gaps
+are shown: the same bytes for the same thing, whenever it is.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from typing import Final
 from holdfast.clock import iso
 from holdfast.context.compaction import boundaries
 from holdfast.context.fence import fence, safe
-from holdfast.context.forms import head_and_tail
 from holdfast.context.lossless.items import Item
 from holdfast.context.lossless.nodes import Node
 from holdfast.context.messages import Message, SummaryMessage, Trust, UserMessage
+from holdfast.context.pruning import head_and_tail
 from holdfast.context.tokens import message_tokens
 
 STUB_CHARS: Final = 1_500

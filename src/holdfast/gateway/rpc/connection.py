@@ -6,19 +6,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from fastapi import APIRouter
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from holdfast import __version__
 from holdfast.errors import Busy, HoldfastError, NotFound, TooLarge, Unauthorized
 from holdfast.gateway.asking import serving
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.live_access import require_live, until_ended
+from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.rpc import protocol
 from holdfast.gateway.rpc.methods import Method, methods
 from holdfast.gateway.rpc.protocol import Call, Refused, notice
 from holdfast.gateway.scope import Ask, visible_changes
+from holdfast.gateway.stream import require_live, until_ended
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal
 from holdfast.gateway.wire import change_json
 from holdfast.ids import uuid7
@@ -295,3 +300,47 @@ class Connection:
                 await self._socket.close(code, reason[:120])
         except (RuntimeError, WebSocketDisconnect, TimeoutError):
             log.debug("a WebSocket was gone before it was closed")
+
+
+PATH: Final = "/ws"
+_TOKEN_HEADERS: Final = ("authorization", "x-holdfast-token", "x-clawboard-token")
+_TRY_AGAIN: Final = 1013
+
+router = APIRouter()
+
+
+@router.websocket(PATH)
+async def serve(socket: WebSocket) -> None:
+    """JSON-RPC for a caller whom the guard knows."""
+    gateway = cast("Gateway", socket.app.state.gateway)
+    await _serve(gateway, socket, cast("Principal", socket.state.principal))
+
+
+class FirstMessage:
+    """Stands before the guard: browsers cannot set headers on a WebSocket, so one that shows no token at all
+    may send it in its first message. Whatever else it shows is for the guard to judge."""
+
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self.app = app
+        self._gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        here = scope["type"] == "websocket" and scope["path"] == PATH and not scope.get("query_string")
+        if here and not _shows_token(Headers(scope=scope)):
+            await _serve(self._gateway, WebSocket(scope, receive, send), None)
+            return
+        await self.app(scope, receive, send)
+
+
+def _shows_token(headers: Headers) -> bool:
+    return any(name in headers for name in _TOKEN_HEADERS) or COOKIE in cookie_parser(
+        headers.get("cookie", "")
+    )
+
+
+async def _serve(gateway: Gateway, socket: WebSocket, principal: Principal | None) -> None:
+    services = gateway.services
+    if services is None or services.stopping.is_set():
+        await socket.close(_TRY_AGAIN, "stopping")
+        return
+    await Connection(gateway, socket, principal).serve(services.stopping)

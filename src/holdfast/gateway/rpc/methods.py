@@ -11,11 +11,10 @@ from pydantic import BaseModel, Field, model_validator
 from holdfast.gateway import asking, run_stream
 from holdfast.gateway.asking import AgentIn, require_own_run, require_run
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.pages import MAX_NUMBER
 from holdfast.gateway.routes.sessions import own_session
 from holdfast.gateway.scope import Ask
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import Text, Wire, entry_json, session_json
+from holdfast.gateway.wire import MAX_NUMBER, Text, Wire, entry_json, session_json
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import Entry, EntryFilter, EntryType, Session, SessionStatus, changes, entries, sessions
 
