@@ -46,6 +46,7 @@ class Gateway:
     on_fatal: Callable[[str], None] | None = None
     stream: Stream | None = None
     examining: asyncio.Lock = field(default_factory=asyncio.Lock)
+    adding_channel: asyncio.Lock = field(default_factory=asyncio.Lock)
     logins: dict[str, UnderWay] = field(default_factory=dict)
 
     @contextmanager
