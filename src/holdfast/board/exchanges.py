@@ -15,7 +15,14 @@ from typing import Final
 from holdfast.board import noise
 from holdfast.board.rules import Scope
 from holdfast.board.semantic import semantic_text
-from holdfast.board.words import commonness_of, subject_set
+from holdfast.board.words import (
+    MAX_CHARS,
+    commonness_of,
+    language_of,
+    subject_set,
+    subject_terms,
+    word_subjects,
+)
 from holdfast.log import Audience, Entry, EntryType, meet
 
 LONGEST_EPISODE: Final = 4
@@ -65,6 +72,16 @@ class Exchange:
     @cached_property
     def words(self) -> frozenset[str]:
         return subject_set(self.text)
+
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        """The words that can tell what it is about, in order; without the verb of a request."""
+        found = list(subject_terms(self.text))
+        verb = noise.asked_for(self.asked)
+        for term in () if verb is None else word_subjects(verb, language_of(self.text[:MAX_CHARS])):
+            if term in found:
+                found.remove(term)
+        return tuple(found)
 
     @cached_property
     def asked_words(self) -> frozenset[str]:

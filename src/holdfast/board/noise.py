@@ -61,6 +61,20 @@ _REQUEST = re.compile(
         |translate|update|upgrade|upload|write)\ (?!it\b|this\b|that\b|them\b) )""",
     re.VERBOSE | re.IGNORECASE,
 )
+_ASKED_FOR = re.compile(
+    r"""\W*(?:(?:hi|hey|hello|hallo|ok|okay|also|now|then|next|und|and|please|bitte)\W+){0,3}
+    (?: (?:can|could|would|will)\ you\ (?:please\ )? | help\ me\ (?:to\ )? | let's\ | remind\ me\ to\ )?
+    (?P<verb> arrange|book|buy|calculate|call|cancel|check|compare|convert|create|delete|draft|edit|email
+      |explain|find|fix|generate|list|move|order|organi[sz]e|pay|plan|prepare|print|remove|rename|replace|reserve
+      |schedule|search|send|show|sort|start|summari[sz]e|translate|update|upload|write
+      |änder|bestell|buch|druck|erinner|erklär|erstell|find|kauf|lösch|notier|plan|prüf|reservier|ruf|schick
+      |schreib|stornier|such|übersetz|vergleich|verschieb )e?\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_ASKED_LAST = re.compile(
+    r"\W*(?:bitte\W+)?(?:kannst|könntest|würdest)\ du\b[^.?!\n]{1,150}?\b(?P<verb>\w{3,}en)\W*(?:[.?!\n]|$)",
+    re.IGNORECASE,
+)
 _POINTS_BACK = re.compile(
     r"\b(?:it|its|this|that|these|those|them|same|again|instead|above|also|too|es|das|dies[ems]?|dazu|davon)\b",
     re.IGNORECASE,
@@ -183,6 +197,13 @@ def points_back(text: str) -> bool:
     """A request that is about what was said before: "Can you make it cheaper?"."""
     head = text[:_CUE_REACH]
     return _REQUEST.match(head) is not None and _POINTS_BACK.search(head) is not None
+
+
+def asked_for(text: str) -> str | None:
+    """The verb of a request: it says what is to be done ("Book a table …"), not what it is about."""
+    head = text[:_CUE_REACH]
+    found = _ASKED_FOR.match(head) or _ASKED_LAST.match(head)
+    return None if found is None else found["verb"]
 
 
 @lru_cache(maxsize=_KEPT)
