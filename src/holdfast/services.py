@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 RETENTION: Final = "log.retention"
 _LEAST_GRACE_SECONDS: Final = 0.5
-_SORTING_GAP_SECONDS: Final = 3.0
+_SORTING_GAP_SECONDS: Final = 10.0
 """How close upon one another much is sorted in a rush; embedding then waits."""
 
 
