@@ -318,7 +318,9 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
         bm25=bm25,
         cues=dict.fromkeys(_CUES, np.zeros(len(numbers), np.bool_))
         | dict(zip(kinds, view.holding(kinds, numbers), strict=True)),
-        covered=words.share @ lent(words.held, links, _BESIDE),
+        covered=words.share @ lent(words.held, links, _BESIDE)
+        if len(words.share)
+        else np.zeros(len(numbers)),
         literal=_to_the_letter(query, view, numbers),
         speaks=_speaks(query, view.speakers_of(numbers)) if query.persons else np.zeros(len(numbers)),
     )
