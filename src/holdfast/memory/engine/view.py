@@ -55,6 +55,8 @@ class EmbeddedView:
         self._lists: dict[str, list[Listed]] = {}
         self._looked_up: tuple[Numbers | None, dict[str, NDArray[np.uint16]]] = None, {}
         self._weighed: tuple[int, int] | None = None
+        self.postings_read = 0
+        """How many were gone through so far, beside those that were looked up."""
 
     @property
     def count(self) -> int:
@@ -74,6 +76,7 @@ class EmbeddedView:
         sums = _Sums(self._size, lists=few)
         for listed, gain in zip(lists, gains, strict=True):
             sums.add(listed, gain)
+        self.postings_read += having
         self._last = wanted, sums.scores
         found = sums.numbers() if few else greatest(sums.scores, limit)
         return _top(found, sums.scores[found], limit)
@@ -92,6 +95,7 @@ class EmbeddedView:
             if left <= read:
                 return None
             sums.add(lists[place], gains[place])
+            self.postings_read += sizes[place]
             rest = _ROUNDING * sum(gains[other].most for other in rising[count:])
             if read > limit and sum(gains[other].most for other in rising[:count]) > rest:
                 numbers = sums.numbers()
