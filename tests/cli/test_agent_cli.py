@@ -13,6 +13,7 @@ import pytest
 from cli_stage import Run
 from talk_builders import PATIENCE_SECONDS, Scripted, gateway, scripted
 
+import forks
 from holdfast.testing import Call, Say, Stall, Used, unauthorised
 
 __all__ = ["scripted"]
@@ -107,7 +108,7 @@ def test_where_nobody_can_be_asked_it_waits_for_a_decision_from_elsewhere(
 ) -> None:
     scripted([Call("exec", {"command": "echo one > made.txt"}), Say("Made.")])
     command = [sys.executable, "-m", "holdfast", "--home", str(home), "agent", "-m", "Make it"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with forks.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         told = ""
         while "Decide with: " not in told:
@@ -125,7 +126,7 @@ def test_where_nobody_can_be_asked_it_waits_for_a_decision_from_elsewhere(
 def test_ctrl_c_stops_the_turn_and_what_was_said_stays(run: Run, home: Path, scripted: Scripted) -> None:
     scripted([Stall("Half of it")])
     command = [sys.executable, "-m", "holdfast.cli", "--home", str(home), "agent", "-m", "Hi", "--stream"]
-    with subprocess.Popen(
+    with forks.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
     ) as process:
         assert process.stdout is not None
