@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from argon2 import PasswordHasher
 from hypothesis import HealthCheck, settings
 
 import cheaper
@@ -38,6 +39,7 @@ from holdfast.log import (
     sqlite_url,
 )
 from holdfast.log.tables import sessions, turns
+from holdfast.people import users
 
 # In CI the same examples every time, so that a failure is the change's; by hand new ones on every run.
 # `HOLDFAST_EXAMPLES=20` tries so many times as much: `make torture` does, which is new on every run as well.
@@ -111,6 +113,15 @@ def _no_waits_for_the_disk() -> Iterator[None]:
     """As the tests' PostgreSQL: processes are killed here, machines are not. Other processes do wait."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(durability, "flush", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _passwords_are_hashed_in_no_time() -> Iterator[None]:
+    """By the same algorithm: as it is configured by default, each takes a fifth of a second of a core."""
+    quick = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users, "_hasher", lambda: quick)
         yield
 
 
