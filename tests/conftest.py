@@ -57,6 +57,7 @@ cheaper.collect_garbage_seldom()
 cheaper.compile_statements_once()
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+LONG_SECONDS = 5.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,10 +65,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`--quick`: what a minute allows, by what each test took when all were measured."""
+    """`--quick`: what a minute allows, by what each test took when all were measured. Else the longest come
+    first, so that none is left over at the end, when the other workers have nothing to do."""
+    lines = (line.split() for line in SLOW_TESTS.read_text().splitlines() if not line.startswith("#"))
+    slow = {name: float(seconds) for seconds, name in lines}
     if not config.getoption("--quick"):
+        took = {item: slow.get(measured_name(item.nodeid), 0.0) for item in items}
+        items.sort(key=lambda item: took[item] if took[item] >= LONG_SECONDS else 0.0, reverse=True)
         return
-    slow = frozenset(SLOW_TESTS.read_text().splitlines())
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
