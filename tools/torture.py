@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHANNEL_KILLS = "tests/channels/services/test_service_kills.py"
-QUESTIONS = ("tests/audience", "tests/agents/test_control_words.py", "tests/real_model")
+QUESTIONS = (
+    "tests/audience",
+    "tests/agents/test_control_words.py",
+    "tests/gateway/test_contract.py",
+    "tests/real_model",
+)
 """Of which each day asks a share: see `share` in tests/builders.py."""
 ROOT = Path(__file__).parents[1]
 TOLD = re.compile(r"^.*?((?:sqlite|postgresql\S*): \d+ kills.*|soak: .*)$", re.M)

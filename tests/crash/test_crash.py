@@ -17,7 +17,7 @@ from builders import rows
 from holdfast.log import Store, check
 
 WORKER = Path(__file__).with_name("worker.py")
-KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "6"))
+KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "4"))
 
 
 def run_and_kill(url: str, run: int, after: float) -> list[tuple[str, str]]:

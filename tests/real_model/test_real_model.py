@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import forks
 from builders import LONG
 from holdfast.agents.loop import Ask, RunStatus
 from holdfast.agents.models import ModelRef
@@ -211,7 +212,7 @@ def test_a_fresh_home_as_it_is_set_up_says_hello_to_a_small_model(server: Server
     The windows are of 2k and 4k, and of 8k by night."""
     home = tmp_path / "home"
     command = [sys.executable, "-m", "holdfast", "init", "--home", str(home)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    forks.run(command, check=True, stdout=subprocess.DEVNULL)
     whole = server.config()
     asked_for = {"models": whole["models"], "agents": {"defaults": {"model": {"primary": MODEL}}}}
 

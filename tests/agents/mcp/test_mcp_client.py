@@ -325,6 +325,7 @@ def test_what_was_refused_is_not_asked_again_until_it_is_something_else(tmp_path
         async with scene(tmp_path) as made:
             await made.decide(approve=False)
             made.configure(timeoutSeconds=7)
+            await until(lambda: made.servers.states()[0].state != "ready")
             await until(lambda: made.servers.states()[0].state == "ready")
             await until(lambda: made.servers.states()[0].held != ())
             made.offer({**ECHO, "description": "Says it once more."}, READS)
