@@ -52,7 +52,7 @@ def test_the_board_follows_what_happens_elsewhere_and_a_refused_edit_is_taken_ba
         page.get_by_role("link", name="Compost").wait_for()
         pond = make(api, "/api/topics", name="Pond", status="doing", tags=["Water"])
         page.get_by_role("link", name="Pond").wait_for()
-        page.get_by_role("link", name="Water 1 topics").wait_for()
+        page.get_by_role("link", name="Water 1 topic").wait_for()
         api.patch(f"/api/topics/{pond['id']}", json={"status": "blocked", "priority": "high"})
         page.locator('[data-status="blocked"]').get_by_text("Pond").wait_for()
         assert names_in(page, "doing") == []

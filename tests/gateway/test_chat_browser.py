@@ -221,7 +221,7 @@ def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_add
         assert f"{manifest['used']:,} of {manifest['window']:,} tokens" in pane.inner_text()
         assert pane.locator(".sections tbody tr").count() == len(manifest["sections"])
         history = pane.get_by_role("row").filter(has_text="history").first
-        assert history.inner_text().split("\t")[2:] == ["log", "model", "owner"]
+        assert history.locator("td").all_inner_texts()[2:] == ["log", "model", "owner"]
 
         pane.get_by_role("button", name="Compare with the turn before").click()
         pane.locator(".diff .added", has_text="Where does the quokka sleep?").wait_for()

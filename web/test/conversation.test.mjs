@@ -53,6 +53,22 @@ test("each day begins once", () => {
   );
 });
 
+test("a day is the reader's own", () => {
+  const before = process.env.TZ;
+  process.env.TZ = "America/New_York";
+  try {
+    const on = (id, at) => entry(id, { turnId: null, role: null, createdAt: at });
+    const items = itemsOf([on("a", "2026-11-17T23:30:00.000Z"), on("b", "2026-11-18T04:30:00.000Z"), on("c", "2026-11-18T05:30:00.000Z")], new Map());
+    assert.deepEqual(
+      items.map((item) => item.day ?? item.key),
+      ["2026-11-17", "a", "b", "2026-11-18", "c"],
+    );
+  } finally {
+    if (before === undefined) delete process.env.TZ;
+    else process.env.TZ = before;
+  }
+});
+
 test("a call is told by its command, else by what it was given first", () => {
   assert.equal(gist({ name: "exec", arguments: { cwd: "/", command: "ls" } }), "ls");
   assert.equal(gist({ name: "other", arguments: { depth: 3 } }), "3");

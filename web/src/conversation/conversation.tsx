@@ -8,6 +8,7 @@ import { api } from "../api/client";
 import { asProblem } from "../api/problem";
 import type { Approval, Spoken, Turn } from "../api/types";
 import { usePending } from "../approvals/pending";
+import { live } from "../live/live";
 import { Icon } from "../parts/icon";
 import { Prose } from "../parts/prose";
 import { Skeleton, Trouble } from "../parts/states";
@@ -18,7 +19,7 @@ import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
 import { Composer } from "./composer";
 import { Finder } from "./finder";
-import { type Item, itemsOf } from "./items";
+import { dayOf, type Item, itemsOf } from "./items";
 import { again, type Parcel, send, takeBack, useOutbox } from "./outbox";
 import { type Run, useRun } from "./run";
 import { type Place, useConversation } from "./store";
@@ -180,8 +181,7 @@ function approvalsByTurn(rows: readonly Approval[]): Map<string, Approval[]> {
 
 function Day({ day }: { day: string }) {
   const date = new Date(`${day}T12:00:00`);
-  const today = new Date().toISOString().slice(0, 10);
-  const words = day === today ? "Today" : date.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+  const words = day === dayOf(live.now()) ? "Today" : date.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
   return (
     <h2 className="day">
       <span>{words}</span>

@@ -41,7 +41,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
         group.kind === "steps" ? (
           <ul key={group.key} className="steps" aria-label="Steps">
             {group.steps.map((step) => (
-              <StepRow key={step.key} step={step} turn={item.turn} />
+              <StepRow key={step.key} step={step} turn={item.turn} waitsFor={approvals} />
             ))}
           </ul>
         ) : group.step.kind === "asked" ? (
@@ -52,7 +52,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
       )}
       {run !== null && <Live run={run} recorded={recorded} said={item.steps} waits={approvals.length > 0} />}
       {approvals.map((approval) => (
-        <ApprovalCard key={approval.id} approval={approval} mayDecide={mayDecide} />
+        <ApprovalCard key={approval.id} approval={approval} mayDecide={mayDecide} inPlace />
       ))}
       <Ending {...props} />
     </article>
@@ -107,7 +107,7 @@ function Answered({ entry }: { entry: Spoken }) {
   );
 }
 
-function StepRow({ step, turn }: { step: Step; turn: Turn | null }) {
+function StepRow({ step, turn, waitsFor }: { step: Step; turn: Turn | null; waitsFor: readonly Approval[] }) {
   if (step.kind === "thinking") {
     return (
       <li>
@@ -127,7 +127,8 @@ function StepRow({ step, turn }: { step: Step; turn: Turn | null }) {
   }
   if (step.kind !== "tool") return null;
   const { call, result, entry } = step;
-  const state = result === null ? (isOver(turn) ? "no result" : "running") : result.result?.isError === true ? "failed" : "done";
+  const waits = waitsFor.some((approval) => approval.status === "pending" && approval.tool === call.name);
+  const state = result === null ? (isOver(turn) ? "no result" : waits ? "needs you" : "running") : result.result?.isError === true ? "failed" : "done";
   const took = result === null ? "" : duration(Date.parse(result.createdAt) - Date.parse(entry.createdAt));
   return (
     <li>

@@ -154,7 +154,7 @@ function Since({ chats }: { chats: readonly Chatted[] }) {
                   <Told text={nameOf(chat)} />
                 </strong>
                 <span className="quiet">
-                  <Told text={chat.preview === chat.title ? "No answer yet" : gist(chat.preview ?? "Nothing was said yet")} />
+                  <Told text={chat.preview === chat.title ? (chat.running ? "Working on it" : "No answer came") : gist(chat.preview ?? "Nothing was said yet")} />
                 </span>
               </span>
               <span className="quiet">

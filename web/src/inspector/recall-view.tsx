@@ -1,6 +1,7 @@
 /** What was recalled for a turn, as the model got it; and what the same question finds now, with how it is scored. */
 import { useApi } from "../live/query";
 import { gist } from "../parts/gist";
+import { ScoreParts } from "../parts/score";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Plain, Told } from "../parts/verbatim";
 import { Link } from "../router/router";
@@ -110,19 +111,5 @@ function LeftOut({ q, sessionKey }: { q: string; sessionKey: string }) {
         ))}
       </ul>
     </>
-  );
-}
-
-function ScoreParts({ parts }: { parts: Record<string, number> }) {
-  const shown = Object.entries(parts).filter(([, value]) => typeof value === "number" && value !== 0);
-  return (
-    <p className="score-parts quiet">
-      {shown.map(([name, value]) => (
-        <span key={name}>
-          {name} {value > 0 ? "+" : "−"}
-          {Math.abs(value).toFixed(2)}
-        </span>
-      ))}
-    </p>
   );
 }
