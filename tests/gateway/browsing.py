@@ -77,6 +77,13 @@ def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | N
     page.get_by_role("navigation", name="Pages").wait_for()
 
 
+def text_in(editor: Any) -> str:
+    """What stands in an editor of files; of a long one, the part that is in sight."""
+    lines = "one => [...one.querySelectorAll('.cm-line')].map(line => line.textContent).join('\\n')"
+    found: str = editor.evaluate(lines)
+    return found
+
+
 def wait_for_in(page: Any, holds: Any) -> None:
     """Wait while the browser goes on: its events are heard only then."""
 

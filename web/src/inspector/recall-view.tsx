@@ -54,7 +54,7 @@ function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
         {data.took} ms.
       </p>
       {hits.length === 0 && <Nothing>Nothing is found.</Nothing>}
-      <ol className="hits">
+      <ol className="recalled">
         {hits.map(([hit, kind, to]) => (
           <li key={`${kind} ${hit.id}`}>
             <div className="row">
@@ -97,7 +97,7 @@ function LeftOut({ q, sessionKey }: { q: string; sessionKey: string }) {
       <h3>Weighed and left out</h3>
       <p className="quiet">As the same words are weighed now, in this session.</p>
       {weighed.length === 0 && <Nothing>Nothing was left out: all that was weighed stands in the block.</Nothing>}
-      <ul className="hits">
+      <ul className="recalled">
         {weighed.map((one, index) => (
           <li key={index}>
             <p>

@@ -103,7 +103,7 @@ function Hit({ hit, agent, onForget }: { hit: HitOut; agent: string; onForget: (
       ? `/memory/files?agent=${encodeURIComponent(agent)}&path=${encodeURIComponent(hit.path)}&line=${hit.startLine ?? 1}`
       : `/log/${encodeURIComponent(said)}`;
   return (
-    <article className="hit">
+    <article className="memory-hit">
       <header>
         <span className="tag">{said === undefined ? "note" : "said"}</span>
         <Link to={to} className="grow">
@@ -116,7 +116,7 @@ function Hit({ hit, agent, onForget }: { hit: HitOut; agent: string; onForget: (
           {hit.score.toFixed(2)}
         </span>
       </header>
-      <p className="hit-text">
+      <p className="memory-text">
         <Told text={gist(withoutSource(hit.snippet))} />
       </p>
       <footer>

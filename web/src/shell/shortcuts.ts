@@ -51,7 +51,7 @@ export function useShortcuts(open: (what: "palette" | "help") => void): void {
 }
 
 /** What one goes through row by row: chats, turns, topics, tasks, files, what needs one, what was found. */
-const ROWS = [".chat-row", ".turn", ".card", ".topic h3 a", ".task-line a", ".entry", ".rows a", ".pick a", ".found .hit", ".alone", "tbody a"];
+const ROWS = [".chat-row", ".turn", ".card", ".topic h3 a", ".task-line a", ".entry", ".rows a", ".pick a", ".memory-hit", ".alone", "tbody a"];
 
 /** From one row of the page to the next. */
 function step(by: 1 | -1): void {
