@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import re
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ def leak() -> str:
 ```"""
 SLOW = "one two three four five six seven eight nine ten eleven twelve"
 FIRST_LOAD = 150_000
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def script(asked: Any) -> Any:
@@ -172,6 +176,34 @@ def test_a_failed_turn_keeps_its_reason_after_a_reload_and_is_tried_again(
         page.get_by_role("article", name="Turn 2").get_by_text("the model refused").wait_for()
         page.get_by_role("link", name="Home", exact=True).click()
         page.get_by_role("link", name="main gave no answer").first.wait_for()
+
+
+def test_a_picture_goes_along_when_a_message_is_tried_again_and_files_stand_with_their_words(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:picture"
+
+    def asked() -> list[dict[str, Any]]:
+        said = api.get("/api/conversation", params={"sessionKey": key}).json()["entries"]
+        return [entry for entry in said if entry["role"] == "user"]
+
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at(key))
+        picture = {"name": "dot.png", "mimeType": "image/png", "buffer": DOT}
+        page.get_by_label("Files to attach").set_input_files(picture)
+        page.get_by_role("list", name="Goes along").get_by_text("dot.png").wait_for()
+        say(page, "FAIL at this picture")
+        page.get_by_role("button", name="Try again").click()
+        wait_for_in(page, lambda: len(asked()) == 2)
+        assert [entry["images"] for entry in asked()] == [1, 1]
+        upload = {"files": ('<img src=x onerror="alert(1)">.csv', b"noon,high\n", "text/csv")}
+        kept = api.post("/api/attachments", params={"logId": asked()[0]["id"]}, files=upload)
+        assert kept.status_code == 201, kept.text
+        page.reload()
+        with page.expect_download() as saved:
+            page.get_by_role("list", name="Files").get_by_role("link").click()
+        assert Path(saved.value.path()).read_bytes() == b"noon,high\n"
 
 
 def test_a_message_is_said_otherwise_in_a_chat_of_its_own_that_knows_what_was_said_before(

@@ -17,11 +17,12 @@ import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { Composer } from "./composer";
+import { chosenModel, Composer } from "./composer";
 import { Finder } from "./finder";
 import { dayOf, type Item, itemsOf } from "./items";
 import { again, type Parcel, send, takeBack, useOutbox } from "./outbox";
 import { type Run, useRun } from "./run";
+import { Enclosed, picturesOf } from "./pictures";
 import { type Place, useConversation } from "./store";
 import { TurnView } from "./turn";
 
@@ -70,7 +71,7 @@ export function ConversationView(props: ConversationProps) {
     [onFork],
   );
   const onAgain = useCallback(
-    (text: string) => void send({ sessionKey, text, images: [], agentId, model: null, mode: null }),
+    (asked: Spoken) => void sendAgain(sessionKey, agentId, asked),
     [sessionKey, agentId],
   );
 
@@ -158,6 +159,15 @@ export function ConversationView(props: ConversationProps) {
   );
 }
 
+/** The same words with the same pictures, to the model that is chosen now. */
+async function sendAgain(sessionKey: string, agentId: string | null, asked: Spoken): Promise<void> {
+  try {
+    await send({ sessionKey, text: asked.content, images: await picturesOf(asked), agentId, model: chosenModel(sessionKey), mode: null });
+  } catch (error) {
+    toast(asProblem(error).message, { bad: true });
+  }
+}
+
 const NO_APPROVALS: readonly Approval[] = [];
 
 /** A turn that goes on and of which nothing stands in the log yet is shown all the same. */
@@ -202,6 +212,7 @@ function Alone({ entry }: { entry: Spoken }) {
           </p>
         )}
         <Prose text={entry.content} />
+        <Enclosed entry={entry} />
       </div>
       <div className="under">
         <span className="who-said">

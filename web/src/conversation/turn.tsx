@@ -14,7 +14,7 @@ import { toast } from "../parts/toast";
 import { Plain, Told, Verbatim } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { type Call, duration, gist, type Item, type Step } from "./items";
-import { Pictures } from "./pictures";
+import { Enclosed } from "./pictures";
 import type { LiveTool, Run } from "./run";
 
 export interface TurnProps {
@@ -25,7 +25,7 @@ export interface TurnProps {
   mayAsk: boolean;
   /** Where one looks into a turn; null where this login may not. */
   inspect: ((turn: Turn) => string) | null;
-  onAgain: (text: string) => void;
+  onAgain: (asked: Spoken) => void;
   onEdit: (text: string, turn: Turn | null) => void;
 }
 
@@ -80,7 +80,7 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((text: string) => vo
     <div className="asked" data-entry={entry.id}>
       <div className="bubble">
         <Prose text={entry.content} />
-        {entry.images > 0 && <Pictures entryId={entry.id} />}
+        <Enclosed entry={entry} />
       </div>
       <div className="under">
         <span className="who-said">
@@ -98,10 +98,11 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((text: string) => vo
 }
 
 function Answered({ entry }: { entry: Spoken }) {
-  if (entry.content.trim() === "") return <p className="quiet silent">The agent chose to say nothing.</p>;
+  if (entry.content.trim() === "" && entry.files.length === 0) return <p className="quiet silent">The agent chose to say nothing.</p>;
   return (
     <div className="answered" data-entry={entry.id}>
       <Prose text={entry.content} />
+      <Enclosed entry={entry} />
       {entry.cutOff && <p className="note">The answer broke off here.</p>}
     </div>
   );
@@ -283,7 +284,7 @@ function Ending({ item, run, mayAsk, inspect, onAgain }: TurnProps) {
                 </button>
               ) : (
                 asked !== undefined && (
-                  <button type="button" onClick={() => onAgain(asked.entry.content)}>
+                  <button type="button" onClick={() => onAgain(asked.entry)}>
                     <Icon name="again" /> Try again
                   </button>
                 )
