@@ -31,6 +31,7 @@ MARKDOWN = """The **elbow joint** leaks.
 def leak() -> str:
     return "elbow"
 ```"""
+HOUR = 3_600_000
 SLOW = "one two three four five six seven eight nine ten eleven twelve"
 FIRST_LOAD = 150_000
 DOT = base64.b64decode(
@@ -108,7 +109,19 @@ def test_a_new_home_leads_to_a_first_answer_and_shows_what_is_remembered_of_it(
         step.get_by_role("link").first.wait_for()
         assert "garden hose" in step.inner_text()
         page.get_by_role("button", name="Done, hide this").click()
-        page.get_by_role("heading", name="Needs you").wait_for()
+        needs = page.get_by_role("region", name="Needs you")
+        needs.get_by_text("Nothing waits for you").wait_for()
+        with gateway.client(gateway.admin) as api:
+            now = gateway.hold.clock.now()
+            topic = api.post("/api/topics", json={"name": "Hose", "dueDate": now + 40 * HOUR}).json()["id"]
+            late = {"title": "Buy a joint", "topicId": topic, "dueDate": now - 48 * HOUR}
+            api.post("/api/tasks", json=late)
+            api.post("/api/tasks", json={**late, "title": "Look at it", "status": "done"})
+            api.post("/api/tasks", json={**late, "title": "Paint it", "dueDate": now + 90 * HOUR})
+        needs.get_by_role("link", name="Hose").wait_for()
+        rows = [row.split("\n") for row in needs.get_by_role("listitem").all_inner_texts()]
+        assert [row[0] for row in rows] == ["Buy a joint", "Hose"]
+        assert rows[0][1].startswith("Overdue")
 
 
 def test_an_answer_is_markdown_without_any_markup_of_its_own(
