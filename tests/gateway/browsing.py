@@ -67,7 +67,7 @@ def visitor(browser: Any, gateway: Served, **options: Any) -> Iterator[Any]:
         yield page
     finally:
         context.close()
-    assert complaints == []
+    assert not complaints, "\n".join(complaints)
 
 
 def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | None = None) -> None:

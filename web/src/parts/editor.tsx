@@ -124,6 +124,6 @@ const COMMON: Extension[] = [
 
 const LANGUAGES: Record<EditorProps["language"], Extension[]> = {
   markdown: [new Language(defineLanguageFacet(), parser.configure(GFM), [], "markdown")],
-  json: [StreamLanguage.define(json)],
+  json: [StreamLanguage.define({ ...json, tokenTable: { property: tags.propertyName } })],
   text: [],
 };
