@@ -76,7 +76,7 @@ function Count({ count, more }: { count: number; more: boolean }) {
     <span className="count">
       {count}
       {more && "+"}
-      <span className="spoken"> topics</span>
+      <span className="spoken"> {count === 1 ? "topic" : "topics"}</span>
     </span>
   );
 }
