@@ -61,9 +61,7 @@ class WebChannel(BaseChannel):
     name = WEB
     abilities = _ABLE
 
-    def __init__(
-        self, store: Store, threads: Threads, config: Callable[[], Config], files: FileRoom
-    ) -> None:
+    def __init__(self, store: Store, threads: Threads, config: Callable[[], Config], files: FileRoom) -> None:
         self._store = store
         self._threads = threads
         self._config = config
