@@ -25,9 +25,9 @@ export default function ChainsPage({ query }: PageProps) {
   const onlyLive = query.get("show") === "live";
   const chains = useApi("/api/chains", { query: { live: onlyLive, limit: 100 } }, { live: ["chain.", "turn."] });
   const { scope, spaces, agents } = useLoggedIn();
-  const living = chains.data?.some((chain) => chain.state === "live") ?? false;
   // A turn that was asked for and from which nothing followed yet is a chat, and stands there.
   const shown = chains.data?.filter((chain) => chain.steps + chain.sent > 0 || chain.nextDueAt !== null || chain.state === "stopped");
+  const living = shown?.some((chain) => chain.state === "live") ?? false;
   return (
     <>
       <div className="head">

@@ -25,7 +25,7 @@ export function Table<T>({ rows, keyOf, columns, isSum }: TableProps<T>) {
         <thead>
           <tr>
             {columns.map(({ name, as }) => (
-              <th key={name} scope="col" className={as}>
+              <th key={name} scope="col" className={as === "head" ? undefined : as}>
                 {as === "does" ? <span className="spoken">{name}</span> : name}
               </th>
             ))}
@@ -36,7 +36,7 @@ export function Table<T>({ rows, keyOf, columns, isSum }: TableProps<T>) {
             <tr key={keyOf(row)} className={isSum?.(row) === true ? "sum" : undefined}>
               {columns.map(({ name, cell, named, as }) =>
                 as === "head" ? (
-                  <th key={name} scope="row" className="head">
+                  <th key={name} scope="row">
                     {cell(row)}
                   </th>
                 ) : (
