@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from holdfast.board import Keyset, Task, TaskStatus, Topic, stats, tasks, topics
+from holdfast.clock import Millis
 from holdfast.gateway.access import own_view, placed_by, require_spaces
 from holdfast.gateway.board_wire import BoardMetricsOut, TaskIn, TaskOut, TaskPatch, task_json
 from holdfast.gateway.bodies import StrictRoute
@@ -37,6 +38,7 @@ async def listing(
 ) -> Response:
     """Tasks within sight, most recently changed first."""
     start = None if cursor is None else Keyset.parse(cursor)
+    due = None if due_before is None else Millis(due_before)
 
     def read() -> tasks.Page:
         with here.read_as(caller, ask.session_key) as tx:
@@ -46,7 +48,7 @@ async def listing(
                 view,
                 topic_id=topic_id,
                 status=status,
-                due_before=due_before,
+                due_before=due,
                 limit=limit,
                 cursor=start,
                 offset=offset,

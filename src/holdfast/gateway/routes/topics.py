@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from holdfast.board import Keyset, Topic, TopicStatus, log_view, membership, topics
 from holdfast.board.tags import owner_of
+from holdfast.clock import Millis
 from holdfast.errors import NotFound
 from holdfast.gateway.access import own_view, placed_by, require_spaces
 from holdfast.gateway.board_wire import OrderIn, TopicIn, TopicOut, TopicPatch, topic_json
@@ -40,12 +41,13 @@ async def listing(
 ) -> Response:
     """Topics within sight, in the order that the user gave them."""
     start = None if cursor is None else Keyset.parse(cursor)
+    due = None if due_before is None else Millis(due_before)
 
     def read() -> topics.Page:
         with here.read_as(caller, ask.session_key) as tx:
             view = ask.view(tx, caller)
             return topics.listing(
-                tx, view, status=status, due_before=due_before, limit=limit, cursor=start, offset=offset
+                tx, view, status=status, due_before=due, limit=limit, cursor=start, offset=offset
             )
 
     found = await here.hold.threads(read)
