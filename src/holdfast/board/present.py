@@ -22,6 +22,7 @@ from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.board.summaries import cut, sentences
 from holdfast.board.words import telling
 from holdfast.clock import iso
+from holdfast.memory.timewords import names_time
 
 MOST_ASKED: Final = 80
 _LINE: Final = 240
@@ -31,6 +32,10 @@ _DECIDED: Final = 4
 _OPEN: Final = 3
 _SHARED: Final = 0.5
 _DAY_MS: Final = 86_400_000
+_FOLLOWS: Final = 0.3
+_OF_KIND: Final = 0.3
+_SAYS_CHANGE: Final = 0.2
+_SPEAKS_OF: Final = 0.2
 
 _DECIDES: Final = re.compile(
     r"""\b(?: decided? | agreed | approved | accepted | confirmed | booked | signed | chose(?:n)? |
@@ -67,6 +72,11 @@ _DATES: Final = (
     ),
     re.compile(rf"\b{_MONTH}\ (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\ (?P<year>\d{{4}}))?\b", re.I),
     re.compile(r"(?<![\d.])(?P<day>\d{1,2})\.(?P<number>\d{1,2})\.(?P<year>\d{4})?(?!\d)"),
+)
+_ASKS_FIGURE: Final = re.compile(
+    r"""\b(?: how\ (?:much|many|long|high|far|big|large|old|often) | costs? | price | number | code | rent |
+      wie\ ?(?:viel\w*|hoch|lange|weit|gro[sß]+|alt|oft) | kostet | kosten | preis | nummer | betrag | miete )\b""",
+    re.VERBOSE | re.IGNORECASE,
 )
 _FIGURE: Final = re.compile(r"\d[\d.,:]*\d|\d")
 
@@ -150,6 +160,11 @@ def outdates(newer: Line, older: Line) -> bool:
     return len(shared) >= 2 and len(shared) >= _SHARED * min(len(own), 6)
 
 
+def asks_for_figure(question: str) -> bool:
+    """Whether the answer has a figure: how much, how many, what it costs."""
+    return _ASKS_FIGURE.search(question) is not None
+
+
 @lru_cache(maxsize=2_048)
 def tells_change(text: str) -> bool:
     """Whether it says a figure, and that something has changed: only such may outdate another."""
@@ -159,6 +174,17 @@ def tells_change(text: str) -> bool:
 @lru_cache(maxsize=2_048)
 def _figures(text: str) -> frozenset[str]:
     return frozenset(_FIGURE.findall(text))
+
+
+def follows(line: Line, before: Sequence[Line], *, wants_time: bool, wants_figure: bool) -> float:
+    """How likely a later sentence of the same matter tells what came of what was found, from 0 to 1: it says
+    that something changed, has the kind of thing that is asked for, or speaks of the same."""
+    if not line.words or line.text.endswith("?"):
+        return 0.0
+    same = max((len(line.words & one.words) / (2 + min(len(line.words), 6)) for one in before), default=0.0)
+    kind = (wants_time and names_time(line.text)) or (wants_figure and bool(_figures(line.text)))
+    change = _CHANGES.search(line.text) is not None
+    return min(1.0, _FOLLOWS + _OF_KIND * kind + _SAYS_CHANGE * change + _SPEAKS_OF * min(1.0, 2 * same))
 
 
 def _not_outdated(lines: Sequence[Line]) -> list[Line]:
