@@ -58,7 +58,7 @@ RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
 GOOD_SHARE: Final = 0.35
 LATER: Final = 10
-LATER_SHOWN: Final = 3
+LATER_SHARE: Final = 2
 LEAST_LATER: Final = 0.4
 _COMPARED: Final = 16
 _OVER_SHARE: Final = 0.6
@@ -317,7 +317,7 @@ def _shortlist(found: SearchFound, asked: str, options: BoardConfig, *, patient:
     told = _good(present_first([*found.logs, *after]))
     added = {one.item.id for one in after}
     finds = [one for one in told if one.item.id not in added][:logs]
-    later = [one for one in told if one.item.id in added][:LATER_SHOWN]
+    later = [one for one in told if one.item.id in added][: logs // LATER_SHARE]
     return replace(
         found,
         topics=_good(found.topics)[: options.context_topic_limit + more],

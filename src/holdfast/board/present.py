@@ -54,11 +54,11 @@ _IS_OPEN: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CHANGES: Final = re.compile(
-    r"""\b(?: now | instead | moved? | chang(?:e|ed|es) | no\ longer | any\ ?more | correction |
+    r"""\b(?: now | instead | moved? | changed | change\ (?:it|that|to) | no\ longer | any\ ?more | correction |
       actually | update[ds]? | postponed | cancell?ed | rather\ than | not\ \w+\ but | raised |
-      lowered | up\ to | down\ to | jetzt | nun | verschoben | verschieben | verlegt | statt |
+      lowered | down\ to | jetzt | nun | verschoben | verschieben | verlegt | statt |
       stattdessen | doch | geändert | neue[rsn]? | abgesagt | nicht\ mehr | korrektur | inzwischen |
-      rückt )\b""",
+      rückt | umgebucht | umgeplant | umgezogen | rebooked | rescheduled | switched | swapped | replaced )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _MONTH_NAMES: Final = (
@@ -79,6 +79,28 @@ _ASKS_FIGURE: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _FIGURE: Final = re.compile(r"\d[\d.,:]*\d|\d")
+_NOT_THIS: Final = re.compile(
+    r"""\b(?: not | nicht | no\ longer | kein\w*\ mehr | instead\ of | rather\ than | (?:an)?statt )\ 
+      (?:(?:mehr|the|at|on|by|for|am|um|auf|bei|den|der|die|about|etwa)\ ){0,2}[€£$]?
+      (?P<figure>\d[\d.,:]*\d|\d)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_KINDS: Final = {
+    "day": re.compile(
+        rf"""\d{{4}}-\d{{2}}-\d{{2}} | \d{{1,2}}\.\d{{1,2}}\.(?:\d{{4}})? | \d{{1,2}}(?:st|nd|rd|th)\b
+          | \d{{1,2}}\.?\ (?:of\ )?(?:{"|".join(_MONTH_NAMES)})[a-zä]* | (?:{"|".join(_MONTH_NAMES)})[a-zä]*\ \d{{1,2}}\b
+          | \b(?:am|vom|zum|bis|der|den)\ \d{{1,2}}\.(?!\d)""",
+        re.VERBOSE | re.IGNORECASE,
+    ),
+    "time": re.compile(
+        r"\d{1,2}:\d{2}(?:\ ?(?:uhr|am|pm))? | \d{1,2}(?:\.\d{2})?\ ?(?:uhr|am|pm|o'clock)\b", re.X | re.I
+    ),
+    "money": re.compile(r"[€£$]\ ?\d[\d.,]* | \d[\d.,]*\ ?(?:€|£|\$|euros?|eur|pounds?|dollars?|francs?|franken|cents?)", re.X | re.I),
+    "share": re.compile(r"\d[\d.,]*\ ?(?:%|percent|prozent)", re.X | re.I),
+}
+_COUNTS: Final = re.compile(
+    r"(?P<figure>\d[\d.,:]*\d|\d)(?P<what>(?:\ [^\W\d_]{2,}){0,2})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +173,40 @@ def written(present: Present, max_chars: int) -> str:
 
 
 def outdates(newer: Line, older: Line) -> bool:
-    """Whether a later sentence says of the same matter another figure, and that it has changed."""
-    before, after = _figures(older.text), _figures(newer.text)
-    if not tells_change(newer.text) or not before or before <= after:
-        return False
+    """Whether a later sentence says of the same matter another figure of the same kind, and that it has
+    changed: it takes the older one back ("50 percent, not 55"), or says that something is other now."""
+    before, after = _measured(older.text), _measured(newer.text)
+    other = [kind for kind in before.keys() & after.keys() if after[kind] - before[kind]]
     shared = {word for word in newer.words & older.words if not word[0].isdigit()}
+    if any(shared or len(one) > 2 for one in taken_back(newer.text) & _figures(older.text)):
+        return bool(_figures(newer.text) - _figures(older.text))
+    gone = [kind for kind in other if before[kind] - after[kind]]
+    if not gone or _CHANGES.search(newer.text) is None or len(shared) < 2:
+        return False
     own = {word for word in older.words if not word[0].isdigit()}
-    return len(shared) >= 2 and len(shared) >= _SHARED * min(len(own), 6)
+    counted = any(kind not in _KINDS for kind in gone)
+    return counted or len(shared) >= _SHARED * min(len(own), 6)
+
+
+@lru_cache(maxsize=2_048)
+def taken_back(text: str) -> frozenset[str]:
+    """The figures that a sentence says do not hold any more: "instead of 150", "nicht 55"."""
+    return frozenset(match["figure"] for match in _NOT_THIS.finditer(text))
+
+
+@lru_cache(maxsize=2_048)
+def _measured(text: str) -> Mapping[str, frozenset[str]]:
+    """The figures of a sentence by what they measure: a day, a time, money, a share, or what is counted."""
+    found: dict[str, set[str]] = {}
+    rest = text
+    for kind, pattern in _KINDS.items():
+        for match in pattern.finditer(rest):
+            found.setdefault(kind, set()).update(_FIGURE.findall(match[0]))
+        rest = pattern.sub(" ", rest)
+    for match in _COUNTS.finditer(rest):
+        for term in telling(match["what"]) or ("",):
+            found.setdefault(term, set()).add(match["figure"])
+    return {kind: frozenset(figures) for kind, figures in found.items()}
 
 
 def asks_for_figure(question: str) -> bool:
@@ -168,7 +217,7 @@ def asks_for_figure(question: str) -> bool:
 @lru_cache(maxsize=2_048)
 def tells_change(text: str) -> bool:
     """Whether it says a figure, and that something has changed: only such may outdate another."""
-    return bool(_figures(text)) and _CHANGES.search(text) is not None
+    return bool(_figures(text)) and (_CHANGES.search(text) is not None or bool(taken_back(text)))
 
 
 @lru_cache(maxsize=2_048)
