@@ -29,7 +29,7 @@ from histories import load as load_history
 from histories import names as history_names
 from numpy.typing import NDArray
 from recall import DAY, CachedEmbedder, Conversation, embedders, load
-from small_homes import GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
+from small_homes import EVERYDAY, GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
 
 from holdfast.clock import Millis
 from holdfast.config.memory import FLOOR
@@ -45,7 +45,8 @@ TUNED_CONVERSATIONS = 3
 NOTES_IN_A_FILE = (1, 3, 12)
 ANSWERED = ("answerable", "own", "paraphrased")
 FITTED = (*ANSWERED, "general", "in vain", "foreign")
-COUNTS = {"own": 5.0, "general": 2.0, "in vain": 8.0}
+COUNTS = {"own": 3.0, "paraphrased": 0.5, "in vain": 4.0}
+GENERAL = (*UNRELATED, *EVERYDAY)
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -89,7 +90,7 @@ def conversations(path: Path, embedder: Embedder, base: Embedder) -> Iterator[As
         scope, tuned = Scope(talk.documents, embedder, base), number < TUNED_CONVERSATIONS
         for question in talk.questions:
             yield Asked("answerable", tuned, False, *scope.ask(question.text, question.evidence))
-        for text in UNRELATED[tuned::2]:
+        for text in GENERAL[tuned::2]:
             yield Asked("general", tuned, False, *scope.ask(text))
         other = (number + 1) % len(talks)
         for text in _some(talks[other]):
@@ -119,7 +120,7 @@ def homes(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
                 yield Asked("translated", tuned, True, *scope.ask(translated, where))
             for place, question in PARAPHRASED[name]:
                 yield Asked("paraphrased", tuned, True, *scope.ask(question, frozenset((place // notes,))))
-            for text in UNRELATED[tuned::2]:
+            for text in GENERAL[tuned::2]:
                 yield Asked("general", tuned, True, *scope.ask(text))
             for other in others:
                 for _, question, _ in HOMES[other]:
@@ -138,8 +139,10 @@ def histories(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
             yield Asked("own", True, True, *scope.ask(overview.text))
         for text in talk.unanswerable:
             yield Asked("in vain", True, True, *scope.ask(text))
+        for text in GENERAL[1::2]:
+            yield Asked("general", True, True, *scope.ask(text))
         for other in talks[:number] + talks[number + 1 :]:
-            for question in other.questions[::4]:
+            for question in other.questions[::2]:
                 yield Asked("foreign", True, True, *scope.ask(question.text))
 
 
