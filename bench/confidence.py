@@ -47,6 +47,7 @@ ANSWERED = ("answerable", "own", "paraphrased")
 FITTED = (*ANSWERED, "general", "in vain", "foreign")
 COUNTS = {"own": 3.0, "paraphrased": 0.5, "in vain": 4.0}
 GENERAL = (*UNRELATED, *EVERYDAY)
+EVIDENCE = ("words", "words_near", "likeness", "agreement", "standing_out", "some", "held")
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -175,11 +176,28 @@ def _files(name: str, notes: Sequence[str], each: int) -> list[Document]:
 
 
 def fitted(asked: Sequence[Asked], strength: float = 1.0) -> NDArray[np.float64]:
-    """Logistic regression by Newton's method, with a little ridge, over what may be tuned on."""
+    """Logistic regression over what may be tuned on. What speaks for an answer never counts against one: such
+    a signal is left out instead."""
     known = [(one, one.signals) for one in asked if one.tuned and one.kind in FITTED and one.signals]
     rows = np.array([[1.0, *astuple(signals)] for _, signals in known])
     wanted = np.array([one.kind in ANSWERED for one, _ in known], np.float64)
     weight = np.array([COUNTS.get(one.kind, 1.0) for one, _ in known])
+    speaks_for = np.array([False, *(field.name in EVIDENCE for field in fields(Signals))])
+    used = np.ones(rows.shape[1], np.bool_)
+    weights = np.zeros(rows.shape[1])
+    while True:
+        weights[used] = _newton(rows[:, used], wanted, weight, strength)
+        against = used & speaks_for & (weights < 0)
+        if not against.any():
+            return weights
+        used &= ~against
+        weights[against] = 0.0
+
+
+def _newton(
+    rows: NDArray[np.float64], wanted: NDArray[np.float64], weight: NDArray[np.float64], strength: float
+) -> NDArray[np.float64]:
+    """Newton's method, with a little ridge on all but the bias."""
     ridge = strength * np.diag([1e-6, *[1.0] * (rows.shape[1] - 1)])
     weights = np.zeros(rows.shape[1])
     for _ in range(60):

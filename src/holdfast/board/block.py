@@ -52,7 +52,7 @@ _DATED: Final = re.compile(r"(?P<kind>[A-Z][a-z]+ )?(?P<day>\d{4}-\d{2}-\d{2}): 
 _WORD: Final = re.compile(r"\S+")
 _FACT: Final = re.compile(r"\d|\w[A-Z]|[A-Za-z]\w*[_/@]\w")
 
-Reason = Literal["room", "repeats"]
+Reason = Literal["room", "repeats", "limit"]
 Place = tuple[int, int]
 
 
@@ -61,7 +61,7 @@ class Line:
     """What may stand in a section. `head` says who or what, and is not cut; `text` is quoted already.
 
     `id` names what it is about: of two lines with the same id one is shown. `parts` are the sentences of a
-    text that may go without one another.
+    text that may go without one another. Of a `kind` no more are shown than its section says.
     """
 
     text: str
@@ -69,6 +69,7 @@ class Line:
     head: str = ""
     id: str = ""
     parts: tuple[str, ...] = ()
+    kind: str = ""
 
     @property
     def whole(self) -> str:
@@ -78,12 +79,13 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Section:
     """A titled list, in the order in which its lines are to be read; `always` has its best line stand in
-    every block that is not tiny."""
+    every block that is not tiny, `most` says how many lines of a kind are shown at most."""
 
     layer: str
     title: str
     lines: tuple[Line, ...]
     always: bool = False
+    most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,13 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text, the layers of which something stands in it, and what was weighed and left out."""
+    """The text, the layers of which something stands in it, what was weighed and left out, and the ids of
+    what is shown."""
 
     text: str
     layers: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
+    shown: frozenset[str] = frozenset()
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -129,7 +133,8 @@ def render(
         told += [_note(lost)] if lost else []
     body = [line for section in kept for line in _written(section)]
     layers = tuple(dict.fromkeys(section.layer for section in kept))
-    return Block("\n".join([BEGIN, *head, *body, *told, END]), layers, tuple(left_out))
+    shown = frozenset(line.id for section in kept for line in section.lines)
+    return Block("\n".join([BEGIN, *head, *body, *told, END]), layers, tuple(left_out), shown)
 
 
 def _written(section: Section) -> list[str]:
@@ -170,13 +175,17 @@ def _chosen(
     for at, row in sorted(set(says.values()) - says.keys() - begun):
         if choice.show((at, row), sections[at].lines[row], sections[at].title) is None:
             begun.add((at, row))
+    counts = Counter(sections[at].lines[row].kind for at, row in begun)
     for place, line, words in _by_value(sections, choice):
         if place in begun or place in says:
             continue
-        title = sections[place[0]].title
-        refused = choice.take(place, line, words, title)
-        if refused is not None:
-            left.append(LeftOut(title, line, refused))
+        section = sections[place[0]]
+        full = counts[line.kind] >= section.most.get(line.kind, math.inf)
+        refused = "limit" if full else choice.take(place, line, words, section.title)
+        if refused is None:
+            counts[line.kind] += 1
+        else:
+            left.append(LeftOut(section.title, line, refused))
     return choice, left
 
 
@@ -379,7 +388,11 @@ def _by_value(sections: Sequence[Section], choice: _Choice) -> Iterator[tuple[Pl
 
 
 def _kept(section: Section, at: int, shown: Mapping[Place, str]) -> Section:
-    lines = [Line(shown[at, row], line.worth) for row, line in enumerate(section.lines) if (at, row) in shown]
+    lines = [
+        Line(shown[at, row], line.worth, id=line.id)
+        for row, line in enumerate(section.lines)
+        if (at, row) in shown
+    ]
     return replace(section, lines=tuple(lines))
 
 

@@ -20,7 +20,7 @@ from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
 from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
-from holdfast.board.context_layers import Gathered, Location, data, sections
+from holdfast.board.context_layers import LATER, Gathered, Location, data, sections
 from holdfast.board.noise import is_low_signal
 from holdfast.board.present import asks_for_figure, follows, line_of, outdates, tells_change
 from holdfast.board.search import (
@@ -57,8 +57,7 @@ LEAST_SIGNAL: Final = 4
 RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
 GOOD_SHARE: Final = 0.35
-LATER: Final = 10
-LATER_SHARE: Final = 2
+NEWEST: Final = 10
 LEAST_LATER: Final = 0.4
 _COMPARED: Final = 16
 _OVER_SHARE: Final = 0.6
@@ -205,8 +204,9 @@ class Continuity:
         gathered = begun.gathered
         if recalled is not None:
             asked = cleaned(ask.q)
-            shown = _shortlist(recalled, asked, self._options(), patient=ask.mode == "patient")
-            gathered = replace(gathered, recalled=shown)
+            options, patient = self._options(), ask.mode == "patient"
+            shown = _shortlist(recalled, asked, options, patient=patient)
+            gathered = replace(gathered, recalled=shown, limit=_limit(options, patient=patient))
         block = render(
             sections(gathered, cleaned(ask.q)),
             intent=cleaned(ask.q),
@@ -305,26 +305,27 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
         topics=places,
         tasks=places,
         nearest=not has_signal(cleaned(ask.q)),  # then it is the board's own words that are looked for
-        later=LATER,
+        later=NEWEST,
     )
 
 
 def _shortlist(found: SearchFound, asked: str, options: BoardConfig, *, patient: bool) -> SearchFound:
-    """The few that are shown: at most so many of each kind, and none that is far behind the best."""
+    """What the block weighs: more entries than it shows, since some say the same, and none that is far behind
+    the best."""
     more = 2 if patient else 0
-    logs = options.context_log_limit * (2 if patient else 1)
+    weighed = 2 * _limit(options, patient=patient)
     after = came_later(asked, found.logs, found.later)
-    told = _good(present_first([*found.logs, *after]))
-    added = {one.item.id for one in after}
-    finds = [one for one in told if one.item.id not in added][:logs]
-    later = [one for one in told if one.item.id in added][: logs // LATER_SHARE]
     return replace(
         found,
         topics=_good(found.topics)[: options.context_topic_limit + more],
         tasks=_good(found.tasks)[: options.context_task_limit + more],
-        logs=sorted([*finds, *later], key=lambda one: -one.score),
-        notes=_good(found.notes)[:logs],
+        logs=_good(present_first([*found.logs, *after]))[:weighed],
+        notes=_good(found.notes)[:weighed],
     )
+
+
+def _limit(options: BoardConfig, *, patient: bool) -> int:
+    return options.context_log_limit * (2 if patient else 1)
 
 
 def came_later(asked: str, found: Sequence[Found[Shown]], newest: Sequence[Said]) -> list[Found[Shown]]:
@@ -342,7 +343,7 @@ def came_later(asked: str, found: Sequence[Found[Shown]], newest: Sequence[Said]
         share = follows(line_of(said.text, entry.created_at), lines, **kinds)
         score = before[0].score * share
         if share >= LEAST_LATER:
-            later.append(Found(entry, score, {"later": score}, said.text))
+            later.append(Found(entry, score, {LATER: score}, said.text))
     return sorted(later, key=lambda one: (-one.score, -one.item.created_at))
 
 

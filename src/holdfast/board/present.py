@@ -54,17 +54,19 @@ _IS_OPEN: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CHANGES: Final = re.compile(
-    r"""\b(?: now | instead | moved? | changed | change\ (?:it|that|to) | no\ longer | any\ ?more | correction |
-      actually | update[ds]? | postponed | cancell?ed | rather\ than | not\ \w+\ but | raised |
+    r"""\b(?: now | instead | moved? | changed | change\ (?:it|that|to) | no\ longer | any\ ?more |
+      correction | actually | update[ds]? | postponed | cancell?ed | rather\ than | not\ \w+\ but | raised |
       lowered | down\ to | jetzt | nun | verschoben | verschieben | verlegt | statt |
       stattdessen | doch | geändert | neue[rsn]? | abgesagt | nicht\ mehr | korrektur | inzwischen |
-      rückt | umgebucht | umgeplant | umgezogen | rebooked | rescheduled | switched | swapped | replaced )\b""",
+      rückt | umgebucht | umgeplant | umgezogen | rebooked | rescheduled | switched | swapped |
+      replaced )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _MONTH_NAMES: Final = (
     "jan", "feb", "mar|mär|maer", "apr", "may|mai", "jun", "jul", "aug", "sep", "oct|okt", "nov", "dec|dez",
 )  # fmt: skip
-_MONTH: Final = rf"(?P<month>{'|'.join(_MONTH_NAMES)})[a-zä]*"
+_MONTHS: Final = "|".join(_MONTH_NAMES)
+_MONTH: Final = rf"(?P<month>{_MONTHS})[a-zä]*"
 _DATES: Final = (
     re.compile(r"\b(?P<year>\d{4})-(?P<number>\d{2})-(?P<day>\d{2})\b"),
     re.compile(
@@ -75,12 +77,13 @@ _DATES: Final = (
 )
 _ASKS_FIGURE: Final = re.compile(
     r"""\b(?: how\ (?:much|many|long|high|far|big|large|old|often) | costs? | price | number | code | rent |
-      wie\ ?(?:viel\w*|hoch|lange|weit|gro[sß]+|alt|oft) | kostet | kosten | preis | nummer | betrag | miete )\b""",
+      wie\ ?(?:viel\w*|hoch|lange|weit|gro[sß]+|alt|oft) | kostet | kosten | preis | nummer | betrag |
+      miete )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _FIGURE: Final = re.compile(r"\d[\d.,:]*\d|\d")
 _NOT_THIS: Final = re.compile(
-    r"""\b(?: not | nicht | no\ longer | kein\w*\ mehr | instead\ of | rather\ than | (?:an)?statt )\ 
+    r"""\b(?: not | nicht | no\ longer | kein\w*\ mehr | instead\ of | rather\ than | (?:an)?statt )[ ]
       (?:(?:mehr|the|at|on|by|for|am|um|auf|bei|den|der|die|about|etwa)\ ){0,2}[€£$]?
       (?P<figure>\d[\d.,:]*\d|\d)""",
     re.VERBOSE | re.IGNORECASE,
@@ -88,19 +91,20 @@ _NOT_THIS: Final = re.compile(
 _KINDS: Final = {
     "day": re.compile(
         rf"""\d{{4}}-\d{{2}}-\d{{2}} | \d{{1,2}}\.\d{{1,2}}\.(?:\d{{4}})? | \d{{1,2}}(?:st|nd|rd|th)\b
-          | \d{{1,2}}\.?\ (?:of\ )?(?:{"|".join(_MONTH_NAMES)})[a-zä]* | (?:{"|".join(_MONTH_NAMES)})[a-zä]*\ \d{{1,2}}\b
+          | \d{{1,2}}\.?\ (?:of\ )?(?:{_MONTHS})[a-zä]* | (?:{_MONTHS})[a-zä]*\ \d{{1,2}}\b
           | \b(?:am|vom|zum|bis|der|den)\ \d{{1,2}}\.(?!\d)""",
         re.VERBOSE | re.IGNORECASE,
     ),
     "time": re.compile(
         r"\d{1,2}:\d{2}(?:\ ?(?:uhr|am|pm))? | \d{1,2}(?:\.\d{2})?\ ?(?:uhr|am|pm|o'clock)\b", re.X | re.I
     ),
-    "money": re.compile(r"[€£$]\ ?\d[\d.,]* | \d[\d.,]*\ ?(?:€|£|\$|euros?|eur|pounds?|dollars?|francs?|franken|cents?)", re.X | re.I),
+    "money": re.compile(
+        r"[€£$]\ ?\d[\d.,]* | \d[\d.,]*\ ?(?:€|£|\$|euros?|eur|pounds?|dollars?|francs?|franken|cents?)",
+        re.X | re.I,
+    ),
     "share": re.compile(r"\d[\d.,]*\ ?(?:%|percent|prozent)", re.X | re.I),
 }
-_COUNTS: Final = re.compile(
-    r"(?P<figure>\d[\d.,:]*\d|\d)(?P<what>(?:\ [^\W\d_]{2,}){0,2})"
-)
+_COUNTS: Final = re.compile(r"(?P<figure>\d[\d.,:]*\d|\d)(?P<what>(?:\ [^\W\d_]{2,}){0,2})")
 
 
 @dataclass(frozen=True, slots=True)

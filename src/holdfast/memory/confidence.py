@@ -62,8 +62,8 @@ class Signals:
     some: float
     """Whether words speak for it at all: 1 from a third of `words_near` on."""
     held: float
-    """How telling the words are that one result and its turns have, whatever else is asked: 1 from two words on
-    that are rare anywhere."""
+    """How telling the words are that one result and its turns have, whatever else is asked: 1 from two words
+    on that are rare anywhere."""
     request: float
     """1 where something is to be made, or is asked that anybody could know."""
     stranger: float
@@ -71,12 +71,11 @@ class Signals:
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (-0.93, 1.61, 0.83, 3.63, -0.10, -0.05, -1.01, -5.63, 0.40, 5.13, -2.55, -2.31),
-    "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93, 0.0, 0.0, 0.0, 0.0),
+    "static": (-0.92, 1.59, 0.82, 3.57, 0.00, 0.00, -1.01, -5.64, 0.40, 5.13, -2.55, -2.31),
+    "better": (-0.92, 1.45, 0.57, 3.01, 0.00, 2.97, -1.06, -6.19, 0.17, 5.26, -2.55, -2.22),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
-for more. Those of `better` were fitted with MiniLM, before `some` was there; `standing_out` makes the cosines
-of others comparable."""
+for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
 
 
 def confidence(signals: Signals, serves: str) -> float:

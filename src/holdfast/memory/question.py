@@ -25,15 +25,17 @@ _MARKED = re.compile(r"[_/\\@#]")
 _NAMED = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _REQUEST = re.compile(
     r"""\W*(?:please\ |bitte\ |can\ you\ |kannst\ du\ )?(?:
-      translate | write | compose | draft | explain | define | summari[sz]e | convert | calculate | compute
-    | give\ me | tell\ me\ (?:a|an|something) | suggest | recommend | list | name | spell | generate | fix\ the
-    | make\ this | set\ (?:a|an) | play | order | call | find\ me | what\ is\ an? | what\ are\ the\ rules
-    | what\ does\ the\ (?:\w+\ )?word | how\ do\ (?:i|you) | how\ does | what\ time\ is\ it
+    (?: translate | write | compose | draft | explain | define | summari[sz]e | convert | calculate | compute
+    | give\ me | tell\ me\ (?:a|an|something) | suggest | recommend | list | name | spell | generate
+    | fix\ the | make\ this | set\ (?:a|an) | play | order | call | find\ me | what\ is\ an?
+    | what\ are\ the\ rules | what\ does\ the\ (?:\w+\ )?word | how\ do\ (?:i|you) | how\ does
+    | what\ time\ is\ it
     | who\ (?:wrote|painted|composed|invented|discovered|won|was\ the\ first)
-    | what(?:'s|\ is)\ the\ (?:capital|difference|meaning|square\ root)
-    | übersetz | schreib | erklär | nenn | rechne | erzähl | gib\ mir | formulier | stell\  | spiel\  | bestell
-    | ruf\  | such\ mir | was\ ist\ (?:ein|der\ unterschied|die\ hauptstadt) | was\ (?:bedeutet|heißt)\ (?:das\ wort|['"„])
-    | was\ reimt | wie\ (?:funktioniert|spielt\ man|bindet\ man|macht\ man|spät\ ist) | wie\ heißt\ die\ hauptstadt
+    | what(?:'s|\ is)\ the\ (?:capital|difference|meaning|square\ root) )\b
+    | übersetz | schreib | erklär | nenn | rechne | erzähl | gib\ mir | formulier | stell\b | spiel\b
+    | bestell | ruf\b | such\ mir | was\ ist\ (?:ein|der\ unterschied|die\ hauptstadt) | was\ reimt
+    | was\ (?:bedeutet|heißt)\ (?:das\ wort|['"„]) | wie\ heißt\ die\ hauptstadt
+    | wie\ (?:funktioniert|spielt\ man|bindet\ man|macht\ man|spät\ ist)
     | wer\ hat\ .{1,60}\ (?:geschrieben|erfunden|entdeckt|gemalt|komponiert)
     )""",
     re.VERBOSE | re.IGNORECASE,

@@ -213,8 +213,8 @@ def stem(word: str, language: Language) -> str:
 
 
 def _root(stemmed: str, language: Language) -> str:
-    """What is common to the forms of a German word that its stemmer leaves apart: a participle and what is made
-    of its verb ("umgebucht", "Umbuchung"; "bestellt", "Bestellung"), foreign verbs ("Konfirmation",
+    """What is common to the forms of a German word that its stemmer leaves apart: participles and what is
+    made of their verbs ("umgebucht", "Umbuchung"; "bestellt", "Bestellung"), foreign verbs ("Konfirmation",
     "konfirmiert"), and the word for a woman ("Kassenwartin")."""
     if language != "german" or len(stemmed) < _SHORTEST_ROOT:
         return stemmed
