@@ -18,7 +18,7 @@ NPM := cd web && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PLUGIN := cd integrations/openclaw && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PLUGIN_MODULES := integrations/openclaw/node_modules/.package-lock.json
 
-.PHONY: run test test-quick slow-tests settings-proofs settings-find torture lint types format pages shots wire bench crash docs schema lock clean oidc-provider
+.PHONY: run test page-tests test-quick slow-tests settings-proofs settings-find torture lint types format pages shots wire bench crash docs schema lock clean oidc-provider
 
 run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
@@ -27,10 +27,13 @@ run: $(STAMP)
 # One more than the two cores of the machine that this is measured on: many tests wait for processes of their own.
 WORKERS ?= 3
 
-test: $(STAMP) lint types pages
+test: $(STAMP)
+	$(MAKE) --no-print-directory -j 2 lint types pages page-tests
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+page-tests: $(MODULES) $(PLUGIN_MODULES)
 	$(NPM) test --silent
 	$(PLUGIN) test --silent
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # For every day: SQLite alone, without the tests that tests/slow_tests.txt names.
 test-quick: $(STAMP)

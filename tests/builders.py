@@ -25,6 +25,12 @@ def examples(count: int) -> int:
     return count * LONG
 
 
+def share(alike: Iterable[T], turn: int, of: int) -> list[T]:
+    """Which of many questions of a kind are asked in one turn of several: the first in each, and all of them
+    in `make torture`."""
+    return [one for number, one in enumerate(alike) if LONG > 1 or number == 0 or (number + turn) % of == 0]
+
+
 def measured_name(nodeid: str) -> str:
     """A test as the run that measures names it: the file, the class and the function, with dots."""
     path, *inner = nodeid.partition("[")[0].split("::")

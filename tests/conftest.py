@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from argon2 import PasswordHasher
 from hypothesis import HealthCheck, settings
 
 import cheaper
@@ -38,6 +39,7 @@ from holdfast.log import (
     sqlite_url,
 )
 from holdfast.log.tables import sessions, turns
+from holdfast.people import users
 
 # In CI the same examples every time, so that a failure is the change's; by hand new ones on every run.
 # `HOLDFAST_EXAMPLES=20` tries so many times as much: `make torture` does, which is new on every run as well.
@@ -55,6 +57,7 @@ cheaper.collect_garbage_seldom()
 cheaper.compile_statements_once()
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+LONG_SECONDS = 5.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,10 +65,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`--quick`: what a minute allows, by what each test took when all were measured."""
+    """`--quick`: what a minute allows, by what each test took when all were measured. Else the longest come
+    first, so that none is left over at the end, when the other workers have nothing to do."""
+    lines = (line.split() for line in SLOW_TESTS.read_text().splitlines() if not line.startswith("#"))
+    slow = {name: float(seconds) for seconds, name in lines}
     if not config.getoption("--quick"):
+        took = {item: slow.get(measured_name(item.nodeid), 0.0) for item in items}
+        items.sort(key=lambda item: took[item] if took[item] >= LONG_SECONDS else 0.0, reverse=True)
         return
-    slow = frozenset(SLOW_TESTS.read_text().splitlines())
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
@@ -111,6 +118,15 @@ def _no_waits_for_the_disk() -> Iterator[None]:
     """As the tests' PostgreSQL: processes are killed here, machines are not. Other processes do wait."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(durability, "flush", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _passwords_are_hashed_in_no_time() -> Iterator[None]:
+    """By the same algorithm: as it is configured by default, each takes a fifth of a second of a core."""
+    quick = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users, "_hasher", lambda: quick)
         yield
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +16,8 @@ sys.path.append(str(Path(__file__).parents[1] / "tools"))
 import slow_tests
 import torture
 
-from builders import measured_name
+import forks
+from builders import PATIENCE, measured_name
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,6 +50,37 @@ def test_what_was_measured_is_read_from_the_run_and_postgres_is_left_out(tmp_pat
 def test_a_slow_test_is_named_as_pytest_names_it(request: pytest.FixtureRequest) -> None:
     assert measured_name(request.node.nodeid) == f"tests.test_test_run.{request.node.name}"
     assert measured_name("tests/x/test_y.py::TestZ::test_a[1::2]") == "tests.x.test_y.TestZ.test_a"
+
+
+SAYS_WHO_IT_IS = """
+import os, sys
+print(sys.argv[1:], os.getcwd(), os.environ.get("TIDE"), sys.stdin.read())
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("through", [forks.run, subprocess.run])
+def test_a_forked_process_is_called_and_ends_as_any_other(
+    through: Callable[..., Any], tmp_path: Path
+) -> None:
+    python = sys.executable if through is forks.run else forks.python()
+    command = [python, "-c", SAYS_WHO_IT_IS, "a", "b c"]
+    env = {"TIDE": "high"}
+    done = through(command, cwd=tmp_path, env=env, input="said", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, f"['a', 'b c'] {tmp_path} high said\n"), done.stderr
+
+
+WAITS = "import time; print(flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_forked_process_dies_of_the_signal_that_it_gets(how: signal.Signals) -> None:
+    with forks.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert process.poll() is None
+        process.send_signal(how)
+        assert process.wait(PATIENCE) == -how
+    assert not Path(f"/proc/{process.pid}").exists()
 
 
 def test_the_nightly_run_has_a_thousand_kills_every_state_machine_and_a_soak() -> None:

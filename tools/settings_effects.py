@@ -29,8 +29,7 @@ from _pytest.runner import runtestprotocol
 
 from holdfast.config import Config
 from holdfast.config.secret import Secret
-from holdfast.config.section import Section
-from holdfast.config.tree import is_section, plain
+from holdfast.config.section import Section, is_section, plain
 
 SHOWN: Final = Path(__file__).parents[1] / "tests" / "config" / "settings_shown.txt"
 _CONFIG: Final = str(Path(__file__).parents[1] / "src" / "holdfast" / "config")

@@ -2,7 +2,8 @@
 
     pytest --junitxml=durations.xml && python tools/slow_tests.py durations.xml > tests/slow_tests.txt
 
-The cheapest stay until the budget is used up; a test is its function, with all its parameters.
+The cheapest stay until the budget is used up; a test is its function, with all its parameters. Each line has
+the seconds of one of them, by which a run of all tests begins with the longest.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def slow(found: dict[str, list[float]], budget: float) -> list[str]:
 
 def main() -> None:
     print("# Left out by `make test-quick`; written by `make slow-tests`. A test that is not here is run.")
-    print("\n".join(slow(durations(sys.argv[1:]), BUDGET_SECONDS)))
+    found = durations(sys.argv[1:])
+    print("\n".join(f"{max(found[name]):.1f} {name}" for name in slow(found, BUDGET_SECONDS)))
 
 
 if __name__ == "__main__":

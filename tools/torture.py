@@ -1,6 +1,6 @@
 """`make torture`: what is too long for every day, and what it did, in one table at the end.
 
-    python tools/torture.py [kills] [faults] [properties] [soak]
+    python tools/torture.py [kills] [faults] [properties] [questions] [soak]
 
 HOLDFAST_CRASH_KILLS (250 for each of four tests), HOLDFAST_EXAMPLES (20 times as many examples as usual) and
 HOLDFAST_SOAK_SECONDS (3600) say how long.
@@ -18,6 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHANNEL_KILLS = "tests/channels/services/test_service_kills.py"
+QUESTIONS = (
+    "tests/audience",
+    "tests/agents/test_control_words.py",
+    "tests/gateway/test_contract.py",
+    "tests/real_model",
+)
+"""Of which each day asks a share: see `share` in tests/builders.py."""
 ROOT = Path(__file__).parents[1]
 TOLD = re.compile(r"^.*?((?:sqlite|postgresql\S*): \d+ kills.*|soak: .*)$", re.M)
 COUNTS = re.compile(r"^=+ (.*\d+ (?:passed|failed|error).*?) =+$", re.M)
@@ -46,6 +53,7 @@ def parts() -> list[Part]:
         Part("channel kills", {"HOLDFAST_CRASH_KILLS": "20"}, lambda: [CHANNEL_KILLS]),
         Part("faults", {}, lambda: ["tests/faults"] if (ROOT / "tests/faults").is_dir() else []),
         Part("properties", {"HOLDFAST_EXAMPLES": "20"}, property_tests),
+        Part("questions", {"HOLDFAST_EXAMPLES": "20"}, lambda: list(QUESTIONS)),
         Part("soak", {"HOLDFAST_SOAK_SECONDS": "3600"}, lambda: ["tests/soak"]),
     ]
 

@@ -23,10 +23,10 @@ from holdfast.board.pending import KIND as CLASSIFY
 from holdfast.clock import DAY_MS, Millis
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig
+from holdfast.context.blobs import prune as prune_contexts
 from holdfast.context.engine_records import DELIVER
 from holdfast.context.lossless import KIND as COMPACT
 from holdfast.context.lossless import compaction_kind
-from holdfast.context.retention import prune as prune_contexts
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Allowance, Bridge, Feed, Retention, Tx, agenda, audit, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from

@@ -20,6 +20,8 @@ def clean_json(value: Any) -> Any:
     kind = type(value)
     if kind is str:
         return clean_text(value)
+    if value is None or kind is int or kind is bool:
+        return value
     if kind is dict:
         return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
     if kind is list or kind is tuple:

@@ -295,7 +295,7 @@ def test_events_that_came_in_as_a_file_before_are_not_doubled(hold: Holdfast, cl
 def test_compressed_events_are_reported_where_nothing_can_undo_them(
     hold: Holdfast, claw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.adopt.database._unpacker", lambda: None)
+    monkeypatch.setattr("holdfast.adopt.sessions._unpacker", lambda: None)
     rows = [*rows_of("s-zip", "x"), (None, b"\x28\xb5\x2f\xfd")]
     database(claw / "agents/main/agent/openclaw-agent.sqlite", {"s-zip": rows})
     report = adopt_openclaw_home(hold, claw)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ from day_stage import (
     write_config,
 )
 
+import forks
 from builders import until
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop import Ask
@@ -82,7 +82,7 @@ async def morning(home: Path, day: list[Tick]) -> None:
 def killed(home: Path) -> None:
     """Two hours in a process of its own, which dies in the middle of three turns."""
     path = os.pathsep.join([str(STAGE.parent), str(STAGE.parents[1]), *sys.path])
-    done = subprocess.run(
+    done = forks.run(
         [sys.executable, str(STAGE), str(home), str(SEED)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from http.client import HTTPConnection
+from itertools import groupby
 from typing import Any
 
 import httpx
@@ -14,7 +15,7 @@ from marks import HOLDERS, PEOPLE, SPACE_A, SPACE_B, SURFACES, hears
 from serving import events
 from websockets.sync.client import connect
 
-from builders import PATIENCE
+from builders import PATIENCE, share
 from holdfast.log import Reader
 
 # Where the answer is made to stand in the chat that is asked for, whoever holds the token.
@@ -34,10 +35,16 @@ def questions(world: World) -> list[Question]:
     return list(Addresses(world).questions())
 
 
+def turn_of(holder: str) -> int:
+    return list(HOLDERS).index(holder)
+
+
 def asked_by(holder: str, questions: list[Question]) -> list[Question]:
-    """Who may read everything is asked what depends on the chat, and each address once."""
+    """Who may read everything is asked what depends on the chat, and each address once. Of the others two
+    who are alike stand side by side, and share the questions."""
     if HOLDERS[holder].audiences is not None or HOLDERS[holder].agents is not None:
-        return questions
+        by_address = groupby(questions, key=lambda one: one.template)
+        return [one for _, alike in by_address for one in share(alike, turn_of(holder), of=2)]
     once = {one.template: one for one in reversed(questions)}
     return [one for one in questions if one.template in IN_THE_CHAT or once[one.template] is one]
 
@@ -182,7 +189,7 @@ def test_no_method_of_the_socket_tells_anybody_what_is_not_theirs(world: World, 
     address = world.gateway.url.replace("http", "ws", 1) + "/ws"
     headers = {"Authorization": f"Bearer {world.tokens[holder]}"}
     with connect(address, additional_headers=headers, proxy=None) as socket:
-        for number, (name, params) in enumerate(_calls(known, METHODS)):
+        for number, (name, params) in enumerate(_calls(known, METHODS, turn_of(holder))):
             socket.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": name, "params": params}))
             while True:
                 text = str(socket.recv(PATIENCE))
@@ -223,7 +230,7 @@ def _mcp(client: httpx.Client, method: str, **params: Any) -> httpx.Response:
     return client.post("/mcp", json=body, headers=headers)
 
 
-def _mcp_calls(known: Known, world: World) -> list[tuple[str, dict[str, Any]]]:
+def _mcp_calls(known: Known, world: World, turn: int) -> list[tuple[str, dict[str, Any]]]:
     """Every tool that only reads, every resource and prompt, with all that is known of the home."""
     from holdfast.mcp_server.tools import TOOLS
 
@@ -239,17 +246,24 @@ def _mcp_calls(known: Known, world: World) -> list[tuple[str, dict[str, Any]]]:
     reading = {name for name, tool in TOOLS.items() if tool.reads_only}
     if reading != asked.keys():
         raise Unknown(f"tools over MCP that this suite does not know: {sorted(reading ^ asked.keys())}")
-    calls = [("tools/call", {"name": n, "arguments": each}) for n, every in asked.items() for each in every]
+    calls = [
+        ("tools/call", {"name": name, "arguments": each})
+        for name, every in asked.items()
+        for each in share(every, turn, of=2)
+    ]
     calls += [("resources/list", {}), ("prompts/get", {"name": "continue", "arguments": {"about": hooks[0]}})]
-    calls += [("prompts/get", {"name": "recap", "arguments": {"topic": hook}}) for hook in hooks]
-    return calls + [("resources/read", {"uri": f"holdfast://entry/{id_}"}) for id_ in known.ids("entries")]
+    calls += [
+        ("prompts/get", {"name": "recap", "arguments": {"topic": hook}}) for hook in share(hooks, turn, of=2)
+    ]
+    ids = share(known.ids("entries"), turn, of=2)
+    return calls + [("resources/read", {"uri": f"holdfast://entry/{id_}"}) for id_ in ids]
 
 
 @pytest.mark.parametrize("holder", LIVE)
 def test_nothing_over_mcp_tells_anybody_what_is_not_theirs(world: World, holder: str) -> None:
     leaks: list[tuple[str, str]] = []
     with world.client(holder) as client:
-        for method, params in _mcp_calls(Known(world), world):
+        for method, params in _mcp_calls(Known(world), world, turn_of(holder)):
             answer = _mcp(client, method, **params)
             assert answer.status_code < 500, answer.text
             found = world.marks.leaked(answer.text, HOLDERS[holder])
@@ -272,13 +286,13 @@ _CHANGING = {"agent", "agent.steer", "agent.cancel", "agent.resume", "chat.send"
 _CHANGING |= {"sessions.reset", "events.subscribe", "events.unsubscribe", "agent.unsubscribe"}
 
 
-def _calls(known: Known, methods: Any) -> list[tuple[str, dict[str, Any]]]:
+def _calls(known: Known, methods: Any, turn: int = 0) -> list[tuple[str, dict[str, Any]]]:
     unknown = set(methods) - _LOOKING - _CHANGING
     if unknown:
         raise Unknown(f"methods of the socket that this suite does not know: {sorted(unknown)}")
     found: list[tuple[str, dict[str, Any]]] = [("connect", {})]
     found += [("sessions.list", {"status": status, "limit": 400}) for status in ("active", "all", "archived")]
-    for key in known.sessions:
+    for key in share(known.sessions, turn, of=2):
         found += [
             (name, {"sessionKey": key, **more})
             for name, more in (
@@ -287,10 +301,9 @@ def _calls(known: Known, methods: Any) -> list[tuple[str, dict[str, Any]]]:
                 ("chat.history", {"limit": 400}),
             )
         ]
-    found += [
-        (name, {"runId": id_}) for name in ("agent.status", "agent.subscribe") for id_ in known.ids("turns")
-    ]
-    found += [("agent.wait", {"runId": id_, "timeoutMs": 0}) for id_ in known.ids("turns")]
+    runs = share(known.ids("turns"), turn, of=2)
+    found += [(name, {"runId": id_}) for name in ("agent.status", "agent.subscribe") for id_ in runs]
+    found += [("agent.wait", {"runId": id_, "timeoutMs": 0}) for id_ in runs]
     return found
 
 
@@ -318,7 +331,7 @@ def test_an_agent_that_is_asked_over_the_api_says_nothing_that_the_asker_may_not
             asked = [
                 client.post("/v1/chat/completions", json=body | {"store": store}) for store in (True, False)
             ]
-            for run in Known(world).ids("turns"):
+            for run in share(Known(world).ids("turns"), turn_of(holder), of=2):
                 sent = {
                     "model": f"holdfast/{agent}",
                     "input": "the sauna?",

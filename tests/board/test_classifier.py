@@ -343,6 +343,34 @@ def test_what_others_change_between_two_sortings_is_heeded(board: Board) -> None
     assert "molar" not in json.dumps(board.why(other).reasons)
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        (
+            [
+                "I booked the flights to Lisbon: TAP, 21 to 25 May, booking code K7QX2M",
+                "The flight is TP 671.",
+            ],
+            "Book a table at Da Luigi on 12.12.",
+        ),
+        (
+            ["Ich habe die Zugtickets nach Lissabon gebucht, Buchung K7QX2M", "Der Zug fährt um 6:55 Uhr."],
+            "Buche einen Tisch im Restaurant Luigi für den 12.12.",
+        ),
+    ],
+)
+def test_the_verb_of_a_request_does_not_tell_what_it_is_about(
+    board: Board, said: list[str], asked: str
+) -> None:
+    first = board.say(said[0])
+    board.say(said[1], "assistant")
+    board.run()
+    other = board.say(asked)
+    board.run()
+    assert board.topic(other).id != board.topic(first).id
+    assert "Luigi" in board.topic(other).name
+
+
 ROOF = [
     ("The ladder by the attic window is wet, the roof leaks.", "Is it the flashing of the roof again?"),
     ("The roofer says that the roof needs new tiles.", "Then get a quote for the roof."),
@@ -360,7 +388,7 @@ def test_a_young_topic_is_renamed_by_what_comes_again(board: Board) -> None:
     board.run()
     after = board.topic(first)
     assert (before.id, before.created_by) == (after.id, after.created_by)
-    assert before.name != after.name == "Roof"
+    assert before.name != after.name == "Roof, Ladder"
 
 
 def test_a_name_that_a_person_gave_is_never_changed(board: Board) -> None:

@@ -27,13 +27,17 @@ from holdfast.config.board import Audit as AuditOptions
     ("text", "name"),
     [
         ("Hey, can you please fix the PostgreSQL backup script on the server?", "PostgreSQL backup script"),
-        ("By the way, I need to book a dentist appointment for Anna", "Dentist appointment"),
+        ("By the way, I need to book a dentist appointment for Anna", "Dentist appointment, Anna"),
         ("Thanks! Let's plan the trip to Lisbon in May", "Trip to Lisbon"),
-        ("Ich plane die Klassenfahrt der 9b nach Hamburg, 8. bis 12. Juni.", "Klassenfahrt"),
+        ("Ich plane die Klassenfahrt der 9b nach Hamburg, 8. bis 12. Juni.", "Klassenfahrt, Hamburg"),
         ("Der Ölkessel ist 31 Jahre alt", "Ölkessel"),
         ("Im Ruderverein müssen wir am 27. März wählen", "Ruderverein"),
         ("Look at pg_stat_statements and ~/backup/*.sql", "pg_stat_statements"),
         ("Below 130 per square meter is cheap", "Square meter"),
+        ("We fly to Lisbon on 21 May", "Lisbon"),
+        ("The valve is broken, the diverter valve", "Diverter valve"),
+        ("Die Kita hat uns einen Kitaplatz gegeben", "Kita"),
+        ("Call about the boiler at Dad's", "Boiler, Dad"),
         ("It took 31 minutes", None),
         ("18,000 euros at 05:00 UTC", None),
         ("ok great", None),
@@ -220,8 +224,8 @@ def test_a_name_is_what_comes_again_and_others_do_not_have() -> None:
         "They quoted new flashing for the roof.",
         "So the roof gets a new flashing by the roofer.",
     ]
-    assert topic_name(said) == "Roof"
-    assert topic_name(said, {"roof": 9}) == "Flashing"
+    assert topic_name(said) == "Roof, Flashing"
+    assert topic_name(said, {"roof": 9}) == "Flashing, Attic"
     assert topic_name(["Kandidat: Sabine Ehret", "Dann Sabine Ehret als Kassenwart", "Für Sabine Ehret"]) == (
         "Sabine Ehret"
     )
@@ -259,6 +263,17 @@ def test_only_names_that_were_given_are_changed_and_only_while_young() -> None:
     assert [say(number, "Attic window") for number in range(4)] == [None, None, None, "Roof"]
     assert say(4, "My own name") is None
     assert [say(number, "Roof") for number in range(5, 20)] == [None] * 15
+
+
+def test_what_was_moved_elsewhere_names_a_topic_no_more() -> None:
+    young = YoungNames()
+    young.given("t", "Molar")
+    young.renamed("t", "Molar", {"1": "My molar aches", "2": "The molar again"}, dict)
+    young.renamed("t", "Molar", {"3": "The fence needs paint"}, dict)
+    assert young.left("t", "Molar", ["1"], {}) is None, "it still is about that"
+    assert young.left("t", "My own name", ["2"], {}) is None
+    assert young.left("t", "Molar", ["2"], {}) == "Fence, Paint"
+    assert young.left("t", "Fence, Paint", ["3"], {}) is None, "nothing is left to name it by"
 
 
 SOME = st.sampled_from(["fence", "post", "molar", "dentist", "kernel", "clang", "yes", "ok"])

@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).parents[1] / "gateway"))
 
 from serving import Running, running, wait_for
 
+import forks
 from builders import PATIENCE
 from holdfast.agents.cron import sign
 from holdfast.clock import Clock
@@ -202,7 +203,7 @@ def configure(
 def killable(home: Path) -> Iterator[str]:
     """A gateway in a process of its own, which is killed at the end; gives its address."""
     arguments = [sys.executable, "-m", "holdfast.cli", "--home", str(home), "up", "--port", "0"]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = forks.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     told = home / "gateway.json"
     try:
         wait_for(told.is_file)

@@ -12,7 +12,6 @@ import pty
 import re
 import select
 import struct
-import sys
 import termios
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import forks
 from holdfast.testing import ScriptedOpenAI
 from holdfast.testing.script import Script
 
@@ -85,10 +85,11 @@ class Pty:
     """The program at a terminal of its own. `expect` waits for words on it, and fails with what is there."""
 
     def __init__(self, *args: object, width: int = 80, height: int = 40) -> None:
+        python = forks.python()
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "xterm"
-            os.execv(sys.executable, [sys.executable, "-m", "holdfast.cli", *map(str, args)])
+            os.execv(python, [python, "-m", "holdfast.cli", *map(str, args)])
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         self.screen = ""
         self._read = 0

@@ -13,6 +13,7 @@ import pytest
 from cli_stage import Run
 from talk_builders import PATIENCE_SECONDS, Scripted, gateway, scripted
 
+import forks
 from holdfast.testing import Call, Say, Stall, Used, unauthorised
 
 __all__ = ["scripted"]
@@ -95,11 +96,12 @@ def test_without_a_home_it_says_how_to_make_one(run: Run) -> None:
 
 
 def test_a_turn_that_takes_too_long_is_stopped(run: Run, scripted: Scripted) -> None:
-    scripted([Stall("Well, ")])
-    result = run("agent", "-m", "Hi", "--timeout", "1", "--stream")
+    scripted([Say("Hello."), Stall("Well, ")])
+    assert run("agent", "-m", "Hello").exit_code == 0  # what is loaded for a first turn takes a while
+    result = run("agent", "-m", "Hi", "--timeout", "3", "--stream")
     assert (result.exit_code, result.stdout) == (1, "Well, \n")
-    assert result.stderr == "error: there was no reply within 1 seconds.\n"
-    assert json.loads(run("status", "--json").stdout)["turns"] == {"cancelled": 1}
+    assert result.stderr == "error: there was no reply within 3 seconds.\n"
+    assert json.loads(run("status", "--json").stdout)["turns"] == {"cancelled": 1, "committed": 1}
 
 
 def test_where_nobody_can_be_asked_it_waits_for_a_decision_from_elsewhere(
@@ -107,7 +109,7 @@ def test_where_nobody_can_be_asked_it_waits_for_a_decision_from_elsewhere(
 ) -> None:
     scripted([Call("exec", {"command": "echo one > made.txt"}), Say("Made.")])
     command = [sys.executable, "-m", "holdfast", "--home", str(home), "agent", "-m", "Make it"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with forks.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         told = ""
         while "Decide with: " not in told:
@@ -125,7 +127,7 @@ def test_where_nobody_can_be_asked_it_waits_for_a_decision_from_elsewhere(
 def test_ctrl_c_stops_the_turn_and_what_was_said_stays(run: Run, home: Path, scripted: Scripted) -> None:
     scripted([Stall("Half of it")])
     command = [sys.executable, "-m", "holdfast.cli", "--home", str(home), "agent", "-m", "Hi", "--stream"]
-    with subprocess.Popen(
+    with forks.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
     ) as process:
         assert process.stdout is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 from click.testing import Result
 
+import forks
 from holdfast.config import load_config, parse_config
 from holdfast.templates import FILES, template
 
@@ -150,7 +151,7 @@ def test_the_doctor_sees_a_port_that_is_taken(run: Run, home: Path) -> None:
 def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) -> None:
     command = [sys.executable, "-m", "holdfast.cli", "up", "--home", str(home), "--port", "0"]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+    process = forks.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
     try:
         assert process.stdout is not None
         url = link = ""

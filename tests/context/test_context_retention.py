@@ -11,7 +11,7 @@ from context_builders import Stage
 from builders import rows
 from holdfast.clock import ManualClock
 from holdfast.context import AssistantMessage
-from holdfast.context.retention import prune
+from holdfast.context.blobs import prune
 from holdfast.errors import NotFound
 from holdfast.log import Store, Threads
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import broken_engines as broken
 import pytest
 
+import forks
 from holdfast.context import EngineFactory
 from holdfast.context.legacy import LegacyEngine
 from holdfast.context.lossless import LosslessEngine
@@ -53,7 +53,7 @@ def test_an_engine_that_breaks_a_promise_is_told_which(factory: EngineFactory, f
 def test_it_runs_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-m", "holdfast.testing.engine", "broken_engines:GivesNone"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    done = forks.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert "FAIL" in done.stdout
     assert "not an AssembleResult" in done.stdout

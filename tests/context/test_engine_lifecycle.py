@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).with_name("outside")))
 
 from margin_engine import BatchEngine, MarginEngine, SingleEngine, calls
 
+import forks
 from builders import rows
 from holdfast.clock import ManualClock
 from holdfast.context import (
@@ -524,7 +525,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _gateway(home: Path, installed: Path, **plan: Any) -> int:
-    done = subprocess.run(
+    done = forks.run(
         [sys.executable, str(WORKER), str(home), json.dumps(plan)],
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,

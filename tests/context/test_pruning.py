@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast.clock import ManualClock
 from holdfast.config import ContextPruning
 from holdfast.context import AssistantMessage, Message, ToolResult, UserMessage, pruning
-from holdfast.context.forms import apply
 from holdfast.context.messages import Mark
+from holdfast.context.pruning import apply
 from holdfast.context.tokens import message_tokens
 from holdfast.log import Store, Threads
 

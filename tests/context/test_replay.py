@@ -31,8 +31,8 @@ from holdfast.context import (
     engines,
     replay,
 )
-from holdfast.context.hindsight import Row
 from holdfast.context.manifest import load, pack, summary_call, unpack
+from holdfast.context.replay import Row
 from holdfast.errors import NotFound
 from holdfast.log import OWNER, Store, Threads, entries
 

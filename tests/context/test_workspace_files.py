@@ -21,8 +21,7 @@ from holdfast.context.workspace import (
     names_for,
     trust_of,
 )
-from holdfast.context.workspace.files import MOST_BYTES, FileText
-from holdfast.context.workspace.fitting import cut, fit
+from holdfast.context.workspace.files import MOST_BYTES, FileText, cut, fit
 from holdfast.log import FOR_OWNER, for_group, for_peer
 
 ALL = ["IDENTITY.md", "SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md", "MEMORY.md"]

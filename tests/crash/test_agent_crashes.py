@@ -33,7 +33,7 @@ from holdfast.log import (
 )
 from holdfast.testing import ScriptedOpenAI
 
-KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "6"))
+KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "4"))
 EVERY = 100
 NOT_OURS = ("continuation.records:prune", "log.agenda.runner:Runner._recover")
 

@@ -12,18 +12,17 @@ from pathlib import Path
 
 import pytest
 
+import forks
 from builders import rows
 from holdfast.log import Store, check
 
 WORKER = Path(__file__).with_name("worker.py")
-KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "6"))
+KILLS = int(os.environ.get("HOLDFAST_CRASH_KILLS", "4"))
 
 
 def run_and_kill(url: str, run: int, after: float) -> list[tuple[str, str]]:
     """Kill a worker `after` seconds from its first acknowledgement; all that it acknowledged."""
-    process = subprocess.Popen(
-        [sys.executable, str(WORKER), url, str(run)], stdout=subprocess.PIPE, text=True
-    )
+    process = forks.Popen([sys.executable, str(WORKER), url, str(run)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     said = [process.stdout.readline()]
     threading.Timer(after, process.kill).start()
@@ -43,7 +42,7 @@ def test_what_was_acknowledged_survives_every_kill(store_url: str) -> None:
     store = Store(store_url)
     assert check(store) == []
     visible = {status for (status,) in rows(store, "SELECT DISTINCT status FROM turns")}
-    subprocess.run([sys.executable, str(WORKER), store_url, "drain"], check=True)
+    forks.run([sys.executable, str(WORKER), store_url, "drain"], check=True)
     assert check(store) == []
 
     contents = Counter(

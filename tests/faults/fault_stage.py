@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import httpx
 
+import forks
 from builders import PATIENCE
 from holdfast.home import Home
 from holdfast.testing import Say, ScriptedOpenAI
@@ -38,7 +39,7 @@ class Gateway:
         self._errors = tempfile.NamedTemporaryFile("w+", prefix="hf-said-")  # noqa: SIM115 - closed by stop
         plain = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         more = [] if store is None else ["--store", store]
-        self.process = subprocess.Popen(
+        self.process = forks.Popen(
             [sys.executable, "-m", "holdfast", "--home", str(home), "up", "--port", "0", *more],
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +21,7 @@ import psycopg
 import pytest
 from fault_stage import READY_SECONDS, Gateway, echoing, gateway, postgres, wait_until
 
+import forks
 from builders import append, new_database
 from holdfast.errors import Transient, Unavailable
 from holdfast.log import OWNER, Store, check, open_store
@@ -166,7 +166,7 @@ def test_a_lock_that_stays_is_told_and_bounded(stage: Stage) -> None:
 
 def test_status_tells_how_the_parts_fare(stage: Stage) -> None:
     home = stage.here.home.path
-    said = subprocess.run(
+    said = forks.run(
         [sys.executable, "-m", "holdfast", "--home", str(home), "status", "--json"],
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import forks
 from builders import accept, append, claim, in_threads, outcome, rows
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Store, agenda, check, durability, sqlite_url, turns
@@ -156,7 +157,7 @@ def test_a_power_cut_takes_nothing_that_was_acknowledged(sqlite_template: Path, 
     with mounted(image, tmp_path / "disk") as disk:
         path = shutil.copy(sqlite_template, disk / "holdfast.db")
         subprocess.run(["sync", "-f", str(path)], check=True)
-        writer = subprocess.Popen(
+        writer = forks.Popen(
             [sys.executable, "-c", WRITER, sqlite_url(path), "power"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

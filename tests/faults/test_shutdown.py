@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+import forks
 from builders import PATIENCE
 from holdfast.home import Home
 from holdfast.log import OWNER, EntryDraft, entries
@@ -76,7 +77,7 @@ class Process:
         self.home = Home(home)
         env = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         command = [sys.executable, "-c", SERVE, str(home)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        self.process = forks.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
 
     def client(self) -> httpx.Client:
         assert self.process.stdout is not None

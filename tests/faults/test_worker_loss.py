@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 from worker_play import Gateway, Nest, configure, wait_for
 
+import forks
 from builders import rows
 from holdfast.log import OWNER, Store, agenda, check
 from holdfast.runtime import open_home
@@ -260,7 +260,7 @@ def test_what_ends_every_process_that_runs_it_is_given_up_and_others_are_not(
         deadly = agenda.enqueue(tx, "deadly", {}, lane="d")
         for name in "abc":
             agenda.enqueue(tx, "harmless", {"name": name}, lane="d")
-    done = subprocess.run(
+    done = forks.run(
         [sys.executable, "-c", DEADLY, store_url, str(ran)], capture_output=True, text=True, timeout=60
     )
     assert int(done.stdout) == agenda.MOST_LOSSES, done.stderr

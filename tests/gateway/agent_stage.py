@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from openai import OpenAI
 from serving import Running, running, wait_for
 
+import forks
 from builders import PATIENCE
 from holdfast.agents.loop import RunEvent
 from holdfast.clock import ManualClock, Millis
@@ -107,7 +108,7 @@ class KilledGateway:
         command = [sys.executable, "-m", "holdfast", "--home", str(self._home), "up", "--no-link"]
         command += ["--port", str(self.port)]
         quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+        self._process = forks.Popen(command, stdout=quiet, stderr=quiet)
         wait_for(self._answers)
 
     def freeze(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from serving import Running, assert_problem, make_token
 
 from holdfast.errors import InvalidInput
-from holdfast.gateway.multipart import boundary_of, parts
+from holdfast.gateway.bodies import boundary_of, parts
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest of a picture"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -108,3 +110,19 @@ def test_a_channel_is_kept_once_and_only_with_what_it_needs(stage: tuple[Running
     refused = {**wanted, "name": "other", "options": {**options, "imapPort": "9"}, "check": True}
     assert_problem(api.post("/api/channels", json=refused), 503, "channel_refused")
     assert "other" not in gateway.hold.settings.channels
+
+
+def test_one_channel_is_tried_at_a_time_so_that_silent_services_hold_no_threads(
+    stage: tuple[Running, httpx.Client],
+) -> None:
+    _, api = stage
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as beside:
+        host, port = silent.getsockname()
+        options = {"address": "a@example.org", "imapHost": host, "imapPort": str(port), "smtpHost": host}
+        wanted = {"service": "email", "name": "post", "owners": ["me@example.org"], "check": True}
+        wanted["options"] = {**options, "password": KEY}
+        first = beside.submit(api.post, "/api/channels", json=wanted)
+        tried, _ = silent.accept()
+        assert_problem(api.post("/api/channels", json=wanted), 429, "busy")
+        tried.close()
+        assert_problem(first.result(), 503, "channel_refused")

@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks as openapi_checks
 from serving import Running, running
 
-from builders import accept, append
+from builders import accept, append, examples
 from holdfast.clock import ManualClock
 from holdfast.log import sqlite_url
 from holdfast.runtime import open_home
@@ -58,7 +58,7 @@ def test_every_answer_is_as_described(fuzzed: Running, mode: GenerationMode) -> 
 
 def _fuzz(operation: Any, mode: GenerationMode, api: httpx.Client, secret: str) -> None:
     @settings(
-        max_examples=4 if mode is GenerationMode.POSITIVE else 2,
+        max_examples=examples(2 if mode is GenerationMode.POSITIVE else 1),
         derandomize=True,
         suppress_health_check=list(HealthCheck),
     )

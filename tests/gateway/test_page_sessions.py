@@ -15,8 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from builders import PATIENCE
 from holdfast.clock import DAY_MS, ManualClock
 from holdfast.gateway import page_sessions, tokens
-from holdfast.gateway.codes import login_link
-from holdfast.gateway.page_sessions import COOKIE
+from holdfast.gateway.page_sessions import COOKIE, login_link
 from holdfast.log import OWNER, Store
 from holdfast.runtime import Holdfast, open_home
 

@@ -13,7 +13,7 @@ from agent_stage import agents_serving
 from browsing import log_in, visitor, wait_for_in
 from serving import Running, wait_for
 
-from holdfast.gateway.codes import login_link
+from holdfast.gateway.page_sessions import login_link
 from holdfast.testing import Call, Say
 
 HOSTILE = "echo '<img src=x onerror=alert(1)>' \u202edne\u202c \x1b[2K pаy\n# second line"

@@ -99,19 +99,19 @@ def test_a_person_has_a_session_of_their_own_that_nobody_else_but_the_owner_read
     with page_of(gateway, "ada") as ada, page_of(gateway, "bob") as bob, page_of(gateway, "ann") as ann:
         who = ada.get("/api/whoami").json()
         assert (who["role"], who["teams"], who["scope"]) == ("member", ["research"], "write")
-        run = say(ada, "The vault code is 4711.")
+        run = say(ada, "The vault code is quokka-4711.")
         key = run["sessionKey"]
         assert key == f"agent:main:dm:{who['userId']}"
         assert owner.get(f"/api/sessions/{key}").json()["audience"] == f"member:{who['userId']}"
-        assert "4711" in ada.get(f"/api/sessions/{key}/transcript").text
+        assert "quokka-4711" in ada.get(f"/api/sessions/{key}/transcript").text
         say(bob, "What is the vault code?")
-        assert "4711" not in str(model.requests[-1].body)
+        assert "quokka-4711" not in str(model.requests[-1].body)
         with page_of(gateway, "adm") as admin:
-            assert "4711" not in admin.get("/api/log").text + admin.get("/api/audit/trail").text
+            assert "quokka-4711" not in admin.get("/api/log").text + admin.get("/api/audit/trail").text
         for other in (bob, ann):
             assert_problem(other.get(f"/api/sessions/{key}"), 404, "unknown_session")
             assert_problem(other.get(f"/api/agent/{run['runId']}"), 404, "unknown_run")
-            assert "4711" not in other.get("/api/log").text + other.get("/api/sessions").text
+            assert "quokka-4711" not in other.get("/api/log").text + other.get("/api/sessions").text
             assert_problem(
                 other.post("/api/agent", json={"message": "x", "sessionKey": key}),
                 403,

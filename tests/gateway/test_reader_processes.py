@@ -16,6 +16,7 @@ import httpx
 import pytest
 from serving import Running, running, wait_for
 
+import forks
 from holdfast.config.source import leniently
 from holdfast.runtime import open_home
 from holdfast.runtime.readers import Readers
@@ -135,7 +136,7 @@ def test_readers_end_with_their_gateway_however_that_ends(tmp_path: Path, how: s
     home = tmp_path / "home"
     home.mkdir()
     (home / "holdfast.json").write_text(json.dumps(CONFIG))
-    process = subprocess.Popen(
+    process = forks.Popen(
         [sys.executable, "-c", SERVE, str(home)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.gateway.settling import Settling
+from holdfast.gateway.server import Settling
 
 
 @pytest.fixture(autouse=True)

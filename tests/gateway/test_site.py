@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 
 from holdfast.clock import ManualClock
 from holdfast.gateway import site
-from holdfast.gateway.codes import LASTS_MS, login_link
+from holdfast.gateway.page_sessions import LASTS_MS, login_link
 from holdfast.gateway.tokens import Scope
 from holdfast.runtime import Holdfast
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from serving import assert_problem, running, wait_for
 
+import forks
 from builders import PATIENCE
 from holdfast.errors import Unavailable
 from holdfast.gateway import listen
@@ -57,7 +58,7 @@ class Process:
 
     def __init__(self, home: Path) -> None:
         self.home = Home(home)
-        self.process = subprocess.Popen(
+        self.process = forks.Popen(
             [sys.executable, "-c", SERVE, str(home)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -190,7 +191,7 @@ sys.stdin.read()
 
 def _locking(database: Path) -> subprocess.Popen[str]:
     """Another process that holds the write lock until it is told to end."""
-    other = subprocess.Popen(
+    other = forks.Popen(
         [sys.executable, "-c", LOCK, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None

@@ -16,9 +16,9 @@ from serving import Running, streaming, wait_for
 
 from builders import append, soon
 from holdfast.errors import Unavailable
+from holdfast.gateway.scope import Views
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import Principal, Scope, TokenBook
-from holdfast.gateway.views import Views
 from holdfast.log import Feed, Retention, Store, Threads, Waiter, prune
 from holdfast.runtime import Holdfast
 

@@ -12,7 +12,7 @@ import pytest
 from serving import Running, running, streaming
 
 from builders import PATIENCE
-from holdfast.gateway.head_limits import MAX_HEAD
+from holdfast.gateway.bodies import MAX_HEAD
 from holdfast.gateway.routes import system
 from holdfast.runtime import Holdfast
 

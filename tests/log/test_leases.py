@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import forks
 from builders import in_threads
 from holdfast.clock import ManualClock
 from holdfast.log import OWNER, Store, leases, this_process
@@ -48,9 +49,7 @@ def test_of_many_who_ask_at_once_one_gets_it(store: Store) -> None:
 
 def test_the_lease_of_a_dead_process_is_free_at_once(store: Store) -> None:
     code = "from holdfast.log import this_process; print(this_process())"
-    dead = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    dead = forks.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert acquire(store, dead) is not None
     assert acquire(store, "b") is not None
 

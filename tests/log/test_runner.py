@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import forks
 from builders import PATIENCE, accept, claim, enqueue, item, outcome, rows, soon, until
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, Unavailable
@@ -535,7 +536,7 @@ def test_a_turn_whose_handler_broke_is_interrupted_and_begins_again(
 
 
 def test_what_a_dead_process_left_running_is_taken_back_at_the_start(store: Store, threads: Threads) -> None:
-    process = subprocess.Popen(
+    process = forks.Popen(
         [sys.executable, "-c", "from holdfast.log import this_process; print(this_process())"],
         stdout=subprocess.PIPE,
         text=True,
@@ -775,7 +776,7 @@ def processes(store: Store, tmp_path: Path) -> Iterator[list[subprocess.Popen[st
     url = store.url.render_as_string(hide_password=False)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     running = [
-        subprocess.Popen([sys.executable, "-c", SHARED, url, str(tmp_path / f"{n}.jsonl")], **pipes)
+        forks.Popen([sys.executable, "-c", SHARED, url, str(tmp_path / f"{n}.jsonl")], **pipes)
         for n in range(2)
     ]
     for process in running:

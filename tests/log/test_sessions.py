@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import forks
 from builders import KEY, in_threads, session
 from holdfast.clock import ManualClock
 from holdfast.errors import Conflict, InvalidInput, NotFound
@@ -51,7 +52,7 @@ for n in range(20):
 
 def test_processes_that_start_at_once_find_the_same_sessions(store_url: str) -> None:
     command = [sys.executable, "-c", ENSURE, store_url]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    running = [forks.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = [process.communicate()[0].split() for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert len(said[0]) == 20

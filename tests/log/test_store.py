@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+import forks
 from builders import accept, append, claim, draft, enqueue, execute, outcome, rows, session
 from holdfast import migrations
 from holdfast.clock import ManualClock
@@ -77,7 +78,7 @@ with store.write(OWNER) as tx:
 def test_processes_that_migrate_at_once_do_not_disturb_each_other(engine: str, empty_url: str) -> None:
     command = [sys.executable, "-c", MIGRATE, empty_url]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen(command, **pipes) for _ in range(4)]
+    running = [forks.Popen(command, **pipes) for _ in range(4)]
     said = [process.communicate("go\n")[1] for process in running]
     assert [process.returncode for process in running] == [0] * 4, said
     store = Store(empty_url)
@@ -179,7 +180,7 @@ sys.stdin.readline()
 def held(path: str) -> Iterator[None]:
     """Another process that holds the write lock of the file."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", HOLD, path], **pipes)
+    process = forks.Popen([sys.executable, "-c", HOLD, path], **pipes)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     try:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import append
+from builders import append, examples
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import Unavailable
 from holdfast.log import Store, open_store, sqlite_url
@@ -95,7 +95,7 @@ def finds_all(memory: Memory) -> None:
     assert everything.with_vector(memory.chain.base.id.fingerprint) == len(WORDS) + 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_any_change_to_any_file_is_survived_and_mended(filled: Filled, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as place:

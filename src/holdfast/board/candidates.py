@@ -19,14 +19,14 @@ import sqlalchemy as sa
 from holdfast.board import heuristic, topics
 from holdfast.board.exchanges import Episode
 from holdfast.board.heuristic import Profile
-from holdfast.board.naming import YoungNames
+from holdfast.board.naming import SEPARATOR, YoungNames
 from holdfast.board.reads import Query, plain
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.board.tables import topics as table
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import View
 from holdfast.board.words import MAX_CHARS, is_filler, subject_terms
-from holdfast.board.work import TopicStatus
+from holdfast.board.work import CreatedBy, TopicStatus
 from holdfast.log import SYSTEM, Entry, EntryFilter, Reader, Tx, changes, entries, entry_model
 
 MAX_CANDIDATES: Final = 16
@@ -276,17 +276,22 @@ class _Lately:
         if self.more and self.lines and line < self.lines[0]:
             return
         insort(self.lines, line)
-        self.profile = None
+        if self.profile is not None and text:
+            self.profile = self.profile.with_more(text)
         if len(self.lines) > LATELY:
-            del self.lines[0]
+            *_, oldest = self.lines.pop(0)
+            if self.profile is not None and oldest:
+                self.profile = self.profile.without((oldest,))
             self.more = True
 
     def of(self, topic: Topic) -> Profile:
         handicap = {TopicStatus.ARCHIVED: _ARCHIVED, TopicStatus.SNOOZED: _SNOOZED}.get(topic.status, 0.0)
-        made = self.profile
-        if made is None or (made.name, made.handicap) != (topic.name, handicap):
+        made, name = self.profile, topic.name
+        if topic.created_by is CreatedBy.CLASSIFIER:
+            name = name.partition(SEPARATOR)[0]  # the most telling phrase; all of it was said in the topic
+        if made is None or (made.name, made.handicap) != (name, handicap):
             said = [line[3] for line in self.lines if line[3]]
-            made = self.profile = heuristic.profile(topic.id, topic.name, said, handicap=handicap)
+            made = self.profile = heuristic.profile(topic.id, name, said, handicap=handicap)
         return made
 
 
@@ -310,15 +315,17 @@ class Recent:
         self._since = 0
         self._number = 0
 
-    def begin(self, tx: Tx) -> None:
-        """A transaction begins; what another has changed since is not known."""
+    def begin(self, tx: Tx) -> bool:
+        """A transaction begins; what another has changed since is not known. Whether nobody has."""
         _, seq = changes.bounds(tx)
         kept = len(self._lately) + len(self._topics)
-        if seq != self._seq or kept > _MOST_KEPT or tx.now - self._since > _KEPT_MS:
+        known = seq == self._seq
+        if not known or kept > _MOST_KEPT or tx.now - self._since > _KEPT_MS:
             self.forget()
             self._since = int(tx.now)
         self._seq = -1
         self._number += 1
+        return known
 
     def end(self, tx: Tx) -> None:
         """A transaction ends: once it is committed, all is known as it left it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from holdfast.board import decisions, lineage, noise, pending, review
@@ -64,6 +65,8 @@ class Piece:
 
     wanted: Open | None = None
     done: bool = False
+    window: Window = field(default_factory=Window)
+    """What was read and not sorted yet; the next transaction goes on with it if nobody else wrote."""
     sorted: list[tuple[Exchange, Outcome | None]] = field(default_factory=list)
 
 
@@ -125,8 +128,10 @@ class Classifier:
         Whether anything was left to words."""
         retrieved: Retrieved = {}
         count = 0
+        piece = Piece()
         while count < BUNDLES * options.classifier.window:
-            piece = await self._run(lambda tx: self._piece(tx, key, options, job, retrieved))
+            begun = partial(self._piece, key=key, options=options, job=job, retrieved=retrieved)
+            piece = await self._run(partial(begun, window=piece.window))
             for exchange, outcome in piece.sorted:
                 self._note(exchange, outcome)
             count += len(piece.sorted)
@@ -139,20 +144,28 @@ class Classifier:
         return count > 0
 
     def _piece(
-        self, tx: Tx, key: str | None, options: BoardConfig, job: agenda.Job, retrieved: Retrieved
+        self,
+        tx: Tx,
+        key: str | None,
+        options: BoardConfig,
+        job: agenda.Job,
+        retrieved: Retrieved,
+        window: Window,
     ) -> Piece:
         """Sort exchanges until the time is up, all are done, or the index has to be asked."""
-        self._recent.begin(tx)
+        known = self._recent.begin(tx)
         batch = Batch(tx, options, self._recent)
-        piece = self._sorted(batch, key, job, retrieved)
+        piece = self._sorted(batch, key, job, retrieved, window.copy() if known else Window())
         if piece.sorted:
             job.advance(tx)
         batch.flush()
         self._recent.end(tx)
         return piece
 
-    def _sorted(self, batch: Batch, key: str | None, job: agenda.Job, retrieved: Retrieved) -> Piece:
-        piece, window = Piece(), Window()
+    def _sorted(
+        self, batch: Batch, key: str | None, job: agenda.Job, retrieved: Retrieved, window: Window
+    ) -> Piece:
+        piece = Piece(window=window)
         until = time.monotonic() + self._piece_seconds
         while True:
             found = self._next(batch, key, job, window)
@@ -162,6 +175,7 @@ class Classifier:
             near = self._near(found, retrieved)
             if near is None:
                 piece.wanted = found
+                window.groups.insert(0, found.exchange)
                 return piece
             weighed = weigh(batch, found, near)
             outcome = by_words(found, weighed)
@@ -320,9 +334,12 @@ def _moved(batch: Batch, found: Open, episode: Episode, outcome: Outcome, attemp
     topic = place(batch, whole, outcome, attempt=attempt)
     if topic is None:
         return None
-    batch.flush()
+    if episode.made:
+        batch.flush()
     if episode.made and drop_if_empty(batch.tx, episode.topic_id):
         batch.recent.forget()
+    else:
+        batch.name_by_the_rest(episode.topic_id, there, outcome)
     moved = episode.with_more(found.exchange)
     return replace(moved, topic_id=topic.id, made=is_new)
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from holdfast.board import visibility
 from holdfast.board.ingest import as_draft, gather
 from holdfast.board.pending import enqueue
+from holdfast.board.reads import Query
 from holdfast.board.rules import decide
 from holdfast.board.tables import decisions as table
 from holdfast.clock import Millis
@@ -50,10 +51,9 @@ def record(tx: Tx, made: Sequence[Made]) -> None:
     )
 
 
-def methods(tx: Tx, ids: Sequence[str]) -> dict[str, Method]:
+def methods(tx: Tx, ids: list[str]) -> dict[str, Method]:
     """How each of the entries was sorted, as far as they were."""
-    query = sa.select(table.c.entry_id, table.c.method).where(table.c.entry_id.in_(ids))
-    return {row.entry_id: row.method for row in tx.conn.execute(query)}
+    return dict(_METHODS.rows(tx, ids=ids)) if ids else {}
 
 
 def replay(tx: Tx, anchor_id: str, options: Classifier) -> int:
@@ -102,4 +102,5 @@ def _plain(reasons: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"text": reasons["text"]} if reasons and "text" in reasons else {}
 
 
+_METHODS: Final = Query("SELECT entry_id, method FROM decisions WHERE entry_id IN :ids")
 _PUT: Final = Insert(table, replace=["entry_id"])

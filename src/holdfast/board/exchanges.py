@@ -15,7 +15,14 @@ from typing import Final
 from holdfast.board import noise
 from holdfast.board.rules import Scope
 from holdfast.board.semantic import semantic_text
-from holdfast.board.words import commonness_of, subject_terms
+from holdfast.board.words import (
+    MAX_CHARS,
+    commonness_of,
+    language_of,
+    subject_set,
+    subject_terms,
+    word_subjects,
+)
 from holdfast.log import Audience, Entry, EntryType, meet
 
 LONGEST_EPISODE: Final = 4
@@ -64,11 +71,21 @@ class Exchange:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        return frozenset(subject_terms(self.text))
+        return subject_set(self.text)
+
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        """The words that can tell what it is about, in order; without the verb of a request."""
+        found = list(subject_terms(self.text))
+        verb = noise.asked_for(self.asked)
+        for term in () if verb is None else word_subjects(verb, language_of(self.text[:MAX_CHARS])):
+            if term in found:
+                found.remove(term)
+        return tuple(found)
 
     @cached_property
     def asked_words(self) -> frozenset[str]:
-        return frozenset(subject_terms(self.asked))
+        return subject_set(self.asked)
 
     def hangs_together_with(self, before: Exchange) -> bool:
         """Whether it goes on with the exchange before it, by its form or by a word that both have."""
@@ -157,14 +174,17 @@ def in_scopes(found: Sequence[Entry], scopes: Mapping[str, Scope]) -> list[Excha
 
 @dataclass(slots=True)
 class Window:
-    """The exchanges that one transaction has read, in order. Where more wait behind them, the last two are
-    left to the next reading: the last may be cut, and the one before it may be sorted with it."""
+    """The exchanges that were read and are still to be sorted, in order. Where more wait behind them, the
+    last two are left to the next reading: the last may be cut, and the one before it may go with it."""
 
     groups: list[Exchange] = field(default_factory=list)
     scopes: dict[str, Scope] = field(default_factory=dict)
     full: bool = True
     fresh: bool = True
     seen: set[str] = field(default_factory=set)
+
+    def copy(self) -> Window:
+        return Window([*self.groups], {**self.scopes}, self.full, self.fresh, {*self.seen})
 
     @property
     def is_used_up(self) -> bool:

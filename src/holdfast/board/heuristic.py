@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from holdfast.board.words import commonness_of, is_filler, subject_terms
+from holdfast.board.words import commonness_of, is_filler, subject_set
 
 Move = Literal["stay", "return", "new"]
 Cue = Literal["none", "request", "change", "back", "follow-up"]
@@ -73,17 +73,23 @@ class Profile:
     size: int
     handicap: float = 0.0
 
-    def without(self, texts: Sequence[str], *, named: bool) -> Profile:
+    def without(self, texts: Sequence[str], *, named: bool = False) -> Profile:
         """As if these texts had not been said; `named` says that its name was made of them as well."""
-        counts = Counter(self.counts)
-        for words in (*(set(subject_terms(text)) for text in texts), *([self._named] if named else [])):
-            counts.subtract(words)
-        left = {word: count for word, count in counts.items() if count > 0}
+        left = dict(self.counts)
+        for text in (*texts, *([self.name] if named else [])):
+            for word in subject_set(text):
+                if left.get(word, 0) > 1:
+                    left[word] -= 1
+                else:
+                    left.pop(word, None)
         return Profile(self.id, self.name, left, self.size - len(texts), self.handicap)
 
-    @property
-    def _named(self) -> set[str]:
-        return set(subject_terms(self.name))
+    def with_more(self, text: str) -> Profile:
+        """As if this text had been said too."""
+        counts = dict(self.counts)
+        for word in subject_set(text):
+            counts[word] = counts.get(word, 0) + 1
+        return Profile(self.id, self.name, counts, self.size + 1, self.handicap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +118,9 @@ class Verdict:
 
 def profile(id_: str, name: str, texts: Sequence[str], *, handicap: float = 0.0) -> Profile:
     """The profile of a topic from its name and its texts."""
-    counts: Counter[str] = Counter(set(subject_terms(name)))
+    counts: Counter[str] = Counter(subject_set(name))
     for text in texts:
-        counts.update(set(subject_terms(text)))
+        counts.update(subject_set(text))
     return Profile(id_, name, counts, len(texts), handicap)
 
 
@@ -129,6 +135,9 @@ class _Shared(NamedTuple):
     @property
     def any(self) -> float:
         return self.rare + 0.6 * self.less_rare + 0.3 * self.common
+
+
+_NOTHING: Final = _Shared(0.0, 0.0, 0.0, ())
 
 
 def decide(
@@ -150,10 +159,13 @@ def decide(
     """
     telling = [term for term in dict.fromkeys(words) if not is_filler(term)]
     own = set(telling) if asked is None else set(telling).intersection(asked)
-    seen: Counter[str] = Counter()
+    known = {one.id: [word for word in telling if word in one.counts] for one in profiles}
+    seen: dict[str, float] = {}
     for one in profiles:
-        seen.update({word: one.counts[word] for word in telling if word in one.counts})
-    shared = {one.id: _shared(telling, own, one, seen, weights) for one in profiles}
+        for word in known[one.id]:
+            seen[word] = seen.get(word, 0) + one.counts[word]
+    kinds = {word: (1.0 if word in own else weights.reply, _rarity(word)) for word in seen}
+    shared = {one.id: _shared(known[one.id], one.counts, seen, kinds, weights.most) for one in profiles}
     visits = pause_minutes <= AWAY_MINUTES and any(one.id == current for one in profiles)
     ways = []
     if not (visits and cue != "change" and len(telling) <= weights.terse):
@@ -176,22 +188,31 @@ def decide(
     return Verdict(ways[0], margin, tuple(ways[1:4]))
 
 
+def _rarity(word: str) -> int:
+    """0 for a word that is rare at large, 1 for one that is less so, 2 for a common one."""
+    at_large = commonness_of(word)
+    return (at_large > RARE) + (at_large > COMMON)
+
+
 def _shared(
-    telling: Sequence[str], own: Collection[str], topic: Profile, seen: Mapping[str, float], weights: Weights
+    words: Sequence[str],
+    counts: Mapping[str, float],
+    seen: Mapping[str, float],
+    kinds: Mapping[str, tuple[float, int]],
+    most: float,
 ) -> _Shared:
     """A word counts by the share of it that is this topic's; what only answers say, for less."""
+    if not words:
+        return _NOTHING
     sums = [0.0, 0.0, 0.0]
     speaking: list[tuple[float, str]] = []
-    for word in telling:
-        count = topic.counts.get(word)
-        if not count:
-            continue
-        gain = count / (seen[word] + _UNSURE) * (1.0 if word in own else weights.reply)
-        at_large = commonness_of(word)
-        sums[(at_large > RARE) + (at_large > COMMON)] += gain
-        speaking.append((gain, word))
-    speaking.sort(key=lambda pair: (-pair[0], pair[1]))
-    rare, less_rare, common = (min(one, weights.most) for one in sums)
+    for word in words:
+        weight, rarity = kinds[word]
+        gain = counts[word] / (seen[word] + _UNSURE) * weight
+        sums[rarity] += gain
+        speaking.append((-gain, word))
+    speaking.sort()
+    rare, less_rare, common = (min(one, most) for one in sums)
     return _Shared(rare, less_rare, common, tuple([word for _, word in speaking[:5]]))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -22,12 +22,14 @@ from holdfast.board.words import (
     Language,
     commonness_of,
     language_of,
-    subject_terms,
+    subject_set,
     word_subjects,
 )
 
 NAME_CHARS: Final = 60
-LOOKS: Final = (4, 8)
+SEPARATOR: Final = ", "
+"""Between the phrases of a name."""
+LOOKS: Final = (4, 8, 16)
 """After so many entries a name is thought over; after the last of them a topic is not young any more."""
 _YOUNG_TOPICS: Final = 500
 _TEXT_HEAD: Final = 1_000
@@ -37,6 +39,9 @@ _ONE_EXCHANGE: Final = 2
 _UNSURE: Final = 0.4
 _IDENTIFIER: Final = 0.1
 _ONCE: Final = 0.3
+_MOST_ALONE: Final = 2
+_NEAR: Final = 0.33
+"""How near to the best phrase one is that may stand beside it, if that has no more words than this."""
 _EVERYDAY, _SELDOM, _LEAST_RARITY = 7.0, 5.0, 0.3
 """From where on a word of everyday talk counts least, and up to where one is seldom."""
 _WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|~?[\w/][\w'’/.+#&*-]*")
@@ -50,16 +55,32 @@ keeps gave gives took takes went goes said says told tells sent sends found find
 meets paid pays read reads sat sits slept stood stands thought won't wrote writes works worked arrives fails
 stalls slips leaks costs wants needs looks seems feels means plans likes loves hates helps starts stops ends
 opens closes calls asks answers moves stays leaves begins sticks eats drinks drives flies sings plays dying
-going coming
+going coming turns turned gets works says needs changes checks happens becomes grows rises drops runs covers
+includes contains shows offers allows replaces starting ending including using getting making taking waiting
+looking moving asking trying drips squeaks hurts aches rings
 """
 _IS_VERB: Final = frozenset(_VERBS.split())
-_NO_END: Final = re.compile(r".{3,}(?:[^e]ed|ly)", re.IGNORECASE)
+_NO_END: Final = re.compile(r".{3,}(?:[^e]ed|ly)|.{4,}(?:isch|lich)e[mnrs]?", re.IGNORECASE)
 _NOUN: Final = re.compile(r"\w{3,}(?:ung|heit|keit|schaft|tion|nis|ung\w+)")
+_VAGUE_NOUNS = """
+page pages end option options version step steps point points case cases type form copy side part parts piece
+quarter detail details reason way result update change changes rest total answer question questions seite
+seiten ende option optionen stück teil teile fall fälle punkt punkte art form stand grund weg rest sache
+sachen ding dinge ergebnis antwort frage fragen anfang stelle hälfte summe watt kilowatt volt ampere amps
+"""
+_VAGUE: Final = frozenset(_VAGUE_NOUNS.split())
+"""Nouns that stand in any matter: a name only where there is no other."""
 _INTRODUCING = """
 the a an my our your his her their its this that these those of for with at from in on by about above near
 into no some any each every between
 """
 _INTRODUCES: Final = frozenset(_INTRODUCING.split())
+_BEFORE_VERBS = """
+is are was were be been too very so i we you they he she it who to not will would can could should must may
+might do does did let
+"""
+_NO_NOUN_BEHIND: Final = frozenset(_BEFORE_VERBS.split())
+"""Behind these stands what something is like or what somebody does: "is cheap", "we fly"."""
 
 
 class _Phrase(NamedTuple):
@@ -76,7 +97,7 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
     text says counts once more, as a matter is mostly named when it is begun; of equals the first is taken.
     """
     texts = [said] if isinstance(said, str) else said
-    lines = [frozenset(subject_terms(text)) for text in texts]
+    lines = [subject_set(text) for text in texts]
     common = Counter(term for line in lines for term in line)
     if not common:
         return None
@@ -88,10 +109,61 @@ def topic_name(said: str | Sequence[str], elsewhere: Mapping[str, int] | None = 
         for t, n in common.items()
     }
     found = _repeated([phrase for text in texts for phrase in _phrases(text)])
-    best = max(found, key=lambda one: _score(one, found[one], worth, len(lines)), default=None)
-    if best is not None and _score(best, found[best], worth, len(lines)) > 0:
-        return cut(capital(" ".join(best.words)), NAME_CHARS)
+    scores = {one: _score(one, count, worth, len(lines)) for one, count in found.items()}
+    best = max(scores, key=scores.__getitem__, default=None)
+    if best is not None and scores[best] > 0:
+        chosen = _with_another(best, scores, worth)
+        return cut(SEPARATOR.join(capital(_unpossessed(" ".join(one.words))) for one in chosen), NAME_CHARS)
     return cut(capital(chip(texts[0], NAME_CHARS).rstrip(" .!?…:;,")), NAME_CHARS) or None
+
+
+def _with_another(
+    best: _Phrase, scores: Mapping[_Phrase, float], worth: Mapping[str, float]
+) -> list[_Phrase]:
+    """A short phrase seldom tells a matter by itself: with the next most telling one that says something else
+    ("Klassenfahrt, Hamburg"), as they were written where they stand together ("Filling loop")."""
+    other = _next_best(best, scores, worth)
+    if other is None:
+        return [best]
+    together = {(*best.words, *other.words), (*other.words, *best.words)}
+    joined = next((one for one in scores if one.words in together), None)
+    if joined is None:
+        return [best, other]
+    more = _next_best(joined, scores, worth)
+    return [joined] if more is None else [joined, more]
+
+
+def _next_best(best: _Phrase, scores: Mapping[_Phrase, float], worth: Mapping[str, float]) -> _Phrase | None:
+    said = _all_told(best, worth)
+    least = _NEAR * max(scores.values())
+    others = [
+        one
+        for one, score in scores.items()
+        if score >= least and said.isdisjoint(_all_told(one, worth)) and _may_stand_beside(one, best)
+    ]
+    return max(others, key=scores.__getitem__) if others and len(best.words) <= _MOST_ALONE else None
+
+
+def _may_stand_beside(phrase: _Phrase, best: _Phrase) -> bool:
+    """No action ("starting"), no identifier, no part of the same compound ("Kita, Kitaplatz")."""
+    if (phrase.words[-1].endswith("ing") and not phrase.sure) or not _is_spelled(phrase):
+        return False
+    one, other = " ".join(phrase.words).casefold(), " ".join(best.words).casefold()
+    return one not in other and other not in one
+
+
+def _is_spelled(phrase: _Phrase) -> bool:
+    """Whether it is made of letters: no identifier."""
+    return all(word.replace("-", "").replace("'", "").isalpha() for word in phrase.words)
+
+
+def _all_told(phrase: _Phrase, worth: Mapping[str, float]) -> set[str]:
+    return {term for word in phrase.words for term in _told(word, worth)}
+
+
+def _unpossessed(phrase: str) -> str:
+    """ "Dad's" at its end is "Dad"; what is within stays: "Dad's car"."""
+    return phrase[:-2] if phrase.endswith(("'s", "’s")) else phrase
 
 
 def _as_it_is(term: str) -> float:
@@ -117,13 +189,15 @@ def _repeated(found: Sequence[_Phrase]) -> dict[_Phrase, int]:
 
 def _score(phrase: _Phrase, count: int, worth: Mapping[str, float], lines: int) -> float:
     """The worth of its words. Of one exchange the fullest phrase is best; later only what comes again is."""
-    told = {term for word in phrase.words for term in _told(word, worth)}
+    told = _all_told(phrase, worth)
     if not told or (len(phrase.words) > 1 and count < 2 and lines > _ONE_EXCHANGE):
         return 0.0
     sure = 1.0 if phrase.sure else _UNSURE
-    if any(not word.replace("-", "").replace("'", "").isalpha() for word in phrase.words):
+    if not _is_spelled(phrase):
         sure = _IDENTIFIER
     whole = sum(worth[term] for term in told)
+    if all(word.casefold() in _VAGUE for word in phrase.words):
+        whole *= _UNSURE
     return sure * whole / (1.0 if lines <= _ONE_EXCHANGE else math.sqrt(len(told)))
 
 
@@ -194,7 +268,7 @@ def _runs(
     """Runs of telling words between others; in German, of words with a capital."""
     run: list[str] = []
     before = ""
-    sure = True
+    sure, no_noun = True, False
     for number, word in enumerate(words):
         folded = word.casefold()
         noun = language != "german" or word[:1].isupper() or not word.isalpha()
@@ -207,7 +281,9 @@ def _runs(
                 capital_here = word[:1].isupper() and not (begins and number == 0)
                 introduced = before in _INTRODUCES if language == "english" else _is_noun(word, inside)
                 sure = capital_here or introduced
-            run.append(word)
+                no_noun = not sure and before in _NO_NOUN_BEHIND
+            if not no_noun:
+                run.append(word)
         before = folded if folded in FUNCTION else ""
     if run:
         yield _Phrase(tuple(run), sure)
@@ -264,7 +340,21 @@ class YoungNames:
         better = topic_name(list(young.texts.values()), elsewhere())
         if len(young.texts) >= LOOKS[-1]:
             del self._known[topic_id]
-        if better is None or better == name:
+        if better is None or subject_set(better) == subject_set(name):
             return None
         young.name = better
+        return better
+
+    def left(
+        self, topic_id: str, name: str, ids: Collection[str], elsewhere: Mapping[str, int]
+    ) -> str | None:
+        """What lies elsewhere now names a topic no more: another name for one that was called by it."""
+        young = self._known.get(topic_id)
+        if young is None or young.name != name:
+            return None
+        young.texts = {id_: text for id_, text in young.texts.items() if id_ not in ids}
+        if any(subject_set(text) & subject_set(name) for text in young.texts.values()):
+            return None
+        better = topic_name(list(young.texts.values()), elsewhere)
+        young.name = better or name
         return better

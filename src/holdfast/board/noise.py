@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from holdfast.board.words import asked_terms, is_filler, telling, terms
+from holdfast.board.words import asked_terms, each_term, is_filler, telling
 from holdfast.errors import InvalidInput
 from holdfast.keys import AgentKey, ParsedKey, parse_key
 
@@ -60,6 +61,20 @@ _REQUEST = re.compile(
         |translate|update|upgrade|upload|write)\ (?!it\b|this\b|that\b|them\b) )""",
     re.VERBOSE | re.IGNORECASE,
 )
+_ASKED_FOR = re.compile(
+    r"""\W*(?:(?:hi|hey|hello|hallo|ok|okay|also|now|then|next|und|and|please|bitte)\W+){0,3}
+    (?: (?:can|could|would|will)\ you\ (?:please\ )? | help\ me\ (?:to\ )? | let's\ | remind\ me\ to\ )?
+    (?P<verb> arrange|book|buy|calculate|call|cancel|check|compare|convert|create|delete|draft|edit|email
+      |explain|find|fix|generate|list|move|order|organi[sz]e|pay|plan|prepare|print|remove|rename|replace|reserve
+      |schedule|search|send|show|sort|start|summari[sz]e|translate|update|upload|write
+      |änder|bestell|buch|druck|erinner|erklär|erstell|find|kauf|lösch|notier|plan|prüf|reservier|ruf|schick
+      |schreib|stornier|such|übersetz|vergleich|verschieb )e?\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_ASKED_LAST = re.compile(
+    r"\W*(?:bitte\W+)?(?:kannst|könntest|würdest)\ du\b[^.?!\n]{1,150}?\b(?P<verb>\w{3,}en)\W*(?:[.?!\n]|$)",
+    re.IGNORECASE,
+)
 _POINTS_BACK = re.compile(
     r"\b(?:it|its|this|that|these|those|them|same|again|instead|above|also|too|es|das|dies[ems]?|dazu|davon)\b",
     re.IGNORECASE,
@@ -88,6 +103,8 @@ _MACHINE_BEGINS: Final = frozenset(" \t\r\n[{*_`\"'HhRrNn")
 _MACHINE_CHANNELS: Final = CONTROL_CHANNELS | CRON_CHANNELS
 _CUE_REACH: Final = 200
 _OWN_WORDS: Final = 3
+_KEPT: Final = 256
+"""What is asked of an exchange is asked again while it is sorted."""
 
 
 def key_of(text: str | None) -> ParsedKey | None:
@@ -158,13 +175,15 @@ def is_command(text: str) -> bool:
     return match is not None and (match["rest"] is None or match["name"].lower() in COMMANDS)
 
 
+@lru_cache(maxsize=_KEPT)
 def is_low_signal(text: str) -> bool:
     """Whether nothing in it says what it is about: "yes", "ok do it", "how are you?", a thumbs-up."""
     if _GREETING.fullmatch(text[:_CUE_REACH].strip()):
         return True
-    return all(is_filler(term) or term in _GOING_ON for term in terms(text))
+    return all(is_filler(term) or term in _GOING_ON for term in each_term(text))
 
 
+@lru_cache(maxsize=_KEPT)
 def is_fresh_request(text: str) -> bool:
     """A request that stands on its own: it names what it is about and points back at nothing."""
     head = text[:_CUE_REACH]
@@ -173,21 +192,32 @@ def is_fresh_request(text: str) -> bool:
     return len(telling(text)) >= _OWN_WORDS
 
 
+@lru_cache(maxsize=_KEPT)
 def points_back(text: str) -> bool:
     """A request that is about what was said before: "Can you make it cheaper?"."""
     head = text[:_CUE_REACH]
     return _REQUEST.match(head) is not None and _POINTS_BACK.search(head) is not None
 
 
+def asked_for(text: str) -> str | None:
+    """The verb of a request: it says what is to be done ("Book a table …"), not what it is about."""
+    head = text[:_CUE_REACH]
+    found = _ASKED_FOR.match(head) or _ASKED_LAST.match(head)
+    return None if found is None else found["verb"]
+
+
+@lru_cache(maxsize=_KEPT)
 def announces_new_thread(text: str) -> bool:
     return _CUES.search(text[:_CUE_REACH]) is not None
 
 
+@lru_cache(maxsize=_KEPT)
 def goes_on(text: str) -> bool:
     """Whether it begins as only what goes on with something does: "And …", "Then …", "They …"."""
     return _GOES_ON.match(text[:_CUE_REACH]) is not None
 
 
+@lru_cache(maxsize=_KEPT)
 def announces_return(text: str) -> bool:
     """Whether it says that it goes back to something: "Back to …", "Noch mal zu …"."""
     return _GOES_BACK.match(text[:_CUE_REACH]) is not None

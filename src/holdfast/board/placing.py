@@ -193,8 +193,19 @@ class Batch:
         weighed = outcome.method == "heuristic"
         elsewhere = (lambda: _topics_with(outcome.beside, topic.id)) if weighed else None
         name = self.recent.young.renamed(topic.id, topic.name, said, elsewhere)
-        if name is None:
-            return topic
+        return topic if name is None else self._renamed(topic, name, exchange)
+
+    def name_by_the_rest(self, topic_id: str, gone: Exchange, outcome: Outcome) -> None:
+        """What was moved out of a topic does not name it any more, while it is young."""
+        topic = self.topic(topic_id)
+        if topic is not None and topic_id in self.recent.young:
+            ids = [str(entry.id) for entry in gone.entries]
+            elsewhere = _topics_with(outcome.beside, topic_id)
+            name = self.recent.young.left(topic_id, topic.name, ids, elsewhere)
+            if name is not None:
+                self._renamed(topic, name, gone)
+
+    def _renamed(self, topic: Topic, name: str, exchange: Exchange) -> Topic:
         try:
             with self.tx.reading_as(self.hearers(exchange)):
                 renamed = topics.update(self.tx, topic.id, {"name": name}, quietly=True)
@@ -362,15 +373,18 @@ def _fields(
     """What sorting writes to an entry. A space that it was given is not sorting's to change."""
     limit = options.classifier.summary_max_chars
     place = entry.space_id if entry.space_id in topic.space_ids else topic.space_id
-    own = chip(text or entry.content, limit)
-    better = outcome.summary if len(outcome.summary) <= limit and entry.summary in (None, own) else ""
+    summary = entry.summary
+    if not summary or outcome.summary:
+        own = chip(text or entry.content, limit)
+        better = outcome.summary if len(outcome.summary) <= limit and summary in (None, own) else ""
+        summary = better or summary or own or None
     return {
         "topic_id": topic.id,
         "task_id": task,
         "space_id": place if entry.given_space is None else entry.given_space,
         "status": Classification.CLASSIFIED,
         "code": None,
-        "summary": better or entry.summary or own or None,
+        "summary": summary,
     }
 
 

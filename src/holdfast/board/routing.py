@@ -129,12 +129,10 @@ def write_link(tx: Tx, session_key: str, link: Mapping[str, Any]) -> None:
     write(tx, session_key, replace(memory, items=held))
 
 
-def _kept(items: Sequence[Mapping[str, Any]], now: int, options: RoutingMemory) -> list[dict[str, Any]]:
+def _kept(items: Sequence[Mapping[str, Any]], now: int, options: RoutingMemory) -> list[Mapping[str, Any]]:
     oldest = now - options.ttl_days * DAY_MS
     return [
-        dict(one)
-        for one in items
-        if LINK not in one and isinstance(one.get("topicId"), str) and _ts(one) >= oldest
+        one for one in items if LINK not in one and isinstance(one.get("topicId"), str) and _ts(one) >= oldest
     ][-options.max_items :]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from holdfast.board.words import is_filler, terms
+from holdfast.board.words import each_term, is_filler
 
 CHIP_CHARS: Final = 56
 _HEAD: Final = 4_000
@@ -113,7 +113,7 @@ def _goes_on(before: str, following: str) -> bool:
 def chip(text: str, limit: int = CHIP_CHARS) -> str:
     """One line that says what an entry is about: its first sentence with meaning, cut at a word."""
     found = sentences(text, _CHIP_HEAD) or [" ".join(text[:_HEAD].split())]
-    telling = next((one for one in found if any(not is_filler(t) for t in terms(one))), found[0])
+    telling = next((one for one in found if any(not is_filler(t) for t in each_term(one))), found[0])
     return cut(capital(without_opening(telling)) or telling, limit)
 
 

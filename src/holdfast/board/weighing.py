@@ -15,7 +15,7 @@ from holdfast.board.rules import Scope
 from holdfast.board.tags import DEFAULT_SPACE
 from holdfast.board.tasks import Task
 from holdfast.board.visibility import View
-from holdfast.board.words import subject_terms, subject_words
+from holdfast.board.words import subject_words
 from holdfast.config.board import BoardConfig
 from holdfast.log import SYSTEM, Reader
 
@@ -132,7 +132,7 @@ def weigh(batch: Batch, found: Open, retrieved: Sequence[str]) -> Weighed:
         pause = batch.history(key, found.hearers).pause(tx, found.place, found.ahead) / MINUTE_MS
     routed = found.routed if found.current is None else (*found.routed, found.current)
     several = (found.exchange,) if episode is None else (*episode.exchanges, found.exchange)
-    words = [word for one in several for word in subject_terms(one.text)]
+    words = [word for one in several for word in one.telling]
     with tx.reading_as(found.hearers):
         candidates = batch.recent.gather(tx, words, found.view, routed=routed, retrieved=retrieved)
     verdict = heuristic.decide(

@@ -7,7 +7,7 @@ another.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Final
@@ -89,6 +89,13 @@ def terms(text: str) -> tuple[str, ...]:
     return tuple(chain.from_iterable(map(_FORMS[language_of(head)], runs(head))))
 
 
+def each_term(text: str) -> Iterator[str]:
+    """The terms of a text one by one, for those who seldom need them all."""
+    head = text[:MAX_CHARS]
+    forms = _FORMS[language_of(head)]
+    return (form for run in runs(head) for form in forms(run))
+
+
 @lru_cache(maxsize=8_192)
 def telling(text: str) -> frozenset[str]:
     """The terms of a text without those of small talk."""
@@ -136,6 +143,12 @@ def subject_terms(text: str) -> tuple[str, ...]:
     head = text[:MAX_CHARS]
     language = language_of(head)
     return tuple([form for run in runs(head) for form in word_subjects(run, language)])
+
+
+@lru_cache(maxsize=8_192)
+def subject_set(text: str) -> frozenset[str]:
+    """The subject terms of a text, each once."""
+    return frozenset(subject_terms(text))
 
 
 def subject_words(text: str) -> dict[str, str]:

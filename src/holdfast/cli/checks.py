@@ -110,8 +110,7 @@ def check_home(patient: Patient) -> Iterator[Finding]:
 def check_config(patient: Patient) -> Iterator[Finding]:
     """What does nothing is told here also where `--lenient` lets Holdfast start."""
     from holdfast.config import InvalidConfig
-    from holdfast.config.shared import Texts
-    from holdfast.config.source import check, is_lenient
+    from holdfast.config.source import Texts, check, is_lenient
     from holdfast.config.store import take_out_idle
     from holdfast.errors import ConfigError
 

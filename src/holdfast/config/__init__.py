@@ -6,18 +6,15 @@ from holdfast.config.autonomy import ActiveHours, Continuation, Heartbeat, Subag
 from holdfast.config.board import BoardConfig
 from holdfast.config.channels import ChannelConfig
 from holdfast.config.context import Compaction, ContextPruning, MemoryFlush
-from holdfast.config.editing import merge_text
+from holdfast.config.editing import default_config_text, merge_text
 from holdfast.config.memory import MemoryConfig
-from holdfast.config.merge import merge_patch
 from holdfast.config.problems import InvalidConfig, Problem
-from holdfast.config.root import Config, public_dump
-from holdfast.config.schema import config_schema
+from holdfast.config.root import Config, config_schema, public_dump
 from holdfast.config.secret import Secret, SecretUrl, reveal_all
+from holdfast.config.section import merge_patch
 from holdfast.config.session import Binding, BindingMatch, PeerKind, PeerMatch, ResetPolicy
-from holdfast.config.shared import Author, load_config
-from holdfast.config.source import parse_config
+from holdfast.config.source import Author, load_config, parse_config
 from holdfast.config.store import ConfigStore
-from holdfast.config.template import default_config_text
 from holdfast.config.tools import ToolPolicy, ToolsConfig
 from holdfast.config.values import Duration, parse_duration, parse_size
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast.config.root import Config, expand_shortcuts
-from holdfast.config.tree import Loc, dotted
+from holdfast.config.section import Loc, dotted
 
 _RENAMED = (
     ("agent", "agents.defaults"),

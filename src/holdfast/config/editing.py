@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.config.merge import merge_patch
+from holdfast.config.secret import MASK, Secret, wrap_secrets
+from holdfast.config.section import Section, merge_patch
 
 _SKIPPED: Final = re.compile(r"(?:[\s\ufeff]|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", re.S)
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.S)
@@ -312,3 +313,109 @@ def _common(before: Sequence[Any], after: Sequence[Any]) -> int:
 def _same(one: Any, other: Any) -> bool:
     """Equal, and of one type: 1 is not true, nor 1.0."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def masked(data: Any, secrets: tuple[Secret, ...]) -> Any:
+    """Plain data with every string that is one of the secrets as it may be shown."""
+    if isinstance(data, dict):
+        return {name: masked(value, secrets) for name, value in data.items()}
+    if isinstance(data, list):
+        return [masked(value, secrets) for value in data]
+    if isinstance(data, str):
+        return next((one.public() for one in secrets if one.is_text(data)), data)
+    return data
+
+
+def restored(data: Any, before: Any) -> Any:
+    """What was edited, with what is masked as it was at its place before; a mask elsewhere stays one."""
+    if isinstance(data, dict):
+        old = before if isinstance(before, dict) else {}
+        return {name: restored(value, old.get(name)) for name, value in data.items()}
+    if isinstance(data, list):
+        olds = before if isinstance(before, list) and len(before) == len(data) else [None] * len(data)
+        return [restored(value, old) for value, old in zip(data, olds, strict=True)]
+    if isinstance(data, str) and MASK in data and isinstance(before, str):
+        return before if data in (MASK, masked(before, tuple(secrets_in(before)))) else data
+    return data
+
+
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """Every secret within a config, or within plain data by the names of its keys."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Section):
+        for name in type(value).model_fields:
+            yield from secrets_in(getattr(value, name))
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from secrets_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from secrets_in(inner)
+    elif isinstance(value, str) and isinstance(wrapped := wrap_secrets(value), Secret):
+        yield wrapped
+
+
+_TEXT = """\
+/* Holdfast's settings, in JSON5. Every line that starts with // shows a default or an example;
+   take the slashes away to change it. All keys: docs/configuration.md. The file is read again
+   whenever it changes. */
+{
+  /* Models. A secret may be "${NAME}", taken from the environment where it is used. */
+  // models: {
+  //   providers: {
+  //     openai: { api: "openai-responses", apiKey: "${OPENAI_API_KEY}" },
+  //     anthropic: { api: "anthropic-messages", apiKey: "${ANTHROPIC_API_KEY}" },
+  //     ollama: { api: "ollama", baseUrl: "http://127.0.0.1:11434" },
+  //   },
+  // },
+
+  /* Agents. What is set in defaults holds for all; each may have its own. */
+  // agents: {
+  //   defaults: {
+  //     model: { primary: "openai/gpt-5", fallbacks: ["ollama/qwen3"] },
+  //     userTimezone: "local",
+  //     heartbeat: { enabled: true, every: "30m", target: "last" },
+  //     compaction: { enabled: true, reserveTokens: 16384, keepRecentTokens: 20000 },
+  //     contextPruning: { mode: "cache-ttl", ttl: "5m" },
+  //     continuation: { enabled: false, maxChainLength: 10, costCapTokens: 500000 },
+  //     sandbox: { mode: "off", workspaceAccess: "none" },
+  //   },
+  //   list: [
+  //     { id: "main", default: true },
+  //     { id: "work", tools: { profile: "coding", alsoAllow: ["message"] } },
+  //   ],
+  // },
+
+  /* Which agent a message goes to: peer, server, team, account, channel, else the default. */
+  // bindings: [
+  //   { agentId: "work", match: { channel: "slack", teamId: "T12345" } },
+  // ],
+
+  /* When a session starts afresh. */
+  // session: { reset: { mode: "daily", atHour: 4 }, dmScope: "per-channel-peer" },
+
+  /* Memory: the built-in index, or the qmd program. */
+  // memory: { backend: "builtin", citations: "auto" },
+
+  /* What agents may do. */
+  // tools: { profile: "full", exec: { security: "allowlist", ask: "on-miss" } },
+
+  /* Where people see messages. */
+  // channels: {
+  //   pier: { url: "https://pier.example/messages", signingSecret: "${PIER_SECRET}" },
+  // },
+
+  /* Which engine builds contexts: "legacy" or "lossless". */
+  // plugins: { slots: { contextEngine: "legacy" } },
+
+  /* Where the gateway listens, and where the log is kept. */
+  // gateway: { host: "127.0.0.1", port: 8787 },
+  // store: { url: "postgresql+psycopg://holdfast@localhost/holdfast" },
+}
+"""
+
+
+def default_config_text() -> str:
+    """A commented JSON5 file that loads as all defaults."""
+    return _TEXT

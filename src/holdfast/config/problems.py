@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from holdfast.config.root import NO_EFFECT, SHORTCUTS, Config
 from holdfast.config.secret import Secret, is_secret_name, without_password
-from holdfast.config.tree import Loc, at, dotted, fields, is_section
+from holdfast.config.section import Loc, at, dotted, fields, is_section
 from holdfast.errors import ConfigError
 
 HIDDEN = "a value that is not shown"

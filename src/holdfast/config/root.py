@@ -15,7 +15,6 @@ from holdfast.config.agents import AgentEntry, AgentsConfig, AgentSettings
 from holdfast.config.board import BoardConfig
 from holdfast.config.channels import FOR_WEB, WEB, ChannelConfig
 from holdfast.config.memory import MemoryConfig
-from holdfast.config.merge import deep_merge
 from holdfast.config.models import AuthConfig, ModelsConfig
 from holdfast.config.parts import INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
 from holdfast.config.runtime import (
@@ -30,7 +29,7 @@ from holdfast.config.runtime import (
     TeamsConfig,
 )
 from holdfast.config.secret import without_password
-from holdfast.config.section import Section, key, overlay, part, table
+from holdfast.config.section import Section, deep_merge, key, overlay, part, table
 from holdfast.config.session import Binding, SessionConfig
 from holdfast.config.tools import McpConfig, RootTools
 from holdfast.errors import NotFound
@@ -245,3 +244,14 @@ def _without_passwords(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_passwords(item) for item in value]
     return without_password(value) if isinstance(value, str) else value
+
+
+def config_schema() -> dict[str, Any]:
+    """JSON Schema of what `load_config` takes, the top-level shortcuts included."""
+    schema = Config.model_json_schema(by_alias=True)
+    defaults = schema["$defs"]["AgentDefaults"]["properties"]
+    for name in SHORTCUTS:
+        schema["properties"][name] = defaults[name] | {
+            "description": f"Shortcut for `agents.defaults.{name}`."
+        }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

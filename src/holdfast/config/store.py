@@ -13,25 +13,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.clock import Clock, Millis, SystemClock
-from holdfast.config.editing import is_json, merge_text
+from holdfast.config.editing import is_json, masked, merge_text, restored, secrets_in
 from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config
 from holdfast.config.secret import MASK, wrap_secrets
-from holdfast.config.shared import (
+from holdfast.config.source import (
     IN_STORE,
     OWN,
     Author,
     Publisher,
     Texts,
+    accept,
+    check,
     copy_of,
     parse_object,
+    parse_text,
     parsed,
+    read_text,
     require_no_secrets,
     require_shareable,
     split,
+    without_idle,
 )
-from holdfast.config.shown import masked, restored, secrets_in
-from holdfast.config.source import accept, check, parse_text, read_text, without_idle
 from holdfast.errors import ConfigError, Conflict, InvalidInput, Unavailable
 
 if TYPE_CHECKING:

@@ -32,16 +32,6 @@ from holdfast.context.engine import (
     delegate_compaction_to_runtime,
 )
 from holdfast.context.fence import disarmed, fence, neutralise, safe
-from holdfast.context.flush import (
-    HEARTBEAT_OK,
-    NO_REPLY,
-    SILENT_WORDS,
-    FlushPlan,
-    flush_due,
-    flush_plan,
-    is_silent,
-    mark_flushed,
-)
 from holdfast.context.manifest import Manifest, Section, Stored
 from holdfast.context.manifest import as_json as manifest_json
 from holdfast.context.manifest import load as load_manifest
@@ -62,18 +52,21 @@ from holdfast.context.messages import (
     encode,
     wire,
 )
-from holdfast.context.pressure import Pressure, how_full, needs_compaction
-from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
-from holdfast.context.replay import (
-    Diff,
-    Rebuilt,
-    Replay,
-    WhatIf,
-    diff,
-    replay,
-    shared_tokens,
-    what_if_json,
+from holdfast.context.pressure import (
+    HEARTBEAT_OK,
+    NO_REPLY,
+    SILENT_WORDS,
+    FlushPlan,
+    Pressure,
+    flush_due,
+    flush_plan,
+    how_full,
+    is_silent,
+    mark_flushed,
+    needs_compaction,
 )
+from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
+from holdfast.context.replay import Diff, Rebuilt, Replay, WhatIf, diff, replay, shared_tokens, what_if_json
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
 from holdfast.context.room import AfterTurn, ContextRoom
 from holdfast.context.shown_data import ShownData, plain, shown_data

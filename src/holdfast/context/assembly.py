@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import Millis
-from holdfast.context import blobs, calibration, law, manifest, pruning, states
+from holdfast.context import blobs, calibration, manifest, pruning, states
 from holdfast.context.account import framed, section, sections_of, too_large
 from holdfast.context.compaction import fit
 from holdfast.context.engine import AssembleParams, AssembleResult, EngineInfo
 from holdfast.context.fence import safe
 from holdfast.context.history import MOST_MESSAGES, History, Past, message_by_ref, not_before
-from holdfast.context.inputs import Inputs, RecordingReader, record
+from holdfast.context.inputs import Inputs, Opening, RecordingReader, opening_of, record
 from holdfast.context.layout import CLOSES, OPENS, Stable, carrier, stable_parts
 from holdfast.context.manifest import JOINT, Manifest, Section
 from holdfast.context.messages import (
@@ -24,11 +24,10 @@ from holdfast.context.messages import (
     SummaryMessage,
     SystemMessage,
     Trust,
+    context_digest,
     text_digest,
 )
-from holdfast.context.opening import Opening, opening_of
 from holdfast.context.pressure import Pressure, how_full, needs_compaction
-from holdfast.context.replay import context_digest
 from holdfast.context.request import BuildRequest, Built, Text, ordered_tools, tools_text
 from holdfast.context.states import State
 from holdfast.context.tokens import PER_MESSAGE, Estimator
@@ -284,7 +283,7 @@ class Assembly:
             leads=sum(m.mark is not None and m.mark.leads for m in prepared.pending),
             heard=request.session.audience,
         )
-        law.check(request.session, sections)
+        manifest.check(request.session, sections)
         full = needs_compaction(request.settings.compaction, used=used, window=window)
         return Built(
             messages=messages,

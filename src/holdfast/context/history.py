@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.context import forms
+from holdfast.context import pruning
 from holdfast.context.messages import AssistantMessage, Message, SummaryMessage, ToolResult
 from holdfast.context.states import State
 from holdfast.context.transcript import in_turn_order, message_of, summary_of
@@ -138,7 +138,7 @@ class History:
     def _messages(self, tx: Tx, rows: Sequence[Place], shown: Mapping[str, str]) -> Iterator[Message]:
         """Messages of these places in order that may be read; only what the cache lacks is read."""
         keys = [
-            (id_, revision, shown.get(id_, forms.WHOLE), audience)
+            (id_, revision, shown.get(id_, pruning.WHOLE), audience)
             for _, id_, revision, audience in rows
             if tx.reader.may_read(audience)
         ]
@@ -162,7 +162,7 @@ def _past(tx: Tx, rows: Sequence[Place], shown: Mapping[str, str], past: Past) -
     known = {str(e.id): e for e in entries.get_many(tx, [row[1] for row in readable])}
     for _, id_, revision, _ in readable:
         entry = _at_revision(tx, known[id_], past.revisions.get(id_, revision))
-        message = message_of(entry, shown.get(id_, forms.WHOLE))
+        message = message_of(entry, shown.get(id_, pruning.WHOLE))
         if message is not None:
             yield message
 

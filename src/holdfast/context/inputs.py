@@ -16,7 +16,9 @@ from holdfast.config.memory import DailyLogs
 from holdfast.context import blobs, manifest
 from holdfast.context.history import Past
 from holdfast.context.kept import Kept
-from holdfast.context.messages import Message, Trust, decode, text_digest
+from holdfast.context.layout import Stable
+from holdfast.context.manifest import Section
+from holdfast.context.messages import CarrierMessage, Message, Trust, decode, text_digest
 from holdfast.context.request import BuildRequest, ModelFacts, Text, ToolSpec
 from holdfast.context.states import State
 from holdfast.context.workspace import FileReader, Occasion
@@ -220,3 +222,28 @@ def _json(value: object) -> str:
 
 
 _settings: Kept[AgentSettings, str] = Kept(_encode, most=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    stable: Stable
+    carrier: CarrierMessage
+    sections: tuple[Section, ...]
+
+
+def opening_of(tx: Tx, turn_id: str) -> Opening | None:
+    """The opening of a turn whose first call was stored; None if it was not."""
+    stored = manifest.first_of_turn(tx, turn_id)
+    if stored is None or stored.carrier is None:
+        return None
+    contents = blobs.get_many(tx, [*stored.system, stored.carrier])
+    named = [s for s in stored.manifest.sections if s.place == "system"]
+    system = tuple(
+        Text(section.name, contents[hash_], Trust.parse(section.trust), section.source, section.audience)
+        for section, hash_ in zip(named, stored.system, strict=True)
+    )
+    carrier = decode(contents[stored.carrier])
+    if not isinstance(carrier, CarrierMessage):
+        return None
+    moving = tuple(s for s in stored.manifest.sections if s.place == "carrier")
+    return Opening(Stable(system, (), {}, stored.manifest.warnings), carrier, moving)

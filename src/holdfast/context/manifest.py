@@ -4,7 +4,8 @@ its exact bytes."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
@@ -15,8 +16,8 @@ from holdfast.context import blobs
 from holdfast.context.blobs import Blobs
 from holdfast.context.messages import CarrierMessage, Message, SystemMessage, digest, encode
 from holdfast.context.tables import manifests as table
-from holdfast.errors import NotFound
-from holdfast.log import FOR_OWNER, Audience, Tx
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.log import FOR_OWNER, Audience, Session, Tx
 from holdfast.log.statements import Insert
 from holdfast.text import clean_json
 
@@ -247,3 +248,28 @@ def _stored(body: Mapping[str, Any]) -> Stored:
         body["carrier"],
         body.get("inputs"),
     )
+
+
+log = logging.getLogger(__name__)
+
+
+class PromptLeak(HoldfastError):
+    """A part of a prompt that not everyone who hears the reply may read; a fault of ours, never a user's."""
+
+    code = "prompt_leak"
+
+
+def check(session: Session, sections: Iterable[Section]) -> None:
+    """Refuse a context in which anything stands that some hearer of the session may not read."""
+    reader = session.reader
+    if reader.audiences is None:
+        return
+    hidden = [one for one in sections if not reader.may_read(one.audience)]
+    if hidden:
+        named = ", ".join(f"{one.place}/{one.name} ({one.audience})" for one in hidden)
+        log.error("the context of %s, heard by %s, held %s", session.key, session.audience, named)
+        names = ", ".join(one.name for one in hidden)
+        raise PromptLeak(
+            f"the prompt held what not everyone in this chat may read: {names}",
+            hint="Nothing was sent. Please report this: it is a fault in Holdfast.",
+        )

@@ -221,3 +221,7 @@ def text_digest(text: str) -> str:
 def whole_digest(messages: Sequence[Message]) -> str:
     """One digest for a whole context: two are equal only if every byte of every message is."""
     return text_digest("".join(map(digest, messages)))
+
+
+def context_digest(messages: Sequence[Message], tools: str | None) -> str:
+    return text_digest(f"{whole_digest(messages)}\n{tools or ''}")

@@ -1,14 +1,55 @@
-"""Which old tool results are shown shorter, once the provider's prompt cache has gone cold anyway."""
+"""The forms in which an old tool result is shown (whole, head and tail, cleared), and which is chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Final
 
 from holdfast.config import ContextPruning
-from holdfast.context import forms
 from holdfast.context.messages import AssistantMessage, Message, ToolResult, UserMessage
 from holdfast.context.tokens import message_tokens, raw_tokens
+
+WHOLE: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """The first and the last characters of a text, with a note of how many are left out."""
+
+    head: int
+    tail: int
+
+    def __str__(self) -> str:
+        return f"trim:{self.head}:{self.tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """A placeholder instead of the text."""
+
+    placeholder: str
+
+    def __str__(self) -> str:
+        return f"clear:{self.placeholder}"
+
+
+def apply(form: str, text: str) -> str:
+    """The text in a form that was recorded; the recorded form alone decides, so replay is exact."""
+    kind, _, rest = form.partition(":")
+    if kind == "clear":
+        return rest
+    if kind == "trim":
+        head, tail = map(int, rest.split(":"))
+        return head_and_tail(text, head, tail, f"\n[… {len(text) - head - tail} characters left out …]\n")
+    return text
+
+
+def head_and_tail(text: str, head: int, tail: int, marker: str) -> str:
+    if len(text) <= head + tail:
+        return text
+    return text[:head] + marker + (text[-tail:] if tail else "")
 
 
 def is_cold(settings: ContextPruning, *, now: int, called_at: int | None) -> bool:
@@ -27,11 +68,11 @@ def plan(
     if not old or used < window * settings.soft_trim_ratio:
         return {}
     found: dict[str, str] = {}
-    trim = forms.Trim(settings.soft_trim.head_chars, settings.soft_trim.tail_chars)
+    trim = Trim(settings.soft_trim.head_chars, settings.soft_trim.tail_chars)
     for message in old:
-        if len(message.text) > settings.soft_trim.max_chars and _form(message) == forms.WHOLE:
+        if len(message.text) > settings.soft_trim.max_chars and _form(message) == WHOLE:
             found[_id(message)] = str(trim)
-            used -= message_tokens(message) - raw_tokens(forms.apply(str(trim), message.text))
+            used -= message_tokens(message) - raw_tokens(apply(str(trim), message.text))
     return found | _cleared(old, found, settings, used, window)
 
 
@@ -39,10 +80,8 @@ def _cleared(
     old: Sequence[ToolResult], trimmed: Mapping[str, str], settings: ContextPruning, used: int, window: int
 ) -> dict[str, str]:
     """Clear from the oldest on, if that is allowed, needed and worth it."""
-    clear = str(forms.Clear(settings.hard_clear.placeholder))
-    texts = {
-        _id(m): forms.apply(trimmed.get(_id(m), ""), m.text) for m in old if not _form(m).startswith("clear")
-    }
+    clear = str(Clear(settings.hard_clear.placeholder))
+    texts = {_id(m): apply(trimmed.get(_id(m), ""), m.text) for m in old if not _form(m).startswith("clear")}
     limit = window * settings.hard_clear_ratio
     enough = sum(map(len, texts.values())) >= settings.min_prunable_tool_chars
     found: dict[str, str] = {}
@@ -84,4 +123,4 @@ def _id(message: ToolResult) -> str:
 
 
 def _form(message: ToolResult) -> str:
-    return message.mark.form if message.mark is not None else forms.WHOLE
+    return message.mark.form if message.mark is not None else WHOLE

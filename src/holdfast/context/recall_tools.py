@@ -60,8 +60,7 @@ def call(
 ) -> dict[str, Any]:
     """Run one of the tools for a session; it sees that session's family only, and of that what all may read
     who hear the session now. What it reads is data. A page has at most `most_chars`."""
-    from holdfast.context.lossless.recall import Recall
-    from holdfast.context.lossless.searching import search
+    from holdfast.context.lossless.recall import Recall, search
 
     if name not in TOOLS:
         raise InvalidInput(f"no context tool {name[:40]!r}", hint=f"There are {', '.join(TOOLS)}.")

@@ -12,8 +12,8 @@ from typing import Final, Literal, Protocol
 
 from holdfast.config import Compaction
 from holdfast.context.fence import neutralise
-from holdfast.context.forms import head_and_tail
 from holdfast.context.messages import AssistantMessage, Message, ToolResult, UserMessage
+from holdfast.context.pruning import head_and_tail
 from holdfast.context.tokens import raw_tokens
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from holdfast.context import forms
+from holdfast.context import pruning
 from holdfast.context.fence import fence, safe
 from holdfast.context.messages import (
     AssistantMessage,
@@ -43,7 +43,7 @@ CUT_OFF: Final = "\n\n[Your answer was cut off here.]"
 _SPOKEN: Final = (EntryType.CONVERSATION, EntryType.ACTION)
 
 
-def message_of(entry: Entry, form: str = forms.WHOLE) -> Message | None:
+def message_of(entry: Entry, form: str = pruning.WHOLE) -> Message | None:
     """The message that an entry is, in a form; None for what no model is shown (notes, events)."""
     role = _role(entry)
     if role is None:
@@ -53,7 +53,7 @@ def message_of(entry: Entry, form: str = forms.WHOLE) -> Message | None:
     trust = _trust(source, _OWN[role])
     label = f"{source.get('channel') or 'log'}/{entry.id}" if trust < Trust.TOOL else f"entry/{entry.id}"
     said = "" if role == "assistant" and entry.type is EntryType.ACTION else entry.content
-    text = safe(forms.apply(form, said), trust, label)
+    text = safe(pruning.apply(form, said), trust, label)
     if role == "assistant" and isinstance(source.get(PARTIAL), str):
         text += CUT_OFF
     message = _built(role, body, source, text, trust, label)

@@ -15,14 +15,13 @@ from starlette.types import Lifespan
 from holdfast import __version__
 from holdfast.config import Config
 from holdfast.errors import HoldfastError
-from holdfast.gateway import contract, mcp_door, page_sessions, problems, routing, site, ws
-from holdfast.gateway.codes import LoginCodes
+from holdfast.gateway import contract, mcp_door, page_sessions, problems, routing, site
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.cors import Cors
-from holdfast.gateway.guard import Draining, Guard, HookPath, Limits
-from holdfast.gateway.metrics import Measured
+from holdfast.gateway.guard import Cors, Draining, Guard, HookPath, Limits
+from holdfast.gateway.metrics import Measured, Traced
 from holdfast.gateway.openai import routes as openai
-from holdfast.gateway.openai.errors import OpenAIErrors
+from holdfast.gateway.openai.requests import OpenAIErrors
+from holdfast.gateway.page_sessions import LoginCodes
 from holdfast.gateway.routes import (
     agent,
     agents,
@@ -65,9 +64,9 @@ from holdfast.gateway.routes import (
     versions,
 )
 from holdfast.gateway.routes import log as log_routes
+from holdfast.gateway.rpc import connection
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import TokenBook
-from holdfast.gateway.tracing import Traced
 from holdfast.log import SYSTEM, changes
 from holdfast.runtime import Holdfast, chain_view
 from holdfast.runtime.readers import Readers
@@ -80,7 +79,10 @@ _ROUTERS: Final = (
     *(part.router for part in (log_routes, feed, engine, context, tool_runs, sessions, system)),
     *(part.router for part in (spaces, topics, tasks, attachments, drafts, context_block, search, graph)),
     *(part.router for part in (classifier, memory, approvals, allowlist, skills, versions, agent, openai)),
-    *(part.router for part in (ws, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)),
+    *(
+        part.router
+        for part in (connection, heartbeat, cron, hooks, continuation, chains, channels, share, plugins)
+    ),
     *(
         part.router
         for part in (conversation, agents, settings, providers, people, team_files, me, oidc, trail)
@@ -159,7 +161,7 @@ def create_app(hold: Holdfast) -> FastAPI:
     )
     app.add_middleware(HookPath, path=lambda: hold.settings.hooks.path)
     app.add_middleware(OpenAIErrors)
-    app.add_middleware(ws.FirstMessage, gateway=gateway)
+    app.add_middleware(connection.FirstMessage, gateway=gateway)
     app.add_middleware(Cors, origins=lambda: hold.settings.gateway.cors_origins)
     app.add_middleware(Measured, metrics=gateway.metrics)
     app.add_middleware(Traced)

@@ -15,11 +15,11 @@ from fastapi import Depends, Request
 
 from holdfast.board import sharing
 from holdfast.errors import InvalidInput
-from holdfast.gateway.codes import LoginCodes
 from holdfast.gateway.metrics import Metrics
+from holdfast.gateway.page_sessions import LoginCodes
+from holdfast.gateway.scope import Views
 from holdfast.gateway.stream import Stream
 from holdfast.gateway.tokens import Principal, Scope, TokenBook
-from holdfast.gateway.views import Views
 from holdfast.keys import board_key_of, canonical_key
 from holdfast.log import FOR_ANYONE, Reader, Session, Tx, heard_by, sessions, surfaces
 from holdfast.runtime import Holdfast
@@ -46,6 +46,7 @@ class Gateway:
     on_fatal: Callable[[str], None] | None = None
     stream: Stream | None = None
     examining: asyncio.Lock = field(default_factory=asyncio.Lock)
+    adding_channel: asyncio.Lock = field(default_factory=asyncio.Lock)
     logins: dict[str, UnderWay] = field(default_factory=dict)
 
     @contextmanager

@@ -314,3 +314,37 @@ def _problem_answer(text: str) -> dict[str, Any]:
 def _is_list(answer: dict[str, Any]) -> bool:
     shape = answer.get("content", {}).get("application/json", {}).get("schema", {})
     return bool(shape.get("type") == "array")
+
+
+class AcceptedRunOut(Answer):
+    run_id: str
+    accepted_at: Iso
+    session_key: str
+    session_id: str
+    turn: int
+    entry_id: str | None
+    joined: bool = Field(description="It became part of a turn that was there already.")
+    reset: str | None = Field(None, description="Why the session was begun anew for it.")
+    reply: str | None = Field(None, description="There if it was answered at once, as commands are.")
+    told: str | None = Field(None, description="What ended with the session that it left, if anything did.")
+
+
+class RunOut(Answer):
+    model_config = ConfigDict(alias_generator=to_camel, extra="allow")
+
+    run_id: str
+    session_key: str
+    session_id: str
+    turn: int
+    status: Literal["accepted", "running", "committed", "failed", "cancelled", "interrupted"]
+    ended: bool = Field(description="Nothing more comes of it by itself.")
+    accepted_at: Iso
+    started_at: Iso | None
+    ended_at: Iso | None
+    reply: str | None
+    reply_id: str | None
+    silent: bool = Field(description="The agent chose to say nothing.")
+    resumable: bool
+    error: str | None
+    model: str | None
+    usage: dict[str, Any]

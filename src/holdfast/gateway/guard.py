@@ -6,12 +6,13 @@ The files of the pages are open too: `Site` answers for those, and no route ever
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,6 +29,7 @@ from holdfast.log import Origin, Pace, Threads
 
 if TYPE_CHECKING:
     from holdfast.gateway.context import Gateway
+
 
 MCP: Final = "/mcp"
 # What clients of `/mcp` read before they have a token.
@@ -278,3 +280,44 @@ class Draining:
                 await _refuse(stopping, scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+SENT: Final = (
+    "Authorization",
+    "Content-Type",
+    "Last-Event-ID",
+    "X-Clawboard-Token",
+    "X-Holdfast-Token",
+    "X-Idempotency-Key",
+)
+SHOWN: Final = ("Retry-After", "X-Next-Cursor")
+
+
+class Cors:
+    """Follows the config: without origins, as by default, no other page learns anything.
+
+    A cookie is never taken from another origin: such a page brings a token of its own.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Callable[[], Sequence[str]]) -> None:
+        self.app = app
+        self._origins = origins
+        self._made: tuple[tuple[str, ...], CORSMiddleware] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origins = tuple(self._origins())
+        serve = self._middleware(origins) if origins and scope["type"] == "http" else self.app
+        await serve(scope, receive, send)
+
+    def _middleware(self, origins: tuple[str, ...]) -> CORSMiddleware:
+        if self._made is None or self._made[0] != origins:
+            made = CORSMiddleware(
+                self.app,
+                allow_origins=origins,
+                allow_methods=METHODS,
+                allow_headers=SENT,
+                expose_headers=SHOWN,
+            )
+            self._made = origins, made
+        return self._made[1]

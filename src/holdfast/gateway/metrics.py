@@ -1,4 +1,6 @@
-"""What Prometheus reads: requests as they pass, and the state of the log and the agenda when asked."""
+"""What Prometheus reads: requests as they pass, and the state of the log and the agenda when asked; and one
+OpenTelemetry span for each request, which costs nothing without an SDK.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,14 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
+from opentelemetry import propagate, trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast import __version__
 from holdfast.errors import Unavailable
 from holdfast.log import SYSTEM, Tx, changes, entries
 from holdfast.log.tables import agenda, sessions
@@ -128,3 +133,40 @@ def _count_agenda(tx: Tx, metrics: Metrics) -> None:
     for status in ("queued", "running"):
         query = sa.select(sa.func.count()).where(agenda.c.status == sa.literal_column(f"'{status}'"))
         metrics.agenda.labels(status).set(tx.conn.execute(query).scalar() or 0)
+
+
+class Traced:
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._tracer = trace.get_tracer("holdfast", __version__)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._is_mute():
+            await self.app(scope, receive, send)
+            return
+        parent = propagate.extract(Headers(scope=scope))
+        with self._tracer.start_as_current_span(
+            "holdfast.http", parent, kind=trace.SpanKind.SERVER, record_exception=False
+        ) as span:
+            span.set_attribute("http.request.method", scope["method"])
+
+            async def watched(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    _note(span, message["status"])
+                await send(message)
+
+            try:
+                await self.app(scope, receive, watched)
+            finally:
+                span.set_attribute("http.route", getattr(scope.get("route"), "path", "unmatched"))
+
+    def _is_mute(self) -> bool:
+        """Whether nobody has set up an SDK, so that a span would only cost."""
+        proxied = isinstance(self._tracer, trace.ProxyTracer)
+        return proxied and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def _note(span: trace.Span, status: int) -> None:
+    span.set_attribute("http.response.status_code", status)
+    if status >= 500:
+        span.set_status(trace.StatusCode.ERROR)

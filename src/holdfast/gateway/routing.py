@@ -7,13 +7,19 @@ which takes longer than most answers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Annotated, Any, Final, get_args, get_type_hints
+from urllib.parse import parse_qsl
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRouter, iter_route_contexts
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
+
+from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.scope import Ask
 
 _DEPTH: Final = 2
 
@@ -79,3 +85,58 @@ def _beginnings(route: BaseRoute) -> set[str] | None:
             return None
         found.add(name)
     return found
+
+
+MAX_FIELDS: Final = 1_000
+
+
+class Sighted(BaseModel):
+    """Parameters of a request that looks from somewhere; others than those described are ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    space_id: Annotated[
+        str | None, Field(alias="spaceId", max_length=256, description="The space that is looked from.")
+    ] = None
+    allowed: Annotated[
+        str | None, Field(alias="allowedSpaceIds", max_length=65_536, description="Space ids by comma.")
+    ] = None
+    session_key: Annotated[
+        str | None,
+        Field(alias="sessionKey", max_length=1024, description="Tells the space if none is given."),
+    ] = None
+
+    @property
+    def ask(self) -> Ask:
+        return Ask(self.space_id, self.allowed, self.session_key)
+
+
+class QueryRoute(StrictRoute):
+    """A route whose endpoint takes (gateway, caller, query model): FastAPI only documents it.
+
+    That saves a third of what a request costs besides its work.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint = self.endpoint
+        model: type[BaseModel] = get_args(get_type_hints(endpoint, include_extras=True)["query"])[0]
+
+        async def direct(request: Request) -> Response:
+            query = _validated(model, request.scope["query_string"])
+            answer: Response = await endpoint(request.app.state.gateway, request.state.principal, query)
+            return answer
+
+        return direct
+
+
+def _validated(model: type[BaseModel], query: bytes) -> BaseModel:
+    """Of a parameter that is given twice the last one counts."""
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        return model.model_validate(dict(pairs))
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()]
+        raise RequestValidationError(faults) from error
+    except ValueError as error:
+        fault = {"type": "value_error", "loc": ("query",), "msg": "Too many parameters"}
+        raise RequestValidationError([fault]) from error

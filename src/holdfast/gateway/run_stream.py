@@ -12,8 +12,7 @@ from holdfast.clock import iso
 from holdfast.errors import Unauthorized
 from holdfast.gateway.asking import serving
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.live_access import while_live
-from holdfast.gateway.stream import frame
+from holdfast.gateway.stream import frame, while_live
 from holdfast.gateway.tokens import Principal
 
 PING = ": ping\n\n"

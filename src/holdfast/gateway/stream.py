@@ -2,19 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final, NoReturn, TypeVar
 
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError, Unauthorized
-from holdfast.gateway.live_access import while_live
-from holdfast.gateway.scope import EVERYWHERE, Ask, visible_changes
+from holdfast.gateway.scope import EVERYWHERE, Ask, Views, visible_changes
 from holdfast.gateway.tokens import Principal, TokenBook
-from holdfast.gateway.views import Views
 from holdfast.gateway.wire import change_json, dumps
 from holdfast.log import Change, Feed, Ping, Reset, Store, Threads, changes
+from holdfast.log.threads import ringing
+
+T = TypeVar("T")
+
+_NO_MORE: Final[Any] = object()
+
+
+async def require_live(book: TokenBook, threads: Threads, caller: Principal) -> None:
+    """Nothing more for a caller whose token was revoked or has expired, or whose login has ended."""
+    if book.is_warm:
+        book.require_live(caller)
+    else:
+        await threads(book.require_live, caller)
+
+
+async def until_ended(book: TokenBook, threads: Threads, caller: Principal) -> NoReturn:
+    """Wait for the end of a caller's access, and raise it."""
+    bell = asyncio.Event()
+    unsubscribe = book.subscribe(ringing(bell.set))
+    try:
+        while True:
+            bell.clear()
+            await require_live(book, threads, caller)
+            await bell.wait()
+    finally:
+        unsubscribe()
+
+
+async def while_live(
+    book: TokenBook, threads: Threads, caller: Principal, events: AsyncGenerator[T]
+) -> AsyncGenerator[T]:
+    """Each event as it comes; `Unauthorized` as soon as the caller's access ends, event or none."""
+    ending = asyncio.ensure_future(until_ended(book, threads, caller))
+    following: asyncio.Future[T] | None = None
+    try:
+        while True:
+            following = asyncio.ensure_future(anext(events, _NO_MORE))
+            await asyncio.wait({following, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                ending.result()
+            event = following.result()
+            if event is _NO_MORE:
+                return
+            await require_live(book, threads, caller)
+            yield event
+    finally:
+        open_ = [task for task in (ending, following) if task is not None]
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
+        await events.aclose()
+
 
 log = logging.getLogger(__name__)
 

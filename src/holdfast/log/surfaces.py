@@ -9,7 +9,7 @@ writes there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -80,10 +80,11 @@ def take_all_back(tx: Tx, space_id: str) -> None:
     tx.conn.execute(sa.delete(given_table).where(given_table.c.space_id == space_id))
 
 
-def given(tx: Tx) -> list[tuple[str, str, bool]]:
-    """Every group of a space: the space, the group's address, and whether others were seen there."""
+def given(tx: Tx, spaces: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """Every group of these spaces: the space, the group's address, and whether others were seen there."""
     seen = sa.exists().where(table.c.surface == given_table.c.surface)
     query = sa.select(given_table.c.space_id, given_table.c.address, seen)
+    query = query.where(given_table.c.space_id.in_(spaces))
     rows = tx.conn.execute(query.order_by(given_table.c.given_at, given_table.c.address))
     return [(row[0], row[1], bool(row[2])) for row in rows]
 

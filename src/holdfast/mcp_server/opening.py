@@ -19,11 +19,15 @@ _WHERE: Final = {"topic-": "topicId", "task-": "taskId", "turn-": "turnId"}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of what is read, and where it stands in the pages that it comes from, to go on from there."""
+    """A part of what is read, and where it stands in the pages that it comes from, to go on from there.
+
+    Its `head` may be another on the next page, as when an entry is put into a topic meanwhile.
+    """
 
     text: str
     page: str = ""
     id: str = ""
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,12 @@ async def open_ids(api: Api, ids: list[str], cursor: str, room: int = PAGE_BYTES
             async for piece in pieces(api, ids[number], start.page):
                 if start.id and start.id != piece.id:
                     continue  # shown on the page before
-                text = disarmed(piece.text)[start.offset :]
+                head = "" if start.offset else disarmed(piece.head)
+                text = head + disarmed(piece.text)[start.offset :]
                 fits = fitting(text, left)
                 if fits < len(text):
-                    cut = 0 if parts else fits
-                    here = Place(number, piece.page, piece.id, start.offset + cut)
+                    cut = 0 if parts else max(fits, len(head) + 1)
+                    here = Place(number, piece.page, piece.id, start.offset + max(0, cut - len(head)))
                     return "\n".join(parts) or text[:cut], str(here)
                 parts.append(text)
                 left -= weight(text) + 2
@@ -101,7 +106,7 @@ async def pieces(api: Api, id_: str, page: str) -> AsyncIterator[Piece]:
     """What an id stands for, from a page of it on."""
     if id_.startswith("log-"):
         entry = (await api.call("GET", f"/api/log/{quote(id_)}")).body
-        yield Piece(said(entry))
+        yield said(entry)
         return
     if id_.startswith("topic-") and not page:
         yield Piece(_head((await api.call("GET", f"/api/topics/{quote(id_)}")).body))
@@ -125,7 +130,7 @@ async def _listed(api: Api, id_: str, page: str) -> AsyncIterator[Piece]:
     while True:
         answer = await api.call("GET", "/api/log", {**query, "cursor": page or None})
         for entry in answer.body:
-            yield Piece(said(entry), page, entry["id"])
+            yield said(entry, page, entry["id"])
         if answer.next is None:
             return
         page = answer.next
@@ -142,13 +147,13 @@ async def _lines(api: Api, path: str, page: str) -> AsyncIterator[Piece]:
         start += body["lines"]
 
 
-def said(entry: Mapping[str, Any]) -> str:
+def said(entry: Mapping[str, Any], page: str = "", id_: str = "") -> Piece:
     """An entry word for word, under a line that says what it is, whose, and when."""
     who = entry.get("agentLabel") or entry.get("agentId") or "?"
     source = entry.get("source") or {}
     facts = [entry["id"], entry["createdAt"][:16], str(who), entry["type"]]
     facts += [str(one) for one in (entry.get("topicId"), source.get("sessionKey")) if one]
-    return f"## {' · '.join(facts)}\n{entry['content']}\n"
+    return Piece(f"{entry['content']}\n", page, id_, f"## {' · '.join(facts)}\n")
 
 
 def _head(item: Mapping[str, Any]) -> str:

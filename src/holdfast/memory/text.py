@@ -141,6 +141,7 @@ def pieces(run: str) -> list[str]:
     return _PIECE.findall(fold(_ELISION.sub("", run)))
 
 
+@lru_cache(maxsize=1_024)
 def language_of(text: str) -> Language:
     """German where German function words outnumber English ones, else English."""
     return _language(_words(fold(text)))

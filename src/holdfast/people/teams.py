@@ -91,7 +91,7 @@ def add(tx: Tx, id_: str, *, name: str | None = None, agents: Sequence[str] = ()
 
 
 def get(tx: Tx, id_: str) -> Team:
-    found = [team for team in listing(tx) if team.id == id_]
+    found = _read(tx, table.c.id == id_)
     if not found:
         raise NotFound(f"no team {id_[:80]!r}", code="unknown_team", hint="See `holdfast teams list`.")
     return found[0]
@@ -99,24 +99,14 @@ def get(tx: Tx, id_: str) -> Team:
 
 def listing(tx: Tx) -> list[Team]:
     """All teams, with the ids of their members."""
-    joined: dict[str, list[str]] = defaultdict(list)
-    for team_id, user_id in tx.conn.execute(
-        sa.select(members.c.team_id, members.c.user_id).order_by(members.c.joined_at, members.c.user_id)
-    ):
-        joined[team_id].append(user_id)
-    given: dict[str, list[Channel]] = defaultdict(list)
-    for space_id, address, exposed in surfaces.given(tx):
-        given[space_id].append(Channel(address, exposed))
-    query = sa.select(table).order_by(table.c.id).limit(MAX_TEAMS)
-    rows = tx.conn.execute(query).mappings()
-    return [_team(row, joined[row["id"]], given[row["space_id"]]) for row in rows]
+    return _read(tx)
 
 
 def of_space(tx: Tx, space_id: str | None) -> Team | None:
     """The team whose space this is."""
     if space_id is None:
         return None
-    return next((team for team in listing(tx) if team.space_id == space_id), None)
+    return next(iter(_read(tx, table.c.space_id == space_id)), None)
 
 
 def heard_as(tx: Tx, audience: str) -> Team | None:
@@ -205,6 +195,25 @@ def leave(tx: Tx, id_: str, user: User) -> Team:
         audit.note(tx, "team.left", id_, user=user.login)
         tx.wake(SIGNAL)
     return get(tx, id_)
+
+
+def _read(tx: Tx, *which: sa.ColumnElement[bool]) -> list[Team]:
+    rows = (
+        tx.conn.execute(sa.select(table).where(*which).order_by(table.c.id).limit(MAX_TEAMS)).mappings().all()
+    )
+    if not rows:
+        return []
+    joined: dict[str, list[str]] = defaultdict(list)
+    for team_id, user_id in tx.conn.execute(
+        sa.select(members.c.team_id, members.c.user_id)
+        .where(members.c.team_id.in_([row["id"] for row in rows]))
+        .order_by(members.c.joined_at, members.c.user_id)
+    ):
+        joined[team_id].append(user_id)
+    given: dict[str, list[Channel]] = defaultdict(list)
+    for space_id, address, exposed in surfaces.given(tx, [row["space_id"] for row in rows]):
+        given[space_id].append(Channel(address, exposed))
+    return [_team(row, joined[row["id"]], given[row["space_id"]]) for row in rows]
 
 
 def _team(row: Mapping[Any, Any], joined: Sequence[str], given: Sequence[Channel]) -> Team:

@@ -20,8 +20,7 @@ from typing import Any, Final, Literal
 from holdfast.agents.skills import archive
 from holdfast.agents.skills.skill import FILE, MAX_BYTES, Skill, Tier, parse_skill
 from holdfast.config import Author, ConfigStore, merge_text
-from holdfast.config.shared import OWN, parse_object
-from holdfast.config.source import read_text
+from holdfast.config.source import OWN, parse_object, read_text
 from holdfast.config.store import write_text
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.home import Home

@@ -15,6 +15,7 @@ import pytest
 from loop_stage import Stage, ask, staged
 from turn_worker import tools
 
+import forks
 from builders import soon, until
 from holdfast.log import Store, Threads, check
 from holdfast.testing import Call, Calls, Say, ScriptedOpenAI, Stall
@@ -25,7 +26,7 @@ WORKER = Path(__file__).with_name("turn_worker.py")
 @contextmanager
 def worker(url: str, home: Path, server: ScriptedOpenAI) -> Iterator[subprocess.Popen[bytes]]:
     path = os.pathsep.join([str(WORKER.parent), str(WORKER.parents[2]), *sys.path])
-    process = subprocess.Popen(
+    process = forks.Popen(
         [sys.executable, str(WORKER), url, str(home), server.url], env={**os.environ, "PYTHONPATH": path}
     )
     try:

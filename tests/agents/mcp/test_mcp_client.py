@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import forks
 from builders import PATIENCE
 from holdfast.agents.approvals import requests
 from holdfast.agents.mcp import connection
@@ -43,7 +44,7 @@ class Scene:
         self.hold = hold
         self.script = folder / "script.json"
         self.settings: dict[str, Any] = {
-            "command": sys.executable,
+            "command": forks.python(),
             "args": [str(STRANGER), str(self.script)],
         }
         self.offer(ECHO, READS)
@@ -324,6 +325,7 @@ def test_what_was_refused_is_not_asked_again_until_it_is_something_else(tmp_path
         async with scene(tmp_path) as made:
             await made.decide(approve=False)
             made.configure(timeoutSeconds=7)
+            await until(lambda: made.servers.states()[0].state != "ready")
             await until(lambda: made.servers.states()[0].state == "ready")
             await until(lambda: made.servers.states()[0].held != ())
             made.offer({**ECHO, "description": "Says it once more."}, READS)
@@ -428,7 +430,7 @@ def test_the_command_line_adds_tries_and_lists_a_server(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"tools": [ECHO]}))
     run, home = CliRunner(), ["--home", str(tmp_path / "home")]
-    line = ["--", sys.executable, str(STRANGER), str(script)]
+    line = ["--", forks.python(), str(STRANGER), str(script)]
     done = run.invoke(cli, ["mcp", "add", "other", "--yes", *home, *line], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "mcp_other_echo" in done.output

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from model_stage import Stage, run, stage
 
+import forks
 from builders import in_threads
 from holdfast.agents.models import ModelFailure, logins
 from holdfast.agents.models.logins import EARLY_MS, Logins, Tokens
@@ -141,7 +142,7 @@ def test_among_threads_and_processes_one_refreshes_and_the_token_on_disk_wins(tm
         command = [sys.executable, "-c", RACER, str(tmp_path), told, given["access_token"]]
         path = os.pathsep.join(sys.path)
         racers = [
-            subprocess.Popen(
+            forks.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

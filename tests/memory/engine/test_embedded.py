@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, vector_of
 
+import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.memory.documents import Document, Filter
 from holdfast.memory.engine.embedded import EmbeddedIndex
@@ -68,9 +69,7 @@ while True:
 
 def test_a_killed_writer_leaves_all_that_it_acknowledged(folder: Path) -> None:
     for acknowledged_at_least in (60, 120, 200):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True
-        )
+        writer = forks.Popen([sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         acknowledged = 0
         while acknowledged < acknowledged_at_least:

@@ -18,6 +18,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from index_machine import IndexMachine, filters
 from index_model import DIMS, FINGERPRINT, ids_of, vector_of
 
+import forks
 from holdfast.errors import Conflict, InvalidInput, Unavailable
 from holdfast.log import Store
 from holdfast.memory.documents import SOURCES, Document, Filter
@@ -215,7 +216,7 @@ index.close()
 
 def test_writers_in_two_processes_leave_every_count_right(index: PostgresIndex, url: str) -> None:
     writers = [
-        subprocess.Popen(
+        forks.Popen(
             [sys.executable, "-c", WRITER, url, who],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -115,7 +115,7 @@ def rollback(app: App, number: int, as_json: bool) -> None:
 def import_(app: App, file: Any, as_json: bool) -> None:
     """Take a whole config from a file (`-`: what comes in), checked first. In the store: as a new version."""
     from holdfast.config import merge_text
-    from holdfast.config.shared import OWN, parse_object
+    from holdfast.config.source import OWN, parse_object
 
     found, text = _config(app), file.read()
     if found.is_shared:

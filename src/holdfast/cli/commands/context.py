@@ -14,7 +14,7 @@ from holdfast.log import OWNER
 
 if TYPE_CHECKING:
     from holdfast.context import Manifest, Section, Stored, WhatIf
-    from holdfast.context.hindsight import Row
+    from holdfast.context.replay import Row
     from holdfast.log import Session, Tx
     from holdfast.runtime import Holdfast
 

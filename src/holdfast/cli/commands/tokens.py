@@ -26,7 +26,7 @@ def _link(app: App) -> str:
     from holdfast.cli.client import find_gateway
     from holdfast.clock import SystemClock
     from holdfast.errors import Unavailable
-    from holdfast.gateway.codes import login_link
+    from holdfast.gateway.page_sessions import login_link
 
     found = find_gateway(app.home, None)
     if found.state != "ours":

@@ -93,7 +93,7 @@ def up(
     from holdfast.cli.client import address, announced
     from holdfast.cli.commands.store import keep_store
     from holdfast.config.source import leniently
-    from holdfast.gateway.codes import login_link
+    from holdfast.gateway.page_sessions import login_link
     from holdfast.gateway.server import listen, serve
     from holdfast.gateway.site import is_built
 

@@ -9,8 +9,7 @@ from holdfast.context.lossless.engine import LosslessEngine
 from holdfast.context.lossless.integrity import Problem, check, repair
 from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
-from holdfast.context.lossless.recall import Page, Recall
-from holdfast.context.lossless.searching import Found, Hit, search
+from holdfast.context.lossless.recall import Found, Hit, Page, Recall, search
 from holdfast.context.lossless.settings import Settings
 
 __all__ = [

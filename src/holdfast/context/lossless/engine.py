@@ -23,17 +23,14 @@ from holdfast.context.engine import (
     SubagentEndedParams,
 )
 from holdfast.context.lossless import debts, projections
-from holdfast.context.lossless.choosing import Chosen, choose
 from holdfast.context.lossless.debts import Debt
-from holdfast.context.lossless.guard import Guard
 from holdfast.context.lossless.items import Item, Projection, as_json, from_json
-from holdfast.context.lossless.outcomes import left_of, result_of
 from holdfast.context.lossless.planning import Order
 from holdfast.context.lossless.reading import Reader
-from holdfast.context.lossless.rendering import GUIDE, known_summary
+from holdfast.context.lossless.rendering import GUIDE, Chosen, choose, known_summary
 from holdfast.context.lossless.settings import parse
-from holdfast.context.lossless.sweep import Report, Sweeper
-from holdfast.context.lossless.writing import Writer
+from holdfast.context.lossless.sweep import Report, Sweeper, left_of, result_of
+from holdfast.context.lossless.writing import Guard, Writer
 from holdfast.context.messages import Message, SummaryMessage
 from holdfast.context.transcript import whole_pairs
 from holdfast.log import SYSTEM, Tx, changes, sessions

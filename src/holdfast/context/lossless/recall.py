@@ -6,7 +6,11 @@ was then.
 
 from __future__ import annotations
 
+import heapq
+import json
+import math
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,9 +23,10 @@ from holdfast.context.lossless.nodes import Node
 from holdfast.context.lossless.settings import Settings
 from holdfast.context.lossless.spans import END, Span
 from holdfast.context.messages import AssistantMessage
+from holdfast.context.recall_tools import TOOLS
 from holdfast.context.transcript import message_of
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.log import Entry, Tx, entries, entry_model, sessions
+from holdfast.log import Entry, EntryType, Tx, entries, entry_model, sessions
 from holdfast.log.tables import entries as table
 
 PAGE_CHARS: Final = 12_000
@@ -167,3 +172,178 @@ def _behind(tx: Tx, base: Sequence[Any]) -> list[Span]:
         except NotFound:
             continue
     return found
+
+
+MOST_WORDS: Final = 12
+MOST_PLACES: Final = 20_000
+MOST_HITS: Final = 100
+_RESCORED: Final = 200
+_SNIPPET: Final = 320
+_MOST_SUMMARIES: Final = 5
+_SCANNED_SUMMARIES: Final = 500
+_COMMON: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be but by did do does for from had has have how i if in is it its me my no not "
+        "of on or our so that the their then there they this to was we were what when where which who why "
+        "will with you your",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that was found; `shown_by` is the summary that stands for it, None if it is shown itself."""
+
+    entry: Entry
+    score: float
+    snippet: str
+    shown_by: str | None
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "entryId": self.entry.id,
+            "at": iso(self.entry.created_at),
+            "role": self.entry.role or self.entry.type.value,
+            "score": round(self.score, 3),
+            "snippet": self.snippet,
+            "shownBy": self.shown_by,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`total` entries match; `summaries` are those whose text or kept facts do."""
+
+    hits: list[Hit]
+    total: int
+    summaries: list[tuple[str, str]]
+    words: list[str]
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "hits": [hit.json() for hit in self.hits],
+            "total": self.total,
+            "summaries": [{"id": id_, "snippet": text} for id_, text in self.summaries],
+            "words": self.words,
+        }
+
+
+def search(recall: Recall, query: str, *, limit: int = 10, offset: int = 0) -> Found:
+    """The entries that hold the query's words, those with the rarest first, then the newest."""
+    words = words_of(query)
+    if not words:
+        raise InvalidInput("there is no word to search for", hint="Name what you look for.")
+    places = {word: _places(recall, word) for word in words}
+    total = max(1, _size(recall))
+    scores: defaultdict[int, float] = defaultdict(float)
+    for found in places.values():
+        weight = math.log(1 + total / max(1, len(found)))
+        for position in found:
+            scores[position] += weight
+    best = heapq.nlargest(_RESCORED + offset + limit, scores.items(), key=lambda s: (s[1], s[0]))
+    hits = _ranked(recall, dict(best), words, query, places)
+    limit = max(1, min(limit, MOST_HITS))
+    return Found(hits[offset : offset + limit], len(scores), _summaries(recall, words, places), words)
+
+
+def words_of(query: str) -> list[str]:
+    """The words to look for, paths and names whole; common ones only if there are no others."""
+    found = [w.strip(".,;:!?\"'`()[]{}<>«»“”‘’") for w in query.split()]
+    unique = list(dict.fromkeys(w.lower() for w in found if w))
+    rare = [w for w in unique if w not in _COMMON]
+    return (rare or unique)[:MOST_WORDS]
+
+
+def _places(recall: Recall, word: str) -> list[int]:
+    c = table.c
+    holds = sa.or_(c.content.icontains(word, autoescape=True), c.raw.icontains(word, autoescape=True))
+    query = sa.select(c.position).where(in_spans(recall.scope), *recall.shown, _NO_ECHO, holds)
+    query = query.order_by(c.position.desc()).limit(MOST_PLACES)
+    return list(recall.tx.conn.execute(query).scalars())
+
+
+# What these tools found before would match again, and outrank where it was said.
+_NO_ECHO: Final = sa.func.coalesce(table.c.source["toolName"].as_string(), "").not_in(list(TOOLS))
+
+
+def _size(recall: Recall) -> int:
+    query = sa.select(sa.func.count()).where(in_spans(recall.scope), *recall.shown)
+    return int(recall.tx.conn.execute(query).scalar() or 0)
+
+
+def _ranked(
+    recall: Recall, scores: dict[int, float], words: Sequence[str], query: str, places: dict[str, list[int]]
+) -> list[Hit]:
+    """The best again with their text at hand: the whole phrase, and words that stand alone, count more."""
+    c = table.c
+    ids: list[str] = []
+    wanted = list(scores)
+    for start in range(0, len(wanted), 500):
+        chosen = c.position.in_(wanted[start : start + 500])
+        ids += recall.tx.conn.execute(sa.select(c.id).where(chosen)).scalars()
+    rarest = sorted(words, key=lambda w: len(places[w]) or MOST_PLACES)
+    phrase = " ".join(query.lower().split())
+    hits: list[Hit] = []
+    for entry in entries.get_many(recall.tx, ids):
+        said = _said(entry)
+        text = said if _holds(said, rarest) else _with_calls(entry)
+        if not _holds(text, words):
+            continue
+        low = " ".join(text.lower().split())
+        score = scores[entry.position] * (1.5 if phrase in low else 1.0)
+        alone = sum(bool(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", low)) for w in words)
+        score += alone * 0.25
+        hits.append(Hit(entry, score, _snippet(text, rarest), _shown_by(recall, entry)))
+    return sorted(hits, key=lambda h: (-h.score, -h.entry.position))
+
+
+def _said(entry: Entry) -> str:
+    """The words of an entry; those of one that only calls tools are a line for people who read the log."""
+    return "" if entry.role == "assistant" and entry.type is EntryType.ACTION else entry.content
+
+
+def _with_calls(entry: Entry) -> str:
+    """The words of an entry and what it called, but for calls of these tools, which hold what was asked."""
+    message = message_of(entry)
+    if not (isinstance(message, AssistantMessage) and any(call.name in TOOLS for call in message.calls)):
+        return f"{entry.content}\n{entry.raw or ''}"
+    rest = [f"{call.name} {json.dumps(call.arguments)}" for call in message.calls if call.name not in TOOLS]
+    return "\n".join((_said(entry), *rest))
+
+
+def _holds(text: str, words: Sequence[str]) -> bool:
+    low = text.lower()
+    return any(word in low for word in words)
+
+
+def _snippet(text: str, words: Sequence[str]) -> str:
+    low = text.lower()
+    at = next((low.find(w) for w in words if w in low), 0)
+    start = max(0, at - _SNIPPET // 3)
+    cut = " ".join(text[start : start + _SNIPPET].split())
+    return f"{'…' if start else ''}{cut}{'…' if start + _SNIPPET < len(text) else ''}"
+
+
+def _shown_by(recall: Recall, entry: Entry) -> str | None:
+    for item in recall.projection.summaries:
+        if item.first <= entry.position < (item.until or 0):
+            return item.summary_id
+    return None
+
+
+def _summaries(recall: Recall, words: Sequence[str], places: dict[str, list[int]]) -> list[tuple[str, str]]:
+    c = nodes.columns()
+    kept = sa.cast(c.keeps, sa.Text)
+    holds = [sa.or_(c.text.icontains(w, autoescape=True), kept.icontains(w, autoescape=True)) for w in words]
+    query = sa.select(c.id, c.text, kept.label("kept")).where(c.session_id.in_(recall.family), sa.or_(*holds))
+    rows = recall.tx.conn.execute(query.order_by(c.created_at.desc()).limit(_SCANNED_SUMMARIES)).all()
+    rarest = sorted(words, key=lambda w: len(places[w]) or MOST_PLACES)
+    weights = {w: 1 / (1 + len(places[w])) for w in words}
+
+    def score(text: str) -> float:
+        low = text.lower()
+        return sum(weights[w] for w in words if w in low)
+
+    best = heapq.nlargest(_MOST_SUMMARIES, rows, key=lambda r: (score(f"{r.text} {r.kept}"), r.id))
+    return [(r.id, _snippet(r.text, rarest)) for r in best]

@@ -10,15 +10,20 @@ from typing import Final
 
 from holdfast.clock import Millis
 from holdfast.config import AgentEntry
-from holdfast.context.workspace.daily import daily_path, local_time, startup_paths
 from holdfast.context.workspace.editing import EditableFiles, Version, WorkspaceFile
-from holdfast.context.workspace.files import FileReader, FileText
-from holdfast.context.workspace.fitting import Fitted, cut, fit
-from holdfast.context.workspace.identity import (
+from holdfast.context.workspace.files import (
     AgentIdentity,
+    FileReader,
+    FileText,
+    Fitted,
     configured_identity,
+    cut,
+    daily_path,
+    fit,
     identity_of,
+    local_time,
     merged,
+    startup_paths,
 )
 from holdfast.context.workspace.rules import (
     FOR_ALL,

@@ -1,12 +1,23 @@
-"""Reading workspace files: cached by inode, times and size, never from outside the workspace, bounded."""
+"""Reading workspace files: cached by inode, times and size, never from outside the workspace, fitted into
+their budgets; the daily notes and the agent's identity among them.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo
+
+from holdfast.clock import Millis
+from holdfast.config import AgentEntry
+from holdfast.context.workspace.rules import REQUIRED
+from holdfast.frontmatter import BadFrontmatter, read_frontmatter
 
 Problem = Literal["missing", "binary", "outside", "unreadable", "not_a_file"]
 
@@ -78,3 +89,148 @@ def _load(path: Path, name: str) -> FileText:
         return FileText(name, problem="binary")
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\0", "\ufffd")
     return FileText(name, text, left_out=left_out)
+
+
+def zone_of(name: str) -> tzinfo:
+    """The user's zone: `local` is this machine's."""
+    if name == "local":
+        return datetime.now(UTC).astimezone().tzinfo or UTC
+    return ZoneInfo(name)
+
+
+def local_time(now: Millis, zone: str) -> datetime:
+    return datetime.fromtimestamp(now / 1000, zone_of(zone))
+
+
+def daily_path(now: Millis, zone: str) -> str:
+    """Today's file, as a path within the workspace."""
+    return f"memory/{local_time(now, zone):%Y-%m-%d}.md"
+
+
+def startup_paths(now: Millis, zone: str, days: int = 2) -> list[str]:
+    """The files of the last days, today's last: the order in which they are read."""
+    today = local_time(now, zone)
+    return [f"memory/{today - timedelta(days=ago):%Y-%m-%d}.md" for ago in reversed(range(days))]
+
+
+_HEAD_SHARE: Final = 0.75
+_SMALLEST: Final = 200
+
+_PROBLEMS: Final = {
+    "missing": "{name} is missing from the workspace.",
+    "binary": "{name} is not text and was left out.",
+    "outside": "{name} lies outside the workspace and was refused.",
+    "unreadable": "{name} cannot be read.",
+    "not_a_file": "{name} is not a regular file.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A file as it is injected. `chars` is its own length, `text` what is left of it."""
+
+    name: str
+    text: str
+    chars: int
+    warning: str | None = None
+
+
+def fit(files: Sequence[FileText], *, per_file: int, total: int) -> list[Fitted]:
+    """Each file within its limit and all within the total; required ones are served first."""
+    left = total
+    grants: dict[str, int] = {}
+    for file in sorted(files, key=lambda f: f.name not in REQUIRED):
+        grants[file.name] = min(len(file.text), per_file, left)
+        left -= grants[file.name]
+    return [_fitted(file, grants[file.name], per_file) for file in files if _wanted(file)]
+
+
+def _wanted(file: FileText) -> bool:
+    """An optional file that is not there is no news."""
+    return file.problem != "missing" or file.name in REQUIRED
+
+
+def _fitted(file: FileText, grant: int, per_file: int) -> Fitted:
+    if file.problem is not None:
+        words = _PROBLEMS[file.problem].format(name=file.name)
+        return Fitted(file.name, f"[{words}]" if file.name in REQUIRED else "", 0, words)
+    chars = len(file.text) + file.left_out
+    if grant >= len(file.text) and not file.left_out:
+        return Fitted(file.name, file.text, chars)
+    cause = "bootstrapMaxChars" if grant >= min(per_file, len(file.text)) else "bootstrapTotalMaxChars"
+    text = cut(file.text, grant, file.name, chars)
+    warning = f"{file.name} has {chars:,} characters; {len(text):,} are shown ({cause})."
+    return Fitted(file.name, text, chars, warning)
+
+
+def cut(text: str, limit: int, name: str, chars: int | None = None) -> str:
+    """At most `limit` characters: the head, a marker that says what is missing, and the tail."""
+    whole = len(text) if chars is None else chars
+    if len(text) <= limit and whole == len(text):
+        return text
+    marker = (
+        f"\n[… {name} is cut here: {whole:,} characters, limit {limit:,}; read the file for the rest …]\n"
+    )
+    room = limit - len(marker)
+    if limit < _SMALLEST or room <= 0:
+        return marker.strip()[: max(0, limit)]
+    head = int(room * _HEAD_SHARE)
+    tail = room - head
+    return text[:head] + marker + text[len(text) - tail :]
+
+
+_LISTED: Final = re.compile(r"[-*]\s+\**([A-Za-z]+)\**\s*:\**\s*(.*)")
+_LONGEST: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AgentIdentity:
+    name: str | None = None
+    emoji: str | None = None
+    creature: str | None = None
+    vibe: str | None = None
+    theme: str | None = None
+    avatar: str | None = None
+
+
+def identity_of(text: str) -> AgentIdentity:
+    """What IDENTITY.md says, in its frontmatter or else in a list (`- Name: Logic`), as the template has it;
+    anything missing, empty or strange is None."""
+    values, body = _parts(text)
+    listed = {m[1].lower(): m[2] for m in map(_LISTED.match, body.splitlines()) if m is not None}
+    asked = {name: value for name, value in listed.items() if not value.startswith("(")}
+    found = {key.lower(): value for key, value in values.items()}
+    names = (field.name for field in fields(AgentIdentity))
+    return AgentIdentity(**{name: _plain(found.get(name)) or _plain(asked.get(name)) for name in names})
+
+
+def configured_identity(agent: AgentEntry) -> AgentIdentity:
+    """What the config says of an agent; `identity.name` before `name`."""
+    own = agent.identity
+    return AgentIdentity(
+        name=own.name or agent.name or None,
+        emoji=own.emoji or None,
+        creature=own.creature or None,
+        vibe=own.vibe or None,
+        theme=own.theme or None,
+        avatar=own.avatar or None,
+    )
+
+
+def merged(first: AgentIdentity, other: AgentIdentity) -> AgentIdentity:
+    """Field by field the first, and the other where it says nothing."""
+    names = (f.name for f in fields(AgentIdentity))
+    return AgentIdentity(**{name: getattr(first, name) or getattr(other, name) for name in names})
+
+
+def _parts(text: str) -> tuple[Mapping[str, Any], str]:
+    """The frontmatter, if any can be read, and the rest; `holdfast doctor` tells of a bad one."""
+    try:
+        read = read_frontmatter(text)
+    except BadFrontmatter:
+        return {}, text
+    return read.values, read.body
+
+
+def _plain(value: Any) -> str | None:
+    return value.strip()[:_LONGEST] or None if isinstance(value, str) else None

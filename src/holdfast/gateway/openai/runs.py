@@ -22,8 +22,7 @@ from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Unauth
 from holdfast.gateway.access import require_key
 from holdfast.gateway.asking import accept, named_by, placed, require_address, require_own, serving
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.openai.errors import error_json
-from holdfast.gateway.openai.requests import Request, unsupported
+from holdfast.gateway.openai.requests import Request, error_json, unsupported
 from holdfast.gateway.run_stream import PING, live_events
 from holdfast.gateway.tokens import Principal
 from holdfast.ids import AgentId, uuid7

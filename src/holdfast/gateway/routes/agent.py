@@ -12,7 +12,7 @@ from holdfast.gateway import run_stream
 from holdfast.gateway.asking import MAX_IDEMPOTENCY, AgentIn, accept, require_own_run, require_run, serving
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.run_contract import AcceptedRunOut, RunOut
+from holdfast.gateway.contract import AcceptedRunOut, RunOut
 from holdfast.gateway.wire import json_response
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)

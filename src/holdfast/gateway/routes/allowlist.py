@@ -16,9 +16,8 @@ from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso, OkOut
-from holdfast.gateway.pages import MAX_NUMBER, MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import MAX_NUMBER, MAX_OFFSET, CursorParam, Text, Wire, json_response, number, page
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 

@@ -19,9 +19,8 @@ from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso
-from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, Text, Wire, json_response, number, page
 from holdfast.log import Tx
 from holdfast.people import users
 

@@ -18,10 +18,9 @@ from holdfast.board.attachments import Attachment, Files, Upload
 from holdfast.errors import Forbidden, InvalidInput, TooLarge
 from holdfast.gateway.access import placed_by, require_spaces
 from holdfast.gateway.board_wire import AttachmentOut, PolicyOut, attachment_json
-from holdfast.gateway.bodies import StrictRoute
+from holdfast.gateway.bodies import Part, StrictRoute, boundary_of, parts
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import DeletedOut
-from holdfast.gateway.multipart import Part, boundary_of, parts
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
 from holdfast.log import Audience, Tx, audit

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from holdfast.channels import Channels, Inbound, Surface
 from holdfast.config.session import PeerKind
-from holdfast.errors import InvalidInput
+from holdfast.errors import Busy, InvalidInput
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Here, Unlimited
 from holdfast.gateway.contract import Answer, Iso, answer, answers
@@ -200,7 +200,10 @@ async def services(here: Here, caller: Admin) -> Response:
 
 @router.post("/api/channels", response_model=ChannelAddedOut, status_code=201)
 async def add(here: Here, caller: Admin, body: ChannelIn) -> Response:
-    """Add a channel, as `holdfast channels add` does: it is tried with these options before it is written."""
+    """Add a channel, as `holdfast channels add` does: it is tried with these options before it is written.
+
+    One at a time: a service that does not answer holds no more than one thread.
+    """
     wanted = adding_channels.Wanted(body.service, body.name, body.account, body.owners, body.options)
 
     def write() -> ChannelAddedOut:
@@ -210,7 +213,10 @@ async def add(here: Here, caller: Admin, body: ChannelIn) -> Response:
             audit.note(tx, "channel.added", wanted.called, service=wanted.service)
         return ChannelAddedOut(name=wanted.called, service=wanted.service, connected_as=who)
 
-    return answer(await here.hold.threads(write), 201)
+    if here.adding_channel.locked():
+        raise Busy("a channel is being tried already", hint="Try again once it is done, within a minute.")
+    async with here.adding_channel:
+        return answer(await here.hold.threads(write), 201)
 
 
 @router.get("/api/deliveries", response_model=list[DeliveryOut])

@@ -14,9 +14,8 @@ from holdfast.gateway.access import may_use_key, own_view, require_key, require_
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, EntryOut, Iso
-from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Placed
-from holdfast.gateway.wire import Id, Wire, entry_json, json_response
+from holdfast.gateway.wire import CursorParam, Id, Wire, entry_json, json_response, page
 from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entry_model
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)

@@ -12,7 +12,7 @@ from holdfast.board.block import MAX_CHARS, MIN_CHARS
 from holdfast.board.context import ContextAsk, Mode
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
-from holdfast.gateway.queries import QueryRoute, Sighted
+from holdfast.gateway.routing import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
 from holdfast.gateway.tokens import Principal
 from holdfast.runtime import readers

@@ -16,10 +16,9 @@ from holdfast.errors import InvalidInput
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, LineOut, SessionOut, TurnOut, answer, answers
-from holdfast.gateway.pages import CursorParam
 from holdfast.gateway.scope import Ask
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Timestamp, entry_json, session_json, turn_json
+from holdfast.gateway.wire import CursorParam, Timestamp, entry_json, session_json, turn_json
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import (
     Cursor,

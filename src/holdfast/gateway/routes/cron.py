@@ -15,8 +15,7 @@ from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
 from holdfast.gateway.contract import Answer, DeletedOut, Iso
-from holdfast.gateway.pages import MAX_OFFSET, CursorParam, number, page
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, Text, Wire, json_response, number, page
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 

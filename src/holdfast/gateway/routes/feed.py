@@ -11,9 +11,8 @@ from holdfast.errors import InvalidInput, Unavailable
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import ChangeOut
-from holdfast.gateway.pages import MAX_NUMBER, CursorParam, number, page
 from holdfast.gateway.scope import Placed, visible_changes
-from holdfast.gateway.wire import change_json
+from holdfast.gateway.wire import MAX_NUMBER, CursorParam, change_json, number, page
 from holdfast.log import changes
 
 router = APIRouter(tags=["changes"], route_class=StrictRoute)

@@ -18,10 +18,18 @@ from holdfast.gateway.access import audience_of, own_view, repeated, require_dra
 from holdfast.gateway.bodies import DirectRoute, StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import AcceptedOut, DeletedOut, EntryOut, FullEntryOut
-from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import LogIn, LogPatch, dumps, entry_json, json_response
+from holdfast.gateway.wire import (
+    MAX_OFFSET,
+    CursorParam,
+    LogIn,
+    LogPatch,
+    dumps,
+    entry_json,
+    json_response,
+    page,
+)
 from holdfast.keys import effective_key
 from holdfast.log import (
     Classification,

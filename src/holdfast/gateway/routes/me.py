@@ -15,9 +15,8 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, Iso, OkOut
 from holdfast.gateway.page_sessions import PageSession
-from holdfast.gateway.pages import MAX_NUMBER, page
 from holdfast.gateway.tokens import Principal, Scope, Token
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import MAX_NUMBER, Text, Wire, json_response, page
 from holdfast.log import Tx, audit
 from holdfast.people import Right, User, contacts, users
 from holdfast.people.contacts import Contact

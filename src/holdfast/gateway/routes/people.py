@@ -21,10 +21,9 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso, LoginOut, OkOut
 from holdfast.gateway.guard import address_of
-from holdfast.gateway.pages import page
 from holdfast.gateway.routes.system import logged_in
 from holdfast.gateway.tokens import NOBODY_YET, Principal
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import Text, Wire, json_response, page
 from holdfast.log import Origin, Tx
 from holdfast.people import Budget, Invitation, Right, Role, Team, User, budgets, roles, teams, users
 

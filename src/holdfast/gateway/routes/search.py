@@ -11,7 +11,7 @@ from starlette.responses import Response
 from holdfast.board.search import SearchAsk
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
-from holdfast.gateway.queries import QueryRoute, Sighted
+from holdfast.gateway.routing import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
 from holdfast.gateway.tokens import Principal
 from holdfast.runtime import readers

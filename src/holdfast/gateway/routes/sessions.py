@@ -16,9 +16,20 @@ from holdfast.gateway.access import may_use_key
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import LineOut, SessionOut, TurnOut
-from holdfast.gateway.pages import MAX_NUMBER, MAX_OFFSET, CursorParam, number, page
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Id, Wire, entry_json, json_response, session_json, turn_json
+from holdfast.gateway.wire import (
+    MAX_NUMBER,
+    MAX_OFFSET,
+    CursorParam,
+    Id,
+    Wire,
+    entry_json,
+    json_response,
+    number,
+    page,
+    session_json,
+    turn_json,
+)
 from holdfast.log import Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)

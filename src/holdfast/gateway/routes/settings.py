@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from holdfast.board import sharing, spaces
 from holdfast.clock import DAY_MS, iso
-from holdfast.config.schema import config_schema
+from holdfast.config.root import config_schema
 from holdfast.errors import InvalidInput, TooLarge, Unavailable
 from holdfast.gateway import tokens
 from holdfast.gateway.bodies import StrictRoute

@@ -15,10 +15,9 @@ from holdfast.gateway.access import may_use_key
 from holdfast.gateway.board_wire import AllowedOut, ConnectivityIn, SpaceIn, SpaceOut, space_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.wire import CursorParam, json_response, page
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from holdfast import __version__
 from holdfast.clock import iso
 from holdfast.config import public_dump
-from holdfast.config.shared import OWN
+from holdfast.config.source import OWN
 from holdfast.errors import Unavailable
 from holdfast.gateway.asking import on_pages, serving
 from holdfast.gateway.bodies import StrictRoute

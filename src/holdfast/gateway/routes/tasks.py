@@ -13,10 +13,9 @@ from holdfast.gateway.board_wire import BoardMetricsOut, TaskIn, TaskOut, TaskPa
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
 from holdfast.gateway.contract import DeletedOut
-from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, json_response, page
 from holdfast.log import FOR_OWNER, Audience, Tx, audit, space_of
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)

@@ -15,9 +15,8 @@ from holdfast.errors import InvalidInput
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, Iso
-from holdfast.gateway.pages import CursorParam, page
 from holdfast.gateway.routes.sessions import own_session
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.wire import CursorParam, json_response, page
 from holdfast.log import Cursor, Entry, EntryFilter, Session, entries, sessions
 from holdfast.text import clip
 

@@ -16,10 +16,9 @@ from holdfast.gateway.board_wire import OrderIn, TopicIn, TopicOut, TopicPatch, 
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import DeletedOut, FullEntryOut
-from holdfast.gateway.pages import MAX_OFFSET, CursorParam, page
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import entry_json, json_response
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, entry_json, json_response, page
 from holdfast.log import Cursor, EntryFilter, Tx, audit, entry_model
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)

@@ -12,8 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer, Iso
-from holdfast.gateway.pages import MAX_NUMBER, CursorParam, number, page
 from holdfast.gateway.tokens import Principal
+from holdfast.gateway.wire import MAX_NUMBER, CursorParam, number, page
 from holdfast.log import audit
 from holdfast.people import Right
 

@@ -4,28 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, cast
 
+from fastapi import APIRouter
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from holdfast import __version__
 from holdfast.errors import Busy, HoldfastError, NotFound, TooLarge, Unauthorized
+from holdfast.gateway.asking import serving
 from holdfast.gateway.context import Gateway
-from holdfast.gateway.live_access import require_live, until_ended
-from holdfast.gateway.rpc import agent_methods, event_methods, protocol, session_methods
-from holdfast.gateway.rpc.following import change_notices, run_notices
-from holdfast.gateway.rpc.methods import Method
-from holdfast.gateway.rpc.protocol import Call, Refused
-from holdfast.gateway.scope import Ask
+from holdfast.gateway.page_sessions import COOKIE
+from holdfast.gateway.rpc import protocol
+from holdfast.gateway.rpc.methods import Method, methods
+from holdfast.gateway.rpc.protocol import Call, Refused, notice
+from holdfast.gateway.scope import Ask, visible_changes
+from holdfast.gateway.stream import require_live, until_ended
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal
+from holdfast.gateway.wire import change_json
 from holdfast.ids import uuid7
+from holdfast.log import Change, Ping, Reset
 
 log = logging.getLogger(__name__)
 
-METHODS: Final[dict[str, Method]] = (
-    agent_methods.methods.table | session_methods.methods.table | event_methods.methods.table
-)
+
+async def run_notices(here: Gateway, caller: Principal, run_id: str) -> AsyncIterator[str]:
+    """A run's events, what it has said so far first; one that is read too slowly loses deltas and is told."""
+    async with aclosing(here.hold.runs.subscribe(run_id)) as events:
+        async for event in events:
+            await require_live(here.book, here.hold.threads, caller)
+            yield notice("agent.event", event.json())
+
+
+async def change_notices(
+    here: Gateway, caller: Principal, ask: Ask, after: int, id_: str
+) -> AsyncIterator[str]:
+    """The changes that the caller may see; `events.reset` says to start over."""
+
+    def look(change: Change) -> list[tuple[Change, Mapping[str, Any] | None]]:
+        with here.read_as(caller) as tx:
+            return visible_changes(tx, here.views, caller, ask, [change])
+
+    async with aclosing(serving(here).feed.follow(after)) as follower:
+        async for event in follower:
+            await require_live(here.book, here.hold.threads, caller)
+            if isinstance(event, Ping):
+                continue
+            if isinstance(event, Reset):
+                yield notice("events.reset", {"subscriptionId": id_, "seq": event.seq})
+                continue
+            for one in await here.hold.threads(look, event):
+                yield notice("events.change", {"subscriptionId": id_, **change_json(*one)})
+
+
+METHODS: Final[dict[str, Method]] = methods.table
 CONNECT_SECONDS: float = 5.0
 CLOSE_SECONDS: Final = 1.0
 MAX_TRIES: Final = 3
@@ -264,3 +300,47 @@ class Connection:
                 await self._socket.close(code, reason[:120])
         except (RuntimeError, WebSocketDisconnect, TimeoutError):
             log.debug("a WebSocket was gone before it was closed")
+
+
+PATH: Final = "/ws"
+_TOKEN_HEADERS: Final = ("authorization", "x-holdfast-token", "x-clawboard-token")
+_TRY_AGAIN: Final = 1013
+
+router = APIRouter()
+
+
+@router.websocket(PATH)
+async def serve(socket: WebSocket) -> None:
+    """JSON-RPC for a caller whom the guard knows."""
+    gateway = cast("Gateway", socket.app.state.gateway)
+    await _serve(gateway, socket, cast("Principal", socket.state.principal))
+
+
+class FirstMessage:
+    """Stands before the guard: browsers cannot set headers on a WebSocket, so one that shows no token at all
+    may send it in its first message. Whatever else it shows is for the guard to judge."""
+
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self.app = app
+        self._gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        here = scope["type"] == "websocket" and scope["path"] == PATH and not scope.get("query_string")
+        if here and not _shows_token(Headers(scope=scope)):
+            await _serve(self._gateway, WebSocket(scope, receive, send), None)
+            return
+        await self.app(scope, receive, send)
+
+
+def _shows_token(headers: Headers) -> bool:
+    return any(name in headers for name in _TOKEN_HEADERS) or COOKIE in cookie_parser(
+        headers.get("cookie", "")
+    )
+
+
+async def _serve(gateway: Gateway, socket: WebSocket, principal: Principal | None) -> None:
+    services = gateway.services
+    if services is None or services.stopping.is_set():
+        await socket.close(_TRY_AGAIN, "stopping")
+        return
+    await Connection(gateway, socket, principal).serve(services.stopping)
