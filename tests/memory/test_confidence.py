@@ -66,6 +66,8 @@ def test_an_everyday_word_that_few_entries_have_tells_less_than_a_rare_one(every
         return answer(prepare(text, view, base, now=NOW), view, base, Scoring(), limit=5).confidence
 
     assert sure(everyday) < sure(rare) - 0.1
+    assert sure(everyday) < FLOOR
+    assert sure("What is 9 times 23?") < FLOOR
     assert sure("Where do we sleep before the flight?") >= FLOOR
 
 

@@ -114,11 +114,21 @@ def data(gathered: Gathered, block: Block) -> dict[str, Any]:
         "timeline": [said_form(one) for one in gathered.said],
         "semantic": None if found is None else found_forms(found) | fit_form(found),
         "leftOut": dict(block.counts),
-        "weighed": [
-            {"section": one.title, "text": one.line.whole[:200], "reason": one.reason}
-            for one in block.left_out[:_MOST_WEIGHED]
-        ],
+        "weighed": [*_left_out(block), *_below(found)],
     }
+
+
+def _left_out(block: Block) -> list[dict[str, str]]:
+    return [
+        {"section": one.title, "text": one.line.whole[:200], "reason": one.reason}
+        for one in block.left_out[:_MOST_WEIGHED]
+    ]
+
+
+def _below(found: SearchFound | None) -> list[dict[str, str]]:
+    """The nearest finds where nothing is likely enough to answer the question."""
+    lines = [] if found is None else [_said(one.item, one.text, 0.0) for one in found.below]
+    return [{"section": RECALL, "text": one.whole[:200], "reason": "floor"} for one in lines]
 
 
 def _located(place: Location | None) -> tuple[Line, ...]:

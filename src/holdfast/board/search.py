@@ -46,6 +46,7 @@ EXPANDED: Final = 500
 _CHUNK: Final = 500
 _NOTE: Final = EntryType.NOTE.value
 _TELLING: Final = 4
+_BELOW: Final = 3
 _ABOUT: Final = 2
 """A turn is about the topics of its best finds, and about so many at most."""
 
@@ -97,6 +98,8 @@ class SearchFound:
     embed_ms: float = field(default=0.0, compare=False)
     confidence: float = 1.0
     fits: bool = True
+    below: Sequence[Found[Shown]] = ()
+    """The nearest few, where nothing fits: not to be shown as an answer."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.tasks or self.logs or self.notes)
@@ -173,8 +176,9 @@ class Search:
         question: str,
     ) -> SearchFound:
         fits = recalled.fits or ask.nearest
-        scores = rank_entries(recalled.logs if fits else (), session)
-        said = self._entries(tx, ask, view, scores)
+        best = recalled.logs if fits else recalled.logs[:_BELOW]
+        said = self._entries(tx, ask, view, rank_entries(best, session))
+        below, said = ([], said) if fits else (said, [])
         of_topics = rank_places(
             [one for one in recalled.places if one.kind == "topic"],
             by_place((one.item.topic_id, one.score) for one in said),
@@ -205,6 +209,7 @@ class Search:
             embed_ms=recalled.embed_ms,
             confidence=recalled.confidence,
             fits=fits,
+            below=below,
         )
 
     def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[int, Ranked]) -> list[Found[Shown]]:
