@@ -313,7 +313,7 @@ def _shortlist(found: SearchFound, asked: str, options: BoardConfig, *, patient:
     """What the block weighs: more entries than it shows, since some say the same, and none that is far behind
     the best."""
     more = 2 if patient else 0
-    weighed = 2 * _limit(options, patient=patient)
+    weighed = 3 * _limit(options, patient=patient) // 2
     after = came_later(asked, found.logs, found.later)
     return replace(
         found,
