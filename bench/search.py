@@ -80,11 +80,15 @@ class Corpus:
 
     def draw(self, batch: int) -> NDArray[np.int64]:
         rng = np.random.default_rng([7, batch])
-        drawn = np.minimum(np.searchsorted(self._cumulative, rng.random((BATCH, WORDS))), VOCABULARY - 1)
         threads = (batch * BATCH + np.arange(BATCH)) // 50
-        topics = self._topics[threads * 7919 % TOPICS]
-        own = np.take_along_axis(topics, rng.integers(0, TOPIC_WORDS, (BATCH, WORDS)), axis=1)
-        return np.where(rng.random((BATCH, WORDS)) < 0.33, own, drawn)
+        return self.drawn(rng, threads * 7919 % TOPICS)
+
+    def drawn(self, rng: np.random.Generator, topics: NDArray[Any]) -> NDArray[np.int64]:
+        """The words of one document for each of these topics."""
+        shape = (len(topics), WORDS)
+        drawn = np.minimum(np.searchsorted(self._cumulative, rng.random(shape)), VOCABULARY - 1)
+        own = self._topics[topics[:, None], rng.integers(0, TOPIC_WORDS, shape)]
+        return np.where(rng.random(shape) < 0.33, own, drawn)
 
     def batches(self) -> Iterator[tuple[list[Document], NDArray[np.float32]]]:
         for batch in range(-(-self.size // BATCH)):

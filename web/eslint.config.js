@@ -27,7 +27,7 @@ export default tseslint.config(
     ...tseslint.configs.disableTypeChecked,
     languageOptions: {
       parserOptions: { projectService: false },
-      globals: Object.fromEntries(["addEventListener", "caches", "clients", "fetch", "location", "skipWaiting", "URL"].map((name) => [name, "readonly"])),
+      globals: Object.fromEntries(["addEventListener", "caches", "clients", "fetch", "location", "registration", "skipWaiting", "URL"].map((name) => [name, "readonly"])),
     },
   },
 );

@@ -89,6 +89,46 @@ def test_an_agent_reaches_people_and_teams_on_the_pages_and_nobody_else(home: Pa
         assert '"accepted"' in do(target="web:dm:ann", text="The pages are the only channel now.")
 
 
+def test_files_that_an_agent_sends_stand_with_its_words_for_whoever_reads_them(home: Path) -> None:
+    with stage(home, script) as here:
+        hold, api = here.gateway.hold, here.api
+        hold.config.patch({"tools": {"profile": "messaging"}})
+        with hold.store.write(OWNER) as tx:
+            for login in ("ann", "eve"):
+                teams_of = users.add(tx, login, role=Role.MEMBER, password=users.hashed("a long enough one"))
+                teams.add(tx, f"team-{login}", agents=["main"])
+                teams.join(tx, f"team-{login}", teams_of)
+        workspace = hold.home.path / "workspace"
+        workspace.mkdir(exist_ok=True)
+        (workspace / "tides.csv").write_text("noon,high\n")
+        (workspace / "tool.bin").write_bytes(b"\x7fELF")
+
+        def do(**call: object) -> str:
+            body = {"message": f"do {json.dumps(call)}", "sessionKey": "agent:main:main"}
+            return str(ended(api, api.post("/api/agent", json=body).json()["runId"])["reply"])
+
+        sent = {"target": "web:dm:ann", "text": "The tides."}
+        assert "are not taken" in do(**sent, attachments=["tool.bin"])
+        assert '"accepted"' in do(**sent, attachments=["tides.csv"])
+        here.settled()
+        for login, seen in (("ann", 200), ("eve", 404)):
+            with here.gateway.client() as page:
+                page.post("/api/login", json={"login": login, "password": "a long enough one"})
+                who = page.get("/api/whoami").json()["userId"]
+                said = page.get("/api/conversation", params={"sessionKey": f"agent:main:dm:{who}"}).json()
+                if login == "ann":
+                    [entry] = said["entries"]
+                    [file] = entry["files"]
+                    assert (entry["content"], file["fileName"], file["mimeType"]) == (
+                        "The tides.",
+                        "tides.csv",
+                        "text/csv",
+                    )
+                got = page.get(f"/api/attachments/{file['id']}")
+                assert got.status_code == seen, login
+                assert login == "eve" or got.text == "noon,high\n"
+
+
 def test_bindings_choose_who_answers_on_the_pages(home: Path) -> None:
     with stage(home, script) as here:
         here.gateway.hold.config.patch(

@@ -67,7 +67,7 @@ def visitor(browser: Any, gateway: Served, **options: Any) -> Iterator[Any]:
         yield page
     finally:
         context.close()
-    assert complaints == []
+    assert not complaints, "\n".join(complaints)
 
 
 def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | None = None) -> None:
@@ -75,6 +75,13 @@ def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | N
     page.get_by_label("Token").fill(token or gateway.admin)
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("navigation", name="Pages").wait_for()
+
+
+def text_in(editor: Any) -> str:
+    """What stands in an editor of files; of a long one, the part that is in sight."""
+    lines = "one => [...one.querySelectorAll('.cm-line')].map(line => line.textContent).join('\\n')"
+    found: str = editor.evaluate(lines)
+    return found
 
 
 def wait_for_in(page: Any, holds: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import log_in, visitor
+from browsing import log_in, visitor, wait_for_in
 from serving import Running, make_token, wait_for
 
 from holdfast.gateway.tokens import Scope
@@ -52,7 +53,7 @@ def test_the_board_follows_what_happens_elsewhere_and_a_refused_edit_is_taken_ba
         page.get_by_role("link", name="Compost").wait_for()
         pond = make(api, "/api/topics", name="Pond", status="doing", tags=["Water"])
         page.get_by_role("link", name="Pond").wait_for()
-        page.get_by_role("link", name="Water 1 topics").wait_for()
+        page.get_by_role("link", name="Water 1 topic").wait_for()
         api.patch(f"/api/topics/{pond['id']}", json={"status": "blocked", "priority": "high"})
         page.locator('[data-status="blocked"]').get_by_text("Pond").wait_for()
         assert names_in(page, "doing") == []
@@ -140,6 +141,34 @@ def test_a_topic_is_moved_between_columns_and_spaces_by_keyboard_and_pointer_and
         wait_for(lambda: now("status") == "doing")
         handle.drag_to(page.get_by_role("link", name="Kites"))
         wait_for(lambda: now("spaceId") == space)
+
+
+def test_the_board_reads_on_as_one_scrolls_and_for_what_is_looked_for(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    space = make(api, "/api/spaces", name="Orchard")["id"]
+    for name in ("Medlar", *(f"Apple tree {number}" for number in range(60))):
+        make(api, "/api/topics", name=name, spaceId=space, status="todo")
+    with visitor(browser, gateway, viewport={"width": 1000, "height": 500}) as page:
+        # As with many thousands: what is read at first is a part of it.
+        page.route(
+            re.compile(r"/api/topics\?"),
+            lambda route: route.continue_(url=route.request.url.replace("limit=500", "limit=5")),
+        )
+        log_in(page, gateway, f"/board?space={space}")
+        page.get_by_role("link", name="Apple tree 59", exact=True).wait_for()
+        last = page.get_by_role("link", name="Medlar", exact=True)
+        assert last.count() == 0
+
+        def at_the_end() -> bool:
+            page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+            return bool(last.count())
+
+        wait_for_in(page, at_the_end)
+        page.get_by_text("Reading more topics").wait_for(state="detached")
+        page.goto("/board?q=medlar")
+        last.wait_for()
 
 
 def test_search_finds_while_one_types_waits_where_it_is_busy_and_hostile_text_stays_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import re
 from collections.abc import Iterator
@@ -30,8 +31,12 @@ MARKDOWN = """The **elbow joint** leaks.
 def leak() -> str:
     return "elbow"
 ```"""
+HOUR = 3_600_000
 SLOW = "one two three four five six seven eight nine ten eleven twelve"
 FIRST_LOAD = 150_000
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def script(asked: Any) -> Any:
@@ -104,7 +109,19 @@ def test_a_new_home_leads_to_a_first_answer_and_shows_what_is_remembered_of_it(
         step.get_by_role("link").first.wait_for()
         assert "garden hose" in step.inner_text()
         page.get_by_role("button", name="Done, hide this").click()
-        page.get_by_role("heading", name="Needs you").wait_for()
+        needs = page.get_by_role("region", name="Needs you")
+        needs.get_by_text("Nothing waits for you").wait_for()
+        with gateway.client(gateway.admin) as api:
+            now = gateway.hold.clock.now()
+            topic = api.post("/api/topics", json={"name": "Hose", "dueDate": now + 40 * HOUR}).json()["id"]
+            late = {"title": "Buy a joint", "topicId": topic, "dueDate": now - 48 * HOUR}
+            api.post("/api/tasks", json=late)
+            api.post("/api/tasks", json={**late, "title": "Look at it", "status": "done"})
+            api.post("/api/tasks", json={**late, "title": "Paint it", "dueDate": now + 90 * HOUR})
+        needs.get_by_role("link", name="Hose").wait_for()
+        rows = [row.split("\n") for row in needs.get_by_role("listitem").all_inner_texts()]
+        assert [row[0] for row in rows] == ["Buy a joint", "Hose"]
+        assert rows[0][1].startswith("Overdue")
 
 
 def test_an_answer_is_markdown_without_any_markup_of_its_own(
@@ -174,6 +191,34 @@ def test_a_failed_turn_keeps_its_reason_after_a_reload_and_is_tried_again(
         page.get_by_role("link", name="main gave no answer").first.wait_for()
 
 
+def test_a_picture_goes_along_when_a_message_is_tried_again_and_files_stand_with_their_words(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:picture"
+
+    def asked() -> list[dict[str, Any]]:
+        said = api.get("/api/conversation", params={"sessionKey": key}).json()["entries"]
+        return [entry for entry in said if entry["role"] == "user"]
+
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at(key))
+        picture = {"name": "dot.png", "mimeType": "image/png", "buffer": DOT}
+        page.get_by_label("Files to attach").set_input_files(picture)
+        page.get_by_role("list", name="Goes along").get_by_text("dot.png").wait_for()
+        say(page, "FAIL at this picture")
+        page.get_by_role("button", name="Try again").click()
+        wait_for_in(page, lambda: len(asked()) == 2)
+        assert [entry["images"] for entry in asked()] == [1, 1]
+        upload = {"files": ('<img src=x onerror="alert(1)">.csv', b"noon,high\n", "text/csv")}
+        kept = api.post("/api/attachments", params={"logId": asked()[0]["id"]}, files=upload)
+        assert kept.status_code == 201, kept.text
+        page.reload()
+        with page.expect_download() as saved:
+            page.get_by_role("list", name="Files").get_by_role("link").click()
+        assert Path(saved.value.path()).read_bytes() == b"noon,high\n"
+
+
 def test_a_message_is_said_otherwise_in_a_chat_of_its_own_that_knows_what_was_said_before(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
@@ -221,7 +266,7 @@ def test_the_inspector_shows_what_the_model_saw_and_what_changed_since_at_an_add
         assert f"{manifest['used']:,} of {manifest['window']:,} tokens" in pane.inner_text()
         assert pane.locator(".sections tbody tr").count() == len(manifest["sections"])
         history = pane.get_by_role("row").filter(has_text="history").first
-        assert history.inner_text().split("\t")[2:] == ["log", "model", "owner"]
+        assert history.locator("td").all_inner_texts()[2:] == ["log", "model", "owner"]
 
         pane.get_by_role("button", name="Compare with the turn before").click()
         pane.locator(".diff .added", has_text="Where does the quokka sleep?").wait_for()

@@ -74,7 +74,7 @@ def test_a_call_arrives_live_is_approved_and_runs_and_who_logs_out_is_out(
         assert page.get_by_label("The exact command").inner_text() == "touch made.txt"
         assert page.get_by_role("link", name="Approvals 1 waiting").is_visible()
         told = card.inner_text()
-        assert "main asks for exec" in told
+        assert "main asks to run exec" in told
         assert str(gateway.hold.home.path / "workspace") in told
         assert "no pattern of the allowlist fits" in told
         assert re.search(r"expires in (9:\d\d|10:00)", told)
@@ -123,7 +123,7 @@ def test_what_is_decided_elsewhere_leaves_and_a_decision_that_comes_too_late_is_
     with visitor(browser, gateway) as page:
         log_in(page, gateway)
         first = run(api, "touch one.txt")
-        page.get_by_text("touch one.txt").wait_for()
+        page.get_by_text("touch one.txt", exact=True).wait_for()
         (waiting,) = api.get("/api/approvals").json()
         api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})
         page.get_by_text("Denied by token:home").wait_for()
@@ -159,14 +159,14 @@ def test_tabs_share_one_connection_that_outlives_the_tab_that_made_it_and_misses
         other.get_by_text("Nothing waits for you").wait_for()
         first = run(api, "touch one.txt")
         for tab in (page, other):
-            tab.get_by_text("touch one.txt").wait_for()
+            tab.get_by_text("touch one.txt", exact=True).wait_for()
         assert len(streams) == 1
 
         page.close()
         wait_for_in(other, lambda: len(streams) == 2)
         assert int(streams[1]["last-event-id"]) > 0
         run(api, "touch two.txt", "agent:main:web:dm:b")
-        other.get_by_text("touch two.txt").wait_for()
+        other.get_by_text("touch two.txt", exact=True).wait_for()
 
         third = context.new_page()
         third.goto("/log")
@@ -222,3 +222,84 @@ def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_i
             page.get_by_label("Output", exact=True).wait_for()
         assert text.split() == [str(n) for n in range(1, 20_001)]
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_who_looks_elsewhere_is_told_by_the_browser_and_nobody_who_looks_here(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    with visitor(browser, gateway, permissions=["notifications"]) as page:
+        log_in(page, gateway, "/chat?session=agent%3Amain%3Amain")
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+
+        def told() -> list[list[str]]:
+            found: list[list[str]] = page.evaluate(
+                "navigator.serviceWorker.ready.then(async worker => (await worker.getNotifications())"
+                ".map(one => [one.title, one.body, one.data.path]))"
+            )
+            return found
+
+        page.get_by_label("Message", exact=True).fill("RUN:touch one.txt:END")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Approve once").click()
+        page.get_by_text("Done.").wait_for()
+        assert told() == [], "who looks at the page needs no word of it"
+
+        page.context.new_cdp_session(page).send("Emulation.setFocusEmulationEnabled", {"enabled": False})
+        page.context.new_page().bring_to_front()
+        wait_for_in(page, lambda: not page.evaluate("document.hasFocus()"))
+        run(api, "touch two.txt", "agent:main:web:dm:elsewhere")
+        wait_for_in(page, lambda: told() != [])
+        there = "/chat?session=agent%3Amain%3Aweb%3Adm%3Aelsewhere"
+        assert told() == [["Holdfast needs you", "main asks to run exec", there]]
+        assert "two.txt" not in str(told()), "what would run is read on the page, not on a locked screen"
+
+
+def test_rows_of_every_page_are_gone_through_by_j_and_k(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    for name in ("Alder", "Birch"):
+        api.post("/api/topics", json={"name": name})
+    ended(api, run(api, "seq 3", "agent:main:web:dm:first"))
+    ended(api, run(api, "seq 4", "agent:main:web:dm:second"))
+    run(api, "touch three.txt", "agent:main:web:dm:third")
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/board")
+        for path, first, second in (
+            ("/board", "Birch", "Alder"),
+            ("/board?view=list", "Birch", "Alder"),
+            ("/", "main asks to run exec", "RUN:touch three.txt:END"),
+            ("/chat", "RUN:touch three.txt:END", "RUN:seq 4:END"),
+            ("/memory/files", "IDENTITY.md", "SOUL.md"),
+        ):
+            page.goto(path)
+            page.locator("main").get_by_text(second).first.wait_for()
+            for key, there in (("j", first), ("j", second), ("k", first)):
+                page.keyboard.press(key)
+                at = page.evaluate("document.activeElement.innerText")
+                assert at.startswith(there), f"{path}: {key} leads to {at[:80]!r}"
+
+
+def test_what_somebody_wrote_is_not_sent_in_the_name_of_who_logs_in_next(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    made = api.post("/api/tokens", json={"name": "mine", "scope": "write"}).json()
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/chat?session=agent%3Amain%3Aweb%3Adm%3Amine", token=made["token"])
+        page.route("**/api/agent", lambda route: route.abort())
+        field = page.get_by_label("Message", exact=True)
+        field.fill("RUN:touch mine.txt:END")
+        page.keyboard.press("Enter")
+        page.get_by_text("Kept here; sent when the gateway is back.").wait_for()
+        field.fill("a word in private")
+        page.unroute("**/api/agent")
+        api.delete(f"/api/tokens/{made['id']}")
+        page.get_by_label("Token").wait_for()
+        log_in(page, gateway, "/chat?session=agent%3Amain%3Aweb%3Adm%3Amine")
+        field.wait_for()
+        assert field.input_value() == ""
+        assert page.locator(".unsent").count() == 0
+        assert page.evaluate("localStorage.getItem('holdfast.outbox')") == "[]"
+    assert api.get("/api/chats").json() == []

@@ -226,7 +226,7 @@ def test_the_pages_show_what_each_version_changed_and_go_back(tmp_path: Path, sq
         page.get_by_role("list", name="Versions").get_by_text("SKILL.md").wait_for()
         page.get_by_text("Edit", exact=True).click()
         field = page.get_by_label("Text of SKILL.md")
-        field.fill(field.input_value() + "\nSay who was there.\n")
+        field.fill(files["SKILL.md"] + "\nSay who was there.\n")
         assert axe_violations(page) == []
         page.get_by_role("button", name="Save").click()
         page.get_by_text("History, 2 versions").wait_for()

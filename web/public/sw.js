@@ -8,11 +8,38 @@ const INDEX = "/index.html";
 addEventListener("install", (event) => event.waitUntil(skipWaiting()));
 addEventListener("activate", (event) => event.waitUntil(clients.claim()));
 
-/** What a page had loaded before this was in force. */
+/** What a page had loaded before this was in force; or what somebody who looks elsewhere is to be told. */
 addEventListener("message", (event) => {
+  if (event.data?.notice !== undefined) {
+    event.waitUntil(tell(event.data.notice));
+    return;
+  }
   const wanted = (event.data?.keep ?? []).filter((url) => isFile(new URL(url)));
   event.waitUntil(caches.open(SHELL).then((shell) => Promise.allSettled([INDEX, ...wanted].map((url) => shell.add(url)))));
 });
+
+/** Nobody is told who looks at one of the tabs. */
+async function tell({ tag, title, body, path }) {
+  const tabs = await clients.matchAll({ type: "window" });
+  if (tabs.some((tab) => tab.focused)) return;
+  await registration.showNotification(title, { tag, body, icon: "/icon-192.png", data: { path } });
+}
+
+addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(open(event.notification.data.path));
+});
+
+/** In a tab that is there, or a new one. */
+async function open(path) {
+  const [tab] = await clients.matchAll({ type: "window" });
+  if (tab === undefined) {
+    await clients.openWindow(path);
+    return;
+  }
+  await tab.focus();
+  tab.postMessage({ go: path });
+}
 
 addEventListener("fetch", (event) => {
   const { request } = event;

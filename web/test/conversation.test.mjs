@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import test from "node:test";
 
 import { withTexts } from "../src/conversation/attachments.ts";
@@ -51,6 +52,22 @@ test("each day begins once", () => {
     items.flatMap((item) => (item.kind === "day" ? [item.day] : [])),
     ["2026-11-16", "2026-11-17"],
   );
+});
+
+test("a day is the reader's own", () => {
+  const before = process.env.TZ;
+  process.env.TZ = "America/New_York";
+  try {
+    const on = (id, at) => entry(id, { turnId: null, role: null, createdAt: at });
+    const items = itemsOf([on("a", "2026-11-17T23:30:00.000Z"), on("b", "2026-11-18T04:30:00.000Z"), on("c", "2026-11-18T05:30:00.000Z")], new Map());
+    assert.deepEqual(
+      items.map((item) => item.day ?? item.key),
+      ["2026-11-17", "a", "b", "2026-11-18", "c"],
+    );
+  } finally {
+    if (before === undefined) delete process.env.TZ;
+    else process.env.TZ = before;
+  }
 });
 
 test("a call is told by its command, else by what it was given first", () => {

@@ -29,3 +29,7 @@ test("an excerpt is one line around the first hit, and says where it was cut", (
   assert.equal(excerpt("short\n text", "none"), "short text");
   assert.doesNotMatch(excerpt("🌾".repeat(200), "none", 101), /[\ud800-\udbff](?![\udc00-\udfff])/);
 });
+
+test("an excerpt is read, not marked up", () => {
+  assert.equal(excerpt("The **flashing** leaks.\n\n## What I would do", "leak"), "The flashing leaks. What I would do");
+});

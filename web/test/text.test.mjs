@@ -8,6 +8,12 @@ test("a hint at a text has its words and none of its marks", () => {
   assert.equal(gist(text), "What 1. Lift two slates ls done | a | b | see it 2 * 3 * 4");
 });
 
+test("a call of a tool is hinted at by its name and what it was given first", () => {
+  assert.equal(gist('Tool call: exec {"command": "ls -la", "cwd": "/"}'), "exec: ls -la");
+  assert.equal(gist("Tool call: list {}"), "list");
+  assert.equal(gist("Tool call: odd {not json}"), "Tool call: odd {not json}");
+});
+
 test("a text runs as its first letter does, whatever stands before it", () => {
   assert.equal(directionOf("1. **التسرب** from here"), "rtl");
   assert.equal(directionOf("See שלום"), "ltr");

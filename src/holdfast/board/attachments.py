@@ -188,6 +188,15 @@ def of_entry(tx: Tx, entry_id: str) -> list[Attachment]:
     return [Attachment(**row) for row in tx.conn.execute(query.limit(MAX_PER_ENTRY)).mappings()]
 
 
+def of_entries(tx: Tx, entry_ids: Sequence[str]) -> dict[str, list[Attachment]]:
+    """Those of entries that the reader was given already."""
+    found: dict[str, list[Attachment]] = {}
+    query = sa.select(table).where(table.c.entry_id.in_(entry_ids)).order_by(table.c.id)
+    for row in tx.conn.execute(query.limit(MAX_PER_ENTRY * len(entry_ids))).mappings():
+        found.setdefault(row["entry_id"], []).append(Attachment(**row))
+    return found
+
+
 def bind(tx: Tx, ids: Sequence[str], entry_id: str) -> None:
     """Say to which entry attachments belong, if they may be read: from then on by whoever reads the entry."""
     audience = entries.get(tx, entry_id).audience

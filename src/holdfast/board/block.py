@@ -45,6 +45,8 @@ _FACT_WEIGHT: Final = 0.5
 _LEAD_WEIGHT: Final = 0.8
 _BULLET: Final = 3
 _ROUNDS: Final = 4
+_FEW_LOST: Final = 2
+"""More lines than these do not fit into what the note takes that tells of them."""
 _LEAST_RUN: Final = 4
 _REPEATED: Final = 0.55
 _RUN: Final = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
@@ -126,15 +128,30 @@ def render(
     room = most - _size([BEGIN, *head, END]) - 1
     told = told if _size(told) <= room // 2 else []
     room -= _size(told)
-    kept, left_out = choose(sections, room, about=intent)
-    if any(one.reason == "room" for one in left_out):
-        kept, left_out = choose(sections, room - _size([_note(999)]), about=intent)
-        lost = sum(one.reason == "room" for one in left_out)
-        told += [_note(lost)] if lost else []
+    kept, left_out = _chosen_within(sections, room, intent)
+    lost = _lost(left_out)
+    told += [_note(lost)] if lost else []
     body = [line for section in kept for line in _written(section)]
     layers = tuple(dict.fromkeys(section.layer for section in kept))
     shown = frozenset(line.id for section in kept for line in section.lines)
     return Block("\n".join([BEGIN, *head, *body, *told, END]), layers, tuple(left_out), shown)
+
+
+def _chosen_within(sections: Sequence[Section], room: int, about: str) -> tuple[list[Section], list[LeftOut]]:
+    """What is shown, with room left to tell how much is not; without, where then all of it fits."""
+    whole = sum(
+        units(section.title) + 1 + sum(_BULLET + units(line.whole) for line in section.lines)
+        for section in sections
+    )
+    found = choose(sections, room - _size([_note(999)]), about=about) if whole > room else None
+    if found is not None and _lost(found[1]) > _FEW_LOST:
+        return found
+    roomier = choose(sections, room, about=about)
+    return roomier if found is None or not _lost(roomier[1]) else found
+
+
+def _lost(left_out: Sequence[LeftOut]) -> int:
+    return sum(one.reason == "room" for one in left_out)
 
 
 def _written(section: Section) -> list[str]:

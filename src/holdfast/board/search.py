@@ -66,7 +66,7 @@ class SearchAsk:
     include_pending: bool = True
     topics: int = 24
     tasks: int = 24
-    logs: int = 360
+    logs: int = 100
     nearest: bool = False
     later: int = 0
 

@@ -142,6 +142,7 @@ def listing(
     *,
     topic_id: str | None = None,
     status: TaskStatus | None = None,
+    due_before: Millis | None = None,
     limit: int = 100,
     cursor: Keyset | None = None,
     offset: int = 0,
@@ -152,6 +153,8 @@ def listing(
         query = query.where(table.c.topic_id == topic_id)
     if status is not None:
         query = query.where(table.c.status == status)
+    if due_before is not None:
+        query = query.where(table.c.due_at < due_before, table.c.status != TaskStatus.DONE)
     if cursor is not None:
         query = query.where(cursor.after(table.c.updated_at, table.c.id))
     size = page_size(limit)

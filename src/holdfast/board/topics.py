@@ -191,6 +191,7 @@ def listing(
     view: View,
     *,
     status: TopicStatus | None = None,
+    due_before: Millis | None = None,
     limit: int = 100,
     cursor: Keyset | None = None,
     offset: int = 0,
@@ -203,6 +204,9 @@ def listing(
     )
     if status is not None:
         query = query.where(_has_status(status, tx.now))
+    if due_before is not None:
+        over = (TopicStatus.DONE, TopicStatus.ARCHIVED)
+        query = query.where(table.c.due_at < due_before, table.c.status.not_in(over))
     if cursor is not None:
         query = query.where(cursor.before(table.c.sort_index, table.c.id))
     size = page_size(limit)

@@ -75,6 +75,11 @@ class FileRoom:
         for upload in kept:
             attachments.add(tx, upload, self._files.put(upload.data), audience=heard, entry_id=entry_id)
 
+    def checked(self, files: Sequence[File]) -> tuple[Upload, ...]:
+        """Files that are to stand in the log, where a browser may ask for them: only of kinds that it may."""
+        most = self.limits.max_bytes
+        return tuple(attachments.check(Upload(one.name, one.mime, one.data), max_bytes=most) for one in files)
+
     def sendable(self, workspace: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         """Files of a workspace, kept for a delivery; `InvalidInput` for what cannot be sent."""
         if len(names) > MOST_SENT:

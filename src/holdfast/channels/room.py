@@ -261,7 +261,7 @@ class Channels(Office):
                 context=context,
             )
         )
-        self.connections.register(WEB, lambda *_: WebChannel(store, threads, config))
+        self.connections.register(WEB, lambda *_: WebChannel(store, threads, config, files))
         self.hook = ChannelHook(self._streams, self.connections.of)
 
     def tools(self) -> tuple[Tool[Any], ...]:

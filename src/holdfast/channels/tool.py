@@ -133,6 +133,8 @@ class MessageTool:
             if one["bytes"] > most:
                 said = f"channel {connected.name} takes files of {most:,} bytes at most: {one['name']}"
                 raise InvalidInput(said, code="file_too_large")
+        if connected.name == WEB:
+            self._files.checked(self._files.read(found))
         return found
 
     async def _open(self, caller: Caller, surface: Surface, given: MessageInput, key: str) -> ToolOutput:

@@ -17,6 +17,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from holdfast.agents.routing import route
+from holdfast.channels.files import FileRoom
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Abilities, BaseChannel, Message, SendFailed
 from holdfast.config import Config
@@ -42,7 +43,7 @@ from holdfast.log.tables import sessions as table
 from holdfast.people import Right, Role, roles, teams, users
 
 OWNER_HERE: Final = "owner"
-_ABLE: Final = Abilities(most_chars=64_000, blocks=False)
+_ABLE: Final = Abilities(most_chars=64_000, blocks=False, most_file_bytes=10 * 1024**2)
 _LOOKED_AT: Final = 200
 
 
@@ -60,10 +61,11 @@ class WebChannel(BaseChannel):
     name = WEB
     abilities = _ABLE
 
-    def __init__(self, store: Store, threads: Threads, config: Callable[[], Config]) -> None:
+    def __init__(self, store: Store, threads: Threads, config: Callable[[], Config], files: FileRoom) -> None:
         self._store = store
         self._threads = threads
         self._config = config
+        self._files = files
 
     async def send(self, message: Message) -> str | None:
         return await self._threads(self._store.run, SYSTEM, lambda tx: self._write(tx, message))
@@ -73,6 +75,10 @@ class WebChannel(BaseChannel):
         chat = chat_at(tx, message.surface, agent, self._config())
         if chat is None:
             raise SendFailed(f"nobody reads {message.surface.address} on the pages", final=True)
+        try:
+            kept = self._files.checked(message.files)
+        except HoldfastError as error:
+            raise SendFailed(error.message, final=True) from error
         session = sessions.ensure(tx, chat.key, audience=chat.heard, agent_id=agent)
         draft = EntryDraft(
             content=message.text,
@@ -84,7 +90,10 @@ class WebChannel(BaseChannel):
             source={"channel": WEB, "surface": message.surface.address, "delivered": message.key},
             idempotency_key=f"web:{message.key}",
         )
-        return str(entries.append(tx, draft).entry.id)
+        done = entries.append(tx, draft)
+        if done.created:
+            self._files.keep(tx, kept, str(done.entry.id), session.audience)
+        return str(done.entry.id)
 
 
 def own_surface(session: Session) -> Surface | None:

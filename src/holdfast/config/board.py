@@ -32,7 +32,7 @@ class BoardSearch(Section):
     include_tool_call_logs: Flag = key(False, "Whether traces of tool calls are found.")
     limit_topics: Int = key(24, "Topics returned.", ge=1, le=800)
     limit_tasks: Int = key(24, "Tasks returned.", ge=1, le=800)
-    limit_logs: Int = key(360, "Log entries returned.", ge=10, le=5000)
+    limit_logs: Int = key(100, "Log entries returned, unless a request says how many.", ge=10, le=5000)
     single_token_window_max_logs: Positive = key(360, "Entries looked at for a one-word query.")
     embedder: Literal["static", "best"] = key(
         "static", "Who embeds what is asked at every turn: the static model, or the best that there is."

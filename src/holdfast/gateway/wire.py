@@ -228,6 +228,9 @@ def _time(at: int | None) -> str | None:
 MAX_NUMBER: Final = 2**63 - 1
 MAX_OFFSET: Final = 10_000
 
+DueBefore = Annotated[
+    Timestamp | None, Query(alias="dueBefore", description="Only what is due before then and not done.")
+]
 CursorParam = Annotated[
     str | None, Query(alias="cursor", description="The X-Next-Cursor of the page before.")
 ]

@@ -309,7 +309,9 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
     )
     bm25 = view.lexical_scores(query.terms, numbers).astype(np.float64)
     words = WordsHeld.of(query.words if options.beside else [], view, numbers, population=max(view.count, 1))
-    kinds = _CUES if options.statement or options.particular or options.speaker or options.time else ()
+    kinds = (
+        _cues_for(query) if options.statement or options.particular or options.speaker or options.time else ()
+    )
     return _Pool(
         numbers=numbers,
         metadata=metadata,
@@ -318,10 +320,18 @@ def _describe(query: Query, view: Candidates, options: Scoring, numbers: Numbers
         bm25=bm25,
         cues=dict.fromkeys(_CUES, np.zeros(len(numbers), np.bool_))
         | dict(zip(kinds, view.holding(kinds, numbers), strict=True)),
-        covered=words.share @ lent(words.held, links, _BESIDE),
+        covered=words.share @ lent(words.held, links, _BESIDE)
+        if len(words.share)
+        else np.zeros(len(numbers)),
         literal=_to_the_letter(query, view, numbers),
         speaks=_speaks(query, view.speakers_of(numbers)) if query.persons else np.zeros(len(numbers)),
     )
+
+
+def _cues_for(query: Query) -> list[str]:
+    """Those that may count: whose words they are where a person is named, a time where one is asked for."""
+    without = ({OWN} if not query.persons else set()) | ({NAMES_TIME} if not query.wants_time else set())
+    return [cue for cue in _CUES if cue not in without]
 
 
 class WordsHeld(NamedTuple):

@@ -85,16 +85,16 @@ class Readers:
         self.answered = 0
         """How many questions readers have answered."""
 
-    async def answer(self, work: Work[A], asked: A) -> bytes:
-        """The bytes of an answer, made here or by a reader."""
+    async def answer(self, work: Work[A], asking: Callable[[], A]) -> bytes:
+        """The bytes of an answer, made here or by a reader; what to ask for is read in the same step."""
         self._inside += 1
         try:
             pool = self._reader() if self._inside > 1 else None
             if pool is not None:
-                made = await self._elsewhere(pool, work, asked)
+                made = await self._elsewhere(pool, work, await self._lane(asking))
                 if made is not None:
                     return made
-            return await self._lane(work, self._hold, asked)
+            return await self._lane(lambda: work(self._hold, asking()))
         finally:
             self._inside -= 1
 

@@ -20,6 +20,7 @@ from index_model import DIMS, FINGERPRINT, Model, assert_same, ids_of, vector_of
 import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.memory.documents import Document, Filter
+from holdfast.memory.engine import view as searching
 from holdfast.memory.engine.embedded import EmbeddedIndex
 from holdfast.memory.engine.merging import Merge
 from holdfast.memory.text import query_terms
@@ -92,6 +93,47 @@ def test_a_rare_word_decides_beside_common_ones(index: EmbeddedIndex) -> None:
     common = [note(n, "the harbour meeting about the harbour plan and the tide") for n in range(300)]
     index.upsert([note(999, "the harbour plan names the quokka once"), *common])
     assert found(index, "harbour plan meeting quokka")[0] == "n999"
+
+
+def test_a_log_that_grows_with_common_words_is_not_read_through_for_a_question_with_rare_ones(
+    index: EmbeddedIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "_FEW_POSTINGS", 0)
+    terms = query_terms("garden quokka wombat").terms
+    read = []
+    for begin, end in ((0, 300), (300, 3_000)):
+        index.upsert(
+            [note(n, "quokka wombat" if n < 30 else "garden talk of the day") for n in range(begin, end)]
+        )
+        looked = index.view(Filter())
+        best = looked.lexical(terms, 20)
+        assert set(ids_of(looked, best.numbers)) == {f"n{n}" for n in range(20)}
+        read.append(looked.postings_read)
+    assert read == [60, 60]
+
+
+def test_the_best_by_words_are_the_same_whether_all_lists_are_read_or_the_long_ones_looked_into(
+    index: EmbeddedIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    words = [f"word{n}" for n in range(60)]
+    drawn = np.minimum(60 ** rng.random((1_500, 12)), 59).astype(int)
+    texts = [" ".join(words[word] for word in row[: rng.integers(2, 12)]) for row in drawn]
+    index.upsert([note(n, text, topic=f"t{n % 3}") for n, text in enumerate(texts)])
+    index.delete([f"n{n}" for n in range(0, 1_500, 7)])
+    pruned = 0
+    for wanted in (Filter(), Filter(topics=frozenset({"t1"}))):
+        for row in drawn[:200]:
+            terms = query_terms(" ".join(words[word] for word in row[:6])).terms
+            monkeypatch.setattr(searching, "_FEW_POSTINGS", 10**9)
+            scanned, every = index.view(wanted), index.view(wanted).lexical(terms, 5)
+            monkeypatch.setattr(searching, "_FEW_POSTINGS", 0)
+            looked = index.view(wanted)
+            found_by_few = looked.lexical(terms, 5)
+            assert np.array_equal(found_by_few.numbers, every.numbers)
+            assert np.array_equal(found_by_few.scores, every.scores)
+            pruned += looked.postings_read < sum(scanned.frequencies(list(dict.fromkeys(terms))))
+    assert pruned > 50
 
 
 def test_many_starts_and_stops_leave_a_handful_of_segments(folder: Path) -> None:

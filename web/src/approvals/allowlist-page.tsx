@@ -7,6 +7,7 @@ import type { AllowedCommand } from "../api/types";
 import { useChanges } from "../live/hooks";
 import { useLoaded } from "../live/loaded";
 import { Loading, Nothing, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
 import { Exact } from "../parts/verbatim";
 import { useLoggedIn } from "../shell/login-state";
@@ -54,47 +55,34 @@ interface PatternsProps {
 }
 
 function Patterns({ rows, mayChange, takeBack }: PatternsProps) {
-  return (
-    <div className="scroll">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>Agent</th>
-            <th>Pattern</th>
-            <th>Added</th>
-            <th>Last used</th>
-            <th>With</th>
-            <th>
-              <span className="spoken">Do</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={`${row.agentId} ${row.pattern}`}>
-              <td data-name="Agent">{row.agentId}</td>
-              <td className="code">
-                <Exact text={row.pattern} />
-              </td>
-              <td data-name="Added">
-                {row.source === "config" ? "in the config" : <>{row.createdBy} </>}
-                {row.source === "person" && row.createdAt !== null && <Ago at={row.createdAt} />}
-              </td>
-              <td data-name="Last used">{row.lastUsedAt === null ? "never" : <Ago at={row.lastUsedAt} />}</td>
-              <td className="code">{row.lastUsedCommand !== null && <Exact text={row.lastUsedCommand} />}</td>
-              <td>
-                {mayChange && row.source === "person" && (
-                  <button type="button" aria-label={`Remove ${row.pattern}`} onClick={() => takeBack(row)}>
-                    Remove
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  const columns: readonly Column<AllowedCommand>[] = [
+    { name: "Agent", named: true, cell: (row) => row.agentId },
+    { name: "Pattern", as: "code", cell: (row) => <Exact text={row.pattern} /> },
+    {
+      name: "Added",
+      named: true,
+      cell: (row) => (
+        <>
+          {row.source === "config" ? "in the config" : <>{row.createdBy} </>}
+          {row.source === "person" && row.createdAt !== null && <Ago at={row.createdAt} />}
+        </>
+      ),
+    },
+    { name: "Last used", named: true, cell: (row) => (row.lastUsedAt === null ? "never" : <Ago at={row.lastUsedAt} />) },
+    { name: "With", as: "code", cell: (row) => row.lastUsedCommand !== null && <Exact text={row.lastUsedCommand} /> },
+    {
+      name: "Do",
+      as: "does",
+      cell: (row) =>
+        mayChange &&
+        row.source === "person" && (
+          <button type="button" aria-label={`Remove ${row.pattern}`} onClick={() => takeBack(row)}>
+            Remove
+          </button>
+        ),
+    },
+  ];
+  return <Table rows={rows} keyOf={(row) => `${row.agentId} ${row.pattern}`} columns={columns} />;
 }
 
 function Adding() {

@@ -4,6 +4,7 @@ import type { AuditRecord } from "../api/types";
 import { useChanges } from "../live/hooks";
 import { usePaged } from "../parts/paged";
 import { Loading, Nothing, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
 import { Exact } from "../parts/verbatim";
 import { Heading } from "./heading";
@@ -31,7 +32,7 @@ export default function AuditPage() {
       {trail.problem !== undefined && <Trouble problem={trail.problem} />}
       {trail.rows === undefined && trail.problem === undefined && <Loading what="the audit trail" />}
       {trail.rows?.length === 0 && <Nothing>No tool call was decided on yet.</Nothing>}
-      {trail.rows !== undefined && trail.rows.length > 0 && <Trail rows={trail.rows} />}
+      {trail.rows !== undefined && trail.rows.length > 0 && <Table rows={trail.rows} keyOf={(row) => row.seq} columns={COLUMNS} />}
       {trail.more && (
         <p className="row more">
           <button type="button" onClick={() => void trail.readOn()}>
@@ -43,41 +44,11 @@ export default function AuditPage() {
   );
 }
 
-function Trail({ rows }: { rows: AuditRecord[] }) {
-  return (
-    <div className="scroll">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>When</th>
-            <th>What</th>
-            <th>Agent</th>
-            <th>Command</th>
-            <th>By</th>
-            <th>Why</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.seq}>
-              <td className="nowrap">
-                <Ago at={row.createdAt} />
-              </td>
-              <td className="nowrap">
-                <span className={`tag ${EVENTS[row.event]?.[1] ?? ""}`}>{EVENTS[row.event]?.[0] ?? row.event}</span>
-              </td>
-              <td data-name="Agent">{row.agentId}</td>
-              <td className="code">
-                <Exact text={row.tool === "exec" ? row.command : `${row.tool} ${row.command}`} />
-              </td>
-              <td data-name="By" className="nowrap">{row.actor ?? `rule: ${row.rule}`}</td>
-              <td className="quiet">
-                <Exact text={row.reason} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+const COLUMNS: readonly Column<AuditRecord>[] = [
+  { name: "When", as: "nowrap", cell: (row) => <Ago at={row.createdAt} /> },
+  { name: "What", as: "nowrap", cell: (row) => <span className={`tag ${EVENTS[row.event]?.[1] ?? ""}`}>{EVENTS[row.event]?.[0] ?? row.event}</span> },
+  { name: "Agent", named: true, cell: (row) => row.agentId },
+  { name: "Command", as: "code", cell: (row) => <Exact text={row.tool === "exec" ? row.command : `${row.tool} ${row.command}`} /> },
+  { name: "By", named: true, as: "nowrap", cell: (row) => row.actor ?? `rule: ${row.rule}` },
+  { name: "Why", as: "quiet", cell: (row) => <Exact text={row.reason} /> },
+];

@@ -7,11 +7,22 @@ import { Trouble } from "../parts/states";
 import { Ago, Left, useLeft } from "../parts/time";
 import { Exact, isStrange, Verbatim } from "../parts/verbatim";
 import { Link } from "../router/router";
+import { nameOf } from "../chat/names";
+import { useApi } from "../live/query";
+import { useAgentNames } from "../parts/agents";
 import { Answer } from "./answer";
 import { useDecision } from "./decision";
 
-export function ApprovalCard({ approval, mayDecide }: { approval: Approval; mayDecide: boolean }) {
+interface CardProps {
+  approval: Approval;
+  mayDecide: boolean;
+  /** It stands in the conversation that it was asked in. */
+  inPlace?: boolean;
+}
+
+export function ApprovalCard({ approval, mayDecide, inPlace = false }: CardProps) {
   const heading = useId();
+  const nameOfAgent = useAgentNames();
   const decision = useDecision(approval);
   const over = useLeft(approval.expiresAt) <= 0;
   const waits = approval.status === "pending" && !over;
@@ -19,7 +30,7 @@ export function ApprovalCard({ approval, mayDecide }: { approval: Approval; mayD
     <article className={waits ? "card" : "card over"} aria-labelledby={heading}>
       <header>
         <h2 id={heading}>
-          {approval.agentId} asks for <code>{approval.tool}</code>
+          {nameOfAgent(approval.agentId)} asks to run <code>{approval.tool}</code>
         </h2>
         <span className="quiet">
           <Ago at={approval.createdAt} />
@@ -36,7 +47,7 @@ export function ApprovalCard({ approval, mayDecide }: { approval: Approval; mayD
           Look twice: the marked places are not plain letters. Hidden characters are shown by their names.
         </p>
       )}
-      <Facts rows={facts(approval)} />
+      <Facts rows={facts(approval, inPlace)} />
       {decision.problem !== undefined && <Trouble problem={decision.problem} />}
       {waits && mayDecide && <Answer approval={approval} decision={decision} />}
       {!waits && <Outcome approval={approval} />}
@@ -68,7 +79,18 @@ function Outcome({ approval }: { approval: Approval }) {
   }
 }
 
-function facts(approval: Approval): [string, ReactNode][] {
+/** The conversation that it was asked in, by its name. */
+function AskedIn({ sessionKey }: { sessionKey: string }) {
+  const { data } = useApi("/api/chats", { query: { limit: 100 } }, { live: ["session.", "turn."] });
+  const chat = data?.find((one) => one.sessionKey === sessionKey);
+  return (
+    <Link to={`/chat?session=${encodeURIComponent(sessionKey)}`}>
+      <Exact text={chat === undefined ? sessionKey : nameOf(chat)} />
+    </Link>
+  );
+}
+
+function facts(approval: Approval, inPlace: boolean): [string, ReactNode][] {
   const { cwd, elevated } = approval.arguments;
   const shown = new Set(["cwd", "elevated", "command"]);
   const others = Object.entries(approval.arguments).filter(([name]) => !shown.has(name));
@@ -82,10 +104,7 @@ function facts(approval: Approval): [string, ReactNode][] {
   }
   if (typeof cwd === "string") rows.push(["Folder", <code key="cwd"><Exact text={cwd} /></code>]);
   if (elevated === true) rows.push(["Outside", <strong className="bad" key="out">It leaves the sandbox.</strong>]);
-  if (approval.sessionKey !== null) {
-    const to = `/chat?session=${encodeURIComponent(approval.sessionKey)}`;
-    rows.push(["Asked in", <Link key="to" to={to}><Exact text={approval.sessionKey} /></Link>]);
-  }
+  if (approval.sessionKey !== null && !inPlace) rows.push(["Asked in", <AskedIn key="to" sessionKey={approval.sessionKey} />]);
   if (others.length > 0) {
     const text = JSON.stringify(Object.fromEntries(others), null, 2);
     rows.push(["Arguments", <Verbatim key="args" text={text} label="Arguments" />]);

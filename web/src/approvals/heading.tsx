@@ -3,6 +3,7 @@ import { get } from "../api/client";
 import type { ExecMode } from "../api/types";
 import { useChanges } from "../live/hooks";
 import { useLoaded } from "../live/loaded";
+import { useAgentNames } from "../parts/agents";
 import { Tabs } from "../parts/tabs";
 
 const TABS = [
@@ -25,14 +26,15 @@ const ASK: Record<ExecMode["ask"], string> = {
 
 export function Heading() {
   const modes = useModes();
+  const nameOf = useAgentNames();
   return (
     <>
       <div className="head">
         <h1>Approvals</h1>
         <ul className="row quiet" aria-label="How commands are approved">
-          {grouped(modes).map(([mode, agents]) => (
+          {grouped(modes, nameOf).map(([mode, agents]) => (
             <li key={agents} title={`tools.exec: security ${mode.security}, ask ${mode.ask}`}>
-              <code>{agents}</code>{" "}
+              {agents}{" "}
               <span className={mode.security === "full" ? "tag bad" : "tag"}>{saying(mode)}</span>
             </li>
           ))}
@@ -51,11 +53,11 @@ export function useModes(): ExecMode[] {
 }
 
 /** Agents that are set alike stand together. */
-function grouped(modes: ExecMode[]): [ExecMode, string][] {
+function grouped(modes: ExecMode[], nameOf: (id: string) => string): [ExecMode, string][] {
   const alike = Map.groupBy(modes, (mode) => saying(mode));
   return [...alike.values()].flatMap((same): [ExecMode, string][] => {
     const [first] = same;
-    return first === undefined ? [] : [[first, same.map((mode) => mode.agentId).join(", ")]];
+    return first === undefined ? [] : [[first, same.map((mode) => nameOf(mode.agentId)).join(", ")]];
   });
 }
 

@@ -1,4 +1,6 @@
 /** Where the words of a question stand in a text. */
+import { gist } from "../parts/gist";
+
 export interface Piece {
   text: string;
   hit: boolean;
@@ -27,9 +29,9 @@ const AROUND = 60;
 // What a cut through the middle of a character leaves.
 const HALVES = /^[\udc00-\udfff]|[\ud800-\udbff]$/g;
 
-/** A short part of a long text around the first hit, on one line. */
+/** A short part of a long text around the first hit, on one line and without the marks of markdown. */
 export function excerpt(text: string, query: string, most = 200): string {
-  const line = text.replace(/\s+/g, " ").trim();
+  const line = gist(text);
   if (line.length <= most) return line;
   let at = 0;
   for (const piece of pieces(line, query)) {

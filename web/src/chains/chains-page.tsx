@@ -25,7 +25,9 @@ export default function ChainsPage({ query }: PageProps) {
   const onlyLive = query.get("show") === "live";
   const chains = useApi("/api/chains", { query: { live: onlyLive, limit: 100 } }, { live: ["chain.", "turn."] });
   const { scope, spaces, agents } = useLoggedIn();
-  const living = chains.data?.some((chain) => chain.state === "live") ?? false;
+  // A turn that was asked for and from which nothing followed yet is a chat, and stands there.
+  const shown = chains.data?.filter((chain) => chain.steps + chain.sent > 0 || chain.nextDueAt !== null || chain.state === "stopped");
+  const living = shown?.some((chain) => chain.state === "live") ?? false;
   return (
     <>
       <div className="head">
@@ -37,14 +39,14 @@ export default function ChainsPage({ query }: PageProps) {
       <Tabs label="Which chains" tabs={TABS} current={onlyLive ? "/chains?show=live" : "/chains"} />
       {chains.error !== null && <Trouble problem={chains.error} again={() => void chains.refetch()} />}
       {chains.data === undefined && chains.error === null && <Skeleton rows={6} what="chains" />}
-      {chains.data?.length === 0 && (
+      {shown?.length === 0 && (
         <Nothing>
           {onlyLive ? "Nothing goes on by itself now." : "Nothing went on by itself yet."} What an agent elects, delegates or schedules after an
           answer appears here.
         </Nothing>
       )}
       <ul className="cards">
-        {chains.data?.map((chain) => (
+        {shown?.map((chain) => (
           <li key={chain.id}>
             <Chain chain={chain} />
           </li>
@@ -57,9 +59,9 @@ export default function ChainsPage({ query }: PageProps) {
 function Chain({ chain }: { chain: ChainOut }) {
   const nameOf = useAgentNames();
   return (
-    <details className="card chain-card">
+    <details className="card chain-card" open={chain.state === "live"}>
       <summary>
-        <span className={`tag ${chain.state === "live" ? "good" : chain.state === "stopped" ? "bad" : ""}`}>{chain.state}</span>{" "}
+        <span className={`tag ${chain.state === "live" ? "good" : chain.state === "stopped" ? "bad" : ""}`}>{chain.state === "live" ? "goes on" : chain.state}</span>{" "}
         <strong>
           <Told text={chain.origin.text ?? chain.origin.sessionKey} />
         </strong>{" "}

@@ -236,10 +236,16 @@ function short(id: string): string {
   return id.split("/").slice(1).join("/") || id;
 }
 
-/** The model that a person chose for a session in this browser. */
+const MODEL = "holdfast.model.";
+
+/** The model that a person chose for a session in this browser; null for the default. */
+export function chosenModel(sessionKey: string): string | null {
+  return localStorage.getItem(MODEL + sessionKey);
+}
+
 function useChosenModel(sessionKey: string): [string, (model: string) => void] {
-  const name = `holdfast.model.${sessionKey}`;
-  const [model, setModel] = useState(() => localStorage.getItem(name) ?? "");
+  const name = MODEL + sessionKey;
+  const [model, setModel] = useState(() => chosenModel(sessionKey) ?? "");
   return [
     model,
     (next) => {

@@ -8,6 +8,7 @@ import { api } from "../api/client";
 import { asProblem } from "../api/problem";
 import type { Approval, Spoken, Turn } from "../api/types";
 import { usePending } from "../approvals/pending";
+import { live } from "../live/live";
 import { Icon } from "../parts/icon";
 import { Prose } from "../parts/prose";
 import { Skeleton, Trouble } from "../parts/states";
@@ -16,11 +17,12 @@ import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { Composer } from "./composer";
+import { chosenModel, Composer } from "./composer";
 import { Finder } from "./finder";
-import { type Item, itemsOf } from "./items";
+import { dayOf, type Item, itemsOf } from "./items";
 import { again, type Parcel, send, takeBack, useOutbox } from "./outbox";
 import { type Run, useRun } from "./run";
+import { Enclosed, picturesOf } from "./pictures";
 import { type Place, useConversation } from "./store";
 import { TurnView } from "./turn";
 
@@ -69,7 +71,7 @@ export function ConversationView(props: ConversationProps) {
     [onFork],
   );
   const onAgain = useCallback(
-    (text: string) => void send({ sessionKey, text, images: [], agentId, model: null, mode: null }),
+    (asked: Spoken) => void sendAgain(sessionKey, agentId, asked),
     [sessionKey, agentId],
   );
 
@@ -157,6 +159,15 @@ export function ConversationView(props: ConversationProps) {
   );
 }
 
+/** The same words with the same pictures, to the model that is chosen now. */
+async function sendAgain(sessionKey: string, agentId: string | null, asked: Spoken): Promise<void> {
+  try {
+    await send({ sessionKey, text: asked.content, images: await picturesOf(asked), agentId, model: chosenModel(sessionKey), mode: null });
+  } catch (error) {
+    toast(asProblem(error).message, { bad: true });
+  }
+}
+
 const NO_APPROVALS: readonly Approval[] = [];
 
 /** A turn that goes on and of which nothing stands in the log yet is shown all the same. */
@@ -180,8 +191,7 @@ function approvalsByTurn(rows: readonly Approval[]): Map<string, Approval[]> {
 
 function Day({ day }: { day: string }) {
   const date = new Date(`${day}T12:00:00`);
-  const today = new Date().toISOString().slice(0, 10);
-  const words = day === today ? "Today" : date.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+  const words = day === dayOf(live.now()) ? "Today" : date.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
   return (
     <h2 className="day">
       <span>{words}</span>
@@ -202,6 +212,7 @@ function Alone({ entry }: { entry: Spoken }) {
           </p>
         )}
         <Prose text={entry.content} />
+        <Enclosed entry={entry} />
       </div>
       <div className="under">
         <span className="who-said">

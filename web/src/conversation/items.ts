@@ -27,7 +27,7 @@ export function itemsOf(entries: readonly Spoken[], turns: ReadonlyMap<string, T
     const group = id === null ? undefined : groups.get(id);
     if (group !== undefined) group.push(entry);
     else {
-      const day = entry.createdAt.slice(0, 10);
+      const day = dayOf(entry.createdAt);
       if (day !== lastDay(items)) items.push({ kind: "day", key: `day ${day}`, day });
       if (id === null || !isSpoken(entry)) items.push({ kind: "entry", key: entry.id, entry });
       else {
@@ -38,6 +38,12 @@ export function itemsOf(entries: readonly Spoken[], turns: ReadonlyMap<string, T
     }
   }
   return items.map((item) => (item.kind === "turn" ? { ...item, steps: stepsOf(groups.get(item.key) ?? []) } : item));
+}
+
+/** The day of a moment where the reader is, as `2026-11-18`. */
+export function dayOf(at: string | number): string {
+  const day = new Date(at);
+  return [day.getFullYear(), day.getMonth() + 1, day.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 }
 
 /** What a turn did, in order; each call of a tool with what came of it. */

@@ -29,6 +29,7 @@ export interface Parcel {
 
 const KEY = "holdfast.outbox";
 const watchers = new Set<() => void>();
+const asked = new Set<string>();
 let parcels: readonly Parcel[] = read();
 
 export function useOutbox(sessionKey: string): readonly Parcel[] {
@@ -39,6 +40,11 @@ export function useOutbox(sessionKey: string): readonly Parcel[] {
 /** How many wait in all, for the banner. */
 export function useWaiting(): number {
   return useSyncExternalStore(watch, () => parcels).filter((parcel) => parcel.state !== "refused").length;
+}
+
+/** Whether a turn was asked for in this tab. */
+export function isMine(turnId: string): boolean {
+  return asked.has(turnId);
 }
 
 export type Draft = Pick<Parcel, "sessionKey" | "text" | "images" | "agentId" | "model" | "mode">;
@@ -72,7 +78,7 @@ export function newId(): string {
 async function attempt(parcel: Parcel): Promise<void> {
   change(parcel.id, { state: "sending", problem: null });
   try {
-    await api.post(
+    const { runId } = await api.post(
       "/api/agent",
       {
         message: parcel.text,
@@ -84,6 +90,7 @@ async function attempt(parcel: Parcel): Promise<void> {
       },
       { headers: { "X-Idempotency-Key": parcel.id } },
     );
+    asked.add(runId);
     set(parcels.filter((one) => one.id !== parcel.id));
   } catch (error) {
     const problem = asProblem(error);

@@ -14,7 +14,7 @@ import { toast } from "../parts/toast";
 import { Plain, Told, Verbatim } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { type Call, duration, gist, type Item, type Step } from "./items";
-import { Pictures } from "./pictures";
+import { Enclosed } from "./pictures";
 import type { LiveTool, Run } from "./run";
 
 export interface TurnProps {
@@ -25,7 +25,7 @@ export interface TurnProps {
   mayAsk: boolean;
   /** Where one looks into a turn; null where this login may not. */
   inspect: ((turn: Turn) => string) | null;
-  onAgain: (text: string) => void;
+  onAgain: (asked: Spoken) => void;
   onEdit: (text: string, turn: Turn | null) => void;
 }
 
@@ -41,7 +41,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
         group.kind === "steps" ? (
           <ul key={group.key} className="steps" aria-label="Steps">
             {group.steps.map((step) => (
-              <StepRow key={step.key} step={step} turn={item.turn} />
+              <StepRow key={step.key} step={step} turn={item.turn} waitsFor={approvals} />
             ))}
           </ul>
         ) : group.step.kind === "asked" ? (
@@ -52,7 +52,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
       )}
       {run !== null && <Live run={run} recorded={recorded} said={item.steps} waits={approvals.length > 0} />}
       {approvals.map((approval) => (
-        <ApprovalCard key={approval.id} approval={approval} mayDecide={mayDecide} />
+        <ApprovalCard key={approval.id} approval={approval} mayDecide={mayDecide} inPlace />
       ))}
       <Ending {...props} />
     </article>
@@ -80,7 +80,7 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((text: string) => vo
     <div className="asked" data-entry={entry.id}>
       <div className="bubble">
         <Prose text={entry.content} />
-        {entry.images > 0 && <Pictures entryId={entry.id} />}
+        <Enclosed entry={entry} />
       </div>
       <div className="under">
         <span className="who-said">
@@ -98,16 +98,17 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((text: string) => vo
 }
 
 function Answered({ entry }: { entry: Spoken }) {
-  if (entry.content.trim() === "") return <p className="quiet silent">The agent chose to say nothing.</p>;
+  if (entry.content.trim() === "" && entry.files.length === 0) return <p className="quiet silent">The agent chose to say nothing.</p>;
   return (
     <div className="answered" data-entry={entry.id}>
       <Prose text={entry.content} />
+      <Enclosed entry={entry} />
       {entry.cutOff && <p className="note">The answer broke off here.</p>}
     </div>
   );
 }
 
-function StepRow({ step, turn }: { step: Step; turn: Turn | null }) {
+function StepRow({ step, turn, waitsFor }: { step: Step; turn: Turn | null; waitsFor: readonly Approval[] }) {
   if (step.kind === "thinking") {
     return (
       <li>
@@ -127,7 +128,8 @@ function StepRow({ step, turn }: { step: Step; turn: Turn | null }) {
   }
   if (step.kind !== "tool") return null;
   const { call, result, entry } = step;
-  const state = result === null ? (isOver(turn) ? "no result" : "running") : result.result?.isError === true ? "failed" : "done";
+  const waits = waitsFor.some((approval) => approval.status === "pending" && approval.tool === call.name);
+  const state = result === null ? (isOver(turn) ? "no result" : waits ? "needs you" : "running") : result.result?.isError === true ? "failed" : "done";
   const took = result === null ? "" : duration(Date.parse(result.createdAt) - Date.parse(entry.createdAt));
   return (
     <li>
@@ -282,7 +284,7 @@ function Ending({ item, run, mayAsk, inspect, onAgain }: TurnProps) {
                 </button>
               ) : (
                 asked !== undefined && (
-                  <button type="button" onClick={() => onAgain(asked.entry.content)}>
+                  <button type="button" onClick={() => onAgain(asked.entry)}>
                     <Icon name="again" /> Try again
                   </button>
                 )

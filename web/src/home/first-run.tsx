@@ -4,7 +4,6 @@ import { type ReactNode, type SyntheticEvent, useState } from "react";
 import type { Chat } from "../api/types";
 import { send } from "../conversation/outbox";
 import { useApi } from "../live/query";
-import { CopyButton } from "../parts/copy";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
 import { Told } from "../parts/verbatim";
@@ -82,8 +81,8 @@ function Model() {
   return (
     <Step done={false} title="A model">
       <p>
-        No model was found yet. Without one, answers come from memory alone. Start a local server such as Ollama, or set a
-        key before you start Holdfast:
+        No model was found yet. Without one, answers come from memory alone. <Link to="/settings/providers">Enter a key</Link> of a
+        provider, start a local server such as Ollama, or set a key before you start Holdfast:
       </p>
       <pre className="verbatim">export ANTHROPIC_API_KEY=… # or OPENAI_API_KEY, GEMINI_API_KEY</pre>
       <details>
@@ -107,7 +106,9 @@ function Model() {
         >
           <Icon name="again" /> {isFetching ? "Looking…" : "Look again"}
         </button>
-        <CopyButton text="holdfast doctor" label="Copy: holdfast doctor" />
+        <Link className="quiet-button" to="/settings/doctor">
+          What the doctor finds
+        </Link>
       </div>
     </Step>
   );
@@ -158,7 +159,7 @@ function Remembered({ first }: { first: Chat | undefined }) {
   const hits = (data?.logs ?? []) as unknown as { id: string; content?: string; text?: string; snippet?: string }[];
   return (
     <Step done={hits.length > 0} title="What is remembered">
-      {first === undefined && <p className="quiet">After the first chat you see here what is kept of it.</p>}
+      {first === undefined && <p className="quiet">What is remembered of your first chat appears here.</p>}
       {hits.map((hit) => (
         <blockquote key={hit.id} className="memory-line">
           <Link to={`/log/${encodeURIComponent(hit.id)}`}>

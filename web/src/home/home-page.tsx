@@ -7,7 +7,9 @@ import { type Turn } from "../api/types";
 import { usePending } from "../approvals/pending";
 import { nameOf } from "../chat/names";
 import { useAgentNames } from "../parts/agents";
+import { live } from "../live/live";
 import { useApi } from "../live/query";
+import { Due, inDays } from "../parts/day";
 import { Figures } from "../parts/facts";
 import { gist } from "../parts/gist";
 import { Icon } from "../parts/icon";
@@ -48,7 +50,7 @@ export default function HomePage() {
           </div>
           <div className="home-side">
             {unlimited && <Today />}
-            {unlimited && <Due />}
+            {unlimited && <GoesOn />}
           </div>
         </div>
       )}
@@ -58,6 +60,7 @@ export default function HomePage() {
 
 function NeedsYou() {
   const pending = usePending();
+  const due = useDue();
   const nameOfAgent = useAgentNames();
   const { data: failed = [] } = useApi("/api/turns", { query: { status: "failed", limit: 20 } }, { live: ["turn."] });
   const waiting = pending.rows.filter((row) => row.status === "pending");
@@ -66,8 +69,8 @@ function NeedsYou() {
   return (
     <section aria-labelledby="needs">
       <h2 id="needs">Needs you</h2>
-      {waiting.length === 0 && recent.length === 0 && (
-        <Nothing>Nothing waits for you. Approvals and failures appear here.</Nothing>
+      {waiting.length === 0 && recent.length === 0 && due.length === 0 && (
+        <Nothing>Nothing waits for you. Approvals, failures and what is due appear here.</Nothing>
       )}
       <ul className="rows">
         {waiting.map((approval) => (
@@ -93,9 +96,46 @@ function NeedsYou() {
         {recent.map((turn) => (
           <Failed key={turn.turnId} turn={turn} />
         ))}
+        {due.map(({ id, name, at, to }) => (
+          <li key={id}>
+            <Link to={to}>
+              <span className="row-sign">
+                <Icon name="clock" />
+              </span>
+              <span className="row-words">
+                <strong>
+                  <Told text={name} />
+                </strong>
+              </span>
+              <Due at={at} />
+            </Link>
+          </li>
+        ))}
       </ul>
     </section>
   );
+}
+
+interface DueThing {
+  id: string;
+  name: string;
+  at: string;
+  to: string;
+}
+
+/** Topics and tasks that are due by the end of tomorrow, the most urgent first. */
+function useDue(): DueThing[] {
+  const [until] = useState(() => inDays(live.now(), 2, 0));
+  const asked = { query: { dueBefore: until, limit: 20 } };
+  const { data: topics = [] } = useApi("/api/topics", asked, { live: ["topic."] });
+  const { data: tasks = [] } = useApi("/api/tasks", asked, { live: ["task."] });
+  const topicAt = (id: string): string => `/board/topics/${encodeURIComponent(id)}`;
+  return [
+    ...topics.map((topic) => ({ id: topic.id, name: topic.name, at: topic.dueDate ?? "", to: topicAt(topic.id) })),
+    ...tasks.map((task) => ({ id: task.id, name: task.title, at: task.dueDate ?? "", to: `${topicAt(task.topicId)}?task=${encodeURIComponent(task.id)}` })),
+  ]
+    .sort((a, b) => a.at.localeCompare(b.at))
+    .slice(0, 8);
 }
 
 function Failed({ turn }: { turn: Turn }) {
@@ -154,7 +194,7 @@ function Since({ chats }: { chats: readonly Chatted[] }) {
                   <Told text={nameOf(chat)} />
                 </strong>
                 <span className="quiet">
-                  <Told text={chat.preview === chat.title ? "No answer yet" : gist(chat.preview ?? "Nothing was said yet")} />
+                  <Told text={chat.preview === chat.title ? (chat.running ? "Working on it" : "No answer came") : gist(chat.preview ?? "Nothing was said yet")} />
                 </span>
               </span>
               <span className="quiet">
@@ -184,7 +224,7 @@ function Today() {
 }
 
 /** What agents do next by themselves. */
-function Due() {
+function GoesOn() {
   const { data: chains = [] } = useApi("/api/chains", { query: { live: true, limit: 20 } }, { live: ["chain.", "turn."] });
   const { data: tasks = [] } = useApi("/api/cron", {}, { live: ["cron."] });
   const going = chains.filter((chain) => chain.steps + chain.sent > 0 || chain.nextDueAt !== null);

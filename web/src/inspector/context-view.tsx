@@ -109,7 +109,7 @@ function WindowBar({ manifest, chosen, onChoose }: { manifest: ContextOut["manif
 
 function Sections({ sections, chosen, onChoose, used }: { sections: readonly SectionOut[]; used: number } & Choosing) {
   return (
-    <div className="scroll" role="region" aria-label="Sections" tabIndex={0}>
+    <div className="scroll sections-box" role="region" aria-label="Sections" tabIndex={0}>
       <table className="sections">
         <thead>
           <tr>

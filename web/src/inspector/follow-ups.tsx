@@ -4,6 +4,7 @@ import { useState } from "react";
 import { api } from "../api/client";
 import { asProblem } from "../api/problem";
 import type { NodeOut } from "../api/schema";
+import { duration } from "../conversation/items";
 import { useApi } from "../live/query";
 import { Facts } from "../parts/facts";
 import { gist } from "../parts/gist";
@@ -18,11 +19,15 @@ export function FollowUps({ sessionKey, number }: ViewProps) {
   const trace = useApi("/api/sessions/{key}/turns/{number}/trace", { path: { key: sessionKey, number } });
   if (trace.error !== null) return <Trouble problem={trace.error} />;
   if (trace.data === undefined) return <Skeleton rows={5} what="what followed" />;
-  return <ChainView id={trace.data.turn.turnId} />;
+  return <ChainView id={trace.data.turn.turnId} turnId={trace.data.turn.turnId} />;
 }
 
-/** One chain with its budget and its tree, by its id or that of one of its turns. */
-export function ChainView({ id }: { id: string }) {
+const NOTHING = "Nothing followed from this turn. It was asked, it answered.";
+const STATES: Record<string, string> = { committed: "done", accepted: "waits for its turn", pending: "waits for its time" };
+const KINDS: Record<string, string> = { work: "went on", delegate: "delegated", post_compaction: "after tidying up", subagent: "subagent" };
+
+/** One chain with its budget, its tree and its line of time, by its id or that of one of its turns. */
+export function ChainView({ id, turnId }: { id: string; turnId?: string }) {
   const { data, error } = useApi(
     "/api/chains/{id}",
     { path: { id } },
@@ -30,9 +35,14 @@ export function ChainView({ id }: { id: string }) {
   );
   const [busy, setBusy] = useState(false);
   const { scope } = useLoggedIn();
-  if (error?.status === 404) return <Nothing>Nothing followed from this turn. It was asked, it answered.</Nothing>;
+  if (error?.status === 404) return <Nothing>{NOTHING}</Nothing>;
   if (error !== null) return <Trouble problem={error} />;
   if (data === undefined) return <Skeleton rows={5} what="what followed" />;
+
+  // The turn that was asked for is part of its chain; alone it is none.
+  if (data.state !== "live" && data.nodes.every((node) => node.id === turnId)) return <Nothing>{NOTHING}</Nothing>;
+  const times = data.nodes.flatMap((node) => [node.startedAt, node.dueAt ?? node.startedAt, node.endedAt ?? node.startedAt]).map(Date.parse);
+  const line = { from: Math.min(...times), until: Math.max(...times) };
 
   async function stop(): Promise<void> {
     setBusy(true);
@@ -49,7 +59,7 @@ export function ChainView({ id }: { id: string }) {
     <>
       <Facts
         rows={[
-          ["State", data.state],
+          ["State", data.state === "live" ? "goes on" : data.state],
           ["Began with", data.origin.text === null ? "something you may not read" : <Told key="text" text={data.origin.text} />],
           ["Steps", `${data.steps} of ${data.maxSteps}`],
           ["Sent to others", `${data.sent} of ${data.maxSent}`],
@@ -66,7 +76,7 @@ export function ChainView({ id }: { id: string }) {
       {data.stopReason !== null && <p className="note">Stopped: {data.stopReason}</p>}
       <ol className="chain">
         {data.nodes.map((node) => (
-          <ChainNode key={node.id} node={node} />
+          <ChainNode key={node.id} node={node} line={line} />
         ))}
       </ol>
       {data.cut && <p className="quiet">There are more than 500; these are the newest.</p>}
@@ -74,11 +84,32 @@ export function ChainView({ id }: { id: string }) {
   );
 }
 
-function ChainNode({ node }: { node: NodeOut }) {
+interface NodeProps {
+  node: NodeOut;
+  /** The time that the whole chain takes up, in milliseconds. */
+  line: { from: number; until: number };
+}
+
+function ChainNode({ node, line }: NodeProps) {
+  const look = node.state === "failed" ? "tag bad" : node.state === "running" ? "tag good" : "tag";
+  const start = Date.parse(node.startedAt);
+  const took = node.endedAt === null ? null : Date.parse(node.endedAt) - start;
+  const whole = Math.max(line.until - line.from, 1);
   return (
-    <li style={{ marginInlineStart: `${Math.min(node.depth, 8)}rem` }} className="chain-node">
-      <span className="tag">{node.kind.replaceAll("_", " ")}</span> <span className="tag">{node.state}</span>{" "}
-      <Ago at={node.startedAt} />
+    <li style={{ marginInlineStart: `${Math.min(node.depth, 8)}rem` }} className={`chain-node of-${node.kind}`}>
+      {node.kind !== "turn" && <span className="tag">{KINDS[node.kind] ?? node.kind}</span>}{" "}
+      <span className={look}>{STATES[node.state] ?? node.state.replaceAll("_", " ")}</span>{" "}
+      <span className="quiet">
+        <Ago at={node.startedAt} />
+        {took !== null && `, took ${duration(took)}`}
+        {node.tokens > 0 && ` · ${node.tokens.toLocaleString()} tokens`}
+      </span>
+      <span className="span-track" aria-hidden="true">
+        <span
+          className="span-bar"
+          style={{ insetInlineStart: `${(100 * (start - line.from)) / whole}%`, width: `max(3px, ${(100 * (took ?? 0)) / whole}%)` }}
+        />
+      </span>
       <p>{node.hidden ? <span className="quiet">In a session that you may not read.</span> : <Told text={node.text ?? node.trigger ?? ""} />}</p>
       {node.reply !== null && (
         <p className="quiet">

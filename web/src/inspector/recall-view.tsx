@@ -1,6 +1,7 @@
 /** What was recalled for a turn, as the model got it; and what the same question finds now, with how it is scored. */
 import { useApi } from "../live/query";
 import { gist } from "../parts/gist";
+import { ScoreParts } from "../parts/score";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Plain, Told } from "../parts/verbatim";
 import { Link } from "../router/router";
@@ -53,7 +54,7 @@ function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
         {data.took} ms.
       </p>
       {hits.length === 0 && <Nothing>Nothing is found.</Nothing>}
-      <ol className="hits">
+      <ol className="recalled">
         {hits.map(([hit, kind, to]) => (
           <li key={`${kind} ${hit.id}`}>
             <div className="row">
@@ -96,7 +97,7 @@ function LeftOut({ q, sessionKey }: { q: string; sessionKey: string }) {
       <h3>Weighed and left out</h3>
       <p className="quiet">As the same words are weighed now, in this session.</p>
       {weighed.length === 0 && <Nothing>Nothing was left out: all that was weighed stands in the block.</Nothing>}
-      <ul className="hits">
+      <ul className="recalled">
         {weighed.map((one, index) => (
           <li key={index}>
             <p>
@@ -110,19 +111,5 @@ function LeftOut({ q, sessionKey }: { q: string; sessionKey: string }) {
         ))}
       </ul>
     </>
-  );
-}
-
-function ScoreParts({ parts }: { parts: Record<string, number> }) {
-  const shown = Object.entries(parts).filter(([, value]) => typeof value === "number" && value !== 0);
-  return (
-    <p className="score-parts quiet">
-      {shown.map(([name, value]) => (
-        <span key={name}>
-          {name} {value > 0 ? "+" : "−"}
-          {Math.abs(value).toFixed(2)}
-        </span>
-      ))}
-    </p>
   );
 }

@@ -8,6 +8,8 @@ import { Told } from "../parts/verbatim";
 import type { ViewProps } from "./inspector";
 import { share } from "./sections";
 
+const STATES: Record<string, string> = { committed: "answered", accepted: "waits for its turn", interrupted: "cut off", cancelled: "stopped" };
+
 export function TraceView({ sessionKey, number }: ViewProps) {
   const { data, error } = useApi(
     "/api/sessions/{key}/turns/{number}/trace",
@@ -26,7 +28,7 @@ export function TraceView({ sessionKey, number }: ViewProps) {
     <>
       <Facts
         rows={[
-          ["State", turn.status],
+          ["State", STATES[turn.status] ?? turn.status],
           ["Took", turn.endedAt === null ? "goes on" : duration(Date.parse(turn.endedAt) - start)],
           ["Waited before", duration(start - Date.parse(turn.acceptedAt))],
           ["Attempts", String(turn.attempt)],

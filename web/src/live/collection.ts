@@ -25,7 +25,7 @@ export interface Kind<T> {
   query?: Record<string, string | number>;
   /** What changes about a row begin with, such as `topic.`. */
   prefix: string;
-  /** Pages that are read at most. */
+  /** Pages that are read at first; those behind them are left for `older`. */
   pages?: number;
   /** Read otherwise than as a list at `path`. */
   read?: () => Promise<Page<T>>;
@@ -43,6 +43,9 @@ export class Collection<T extends Row> {
   private gone = new Set<string>();
   private heard: T[] | null = null;
   private cursor: string | null = null;
+  /** How many pages are there: as many are read when all is read anew. */
+  private pages = 0;
+  private readingOn = false;
   private held: Held<T> = { rows: [], more: false, loaded: false, problem: undefined, refused: new Map() };
   private readonly watchers = new Set<() => void>();
   private generation = -1;
@@ -98,20 +101,25 @@ export class Collection<T extends Row> {
   }
 
   /** Read the page behind the last one. */
-  async older(): Promise<void> {
+  readonly older = async (): Promise<void> => {
     const cursor = this.cursor;
-    if (cursor === null) return;
+    if (cursor === null || this.readingOn) return;
+    this.readingOn = true;
     try {
       const found = await this.page(cursor);
       // The list was begun anew meanwhile: this page is not the next one any more.
       if (this.cursor !== cursor) return;
       this.cursor = found.next;
+      this.pages += 1;
       this.told = withRows(found.rows, this.told).filter((row) => !this.gone.has(row.id));
+      this.readingOn = false;
       this.show({ more: found.next !== null, problem: undefined });
     } catch (error) {
       this.show({ problem: asProblem(error) });
+    } finally {
+      this.readingOn = false;
     }
-  }
+  };
 
   /** Take in how a row stands, as an answer or a change tells. */
   take(row: T): void {
@@ -159,10 +167,13 @@ export class Collection<T extends Row> {
   private async read(): Promise<Page<T>> {
     let found = await this.page(null);
     const rows = found.rows;
-    for (let pages = 1; pages < (this.kind.pages ?? 1) && found.next !== null; pages += 1) {
+    const wanted = this.kind.paged === true ? 1 : Math.max(this.kind.pages ?? 1, this.pages);
+    let pages = 1;
+    for (; pages < wanted && found.next !== null; pages += 1) {
       found = await this.page(found.next);
       rows.push(...found.rows);
     }
+    this.pages = pages;
     return { rows, next: found.next };
   }
 
@@ -201,6 +212,7 @@ export class Collection<T extends Row> {
     this.told = [];
     this.heard = null;
     this.cursor = null;
+    this.pages = 0;
     this.show({ loaded: false, more: false, problem: undefined, refused: new Map() });
   }
 

@@ -70,7 +70,7 @@ function Agent({ id }: { id: string }) {
   if (error !== null) return <Trouble problem={error} again={() => void refetch()} />;
   if (data === undefined) return <Skeleton rows={10} what="the agent" />;
   return (
-    <div className="sections">
+    <div className="agent-parts">
       <Identity agent={data} />
       <section className="panel" aria-labelledby="tools-title">
         <div className="head">

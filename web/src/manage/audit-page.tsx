@@ -7,6 +7,7 @@ import { getPage } from "../api/client";
 import type { ActOut } from "../api/schema";
 import { usePaged } from "../parts/paged";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
 import { type PageProps, go } from "../router/router";
@@ -64,7 +65,7 @@ export default function AuditPage({ query }: PageProps) {
       {trail.problem !== undefined && <Trouble problem={trail.problem} again={trail.reload} />}
       {trail.rows === undefined && trail.problem === undefined && <Skeleton rows={8} what="the trail" />}
       {trail.rows?.length === 0 && <Nothing>{query.size > 0 ? "Nobody did anything of this kind." : "Nobody did anything yet that is written down here."}</Nothing>}
-      {trail.rows !== undefined && trail.rows.length > 0 && <Acts rows={trail.rows} />}
+      {trail.rows !== undefined && trail.rows.length > 0 && <Table rows={trail.rows} keyOf={(row) => row.seq} columns={COLUMNS} />}
       {trail.more && (
         <p className="row more">
           <button type="button" onClick={() => void trail.readOn()}>
@@ -84,49 +85,35 @@ function day(text: string, later: 0 | 1): string {
   return String(at.getTime());
 }
 
-function Acts({ rows }: { rows: readonly ActOut[] }) {
-  return (
-    <div className="scroll">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>When</th>
-            <th>Who</th>
-            <th>What</th>
-            <th>On what</th>
-            <th>From</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.seq}>
-              <td className="nowrap">
-                <Ago at={row.at} />
-              </td>
-              <td data-name="Who">
-                <Told text={row.onBehalfOf === null ? row.actor : `${row.actor} for ${row.onBehalfOf}`} />
-              </td>
-              <td>
-                <span className={row.act.endsWith("failed") ? "tag bad" : "tag"}>{row.act}</span>
-              </td>
-              <td>
-                <Told text={row.target} />{" "}
-                <span className="quiet">
-                  <Told
-                    text={Object.entries(row.details)
-                      .filter(([, value]) => value !== "")
-                      .map(([name, value]) => `${name}: ${value}`)
-                      .join(", ")}
-                  />
-                </span>
-              </td>
-              <td data-name="From" className="quiet nowrap" title={row.digest}>
-                {[row.surface, row.address].filter((one) => one !== null).join(" ")}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+const COLUMNS: readonly Column<ActOut>[] = [
+  { name: "When", as: "nowrap", cell: (row) => <Ago at={row.at} /> },
+  { name: "Who", named: true, cell: (row) => <Told text={row.onBehalfOf === null ? row.actor : `${row.actor} for ${row.onBehalfOf}`} /> },
+  { name: "What", cell: (row) => <span className={row.act.endsWith("failed") ? "tag bad" : "tag"}>{row.act}</span> },
+  {
+    name: "On what",
+    cell: (row) => (
+      <>
+        <Told text={row.target} /> <span className="quiet">
+          <Told text={detailsOf(row)} />
+        </span>
+      </>
+    ),
+  },
+  {
+    name: "From",
+    named: true,
+    as: "nowrap",
+    cell: (row) => (
+      <span className="quiet" title={row.digest}>
+        {[row.surface, row.address].filter((one) => one !== null).join(" ")}
+      </span>
+    ),
+  },
+];
+
+function detailsOf(row: ActOut): string {
+  return Object.entries(row.details)
+    .filter(([, value]) => value !== "")
+    .map(([name, value]) => `${name}: ${value}`)
+    .join(", ");
 }

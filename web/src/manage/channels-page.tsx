@@ -11,6 +11,7 @@ import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
 import { Icon } from "../parts/icon";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
@@ -163,59 +164,29 @@ function Deliveries() {
       {error !== null && <Trouble problem={error} again={() => void refetch()} />}
       {data === undefined && error === null && <Skeleton rows={4} what="the deliveries" />}
       {data?.length === 0 && <Nothing>Nothing was sent out{status === "" ? " yet" : " that stands so"}. What agents say to people on channels appears here.</Nothing>}
-      {data !== undefined && data.length > 0 && (
-        <div className="scroll">
-          <table className="stack">
-            <thead>
-              <tr>
-                <th>State</th>
-                <th>To</th>
-                <th>Tries</th>
-                <th>When</th>
-                <th>Why</th>
-                <th>
-                  <span className="spoken">Do</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.map((row) => (
-                <Delivery key={row.id} row={row} />
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      {data !== undefined && data.length > 0 && <Table rows={data} keyOf={(row) => row.id} columns={COLUMNS} />}
     </section>
   );
 }
 
-function Delivery({ row }: { row: DeliveryOut }) {
-  const words = { pending: ["on its way", "tag"], delivered: ["arrived", "tag good"], failed: ["given up", "tag bad"] } as const;
-  const [word, look] = words[row.status];
-  return (
-    <tr>
-      <td>
-        <span className={look}>{word}</span>
-      </td>
-      <td data-name="To" className="code">
-        {row.target}
-      </td>
-      <td data-name="Tries">{row.attempts + (row.status === "delivered" ? 1 : 0)}</td>
-      <td data-name="When" className="nowrap">
-        <Ago at={row.updatedAt} />
-      </td>
-      <td className="quiet">{row.error !== null && <Told text={row.error} />}</td>
-      <td>
-        {row.status === "failed" && (
-          <button
-            type="button"
-            onClick={() => void attempt(() => api.post("/api/deliveries/{id}/retry", undefined, { path: { id: row.id } }), ["/api/deliveries"], "It is on its way again.")}
-          >
-            <Icon name="again" /> Try again
-          </button>
-        )}
-      </td>
-    </tr>
-  );
-}
+const STANDS = { pending: ["on its way", "tag"], delivered: ["arrived", "tag good"], failed: ["given up", "tag bad"] } as const;
+const COLUMNS: readonly Column<DeliveryOut>[] = [
+  { name: "State", cell: (row) => <span className={STANDS[row.status][1]}>{STANDS[row.status][0]}</span> },
+  { name: "To", named: true, as: "code", cell: (row) => row.target },
+  { name: "Tries", named: true, cell: (row) => row.attempts + (row.status === "delivered" ? 1 : 0) },
+  { name: "When", named: true, as: "nowrap", cell: (row) => <Ago at={row.updatedAt} /> },
+  { name: "Why", as: "quiet", cell: (row) => row.error !== null && <Told text={row.error} /> },
+  {
+    name: "Do",
+    as: "does",
+    cell: (row) =>
+      row.status === "failed" && (
+        <button
+          type="button"
+          onClick={() => void attempt(() => api.post("/api/deliveries/{id}/retry", undefined, { path: { id: row.id } }), ["/api/deliveries"], "It is on its way again.")}
+        >
+          <Icon name="again" /> Try again
+        </button>
+      ),
+  },
+];

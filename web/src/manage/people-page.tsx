@@ -13,6 +13,7 @@ import { Confirm } from "../parts/confirm";
 import { CopyButton } from "../parts/copy";
 import { OneLine } from "../parts/one-line";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
@@ -116,74 +117,52 @@ function Invite({ teams }: { teams: readonly TeamOut[] }) {
 }
 
 function Users({ rows }: { rows: readonly UserOut[] }) {
-  return (
-    <div className="scroll">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>Name</th>
-            <th>Login</th>
-            <th>Role</th>
-            <th>Teams</th>
-            <th>Last here</th>
-            <th>
-              <span className="spoken">Do</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((user) => (
-            <User key={user.id} user={user} />
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-function User({ user }: { user: UserOut }) {
   const roles = useRoles();
-  const may = roles.some(([role]) => role === user.role);
-  const path = { id: user.id };
-  const change = (body: { role?: Role; disabled?: boolean }, done: string): void =>
-    void attempt(() => api.patch("/api/users/{id}", body, { path }), STALE, done);
-  return (
-    <tr>
-      <td>
-        <strong>
-          <Told text={user.name} />
-        </strong>{" "}
-        {user.disabled && <span className="tag bad">shut out</span>}
-      </td>
-      <td data-name="Login" className="code">
-        {user.login}
-      </td>
-      <td data-name="Role">
-        {may ? (
+  const mayChange = (user: UserOut): boolean => roles.some(([role]) => role === user.role);
+  const change = (user: UserOut, body: { role?: Role; disabled?: boolean }, done: string): void =>
+    void attempt(() => api.patch("/api/users/{id}", body, { path: { id: user.id } }), STALE, done);
+  const columns: readonly Column<UserOut>[] = [
+    {
+      name: "Name",
+      as: "head",
+      cell: (user) => (
+        <>
+          <Told text={user.name} /> {user.disabled && <span className="tag bad">shut out</span>}
+        </>
+      ),
+    },
+    { name: "Login", named: true, as: "code", cell: (user) => user.login },
+    {
+      name: "Role",
+      named: true,
+      cell: (user) =>
+        mayChange(user) ? (
           <Choice
             label={`Role of ${user.name}`}
             value={user.role}
             options={roles.map(([role]) => [role, role] as const)}
-            onChange={(role) => change({ role }, `${user.name} is ${role} now.`)}
+            onChange={(role) => change(user, { role }, `${user.name} is ${role} now.`)}
           />
         ) : (
           user.role
-        )}
-      </td>
-      <td data-name="Teams">{user.teams.join(", ")}</td>
-      <td data-name="Last here">{user.lastLoginAt === null ? "never" : <Ago at={user.lastLoginAt} />}</td>
-      <td>
-        {may &&
-          (user.disabled ? (
-            <button type="button" onClick={() => change({ disabled: false }, `${user.name} may log in again.`)}>
-              Let in again
-            </button>
-          ) : (
-            <Confirm label="Shut out" question="All their logins end at once." onConfirm={() => change({ disabled: true }, `${user.name} is shut out.`)} />
-          ))}
-      </td>
-    </tr>
-  );
+        ),
+    },
+    { name: "Teams", named: true, cell: (user) => (user.teams.length === 0 ? null : user.teams.join(", ")) },
+    { name: "Last here", named: true, cell: (user) => (user.lastLoginAt === null ? "never" : <Ago at={user.lastLoginAt} />) },
+    {
+      name: "Do",
+      as: "does",
+      cell: (user) =>
+        !mayChange(user) ? null : user.disabled ? (
+          <button type="button" onClick={() => change(user, { disabled: false }, `${user.name} may log in again.`)}>
+            Let in again
+          </button>
+        ) : (
+          <Confirm label="Shut out" question="All their logins end at once." onConfirm={() => change(user, { disabled: true }, `${user.name} is shut out.`)} />
+        ),
+    },
+  ];
+  return <Table rows={rows} keyOf={(user) => user.id} columns={columns} />;
 }
 
 function Teams({ teams, users }: { teams: readonly TeamOut[]; users: readonly UserOut[] }) {

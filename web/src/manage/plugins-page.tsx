@@ -19,7 +19,7 @@ export default function PluginsPage() {
       {data === undefined && error === null && <Skeleton rows={5} what="the plugins" />}
       {data?.length === 0 && (
         <Nothing>
-          No plugin is there. <code>holdfast plugins install</code> takes a folder or a package.
+          No plugins are installed. <code>holdfast plugins install</code> takes a folder or a package.
         </Nothing>
       )}
       <ul className="cards" aria-label="Plugins">

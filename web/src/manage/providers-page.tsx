@@ -40,7 +40,7 @@ export default function ProvidersPage() {
       {models.data !== undefined && (
         <section className="panel more">
           <div className="head">
-            <h2>Found</h2>
+            <h2>Where models were looked for</h2>
             <button
               type="button"
               className="quiet-button"

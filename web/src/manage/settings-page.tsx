@@ -187,10 +187,10 @@ function Field({ setting, value, typed, wrong, onType }: FieldProps) {
       <div className="setting-side">
         <Control id={id} setting={setting} text={text} onType={onType} />
         <p className="quiet setting-state">
-          {wrong !== undefined ? <span className="bad">{wrong}</span> : typed !== undefined ? "changed" : usual ? "as it comes" : value === MASK ? "set; a secret is not shown" : "set"}
+          {wrong !== undefined ? <span className="bad">{wrong}</span> : typed !== undefined ? "changed" : usual ? "default" : value === MASK ? "set; a secret is not shown" : "set"}
           {setting.kind !== "switch" && !usual && typed === undefined && setting.path.length > 1 && (
             <button type="button" className="quiet-button" onClick={() => onType("")}>
-              Back to what comes with it<span className="spoken">: {name}</span>
+              Back to the default<span className="spoken">: {name}</span>
             </button>
           )}
         </p>
@@ -235,5 +235,5 @@ function Control({ id, setting, text, onType }: { id: string; setting: Setting; 
 function fallbackWords({ fallback, kind }: Setting): string {
   if (fallback === undefined || fallback === null || fallback === "") return "";
   if (kind === "json" || (Array.isArray(fallback) && fallback.length === 0)) return "";
-  return `Comes as ${Array.isArray(fallback) ? fallback.join(", ") : plain(fallback)}.`;
+  return `Default: ${Array.isArray(fallback) ? fallback.join(", ") : plain(fallback)}.`;
 }

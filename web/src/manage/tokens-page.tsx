@@ -12,7 +12,9 @@ import { Choice } from "../parts/choice";
 import { Confirm } from "../parts/confirm";
 import { CopyButton } from "../parts/copy";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
+import { Told } from "../parts/verbatim";
 import { SettingsHead } from "./settings-head";
 
 const SCOPES = [
@@ -38,7 +40,11 @@ export default function TokensPage() {
       {data?.length === 0 && (
         <Nothing>No token but the home's own. Make one for each program, so that each can be taken back alone.</Nothing>
       )}
-      {data !== undefined && data.length > 0 && <Rows rows={data} />}
+      {data !== undefined && data.length > 0 && (
+        <div className="more">
+          <Table rows={data} keyOf={(row) => row.id} columns={COLUMNS} />
+        </div>
+      )}
     </>
   );
 }
@@ -87,47 +93,22 @@ function NewToken() {
   );
 }
 
-function Rows({ rows }: { rows: readonly TokenOut[] }) {
-  return (
-    <div className="scroll more">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>Name</th>
-            <th>May</th>
-            <th>Where</th>
-            <th>Made</th>
-            <th>Ends</th>
-            <th>Last used</th>
-            <th>
-              <span className="spoken">Do</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.id}>
-              <td>
-                <strong>{row.name}</strong>
-              </td>
-              <td data-name="May">{row.scope}</td>
-              <td data-name="Where">{[...(row.spaces ?? []), ...(row.agents ?? [])].join(", ") || "everywhere"}</td>
-              <td data-name="Made">
-                <Ago at={row.createdAt} />
-              </td>
-              <td data-name="Ends">{row.expiresAt === null ? "never" : new Date(row.expiresAt).toLocaleDateString()}</td>
-              <td data-name="Last used">{row.lastUsedAt === null ? "never" : <Ago at={row.lastUsedAt} />}</td>
-              <td>
-                <Confirm
-                  label="Revoke"
-                  question="What uses it is shut out at once."
-                  onConfirm={() => void attempt(() => api.delete("/api/tokens/{id}", { path: { id: row.id } }), ["/api/tokens"], `${row.name} is revoked.`)}
-                />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+const COLUMNS: readonly Column<TokenOut>[] = [
+  { name: "Name", as: "head", cell: (row) => <Told text={row.name} /> },
+  { name: "May", named: true, cell: (row) => row.scope },
+  { name: "Where", named: true, cell: (row) => [...(row.spaces ?? []), ...(row.agents ?? [])].join(", ") || "everywhere" },
+  { name: "Made", named: true, cell: (row) => <Ago at={row.createdAt} /> },
+  { name: "Ends", named: true, cell: (row) => (row.expiresAt === null ? "never" : new Date(row.expiresAt).toLocaleDateString()) },
+  { name: "Last used", named: true, cell: (row) => (row.lastUsedAt === null ? "never" : <Ago at={row.lastUsedAt} />) },
+  {
+    name: "Do",
+    as: "does",
+    cell: (row) => (
+      <Confirm
+        label="Revoke"
+        question="What uses it is shut out at once."
+        onConfirm={() => void attempt(() => api.delete("/api/tokens/{id}", { path: { id: row.id } }), ["/api/tokens"], `${row.name} is revoked.`)}
+      />
+    ),
+  },
+];

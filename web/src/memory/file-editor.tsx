@@ -1,12 +1,15 @@
-/** The editor of a file: of an agent's workspace, a team's, a skill in the store. */
+/** The editor of a file: of an agent's workspace, a team's, a skill in the store, the config. */
 import "./memory.css";
 
-import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from "react";
+import { lazy, type ReactNode, Suspense, useState } from "react";
 
 import { asProblem, type Problem } from "../api/problem";
 import { Skeleton, Trouble } from "../parts/states";
 import { toast } from "../parts/toast";
 
+type EditorLanguage = "markdown" | "json" | "text";
+
+const Editor = lazy(() => import("../parts/editor"));
 const Compared = lazy(() => import("../parts/compared"));
 
 /** A text as it was read, and what is said when it is saved to show that it is still that. */
@@ -17,32 +20,38 @@ export interface ReadText {
 
 interface EditorProps<T extends ReadText> {
   path: string;
+  /** What it is called, where that is not its path. */
+  name?: string;
+  /** What is to be known before one writes. */
+  note?: ReactNode;
+  done?: string;
+  language?: EditorLanguage;
   line?: number;
   /** Null: there is no such file yet. */
   read: T | null;
   mayEdit: boolean;
   save: (text: string, before: string | null) => Promise<T>;
-  readAgain: () => Promise<T>;
+  /** How it stands now, to be compared with what was written meanwhile. */
+  readAgain?: () => Promise<T>;
   /** What stands below it, such as its history; `take` puts another text into the field. */
   below?: (now: T | null, take: ((text: string) => void) | undefined) => ReactNode;
 }
 
 /** One file: edited, compared, and not written over what somebody else saved meanwhile. */
-export function FileEditor<T extends ReadText>({ path, line = 0, read, mayEdit, save, readAgain, below }: EditorProps<T>) {
+export function FileEditor<T extends ReadText>(props: EditorProps<T>) {
+  const { path, name = path, note, done = `${path} is saved.`, language = languageOf(path), line = 0, read, mayEdit, save, readAgain, below } = props;
   const [base, setBase] = useState(read);
   const [text, setText] = useState(read?.text ?? "");
   const [problem, setProblem] = useState<Problem>();
   const [busy, setBusy] = useState(false);
-  const field = useRef<HTMLTextAreaElement>(null);
   const changed = text !== (base?.text ?? "");
-  useLine(field, line);
 
   async function keep(): Promise<void> {
     setBusy(true);
     try {
       setBase(await save(text, base?.digest ?? null));
       setProblem(undefined);
-      toast(`${path} is saved.`);
+      toast(done);
     } catch (error) {
       setProblem(asProblem(error));
     } finally {
@@ -51,12 +60,13 @@ export function FileEditor<T extends ReadText>({ path, line = 0, read, mayEdit, 
   }
 
   async function compareAnew(): Promise<void> {
+    if (readAgain === undefined) return;
     setBase(await readAgain());
     setProblem(undefined);
   }
 
   return (
-    <section className="editor" aria-label={path}>
+    <section className="editor" aria-label={name}>
       <header className="row">
         <h2>{path}</h2>
         <span className="quiet" role="status">
@@ -74,30 +84,38 @@ export function FileEditor<T extends ReadText>({ path, line = 0, read, mayEdit, 
           </button>
         )}
       </header>
+      {note !== undefined && <p className="quiet">{note}</p>}
       {problem !== undefined && (
         <Trouble problem={problem}>
-          {(problem.code === "file_changed" || problem.code === "skill_changed") && (
+          {problem.errors.length > 0 && (
+            <ul>
+              {problem.errors.map((one) => (
+                <li key={one.path}>
+                  <code>{one.path}</code>: {one.expected}
+                </li>
+              ))}
+            </ul>
+          )}
+          {readAgain !== undefined && (problem.code === "file_changed" || problem.code === "skill_changed") && (
             <button type="button" onClick={() => void compareAnew()}>
               Keep my text, compare it with what is there now
             </button>
           )}
         </Trouble>
       )}
-      <textarea
-        ref={field}
-        className="file-text"
-        aria-label={`Text of ${path}`}
-        spellCheck
-        readOnly={!mayEdit}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={(event) => {
-          if ((event.ctrlKey || event.metaKey) && event.key === "s") {
-            event.preventDefault();
-            if (changed && mayEdit) void keep();
-          }
-        }}
-      />
+      <Suspense fallback={<Skeleton rows={10} what="the editor" />}>
+        <Editor
+          label={`Text of ${name}`}
+          value={text}
+          language={language}
+          readOnly={!mayEdit}
+          line={line}
+          onChange={setText}
+          onSave={() => {
+            if (changed && mayEdit && !busy) void keep();
+          }}
+        />
+      </Suspense>
       {changed && base !== null && (
         <details>
           <summary>What you changed</summary>
@@ -111,15 +129,6 @@ export function FileEditor<T extends ReadText>({ path, line = 0, read, mayEdit, 
   );
 }
 
-/** Put the cursor where a search or a quote led to. */
-function useLine(field: React.RefObject<HTMLTextAreaElement | null>, line: number): void {
-  useEffect(() => {
-    const box = field.current;
-    if (box === null || line < 1) return;
-    const lines = box.value.split("\n");
-    const start = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-    box.focus();
-    box.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
-    box.scrollTo({ top: (box.scrollHeight * (line - 3)) / Math.max(1, lines.length) });
-  }, [field, line]);
+function languageOf(path: string): EditorLanguage {
+  return /\.(md|markdown)$/i.test(path) ? "markdown" : /\.json5?$/i.test(path) ? "json" : "text";
 }

@@ -6,6 +6,7 @@ import { useApi } from "../live/query";
 import { useChosenAgent } from "../parts/agent-choice";
 import { Facts } from "../parts/facts";
 import { Skeleton, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Ago } from "../parts/time";
 import { MemoryHead } from "./memory-head";
 
@@ -52,31 +53,18 @@ function Status({ agent }: { agent: string }) {
       </section>
       <section className="panel">
         <h2>Files</h2>
-        <table>
-          <thead>
-            <tr>
-              <th>From</th>
-              <th className="number">Files</th>
-              <th className="number">Pieces</th>
-            </tr>
-          </thead>
-          <tbody>
-            {data.collections
-              .filter((one) => one.files > 0 || one.name !== "memory-alt")
-              .map((one) => (
-                <tr key={one.name}>
-                  <td>{NAMES[one.name] ?? one.name}</td>
-                  <td className="number">{one.files.toLocaleString()}</td>
-                  <td className="number">{one.chunks.toLocaleString()}</td>
-                </tr>
-              ))}
-          </tbody>
-        </table>
+        <Table rows={data.collections.filter((one) => one.files > 0 || one.name !== "memory-alt")} keyOf={(one) => one.name} columns={COLUMNS} />
       </section>
       <Embedders rows={data.embedders} />
     </div>
   );
 }
+
+const COLUMNS: readonly Column<MemoryStatusOut["collections"][number]>[] = [
+  { name: "From", cell: (one) => NAMES[one.name] ?? one.name },
+  { name: "Files", named: true, as: "number", cell: (one) => one.files.toLocaleString() },
+  { name: "Pieces", named: true, as: "number", cell: (one) => one.chunks.toLocaleString() },
+];
 
 function Embedders({ rows }: { rows: MemoryStatusOut["embedders"] }) {
   return (

@@ -8,6 +8,7 @@ import { useApi } from "../live/query";
 import { useChosenAgent } from "../parts/agent-choice";
 import { gist } from "../parts/gist";
 import { Icon } from "../parts/icon";
+import { ScoreParts } from "../parts/score";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Told } from "../parts/verbatim";
 import { Link, type PageProps, go } from "../router/router";
@@ -102,7 +103,7 @@ function Hit({ hit, agent, onForget }: { hit: HitOut; agent: string; onForget: (
       ? `/memory/files?agent=${encodeURIComponent(agent)}&path=${encodeURIComponent(hit.path)}&line=${hit.startLine ?? 1}`
       : `/log/${encodeURIComponent(said)}`;
   return (
-    <article className="hit">
+    <article className="memory-hit">
       <header>
         <span className="tag">{said === undefined ? "note" : "said"}</span>
         <Link to={to} className="grow">
@@ -115,11 +116,11 @@ function Hit({ hit, agent, onForget }: { hit: HitOut; agent: string; onForget: (
           {hit.score.toFixed(2)}
         </span>
       </header>
-      <p className="hit-text">
+      <p className="memory-text">
         <Told text={gist(withoutSource(hit.snippet))} />
       </p>
       <footer>
-        <Parts parts={hit.parts ?? {}} />
+        <ScoreParts parts={hit.parts ?? {}} />
         {said !== undefined && onForget !== undefined && (
           <button type="button" className="quiet-button" onClick={() => onForget(said)}>
             <Icon name="close" /> Forget…
@@ -127,36 +128,6 @@ function Hit({ hit, agent, onForget }: { hit: HitOut; agent: string; onForget: (
         )}
       </footer>
     </article>
-  );
-}
-
-const WORDS: Record<string, string> = {
-  dense: "meaning",
-  lexical: "words",
-  beside: "what stands beside it",
-  curated: "it is a note",
-  statement: "it states something",
-  passage: "the passage answers",
-  answer: "it answers a question",
-  recent: "how new it is",
-  time: "the time that was asked for",
-  speaker: "who said it",
-};
-
-/** What a score is made of, the most first. */
-function Parts({ parts }: { parts: Record<string, number> }) {
-  const shown = Object.entries(parts)
-    .filter(([, value]) => value !== 0)
-    .sort(([, a], [, b]) => Math.abs(b) - Math.abs(a));
-  return (
-    <ul className="parts quiet" aria-label="What the score is made of">
-      {shown.map(([name, value]) => (
-        <li key={name}>
-          {WORDS[name] ?? name} {value > 0 ? "+" : "−"}
-          {Math.abs(value).toFixed(2)}
-        </li>
-      ))}
-    </ul>
   );
 }
 

@@ -1,6 +1,6 @@
 /** What a text says, without the marks of markdown: for a line that only hints at it. */
 export function gist(text: string): string {
-  return text
+  return calls(text)
     .replace(/^\s*(```|~~~).*$/gm, "")
     .replace(/^\s*\|?(\s*:?-{3,}:?\s*\|?)+\s*$/gm, "")
     .replace(/^\s*(#{1,6}|>|[-*+](?:\s+\[[ xX]\])?)\s+/gm, "")
@@ -10,6 +10,18 @@ export function gist(text: string): string {
     .replace(/`+([^`\n]+)`+/g, "$1")
     .replace(/\s+/g, " ")
     .trim();
+}
+
+/** A call of a tool as the log has it, by its name and the first thing that it was given. */
+function calls(text: string): string {
+  return text.replace(/^Tool call: (\S+) (\{.*\})$/gm, (whole, name: string, given: string) => {
+    try {
+      const first: unknown = Object.values(JSON.parse(given) as Record<string, unknown>)[0];
+      return typeof first === "string" || typeof first === "number" ? `${name}: ${first}` : name;
+    } catch {
+      return whole;
+    }
+  });
 }
 
 const FROM_THE_RIGHT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;

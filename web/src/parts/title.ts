@@ -1,8 +1,12 @@
 /** The name of the page in the tab, with how much waits for a person; and a word from the browser when more does. */
-import { useEffect, useRef } from "react";
+import { useEffect, useEffectEvent, useRef } from "react";
 
 import { usePending } from "../approvals/pending";
-import { go } from "../router/router";
+import type { Approval, Turn } from "../api/types";
+import { isMine } from "../conversation/outbox";
+import { useChanges } from "../live/hooks";
+import { notify } from "../shell/installed";
+import { useAgentNames } from "./agents";
 
 let own = "";
 let count = 0;
@@ -24,6 +28,11 @@ export function useCountInTitle(): void {
   const { rows, loaded } = usePending();
   const waiting = rows.filter((row) => row.status === "pending");
   const known = useRef<ReadonlySet<string>>(undefined);
+  const nameOf = useAgentNames();
+  const tell = useEffectEvent(({ id, agentId, tool, sessionKey }: Approval) => {
+    const path = sessionKey === null ? "/approvals" : `/chat?session=${encodeURIComponent(sessionKey)}`;
+    void notify({ tag: id, title: "Holdfast needs you", body: `${nameOf(agentId)} asks to run ${tool}`, path });
+  });
   useEffect(() => {
     count = waiting.length;
     show();
@@ -32,21 +41,17 @@ export function useCountInTitle(): void {
     const now = rows.filter((row) => row.status === "pending");
     const fresh = known.current === undefined ? [] : now.filter((row) => known.current?.has(row.id) === false);
     if (loaded) known.current = new Set(now.map((row) => row.id));
-    for (const row of fresh) notify(row.id, `${row.agentId} asks for ${row.tool}`);
+    for (const row of fresh) tell(row);
   }, [rows, loaded]);
 }
 
-export function mayOfferNotices(): boolean {
-  return "Notification" in window && Notification.permission === "default";
-}
-
-/** Only for who looks elsewhere; what would run is read on the page, not on a locked screen. */
-function notify(id: string, text: string): void {
-  if (!("Notification" in window) || Notification.permission !== "granted" || !document.hidden) return;
-  const notice = new Notification("Holdfast needs you", { body: text, tag: id, icon: "/icon-192.png" });
-  notice.onclick = () => {
-    window.focus();
-    go("/approvals");
-    notice.close();
-  };
+/** Tells who looks elsewhere that what they asked here is answered, or will not be. */
+export function useNoticeOfAnswers(): void {
+  const nameOf = useAgentNames();
+  useChanges("turn.", ({ type, data }) => {
+    const turn = data as Turn | null;
+    if (turn === null || (type !== "turn.committed" && type !== "turn.failed") || !isMine(turn.turnId)) return;
+    const title = type === "turn.failed" ? `${nameOf(turn.agentId)} gave no answer` : `${nameOf(turn.agentId)} answered`;
+    void notify({ tag: turn.turnId, title, body: "Open the chat to read on.", path: `/chat?session=${encodeURIComponent(turn.sessionKey)}` });
+  });
 }

@@ -1,5 +1,5 @@
-/** What agents do at set times: standing tasks and heartbeats, with their last runs; made, run now, switched, removed. */
-import { type SyntheticEvent, useState } from "react";
+/** What agents do at set times: standing tasks and heartbeats, with their last runs; made, changed, run now, switched, removed. */
+import { type SyntheticEvent, useId, useState } from "react";
 
 import { api } from "../api/client";
 import type { HeartbeatOut, StandingTaskOut } from "../api/schema";
@@ -73,17 +73,61 @@ function NewTask() {
         value={prompt}
         onChange={(event) => setPrompt(event.target.value)}
       />
-      <input
-        type="text"
-        aria-label="When: a cron expression, such as 0 8 * * *, or every 30m"
-        title="A cron expression, such as 0 8 * * *, or every 30m"
-        className="code schedule-when"
-        value={when}
-        onChange={(event) => setWhen(event.target.value)}
-      />
+      <When value={when} onChange={setWhen} />
       <button type="submit" className="primary" disabled={busy || prompt.trim() === ""}>
         Schedule
       </button>
+    </form>
+  );
+}
+
+function When({ value, onChange }: { value: string; onChange: (when: string) => void }) {
+  const list = useId();
+  return (
+    <>
+      <input
+        type="text"
+        list={list}
+        aria-label="When: a cron expression, such as 0 8 * * *, or every 30m"
+        title="A cron expression, such as 0 8 * * *, or every 30m"
+        className="code schedule-when"
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+      />
+      <datalist id={list}>
+        <option value="0 8 * * *">every day at 8</option>
+        <option value="0 8 * * 1-5">on workdays at 8</option>
+        <option value="0 9 * * 1">on Mondays at 9</option>
+        <option value="every 1h">every hour</option>
+      </datalist>
+    </>
+  );
+}
+
+/** Another text or another time for what stands on the schedule. */
+function Change({ task, close }: { task: StandingTaskOut; close: () => void }) {
+  const before = whenOf(task.schedule);
+  const [prompt, setPrompt] = useState(task.prompt);
+  const [when, setWhen] = useState(before);
+
+  async function submit(event: SyntheticEvent): Promise<void> {
+    event.preventDefault();
+    const change = { prompt, ...(when.trim() === before ? {} : scheduleOf(when)) };
+    if (await attempt(() => api.patch("/api/cron/{id}", change, { path: { id: task.id } }), "It is changed.")) close();
+  }
+
+  return (
+    <form className="schedule-change" aria-label={`Change ${task.name}`} onSubmit={(event) => void submit(event)}>
+      <textarea aria-label="What to do" rows={3} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
+      <div className="row">
+        <When value={when} onChange={setWhen} />
+        <button type="submit" className="primary" disabled={prompt.trim() === "" || when.trim() === ""}>
+          Save
+        </button>
+        <button type="button" onClick={close}>
+          Cancel
+        </button>
+      </div>
     </form>
   );
 }
@@ -94,10 +138,16 @@ function scheduleOf(when: string): { every: string } | { cron: string } {
   return found?.[1] === undefined ? { cron: when.trim() } : { every: found[1] };
 }
 
+/** As it would be written into the field. */
+function whenOf({ kind, expr, every, at }: StandingTaskOut["schedule"]): string {
+  if (kind === "every") return `every ${every ?? ""}`;
+  return kind === "cron" ? (expr ?? "") : `once, ${at === undefined ? "" : new Date(at).toLocaleString()}`;
+}
+
 function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
+  const [changing, setChanging] = useState(false);
   const nameOf = useAgentNames();
   const path = { id: task.id };
-  const { kind, ...rest } = task.schedule;
   return (
     <article className={task.enabled ? "card" : "card over"}>
       <header>
@@ -105,14 +155,19 @@ function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
           <Told text={task.name} />
         </h2>
         <span className="quiet">
-          {nameOf(task.agentId)} · {kind} <code>{Object.values(rest).join(" ")}</code>
+          {nameOf(task.agentId)} · <code>{whenOf(task.schedule)}</code>
+          {task.schedule.tz !== undefined && ` in ${task.schedule.tz}`}
         </span>
         {!task.enabled && <span className="tag">off</span>}
         {task.lastStatus === "failed" && <span className="tag bad">failed {task.failures} in a row</span>}
       </header>
-      <p>
-        <Told text={task.prompt} />
-      </p>
+      {changing ? (
+        <Change task={task} close={() => setChanging(false)} />
+      ) : (
+        <p>
+          <Told text={task.prompt} />
+        </p>
+      )}
       <Facts
         rows={[
           ["Next", task.nextDue === null || !task.enabled ? "not due" : <Ago key="next" at={task.nextDue} />],
@@ -130,6 +185,9 @@ function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
             <button type="button" onClick={() => void attempt(() => api.patch("/api/cron/{id}", { enabled: !task.enabled }, { path }))}>
               {task.enabled ? "Switch off" : "Switch on"}
             </button>
+            <button type="button" aria-expanded={changing} onClick={() => setChanging(!changing)}>
+              <Icon name="edit" /> Change
+            </button>
             <Confirm label="Remove" question="It is removed from the schedule." onConfirm={() => void attempt(() => api.delete("/api/cron/{id}", { path }))} />
           </>
         )}
@@ -144,7 +202,7 @@ function Heartbeat({ beat, may }: { beat: HeartbeatOut; may: boolean }) {
     <article className={beat.enabled ? "card" : "card over"}>
       <header>
         <h2>{nameOf(beat.agentId)}</h2>
-        <span className="quiet">{beat.enabled ? `every ${beat.every}, to ${beat.target}` : "off"}</span>
+        <span className="quiet">{beat.enabled ? `every ${beat.every}, heard ${beat.target === "last" ? "where you wrote last" : `at ${beat.target}`}` : "off"}</span>
       </header>
       <Facts
         rows={[
@@ -158,9 +216,9 @@ function Heartbeat({ beat, may }: { beat: HeartbeatOut; may: boolean }) {
         <div className="row">
           <button
             type="button"
-            onClick={() => void attempt(() => api.post("/api/heartbeat/{agent}/now", undefined, { path: { agent: beat.agentId } }), "It beats now.")}
+            onClick={() => void attempt(() => api.post("/api/heartbeat/{agent}/now", undefined, { path: { agent: beat.agentId } }), "It runs now.")}
           >
-            <Icon name="again" /> Beat now
+            <Icon name="again" /> Run now
           </button>
         </div>
       )}

@@ -5,14 +5,14 @@ import type { Who } from "../api/types";
 import { SearchAnywhere } from "../board/search/search-anywhere";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
-import { useCountInTitle, useTitle } from "../parts/title";
+import { useCountInTitle, useNoticeOfAnswers, useTitle } from "../parts/title";
 import { Toasts } from "../parts/toast";
 import { Link, type Route, isUnder, placeOf, useLocation } from "../router/router";
 import { routes } from "../routes";
 import { Boundary } from "./boundary";
 import { Connection } from "./connection";
 import { logOut } from "./login-state";
-import { useShortcuts } from "./shortcuts";
+import { isMac, useShortcuts } from "./shortcuts";
 import { useTheme } from "./theme";
 
 const Palette = lazy(() => import("./palette"));
@@ -34,6 +34,7 @@ export function Frame({ who }: { who: Who }) {
   useFocusOnArrival(path);
   useTitle(place?.route.title ?? "Not found");
   useCountInTitle();
+  useNoticeOfAnswers();
   useShortcuts(setOpen);
   useEffect(() => {
     const closed = (): void => setOpen((now) => (now === "menu" ? null : now));
@@ -50,8 +51,8 @@ export function Frame({ who }: { who: Who }) {
         <Link to="/" className="brand" aria-label="Holdfast, home">
           <img src="/icon.svg" alt="" width="24" height="24" /> <span>Holdfast</span>
         </Link>
-        <button type="button" className="palette-open" aria-keyshortcuts="Control+K" onClick={() => setOpen("palette")}>
-          <Icon name="search" /> <span>Go to…</span> <kbd aria-hidden="true">Ctrl K</kbd>
+        <button type="button" className="palette-open" aria-keyshortcuts="Control+K Meta+K" onClick={() => setOpen("palette")}>
+          <Icon name="search" /> <span>Go to…</span> <kbd aria-hidden="true">{isMac() ? "⌘ K" : "Ctrl K"}</kbd>
         </button>
         <Navigation who={who} path={path} onMore={() => setOpen(open === "menu" ? null : "menu")} more={open === "menu"} />
         <span className="grow" />

@@ -16,6 +16,7 @@ export type LoginState =
   | { is: "in"; who: Who };
 
 const FRAGMENT = "#code=";
+const LAST = "holdfast.who";
 const AGAIN_MS = 3_000;
 const watchers = new Set<() => void>();
 let state: LoginState = { is: "asking" };
@@ -76,8 +77,19 @@ export async function logOut(): Promise<void> {
 
 async function welcome(): Promise<void> {
   const who = await get<Who>("/api/whoami");
+  forgetOthers(who.userId ?? `token:${who.name}`);
   live.start(who.name, out);
   set({ is: "in", who });
+}
+
+/** What somebody wrote whose login ended by itself is neither shown nor sent in the name of the next. */
+function forgetOthers(id: string): void {
+  const before = localStorage.getItem(LAST);
+  if (before !== null && before !== id) {
+    forgetDrafts();
+    forgetOutbox();
+  }
+  localStorage.setItem(LAST, id);
 }
 
 function out(): void {

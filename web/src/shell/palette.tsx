@@ -6,11 +6,10 @@ import { nameOf } from "../chat/names";
 import { useTopics } from "../board/places";
 import { useApi } from "../live/query";
 import { Icon, type IconName } from "../parts/icon";
-import { mayOfferNotices } from "../parts/title";
 import { go } from "../router/router";
 import { routes } from "../routes";
-import { useLoggedIn } from "./login-state";
-import { logOut } from "./login-state";
+import { mayOfferNotices } from "./installed";
+import { logOut, useLoggedIn } from "./login-state";
 import { applyTheme } from "./theme";
 
 export default function Palette({ close, onHelp }: { close: () => void; onHelp: () => void }) {
@@ -38,17 +37,11 @@ export default function Palette({ close, onHelp }: { close: () => void; onHelp: 
         <Command.Input placeholder="Go to a page, a chat or a topic" autoFocus />
         <Command.List>
           <Command.Empty>Nothing is called that.</Command.Empty>
-          <Command.Group heading="Do">
-            {scope !== "read" && spaces === null && <Row icon="plus" name="New chat" onSelect={act(() => go("/chat?new=1"))} />}
-            {mayOfferNotices() && (
-              <Row icon="shield" name="Notify me when something waits for me" onSelect={act(() => void Notification.requestPermission())} />
-            )}
-            <Row icon="keys" name="Keyboard shortcuts" onSelect={act(onHelp)} />
-            <Row icon="spark" name="Use the light theme" onSelect={act(() => applyTheme("light"))} />
-            <Row icon="spark" name="Use the dark theme" onSelect={act(() => applyTheme("dark"))} />
-            <Row icon="spark" name="Use the theme of the system" onSelect={act(() => applyTheme("system"))} />
-            <Row icon="out" name="Log out" onSelect={act(() => void logOut())} />
-          </Command.Group>
+          {scope !== "read" && spaces === null && (
+            <Command.Group heading="Begin">
+              <Row icon="plus" name="New chat" onSelect={act(() => go("/chat?new=1"))} />
+            </Command.Group>
+          )}
           <Command.Group heading="Pages">
             {routes.flatMap((route) =>
               route.path.includes(":") || route.may?.(who) === false
@@ -77,6 +70,16 @@ export default function Palette({ close, onHelp }: { close: () => void; onHelp: 
                 onSelect={act(() => go(`/board/topics/${encodeURIComponent(topic.id)}`))}
               />
             ))}
+          </Command.Group>
+          <Command.Group heading="Do">
+            {mayOfferNotices() && (
+              <Row icon="shield" name="Notify me when something waits for me" onSelect={act(() => void Notification.requestPermission())} />
+            )}
+            <Row icon="keys" name="Keyboard shortcuts" onSelect={act(onHelp)} />
+            <Row icon="spark" name="Use the light theme" onSelect={act(() => applyTheme("light"))} />
+            <Row icon="spark" name="Use the dark theme" onSelect={act(() => applyTheme("dark"))} />
+            <Row icon="spark" name="Use the theme of the system" onSelect={act(() => applyTheme("system"))} />
+            <Row icon="out" name="Log out" onSelect={act(() => void logOut())} />
           </Command.Group>
         </Command.List>
       </Command>

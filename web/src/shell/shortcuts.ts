@@ -5,7 +5,7 @@ import { go } from "../router/router";
 import { routes } from "../routes";
 
 export const SHORTCUTS: readonly (readonly [string, string])[] = [
-  ["Ctrl K", "Go to a page, a chat or a topic; do something"],
+  [isMac() ? "⌘ K" : "Ctrl K", "Go to a page, a chat or a topic; do something"],
   ["/", "Search everything that was said"],
   ["?", "These shortcuts"],
   ["j  k", "The next, the one before"],
@@ -14,6 +14,11 @@ export const SHORTCUTS: readonly (readonly [string, string])[] = [
   ["Enter", "Send; Shift and Enter begins a line"],
   ["Esc", "Close what is open"],
 ];
+
+/** What the key beside the space bar is called here. */
+export function isMac(): boolean {
+  return /Mac|iPhone|iPad/.test(navigator.userAgent);
+}
 
 export function useShortcuts(open: (what: "palette" | "help") => void): void {
   const pressed = useEffectEvent((event: KeyboardEvent, going: boolean): boolean => {
@@ -45,9 +50,12 @@ export function useShortcuts(open: (what: "palette" | "help") => void): void {
   }, []);
 }
 
-/** From one row of the page to the next: chats, turns, topics, cards. */
+/** What one goes through row by row: chats, turns, topics, tasks, files, what needs one, what was found. */
+const ROWS = [".chat-row", ".turn", ".card", ".topic h3 a", ".task-line a", ".entry", ".rows a", ".pick a", ".memory-hit", ".alone", "tbody a"];
+
+/** From one row of the page to the next. */
 function step(by: 1 | -1): void {
-  const rows = [...document.querySelectorAll<HTMLElement>("main .chat-row, main .turn, main .card, main .topic-row a, main .entry")];
+  const rows = [...document.querySelectorAll<HTMLElement>(ROWS.map((row) => `main ${row}`).join(", "))].filter((row) => row.checkVisibility());
   const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
   const next = rows[at === -1 ? (by === 1 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by))];
   if (next === undefined) return;
@@ -58,5 +66,7 @@ function step(by: 1 | -1): void {
 
 /** Whether a key belongs to the words that somebody is writing. */
 export function isWriting(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  if (!(target instanceof HTMLElement)) return false;
+  // An editor has its own keys; from outside its shadow only it is seen, not the field within.
+  return target.isContentEditable || target.shadowRoot !== null || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 }

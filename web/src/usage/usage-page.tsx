@@ -8,6 +8,7 @@ import { useApi } from "../live/query";
 import { useAgentNames } from "../parts/agents";
 import { Figures } from "../parts/facts";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
+import { type Column, Table } from "../parts/table";
 import { Told } from "../parts/verbatim";
 import { go, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
@@ -67,47 +68,43 @@ export default function UsagePage({ query }: PageProps) {
 function Sums({ rows, by }: { rows: readonly SpentOut[]; by: By }) {
   const nameOf = useAgentNames();
   const groups = grouped(rows, by);
-  const whole = added(rows);
-  const most = Math.max(...groups.map(([, sum]) => sum.inputTokens + sum.outputTokens), 1);
+  const tokens = ({ sum }: Line): number => sum.inputTokens + sum.outputTokens;
+  const lines: readonly Line[] = [...groups.map(([name, sum]) => ({ name, sum, all: false })), { name: "All", sum: added(rows), all: true }];
+  const most = Math.max(...lines.map((line) => (line.all ? 0 : tokens(line))), 1);
+  const columns: readonly Column<Line>[] = [
+    { name: BY.find(([name]) => name === by)?.[1] ?? "", as: "head", cell: ({ name, all }) => <Told text={by === "agentId" && !all ? nameOf(name) : name} /> },
+    {
+      name: "Tokens",
+      named: true,
+      as: "number",
+      cell: (line) => (
+        <>
+          {!line.all && (
+            <span className="usage-track" aria-hidden="true">
+              <span style={{ width: `${(100 * tokens(line)) / most}%` }} />
+            </span>
+          )}
+          {tokens(line).toLocaleString()}
+        </>
+      ),
+    },
+    { name: "Answers", named: true, as: "number", cell: ({ sum }) => sum.turns.toLocaleString() },
+    { name: "Failed", named: true, as: "number", cell: ({ sum }) => sum.failed.toLocaleString() },
+    { name: "From cache", named: true, as: "number", cell: ({ sum }) => (sum.inputTokens === 0 ? "0 %" : `${Math.round((100 * sum.cacheReadTokens) / sum.inputTokens)} %`) },
+    { name: "Seconds each", named: true, as: "number", cell: ({ sum }) => (sum.turns === 0 ? "0" : (sum.seconds / sum.turns).toFixed(1)) },
+    { name: "Cost", named: true, as: "number", cell: ({ sum }) => (sum.cost === null ? "not known" : `$${sum.cost.toFixed(sum.cost < 1 ? 4 : 2)}`) },
+  ];
   return (
-    <div className="scroll" role="region" aria-label="Usage" tabIndex={0}>
-      <table className="usage stack">
-        <thead>
-          <tr>
-            <th scope="col">{BY.find(([name]) => name === by)?.[1]}</th>
-            <th scope="col">Tokens</th>
-            <th scope="col">Answers</th>
-            <th scope="col">Failed</th>
-            <th scope="col">From cache</th>
-            <th scope="col">Seconds each</th>
-            <th scope="col">Cost</th>
-          </tr>
-        </thead>
-        <tbody>
-          {[...groups, ["All", whole] as const].map(([name, sum], index) => (
-            <tr key={name} className={index === groups.length ? "whole-row" : undefined}>
-              <th scope="row">
-                <Told text={by === "agentId" && index < groups.length ? nameOf(name) : name} />
-              </th>
-              <td data-name="Tokens">
-                {index < groups.length && (
-                  <span className="usage-track" aria-hidden="true">
-                    <span style={{ width: `${(100 * (sum.inputTokens + sum.outputTokens)) / most}%` }} />
-                  </span>
-                )}
-                {(sum.inputTokens + sum.outputTokens).toLocaleString()}
-              </td>
-              <td data-name="Answers">{sum.turns.toLocaleString()}</td>
-              <td data-name="Failed">{sum.failed === 0 ? "0" : sum.failed.toLocaleString()}</td>
-              <td data-name="From cache">{sum.inputTokens === 0 ? "0 %" : `${Math.round((100 * sum.cacheReadTokens) / sum.inputTokens)} %`}</td>
-              <td data-name="Seconds each">{sum.turns === 0 ? "0" : (sum.seconds / sum.turns).toFixed(1)}</td>
-              <td data-name="Cost">{sum.cost === null ? "not known" : `$${sum.cost.toFixed(sum.cost < 1 ? 4 : 2)}`}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <div role="region" aria-label="Usage">
+      <Table rows={lines} keyOf={({ name, all }) => (all ? "all of it" : name)} columns={columns} isSum={({ all }) => all} />
     </div>
   );
+}
+
+interface Line {
+  name: string;
+  sum: ReturnType<typeof added>;
+  all: boolean;
 }
 
 function Download({ rows }: { rows: readonly SpentOut[] }) {

@@ -51,8 +51,8 @@ class ContextQuery(Sighted):
 @router.get("/api/context", response_model=ContextBlockOut)
 async def context(here: Here, caller: Caller, query: Annotated[ContextQuery, Query()]) -> Response:
     """Layer A always, recall as the mode says; a block that goes into a prompt as it is."""
-    wanted = await here.hold.threads(_wanted, here, caller, query)
-    return Response(await here.readers.answer(readers.context, wanted), media_type="application/json")
+    made = await here.readers.answer(readers.context, lambda: _wanted(here, caller, query))
+    return Response(made, media_type="application/json")
 
 
 def _wanted(here: Gateway, caller: Principal, query: ContextQuery) -> ContextAsk:

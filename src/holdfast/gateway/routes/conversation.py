@@ -10,9 +10,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.tools.outputs import kept_outputs
-from holdfast.board import log_view, topics
+from holdfast.board import attachments, log_view, topics
+from holdfast.board.attachments import Attachment
 from holdfast.context import message_body
 from holdfast.errors import InvalidInput
+from holdfast.gateway.board_wire import AttachmentOut, attachment_json
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, LineOut, SessionOut, TurnOut, answer, answers
@@ -69,6 +71,7 @@ class SpokenOut(LineOut):
     calls: list[CalledOut]
     result: CallResultOut | None
     images: int = Field(description="Pictures that it has; they are in its `raw`.")
+    files: list[AttachmentOut] = Field(description="Files that came with it.")
     cut_off: bool = Field(description="The answer broke off here.")
     model: str | None
     usage: dict[str, Any] | None = Field(description="Of the model call that said it.")
@@ -113,9 +116,10 @@ async def conversation(
         with here.read_as(caller) as tx:
             where = _place(tx, caller, session_key, topic_id, task_id)
             found = _page(tx, caller, where, start, most, (q or "").casefold().strip())
+            files = attachments.of_entries(tx, [entry.id for entry in found.entries])
             own = _turns(tx, found.entries, session_key if cursor is None else None)
             return ConversationOut(
-                entries=[spoken(entry) for entry in found.entries],
+                entries=[spoken(entry, files.get(entry.id, ())) for entry in found.entries],
                 turns=[TurnOut.model_validate(turn) for turn in own],
                 next=None if found.next is None else str(found.next),
             )
@@ -164,7 +168,7 @@ async def recent_turns(
     return answers(await here.hold.threads(read))
 
 
-def spoken(entry: Entry) -> SpokenOut:
+def spoken(entry: Entry, files: Sequence[Attachment] = ()) -> SpokenOut:
     """An entry as a page shows it: what its `raw` holds is taken apart here, and nowhere else."""
     body = message_body(entry.raw)
     blocks = [part for part in body.get("content") or () if isinstance(part, dict)]
@@ -181,6 +185,7 @@ def spoken(entry: Entry) -> SpokenOut:
             "calls": [_called(part) for part in blocks if part.get("type") == "toolCall"],
             "result": _result(entry, source, body),
             "images": sum(part.get("type") == "image" for part in blocks),
+            "files": [attachment_json(one) for one in files],
             "cutOff": isinstance(source.get("partial"), str),
             "model": _model(body),
             "usage": usage if isinstance(usage, dict) else None,

@@ -186,9 +186,12 @@ async def search(
 ) -> Response:
     """What memory has on a question, with its sources; an empty answer says why."""
     agent = _agent(here, caller, agent_id)
-    reader = await here.hold.threads(here.reader_for, caller, session_key)
-    ask = Ask(q, agent, reader, Chat.of(session_key), max_results, min_score)
-    found = await here.readers.answer(readers.memory_search, (ask, explain))
+
+    def asking() -> tuple[Ask, bool]:
+        reader = here.reader_for(caller, session_key)
+        return Ask(q, agent, reader, Chat.of(session_key), max_results, min_score), explain
+
+    found = await here.readers.answer(readers.memory_search, asking)
     return Response(found, media_type="application/json")
 
 

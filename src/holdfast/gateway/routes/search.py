@@ -58,8 +58,8 @@ class SearchQuery(Sighted):
 async def search(here: Here, caller: Caller, query: Annotated[SearchQuery, Query()]) -> Response:
     """Hybrid search, best first; what a topic's entries score counts for the topic too."""
     async with here.hold.board.search.gate.entering():
-        wanted = await here.hold.threads(_wanted, here, caller, query)
-        return Response(await here.readers.answer(readers.search, wanted), media_type="application/json")
+        found = await here.readers.answer(readers.search, lambda: _wanted(here, caller, query))
+        return Response(found, media_type="application/json")
 
 
 def _wanted(here: Gateway, caller: Principal, query: SearchQuery) -> SearchAsk:

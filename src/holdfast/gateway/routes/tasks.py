@@ -15,7 +15,7 @@ from holdfast.gateway.context import Caller, Here, Unlimited
 from holdfast.gateway.contract import DeletedOut
 from holdfast.gateway.scope import Asked
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import MAX_OFFSET, CursorParam, json_response, page
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, DueBefore, json_response, page
 from holdfast.log import FOR_OWNER, Audience, Tx, audit, space_of
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
@@ -30,6 +30,7 @@ async def listing(
     ask: Asked,
     topic_id: Annotated[str | None, Query(alias="topicId", max_length=256)] = None,
     status: TaskStatus | None = None,
+    due_before: DueBefore = None,
     limit: Annotated[int, Query(ge=1, description="At most 500 come at once.")] = 100,
     cursor: CursorParam = None,
     offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
@@ -41,7 +42,14 @@ async def listing(
         with here.read_as(caller, ask.session_key) as tx:
             view = ask.view(tx, caller)
             return tasks.listing(
-                tx, view, topic_id=topic_id, status=status, limit=limit, cursor=start, offset=offset
+                tx,
+                view,
+                topic_id=topic_id,
+                status=status,
+                due_before=due_before,
+                limit=limit,
+                cursor=start,
+                offset=offset,
             )
 
     found = await here.hold.threads(read)

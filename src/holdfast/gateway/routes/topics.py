@@ -18,7 +18,7 @@ from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import DeletedOut, FullEntryOut
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import MAX_OFFSET, CursorParam, entry_json, json_response, page
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, DueBefore, entry_json, json_response, page
 from holdfast.log import Cursor, EntryFilter, Tx, audit, entry_model
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
@@ -33,6 +33,7 @@ async def listing(
     caller: Caller,
     ask: Asked,
     status: TopicStatus | None = None,
+    due_before: DueBefore = None,
     limit: Annotated[int, Query(ge=1, description="At most 500 come at once.")] = 100,
     cursor: CursorParam = None,
     offset: Offset = 0,
@@ -43,7 +44,9 @@ async def listing(
     def read() -> topics.Page:
         with here.read_as(caller, ask.session_key) as tx:
             view = ask.view(tx, caller)
-            return topics.listing(tx, view, status=status, limit=limit, cursor=start, offset=offset)
+            return topics.listing(
+                tx, view, status=status, due_before=due_before, limit=limit, cursor=start, offset=offset
+            )
 
     found = await here.hold.threads(read)
     return page([topic_json(topic) for topic in found.topics], found.next)

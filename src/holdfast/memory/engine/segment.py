@@ -53,7 +53,7 @@ class Segment:
     `places` are theirs in the order of threads alone, `by_place` the rows in that order, and `threads` those
     that occur. `beside` has the rows before and after each in its thread, or why there is none: `ENDS` where
     the thread does here, `TWIN` for one of the same place, `LOOSE` for a row of no thread; `adjoining` says
-    which of them have the very next ordinal.
+    which of them have the very next ordinal. `scopes` keeps which ranges were last selected, and for whom.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Segment:
     threads: Rows
     longest: int
     vectors: dict[int, Quantised]
+    scopes: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _totals: dict[tuple[int, int], int] = field(default_factory=dict)
     _distinct: dict[tuple[str, int, int], frozenset[int]] = field(default_factory=dict)
     _complete: set[tuple[int, int, int]] = field(default_factory=set)

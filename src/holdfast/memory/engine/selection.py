@@ -14,7 +14,22 @@ from holdfast.memory.engine.segment import Segment, State
 from holdfast.memory.engine.symbols import Symbols
 
 _MOST_RANGES = 32
+_MOST_SCOPES = 16
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows of a segment side by side, those of a scope among them: how many, and how long all together.
+
+    `live` marks them; `None` stands for all.
+    """
+
+    low: int
+    high: int
+    live: Mask | None
+    population: int
+    total_length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +47,18 @@ class Piece:
     start: int
     live: Mask | None
     keep: Mask | None
+    population: int
+    total_length: int
 
     @property
     def rows(self) -> int:
         return self.high - self.low
 
     @property
-    def population(self) -> int:
-        return self.rows if self.live is None else int(np.count_nonzero(self.live))
-
-    @property
     def kept(self) -> int:
+        if self.keep is self.live:
+            return self.population
         return self.rows if self.keep is None else int(np.count_nonzero(self.keep))
-
-    @property
-    def total_length(self) -> int:
-        if self.live is None:
-            return self.segment.total_length(self.low, self.high)
-        return int(self.segment.columns["length"][self.low : self.high][self.live].sum(dtype=np.int64))
 
 
 Located = tuple[Piece, slice | NDArray[np.int64], NDArray[np.int64]]
@@ -109,12 +118,38 @@ def select(parts: Sequence[tuple[Segment, State]], allowed: NDArray[np.bool_], f
     pieces: list[Piece] = []
     start = 0
     for segment, state in parts:
-        for low, high, pure in _ranges(segment, state, allowed):
-            live = None if pure else _live(state, allowed, low, high)
+        for one in _scoped(segment, state, allowed):
+            low, high, live = one.low, one.high, one.live
             keep = _keep(segment, state, low, high, live, fine)
-            pieces.append(Piece(segment, state, low, high, start, live, keep))
+            pieces.append(
+                Piece(segment, state, low, high, start, live, keep, one.population, one.total_length)
+            )
             start += high - low
     return pieces
+
+
+def _scoped(segment: Segment, state: State, allowed: NDArray[np.bool_]) -> list[Range]:
+    """The ranges of a scope, kept while neither the segment's rows nor the scope's groups change: where rows
+    died or moved, every one of them is looked at, and the same scopes are asked again and again."""
+    kept = segment.scopes.get(id(allowed))
+    if kept is not None and kept[0] is state and kept[1] is allowed:
+        found: list[Range] = kept[2]
+        return found
+    found = [
+        _range(segment, low, high, None if pure else _live(state, allowed, low, high))
+        for low, high, pure in _ranges(segment, state, allowed)
+    ]
+    if len(segment.scopes) >= _MOST_SCOPES:
+        segment.scopes.clear()
+    segment.scopes[id(allowed)] = state, allowed, found
+    return found
+
+
+def _range(segment: Segment, low: int, high: int, live: Mask | None) -> Range:
+    if live is None:
+        return Range(low, high, None, high - low, segment.total_length(low, high))
+    length = int(segment.columns["length"][low:high][live].sum(dtype=np.int64))
+    return Range(low, high, live, int(np.count_nonzero(live)), length)
 
 
 def _ranges(segment: Segment, state: State, allowed: NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:

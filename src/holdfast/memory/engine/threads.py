@@ -26,13 +26,19 @@ def neighbours(pieces: Sequence[Piece], located: Sequence[Located], places: Plac
     out = np.full((len(places), 2), -1, np.int64)
     if not (places >> 32).any():
         return out
-    unsure = np.zeros((len(places), 2), np.bool_)
+    beside = np.full((len(places), 2), LOOSE, np.int32)
+    sure = np.zeros((len(places), 2), np.bool_)
     segments = list(_by_segment(pieces))
-    alone = _in_one_segment(segments, places >> 32)
     for segment, mine in segments:
         at, rows = _within(segment, located)
         if len(rows):
-            out[at], unsure[at] = _adjacent(segment, mine, rows, alone[at])
+            beside[at] = segment.beside[rows]
+            sure[at] = segment.adjoining[rows]
+            out[at] = _numbers_of(mine, beside[at])
+    doubtful = np.flatnonzero(~sure.all(axis=1))
+    sure[doubtful] |= _in_one_segment(segments, places[doubtful] >> 32)[:, None]
+    out[~sure] = -1
+    unsure = (out < 0) & (beside != LOOSE) & ~(sure & (beside == ENDS))
     for side, step in ((0, -1), (1, 1)):
         rest = np.flatnonzero(unsure[:, side])
         if len(rest):
@@ -66,17 +72,6 @@ def _within(segment: Segment, located: Sequence[Located]) -> tuple[slice | Rows,
     places = [np.arange(at.start, at.stop) if isinstance(at, slice) else at for at, _ in own]
     nothing = np.zeros(0, np.int64)
     return np.concatenate([nothing, *places]), np.concatenate([nothing, *(rows for _, rows in own)])
-
-
-def _adjacent(segment: Segment, pieces: list[Piece], rows: Rows, alone: Mask) -> tuple[Numbers, Mask]:
-    """The turns beside each in its segment if they are sure to be next, else -1; and which are to be sought.
-
-    Of a thread that lies in one segment they are, of others only those with the very next ordinal.
-    """
-    beside, alone = segment.beside[rows], alone[:, None]
-    sure = alone | segment.adjoining[rows]
-    numbers = np.where(sure, _numbers_of(pieces, beside), -1)
-    return numbers, (numbers < 0) & (beside != LOOSE) & ~(alone & (beside == ENDS))
 
 
 def _searched(segments: Sequence[tuple[Segment, list[Piece]]], places: Places, step: int) -> Numbers:

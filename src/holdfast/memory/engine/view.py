@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from holdfast.errors import InvalidInput
 from holdfast.memory.documents import Document
 from holdfast.memory.engine import threads
 from holdfast.memory.engine import vectors as vec
-from holdfast.memory.engine.postings import idf, term_keys, weights
+from holdfast.memory.engine.postings import MOST_FREQUENT, idf, term_keys, weights
 from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top, Whereabouts
 from holdfast.memory.engine.segment import MOVING
 from holdfast.memory.engine.selection import Located, Piece, located
@@ -22,6 +22,9 @@ from holdfast.memory.engine.symbols import Groups, Symbols
 _SAMPLE_STEP = 61
 _SURE = 20
 _LOOK = 8_192
+_FEW_POSTINGS = 20_000
+_SPARSE = 8
+_ROUNDING = 1.0001
 
 Stored = Callable[[Sequence[int]], Mapping[int, Document]]
 Listed = tuple[Piece, NDArray[np.int32], NDArray[np.uint16]]
@@ -50,6 +53,10 @@ class EmbeddedView:
         self._last: tuple[tuple[str, ...], Scores] | None = None
         self._placed: tuple[Numbers, list[Located]] | None = None
         self._lists: dict[str, list[Listed]] = {}
+        self._looked_up: tuple[Numbers | None, dict[str, NDArray[np.uint16]]] = None, {}
+        self._weighed: tuple[int, int] | None = None
+        self.postings_read = 0
+        """How many were gone through so far, beside those that were looked up."""
 
     @property
     def count(self) -> int:
@@ -60,16 +67,44 @@ class EmbeddedView:
     def lexical(self, terms: Sequence[str], limit: int) -> Top:
         """The best by BM25, counted over the scope as if it were the whole index."""
         wanted = tuple(dict.fromkeys(terms))
-        scores = np.zeros(self._size, np.float32)
-        for piece, rows, gains in self._gains(wanted):
-            part = scores[piece.start : piece.start + piece.rows]
-            part[rows - np.int32(piece.low) if piece.low else rows] += gains()
-        for piece in self._pieces:
-            if piece.keep is not None:
-                scores[piece.start : piece.start + piece.rows] *= piece.keep
-        self._last = wanted, scores
-        found = greatest(scores, limit)
-        return _top(found, scores[found], limit)
+        lists, gains = self._postings(wanted), self._gains(wanted)
+        having = sum(len(rows) for listed in lists for _, rows, _ in listed)
+        found = self._likely(lists, gains, limit) if having > _FEW_POSTINGS else None
+        if found is not None:
+            return _top(found, self.lexical_scores(wanted, found), limit)
+        few = having * _SPARSE < self._size
+        sums = _Sums(self._size, lists=few)
+        for listed, gain in zip(lists, gains, strict=True):
+            sums.add(listed, gain)
+        self.postings_read += having
+        self._last = wanted, sums.scores
+        found = sums.numbers() if few else greatest(sums.scores, limit)
+        return _top(found, sums.scores[found], limit)
+
+    def _likely(self, lists: list[list[Listed]], gains: list[Gain], limit: int) -> Numbers | None:
+        """Documents that the best are among, found by the rarer terms alone; None where those do not decide.
+
+        What has none of them cannot have more than all the commoner ones give at most: once enough documents
+        have more than that, the long lists are not read through, but looked into for these documents.
+        """
+        sizes = [sum(len(rows) for _, rows, _ in listed) for listed in lists]
+        rising = sorted(range(len(lists)), key=sizes.__getitem__)
+        sums, read, left = _Sums(self._size), 0, sum(sizes)
+        for count, place in enumerate(rising, 1):
+            read, left = read + sizes[place], left - sizes[place]
+            if left <= read:
+                return None
+            sums.add(lists[place], gains[place])
+            self.postings_read += sizes[place]
+            rest = _ROUNDING * sum(gains[other].most for other in rising[count:])
+            if read > limit and sum(gains[other].most for other in rising[:count]) > rest:
+                numbers = sums.numbers()
+                reached = sums.scores[numbers]
+                if len(numbers) > limit > 0:
+                    bar = float(np.partition(reached, len(numbers) - limit)[len(numbers) - limit])
+                    if bar > rest:
+                        return np.sort(numbers[reached >= bar - rest])
+        return None
 
     def lexical_scores(self, terms: Sequence[str], numbers: Numbers) -> Scores:
         """BM25 of some documents: read off the last search, or looked up posting by posting."""
@@ -77,38 +112,49 @@ class EmbeddedView:
         if self._last is not None and self._last[0] == wanted:
             return self._last[1][numbers]
         out = np.zeros(len(numbers), np.float32)
-        located = {id(piece): (at, rows.astype(np.int32)) for piece, at, rows in self._located(numbers)}
-        for piece, rows, gains in self._gains(wanted):
-            if id(piece) in located:
-                at, own = located[id(piece)]
-                place = np.minimum(rows.searchsorted(own), len(rows) - 1)
-                out[at] += np.where(rows[place] == own, gains(place), np.float32(0))
+        for gain, codes in zip(self._gains(wanted), self._codes(wanted, numbers), strict=True):
+            out += gain(codes)
         return out
 
     def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
-        out = np.zeros((len(terms), len(numbers)), np.bool_)
-        located = {id(piece): (at, rows.astype(np.int32)) for piece, at, rows in self._located(numbers)}
-        for place, lists in enumerate(self._postings(terms)):
-            for piece, rows, _ in lists:
-                if id(piece) in located:
-                    at, own = located[id(piece)]
-                    out[place, at] = rows.take(rows.searchsorted(own), mode="clip") == own
-        return out
+        held: NDArray[np.bool_] = self._codes(terms, numbers) != 0
+        return held
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         return [sum(len(rows) for _, rows, _ in lists) for lists in self._postings(terms)]
 
-    def _gains(self, terms: tuple[str, ...]) -> Iterator[tuple[Piece, NDArray[np.int32], Gains]]:
-        """Term by term and piece by piece: the living rows, and what the term adds to each."""
-        population = sum(piece.population for piece in self._pieces)
-        if not population or not terms:
-            return
-        average = sum(piece.total_length for piece in self._pieces) / population
-        table = weights(average, max(piece.segment.longest for piece in self._pieces))
-        for lists in self._postings(terms):
-            factor = np.float32(idf(population, sum(len(rows) for _, rows, _ in lists)))
-            for piece, rows, codes in lists:
-                yield piece, rows, Gains(table, codes, factor)
+    def _codes(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.uint16]:
+        """Term by term the codes of these documents' postings, 0 where there is none; kept for the next
+        question about the same documents."""
+        if self._looked_up[0] is not numbers:
+            self._looked_up = numbers, {}
+        known = self._looked_up[1]
+        located = {id(piece): (at, own.astype(np.int32)) for piece, at, own in self._located(numbers)}
+        out = np.zeros((len(terms), len(numbers)), np.uint16)
+        for place, (term, listed) in enumerate(zip(terms, self._postings(terms), strict=True)):
+            if term in known:
+                out[place] = known[term]
+                continue
+            known[term] = found = out[place]
+            for piece, rows, codes in listed:
+                if id(piece) in located:
+                    at, own = located[id(piece)]
+                    nearest = rows.searchsorted(own)
+                    held = rows.take(nearest, mode="clip") == own
+                    found[at] = codes.take(nearest, mode="clip") * held
+        return out
+
+    def _gains(self, terms: Sequence[str]) -> list[Gain]:
+        """What each of the terms adds to a document, by how often it stands there and how long that is."""
+        if self._weighed is None:
+            self._weighed = (
+                sum(piece.population for piece in self._pieces),
+                sum(piece.total_length for piece in self._pieces),
+            )
+        population, length = self._weighed
+        longest = max((piece.segment.longest for piece in self._pieces), default=0)
+        table = weights(length / max(population, 1), longest)
+        return [Gain(table, np.float32(idf(population, having))) for having in self.frequencies(terms)]
 
     def _postings(self, terms: Sequence[str]) -> list[list[Listed]]:
         """Each term's lists of the pieces that have it, kept: ranking asks for the same ones again."""
@@ -284,17 +330,45 @@ class EmbeddedView:
 
 
 @dataclass(frozen=True, slots=True)
-class Gains:
-    """What one term adds to the rows of its postings, computed for as many as are asked for."""
+class Gain:
+    """What one term adds to a document, by the code of its posting there."""
 
     table: Scores
-    codes: NDArray[np.uint16]
     factor: np.float32
 
-    def __call__(self, chosen: NDArray[np.int64] | None = None) -> Scores:
-        gains: Scores = self.table[self.codes if chosen is None else self.codes[chosen]]
+    def __call__(self, codes: NDArray[np.uint16]) -> Scores:
+        gains: Scores = self.table[codes]
         gains *= self.factor
         return gains
+
+    @property
+    def most(self) -> float:
+        """What it adds at most, to the shortest document with nothing but this term."""
+        return float(self.table[MOST_FREQUENT] * self.factor)
+
+
+class _Sums:
+    """What terms add up to in the documents of a view that are let through, and which have any of them."""
+
+    def __init__(self, size: int, *, lists: bool = True) -> None:
+        self.scores = np.zeros(size, np.float32)
+        self._lists = lists
+        self._met: list[Numbers] = [np.zeros(0, np.int64)]
+
+    def add(self, listed: list[Listed], gain: Gain) -> None:
+        for piece, rows, codes in listed:
+            if piece.keep is not None:
+                let = piece.keep[rows - np.int32(piece.low)]
+                rows, codes = rows[let], codes[let]
+            numbers = rows + np.int64(piece.start - piece.low)
+            before = self.scores[numbers]
+            if self._lists:
+                self._met.append(numbers[before == 0])
+            before += gain(codes)
+            self.scores[numbers] = before
+
+    def numbers(self) -> Numbers:
+        return np.concatenate(self._met)
 
 
 def _living(piece: Piece, first: int, last: int) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
@@ -345,11 +419,12 @@ def greatest(scores: Scores, limit: int) -> Numbers:
 
 
 def _top(numbers: Numbers, scores: Scores, limit: int) -> Top:
-    """The greatest scores first; equal ones in the order of their numbers."""
+    """The greatest scores first; equal ones in the order of their numbers, at the end of the list too."""
     if not len(scores) or limit <= 0:
         return Top(np.zeros(0, np.int64), np.zeros(0, np.float32), float(scores.max(initial=0)))
     if len(scores) > limit:
-        best = np.argpartition(scores, len(scores) - limit)[len(scores) - limit :]
+        bar = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        best = np.flatnonzero(scores >= bar)
         numbers, scores = numbers[best], scores[best]
-    order = np.lexsort((numbers, -scores))
+    order = np.lexsort((numbers, -scores))[:limit]
     return Top(numbers[order], scores[order], float(scores[order[0]]))

@@ -1,3 +1,4 @@
+import { type Column, Table } from "../../parts/table";
 import { Told } from "../../parts/verbatim";
 import { Link } from "../../router/router";
 import { KINDS, type MapNode, type Neighbour, placeOf } from "./map";
@@ -6,39 +7,27 @@ const MOST = 6;
 
 /** The same map in words. */
 export function GraphTable({ nodes, linked }: { nodes: readonly MapNode[]; linked: ReadonlyMap<string, Neighbour[]> }) {
-  const sorted = nodes.toSorted((a, b) => b.count - a.count);
+  const columns: readonly Column<MapNode>[] = [
+    {
+      name: "What",
+      cell: (node) => (
+        <Link to={placeOf(node)}>
+          <Told text={node.label} />
+        </Link>
+      ),
+    },
+    { name: "Kind", named: true, cell: (node) => KINDS[node.type] },
+    { name: "Entries", named: true, as: "number", cell: (node) => node.count },
+    { name: "Linked with", named: true, cell: (node) => <Others others={linked.get(node.id) ?? []} /> },
+  ];
+  return <Table rows={nodes.toSorted((a, b) => b.count - a.count)} keyOf={(node) => node.id} columns={columns} />;
+}
+
+function Others({ others }: { others: readonly Neighbour[] }) {
   return (
-    <div className="scroll">
-      <table className="stack">
-        <thead>
-          <tr>
-            <th>What</th>
-            <th>Kind</th>
-            <th>Entries</th>
-            <th>Linked with</th>
-          </tr>
-        </thead>
-        <tbody>
-          {sorted.map((node) => {
-            const others = linked.get(node.id) ?? [];
-            return (
-              <tr key={node.id}>
-                <td>
-                  <Link to={placeOf(node)}>
-                    <Told text={node.label} />
-                  </Link>
-                </td>
-                <td data-name="Kind">{KINDS[node.type]}</td>
-                <td data-name="Entries">{node.count}</td>
-                <td data-name="Linked with">
-                  <Told text={others.slice(0, MOST).map((one) => one.node.label).join(", ")} />
-                  {others.length > MOST && <span className="quiet"> and {others.length - MOST} more</span>}
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </div>
+    <>
+      <Told text={others.slice(0, MOST).map((one) => one.node.label).join(", ")} />
+      {others.length > MOST && <span className="quiet"> and {others.length - MOST} more</span>}
+    </>
   );
 }

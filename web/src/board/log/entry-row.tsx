@@ -5,6 +5,7 @@ import { memo, useState } from "react";
 
 import type { Problem } from "../../api/problem";
 import type { Collection } from "../../live/collection";
+import { gist } from "../../parts/gist";
 import { Prose } from "../../parts/prose";
 import { Refused } from "../../parts/refused";
 import { Ago } from "../../parts/time";
@@ -66,7 +67,7 @@ export const EntryRow = memo(function EntryRow({ entry, entries, refused, topic,
         </button>
       </div>
       <div className={isLong && !whole ? "said clipped" : "said"}>
-        {entry.type === "action" ? <Told text={entry.content} /> : <Prose text={entry.content} below={1} />}
+        {entry.type === "action" ? <Told text={gist(entry.content)} /> : <Prose text={entry.content} below={1} />}
       </div>
       {isLong && (
         <button type="button" className="plain" onClick={() => setWhole(!whole)}>

@@ -38,7 +38,13 @@ export function SpaceList({ spaces, owners, counts, total, more, chosen, onDropT
       }}
     >
       <Link to={`/board?space=${encodeURIComponent(space.id)}`} aria-current={chosen === space.id ? "true" : undefined}>
-        <span className="dot" style={space.color === null ? undefined : { background: space.color }} />
+        {isTag(space) ? (
+          <span className="quiet" aria-hidden="true">
+            #
+          </span>
+        ) : (
+          <span className="dot" style={space.color === null ? undefined : { background: space.color }} />
+        )}
         <span className="grow">
           <Told text={space.name} />
           {(namesakes.get(space.name)?.length ?? 0) > 1 && <small className="quiet"> {space.id}</small>}
@@ -76,7 +82,7 @@ function Count({ count, more }: { count: number; more: boolean }) {
     <span className="count">
       {count}
       {more && "+"}
-      <span className="spoken"> topics</span>
+      <span className="spoken"> {count === 1 ? "topic" : "topics"}</span>
     </span>
   );
 }

@@ -1,7 +1,7 @@
 /** The board: spaces beside it, the topics of the chosen one by how they stand. */
 import "./board.css";
 
-import { memo, useDeferredValue, useMemo, useState } from "react";
+import { memo, useDeferredValue, useEffect, useMemo, useRef, useState } from "react";
 import { WindowVirtualizer } from "virtua";
 
 import { post } from "../../api/client";
@@ -121,9 +121,30 @@ export default function BoardPage({ query }: PageProps) {
             />
           ))}
         </div>
-        {held.more && <p className="note">There are more topics than a page holds; a space or the search finds them.</p>}
+        {held.more && <ReadOn key={held.rows.length} />}
       </div>
     </div>
+  );
+}
+
+/** At the end of what was read the rest is read, as far as somebody scrolls or what they look for is not there yet. */
+function ReadOn() {
+  const end = useRef<HTMLParagraphElement>(null);
+  useEffect(() => {
+    if (end.current === null) return;
+    const seen = new IntersectionObserver(
+      (entries) => {
+        if (entries.some((entry) => entry.isIntersecting)) void collection.older();
+      },
+      { rootMargin: "1200px" },
+    );
+    seen.observe(end.current);
+    return () => seen.disconnect();
+  }, []);
+  return (
+    <p ref={end} className="quiet older" role="status">
+      Reading more topics…
+    </p>
   );
 }
 

@@ -40,9 +40,12 @@ export default function TopicPage({ params, query }: PageProps) {
 
   if (problem !== undefined) {
     return (
-      <Trouble problem={problem}>
-        <Link to="/board">To the board</Link>
-      </Trouble>
+      <>
+        <h1>Topic</h1>
+        <Trouble problem={problem}>
+          <Link to="/board">To the board</Link>
+        </Trouble>
+      </>
     );
   }
   if (known === undefined) return <Loading what="the topic" />;

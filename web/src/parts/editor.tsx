@@ -1,0 +1,129 @@
+/**
+ * A field for a whole file: markdown or JSON in colours, lines with numbers, its own undo and search (Ctrl F).
+ *
+ * It stands in a shadow root, where CodeMirror keeps its styles as a sheet of the root: in the page itself it would
+ * write a `<style>`, which the pages' policy forbids. `Tab` leaves it, as it leaves any other field.
+ */
+import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+import { defineLanguageFacet, HighlightStyle, Language, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
+import { json } from "@codemirror/legacy-modes/mode/javascript";
+import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
+import { EditorSelection, EditorState, type Extension } from "@codemirror/state";
+import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+import { GFM, parser } from "@lezer/markdown";
+import { useEffect, useEffectEvent, useRef } from "react";
+
+export interface EditorProps {
+  label: string;
+  value: string;
+  language: "markdown" | "json" | "text";
+  readOnly: boolean;
+  /** The line that somebody was led to; 0 for none. */
+  line: number;
+  onChange: (text: string) => void;
+  onSave: () => void;
+}
+
+export default function Editor({ label, value, language, readOnly, line, onChange, onSave }: EditorProps) {
+  const host = useRef<HTMLDivElement>(null);
+  const view = useRef<EditorView>(undefined);
+  const changed = useEffectEvent(onChange);
+  const saved = useEffectEvent(onSave);
+  const first = useEffectEvent(() => value);
+
+  useEffect(() => {
+    if (host.current === null) return;
+    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open", delegatesFocus: true });
+    const extensions = [
+      keymap.of([{ key: "Mod-s", preventDefault: true, run: () => (saved(), true) }]),
+      ...COMMON,
+      ...LANGUAGES[language],
+      EditorState.readOnly.of(readOnly),
+      EditorView.editable.of(!readOnly),
+      EditorView.contentAttributes.of({ "aria-label": label, spellcheck: String(language === "markdown"), tabindex: "0" }),
+      EditorView.updateListener.of((update) => {
+        if (update.docChanged) changed(update.state.sliceDoc());
+      }),
+    ];
+    const made = new EditorView({ root, parent: root, state: EditorState.create({ doc: first(), extensions }) });
+    view.current = made;
+    return () => made.destroy();
+  }, [label, language, readOnly]);
+
+  // A text that was put there otherwise, such as an earlier version.
+  useEffect(() => {
+    const now = view.current;
+    if (now === undefined || now.state.sliceDoc() === value) return;
+    now.dispatch({ changes: { from: 0, to: now.state.doc.length, insert: value } });
+  }, [value]);
+
+  useEffect(() => {
+    const now = view.current;
+    if (now === undefined || line < 1) return;
+    const { from, to } = now.state.doc.line(Math.min(line, now.state.doc.lines));
+    now.dispatch({ selection: EditorSelection.range(from, to), effects: EditorView.scrollIntoView(from, { y: "center" }) });
+    now.focus();
+  }, [line]);
+
+  return <div ref={host} className="file-text" />;
+}
+
+const COLOURS = HighlightStyle.define([
+  { tag: tags.heading, fontWeight: "700" },
+  { tag: tags.strong, fontWeight: "700" },
+  { tag: tags.emphasis, fontStyle: "italic" },
+  { tag: tags.strikethrough, textDecoration: "line-through" },
+  { tag: [tags.link, tags.url], color: "var(--accent)" },
+  { tag: [tags.comment, tags.processingInstruction, tags.quote, tags.contentSeparator], color: "var(--quiet)" },
+  { tag: [tags.string, tags.monospace], color: "light-dark(#1a6a38, #8ad3a3)" },
+  { tag: [tags.propertyName, tags.keyword], color: "light-dark(#8a2a6b, #e392c8)" },
+  { tag: [tags.number, tags.bool, tags.null, tags.atom], color: "light-dark(#8f4300, #e8b36a)" },
+]);
+
+const LOOK = EditorView.theme({
+  "&": { color: "var(--text)", minHeight: "inherit", maxHeight: "inherit", fontSize: "inherit", backgroundColor: "transparent" },
+  "&.cm-focused": { outline: "none" },
+  ".cm-scroller": { font: "0.93rem/1.6 var(--mono)", overflow: "auto" },
+  ".cm-content": { padding: "var(--s3) 0", caretColor: "var(--text)", overflowWrap: "anywhere" },
+  ".cm-line": { padding: "0 var(--s3)" },
+  ".cm-gutters": { color: "var(--quiet)", backgroundColor: "transparent", border: "0" },
+  ".cm-cursor": { borderInlineStartColor: "var(--text)" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in srgb, var(--accent) 6%, transparent)" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { background: "var(--chosen)" },
+  ".cm-searchMatch": { backgroundColor: "var(--mark-ground)" },
+  ".cm-panels": { color: "var(--text)", backgroundColor: "var(--sunken)", borderColor: "var(--line)" },
+  ".cm-panel.cm-search": { padding: "var(--s2) var(--s6) var(--s2) var(--s3)" },
+  ".cm-textfield, .cm-button": {
+    color: "var(--text)",
+    background: "var(--raised)",
+    border: "1px solid var(--line-strong)",
+    borderRadius: "var(--radius)",
+    minHeight: "1.8rem",
+    padding: "0 var(--s2)",
+  },
+  ".cm-panel.cm-search [name=close]": { color: "var(--text)", minWidth: "1.6rem", minHeight: "1.6rem" },
+});
+
+const COMMON: Extension[] = [
+  // Only this ends a line: what else a file has is kept to the letter, and shown where it hides.
+  EditorState.lineSeparator.of("\n"),
+  highlightSpecialChars(),
+  history(),
+  drawSelection(),
+  lineNumbers(),
+  highlightActiveLine(),
+  highlightSelectionMatches(),
+  search({ top: true }),
+  EditorView.lineWrapping,
+  EditorView.perLineTextDirection.of(true),
+  syntaxHighlighting(COLOURS),
+  LOOK,
+  keymap.of([...searchKeymap, ...historyKeymap, ...defaultKeymap]),
+];
+
+const LANGUAGES: Record<EditorProps["language"], Extension[]> = {
+  markdown: [new Language(defineLanguageFacet(), parser.configure(GFM), [], "markdown")],
+  json: [StreamLanguage.define({ ...json, tokenTable: { property: tags.propertyName } })],
+  text: [],
+};
