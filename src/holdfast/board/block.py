@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal
 
-from holdfast.board.quoting import quoted, shorten, units
+from holdfast.board.quoting import Spoken, quoted, shorten, spoken, units
 from holdfast.board.words import asked_terms, telling
 from holdfast.memory.text import Language, language_of, terms_in
 
@@ -47,9 +47,6 @@ _BULLET: Final = 3
 _ROUNDS: Final = 4
 _FEW_LOST: Final = 2
 """More lines than these do not fit into what the note takes that tells of them."""
-_LEAST_RUN: Final = 4
-_REPEATED: Final = 0.55
-_RUN: Final = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
 _DATED: Final = re.compile(r"(?P<kind>[A-Z][a-z]+ )?(?P<day>\d{4}-\d{2}-\d{2}): ")
 _WORD: Final = re.compile(r"\S+")
 _FACT: Final = re.compile(r"\d|\w[A-Z]|[A-Za-z]\w*[_/@]\w")
@@ -273,44 +270,6 @@ class _Again:
         self.says[goes] = other if goes == one else one
         many[goes[0]] -= 1
         return True
-
-
-class Spoken:
-    """The words of a line, to be held against those of others."""
-
-    __slots__ = ("_joined", "_runs", "_telling", "words")
-
-    def __init__(self, text: str) -> None:
-        self.words = _RUN.findall(text.lower())
-        self._telling = frozenset(self.words)
-        self._joined = f" {' '.join(self.words)} "
-        self._runs: list[str] | None = None
-
-    def mostly_in(self, longer: Spoken) -> bool:
-        """Whether most of it stands in another line in a row."""
-        few = len(self.words) < _LEAST_RUN
-        if few or len(self._telling & longer._telling) < len(self._telling) * _REPEATED / 2:
-            return False
-        return any(run in longer._joined for run in self._most_of_it())
-
-    def overlaps(self, other: Spoken) -> bool:
-        """Whether one of the two says most of the other."""
-        short, long = sorted((other, self), key=lambda one: len(one.words))
-        return short.mostly_in(long)
-
-    def _most_of_it(self) -> list[str]:
-        """Each run of its words that is just long enough to be most of it."""
-        if self._runs is None:
-            least = max(_LEAST_RUN, math.ceil(_REPEATED * len(self.words)))
-            begins = range(len(self.words) - least + 1)
-            self._runs = [f" {' '.join(self.words[at : at + least])} " for at in begins]
-        return self._runs
-
-
-@lru_cache(maxsize=2_048)
-def spoken(text: str) -> Spoken:
-    """Kept, as the lines of a working set stand in one block after the other."""
-    return Spoken(text)
 
 
 @dataclass(slots=True)
