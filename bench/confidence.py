@@ -29,7 +29,7 @@ from histories import load as load_history
 from histories import names as history_names
 from numpy.typing import NDArray
 from recall import DAY, CachedEmbedder, Conversation, embedders, load
-from small_homes import GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
+from small_homes import EVERYDAY, GERMAN, HELD_OUT, HOMES, PARAPHRASED, UNRELATED
 
 from holdfast.clock import Millis
 from holdfast.config.memory import FLOOR
@@ -45,7 +45,9 @@ TUNED_CONVERSATIONS = 3
 NOTES_IN_A_FILE = (1, 3, 12)
 ANSWERED = ("answerable", "own", "paraphrased")
 FITTED = (*ANSWERED, "general", "in vain", "foreign")
-COUNTS = {"own": 5.0, "general": 2.0, "in vain": 8.0}
+COUNTS = {"own": 3.0, "paraphrased": 0.5, "in vain": 4.0}
+GENERAL = (*UNRELATED, *EVERYDAY)
+EVIDENCE = ("words", "words_near", "likeness", "agreement", "standing_out", "some", "held")
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -89,7 +91,7 @@ def conversations(path: Path, embedder: Embedder, base: Embedder) -> Iterator[As
         scope, tuned = Scope(talk.documents, embedder, base), number < TUNED_CONVERSATIONS
         for question in talk.questions:
             yield Asked("answerable", tuned, False, *scope.ask(question.text, question.evidence))
-        for text in UNRELATED[tuned::2]:
+        for text in GENERAL[tuned::2]:
             yield Asked("general", tuned, False, *scope.ask(text))
         other = (number + 1) % len(talks)
         for text in _some(talks[other]):
@@ -119,7 +121,7 @@ def homes(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
                 yield Asked("translated", tuned, True, *scope.ask(translated, where))
             for place, question in PARAPHRASED[name]:
                 yield Asked("paraphrased", tuned, True, *scope.ask(question, frozenset((place // notes,))))
-            for text in UNRELATED[tuned::2]:
+            for text in GENERAL[tuned::2]:
                 yield Asked("general", tuned, True, *scope.ask(text))
             for other in others:
                 for _, question, _ in HOMES[other]:
@@ -138,8 +140,10 @@ def histories(embedder: Embedder, base: Embedder) -> Iterator[Asked]:
             yield Asked("own", True, True, *scope.ask(overview.text))
         for text in talk.unanswerable:
             yield Asked("in vain", True, True, *scope.ask(text))
+        for text in GENERAL[1::2]:
+            yield Asked("general", True, True, *scope.ask(text))
         for other in talks[:number] + talks[number + 1 :]:
-            for question in other.questions[::4]:
+            for question in other.questions[::2]:
                 yield Asked("foreign", True, True, *scope.ask(question.text))
 
 
@@ -172,11 +176,28 @@ def _files(name: str, notes: Sequence[str], each: int) -> list[Document]:
 
 
 def fitted(asked: Sequence[Asked], strength: float = 1.0) -> NDArray[np.float64]:
-    """Logistic regression by Newton's method, with a little ridge, over what may be tuned on."""
+    """Logistic regression over what may be tuned on. What speaks for an answer never counts against one: such
+    a signal is left out instead."""
     known = [(one, one.signals) for one in asked if one.tuned and one.kind in FITTED and one.signals]
     rows = np.array([[1.0, *astuple(signals)] for _, signals in known])
     wanted = np.array([one.kind in ANSWERED for one, _ in known], np.float64)
     weight = np.array([COUNTS.get(one.kind, 1.0) for one, _ in known])
+    speaks_for = np.array([False, *(field.name in EVIDENCE for field in fields(Signals))])
+    used = np.ones(rows.shape[1], np.bool_)
+    weights = np.zeros(rows.shape[1])
+    while True:
+        weights[used] = _newton(rows[:, used], wanted, weight, strength)
+        against = used & speaks_for & (weights < 0)
+        if not against.any():
+            return weights
+        used &= ~against
+        weights[against] = 0.0
+
+
+def _newton(
+    rows: NDArray[np.float64], wanted: NDArray[np.float64], weight: NDArray[np.float64], strength: float
+) -> NDArray[np.float64]:
+    """Newton's method, with a little ridge on all but the bias."""
     ridge = strength * np.diag([1e-6, *[1.0] * (rows.shape[1] - 1)])
     weights = np.zeros(rows.shape[1])
     for _ in range(60):

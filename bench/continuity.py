@@ -253,7 +253,9 @@ def _note_answer(
     if not answered:
         there = stage.history.evidence(question)
         said = {stage.ids[n]: texts[n] for n in there}
-        why = where_it_went(said, shown.lines, context.data) or _not_weighed(stage, question, key)
+        why = where_it_went(said, shown.lines, context.data)
+        below = not (context.data["semantic"] or {"fits": True})["fits"]
+        why = why or ("below the floor" if below else _not_weighed(stage, question, key))
         outdated = question.outdated_in("\n".join(shown.lines))
         result.missed.append(Missed(question.text, place, limit, why, outdated, context.block))
 

@@ -163,6 +163,42 @@ UNRELATED = (
     "Nenne drei Hauptwerke von Kafka", "Wie spielt man Schafkopf?", "Wie wird das Wetter in Tokio?",
 )  # fmt: skip
 
+EVERYDAY = (
+    "What should I cook tonight?", "Where did I put my keys?", "How long do eggs need to boil?",
+    "Write a birthday card for a colleague", "Translate 'see you later' into Portuguese",
+    "What is the difference between a virus and a bacterium?", "Who wrote Wuthering Heights?",
+    "Set a timer for ten minutes", "Play some relaxing music", "How do I get red wine out of a carpet?",
+    "What's the weather like tomorrow?", "Tell me something interesting about whales",
+    "How many ounces are in a pound?", "What year did the Titanic sink?", "Good night!",
+    "How are you today?", "Make this sentence sound more polite: send me the file",
+    "Name three rivers in South America", "What is the square root of 144?",
+    "Who is the president of Brazil?", "Which is the longest bridge in the world?",
+    "How do I tie a bow tie?", "What does the word 'serendipity' mean?",
+    "Give me five ideas for a rainy day", "Order a pizza, please", "Call a taxi to the station",
+    "What is today's date?", "Is it going to snow this week?", "When does the moon rise tonight?",
+    "Find me a good film to watch", "What colour are the new curtains?",
+    "When does the swimming pool open on Sundays?", "What did my grandfather do for a living?",
+    "Which shoes did I wear to the wedding?", "Write a poem about the sea", "Explain what inflation is",
+    "Convert 300 dollars to yen", "What is 15 percent of 80?", "How far is it to the moon?",
+    "Spell 'accommodation'", "Was soll ich heute kochen?", "Wo habe ich mein Handy hingelegt?",
+    "Wie lange muss Reis kochen?", "Schreib eine Geburtstagskarte für eine Kollegin",
+    "Übersetze 'bis später' ins Spanische", "Was ist der Unterschied zwischen Wetter und Klima?",
+    "Wer hat den Zauberberg geschrieben?", "Stell einen Wecker auf sieben", "Spiel etwas Musik",
+    "Wie bekomme ich Rotwein aus dem Teppich?", "Wie wird das Wetter am Wochenende?",
+    "Erzähl mir etwas über Wale", "Wie viele Gramm sind ein Pfund?", "In welchem Jahr sank die Titanic?",
+    "Gute Nacht!", "Wie geht es dir heute?", "Guten Tag!", "Formuliere höflicher: schick mir die Datei",
+    "Nenn mir drei Flüsse in Afrika", "Was ist die Wurzel aus 144?", "Wer ist Präsident von Brasilien?",
+    "Welche ist die längste Brücke der Welt?", "Wie bindet man eine Krawatte?",
+    "Was heißt 'serendipity' auf Deutsch?", "Gib mir fünf Ideen für einen Regentag",
+    "Bestell bitte eine Pizza", "Ruf ein Taxi zum Bahnhof", "Welches Datum haben wir heute?",
+    "Schneit es diese Woche?", "Wann geht heute der Mond auf?", "Such mir einen guten Film für heute Abend",
+    "Welche Farbe hat das neue Sofa?", "Wann öffnet das Schwimmbad am Sonntag?",
+    "Was hat mein Großvater beruflich gemacht?", "Welche Schuhe hatte ich auf der Hochzeit an?",
+    "Schreib ein Gedicht über das Meer", "Erklär mir die Inflation", "Rechne 300 Dollar in Yen um",
+    "Was sind 15 Prozent von 80?", "Wie weit ist es bis zum Mond?",
+)  # fmt: skip
+"""Requests and questions that people put to an assistant on any day; no home and no talk answers them."""
+
 PARAPHRASED = {
     "bakery": (
         (1, "which supplier brings the ground grain?"), (3, "on which day is the weekend helper in?"),

@@ -243,3 +243,20 @@ def test_no_line_of_a_block_says_what_another_says(words: list[str], starts: lis
     long = [text for text in said if len(text.split()) >= 5]
     assert not any(one in other for one in long for other in said if one is not other)
     assert len(said) + len(left) == len(lines)
+
+
+def test_of_a_kind_no_more_lines_stand_than_its_section_says_and_one_that_repeats_takes_no_place() -> None:
+    said = (
+        "The lorry comes on 4 May.",
+        "The lorry comes on 4 May, then.",
+        "Ines has the key.",
+        "Bring gloves.",
+    )
+    lines = tuple(Line(text, 1 - n / 10, id=str(n), kind="find") for n, text in enumerate(said))
+    block = render(
+        [Section("B", "Recall:", lines, most={"find": 2})], intent="", mode="full", max_chars=2_000
+    )
+    assert said[0] in block.text or said[1] in block.text
+    assert said[2] in block.text
+    assert {one.line.text: one.reason for one in block.left_out}[said[3]] == "limit"
+    assert len(block.shown) == 2

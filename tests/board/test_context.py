@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.board import ingest, routing, spaces, topics
-from holdfast.board.context import ContextAsk, has_signal, present_first, wants_recall
+from holdfast.board.context import ContextAsk, came_later, has_signal, present_first, wants_recall
 from holdfast.board.context_room import Board
 from holdfast.board.recall import Recalled, Recollection, Wanted
 from holdfast.board.search import Found
@@ -226,3 +226,28 @@ def test_what_is_over_comes_after_what_took_its_place(sqlite_store: Store, clock
     for one in ordered:
         assert sum(one.parts.values()) == pytest.approx(one.score)
     assert present_first(found[1:]) == found[1:]
+
+
+def test_what_was_said_later_in_the_topic_of_a_find_is_weighed_with_it(
+    sqlite_store: Store, clock: ManualClock
+) -> None:
+    with sqlite_store.write(OWNER) as tx:
+        topic = topics.upsert(tx, "Riso").topic.id
+    texts = (
+        "I want a riso edition of the bread letters, 80 copies in two colours.",
+        "Medium blue and yellow actually.",
+        "Good night!",
+        "Shall I order paper?",
+    )
+    for text in texts:
+        clock.advance(hours=1)
+        say(sqlite_store, text, topic_id=topic)
+    with sqlite_store.read(OWNER) as tx:
+        said = timeline(tx, EVERYTHING, ("topic_id", topic), limit=4)
+    find = Found(said[0].entry, 0.8, {"lexical": 0.8}, said[0].text)
+    later = came_later("Which colours for the riso edition?", [find], said)
+    assert [one.text for one in later] == [texts[1]]
+    assert 0 < later[0].score < find.score
+    assert sum(later[0].parts.values()) == pytest.approx(later[0].score)
+    before = Found(said[1].entry, 0.8, {"lexical": 0.8}, said[1].text)
+    assert texts[0] not in [one.text for one in came_later("Which colours?", [before], said)]

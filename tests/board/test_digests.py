@@ -293,3 +293,26 @@ def test_a_digest_that_history_came_behind_is_made_again_when_its_time_has_come(
     desk.cycle(minutes=6)
     assert "concrete, 12 cm" in (desk.get(id_).digest or "")
     assert desk.get(id_).updated_at == before.updated_at
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "over"),
+    [
+        (
+            "11 onboarding screens for Tidewell, due 19 January.",
+            "Tidewell changed its mind: 9 screens.",
+            True,
+        ),
+        ("The grant for the pump is 55 percent.", "The grant came: 50 percent, not 55.", True),
+        ("The estimate is 860 euros.", "The bill: 912 instead of 860.", True),
+        ("Tidewell changed its mind: 9 screens.", "Tidewell wants a round of changes until the 26th.", False),
+        ("Tidewell wants 9 screens.", "The Tidewell screens now ship on 3 March.", False),
+        ("The roof costs 14,500 euros.", "The roof work now begins on 18 May.", False),
+    ],
+)
+def test_a_newer_figure_outdates_an_older_one_of_the_same_kind(older: str, newer: str, over: bool) -> None:
+    assert present.outdates(present.line_of(newer, 2), present.line_of(older, 1)) is over
+    held = present.by_rules(present.lines_of([(older, 1, False), (newer, 2, False)]), now=3)
+    told = present.written(held, 1_000)
+    assert newer in told
+    assert (older in told) is not over

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from holdfast.memory.scoring import Scoring, rank
 from holdfast.memory.snippets import snippet
 
 SHARE = st.floats(0, 1)
-SIGNALS = st.builds(Signals, *[SHARE] * 8)
+SIGNALS = st.builds(Signals, *[SHARE] * len(fields(Signals)))
 WORDS = st.lists(
     st.sampled_from(("key", "boat", "lamp", "fog", "bread", "the", "is")), min_size=1, max_size=6
 )
@@ -37,9 +37,10 @@ WORDS = st.lists(
 def test_a_confidence_is_a_probability_and_grows_with_what_speaks_for_it(one: Signals, serves: str) -> None:
     sure = confidence(one, serves)
     assert 0 <= sure <= 1
-    for name in ("words_near", "likeness", "standing_out"):
+    for name in ("words", "words_near", "likeness", "agreement", "standing_out", "held"):
         assert confidence(replace(one, **{name: 1.0}), serves) >= sure
-    assert confidence(replace(one, unknown=1.0), serves) <= sure
+    for name in ("unknown", "request", "stranger"):
+        assert confidence(replace(one, **{name: 1.0}), serves) <= sure
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,8 @@ def test_an_everyday_word_that_few_entries_have_tells_less_than_a_rare_one(every
         return answer(prepare(text, view, base, now=NOW), view, base, Scoring(), limit=5).confidence
 
     assert sure(everyday) < sure(rare) - 0.1
+    assert sure(everyday) < FLOOR
+    assert sure("What is 9 times 23?") < FLOOR
     assert sure("Where do we sleep before the flight?") >= FLOOR
 
 

@@ -51,6 +51,20 @@ def test_a_question_finds_the_document(document: str, question: str) -> None:
     assert set(asked) & set(terms(document))
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Jakob wird am 24. Mai konfirmiert", "Wo feiern wir die Konfirmation?"),
+        ("Wir haben das Hotel umgebucht", "Was kostet die Umbuchung?"),
+        ("Sabine ist die Kassenwartin", "Wer ist der Kassenwart?"),
+        ("Ich habe den Tisch bestellt", "Ist die Bestellung da?"),
+        ("Der Vertrag ist gekündigt", "Wann war die Kündigung?"),
+    ],
+)
+def test_a_german_word_is_found_in_its_other_forms(said: str, asked: str) -> None:
+    assert set(terms(said)) & set(query_terms(asked).content)
+
+
 def test_every_term_of_an_identifier_asked_for_is_in_the_document() -> None:
     document = terms("it failed with ERR_7F3A-22 in src/foo/bar.py, version 1.2.3")
     for identifier in ("ERR_7F3A-22", "src/foo/bar.py", "1.2.3"):

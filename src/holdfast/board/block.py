@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal
 
-from holdfast.board.quoting import quoted, shorten, units
+from holdfast.board.quoting import Spoken, quoted, shorten, spoken, units
 from holdfast.board.words import asked_terms, telling
 from holdfast.memory.text import Language, language_of, terms_in
 
@@ -47,14 +47,11 @@ _BULLET: Final = 3
 _ROUNDS: Final = 4
 _FEW_LOST: Final = 2
 """More lines than these do not fit into what the note takes that tells of them."""
-_LEAST_RUN: Final = 4
-_REPEATED: Final = 0.55
-_RUN: Final = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
 _DATED: Final = re.compile(r"(?P<kind>[A-Z][a-z]+ )?(?P<day>\d{4}-\d{2}-\d{2}): ")
 _WORD: Final = re.compile(r"\S+")
 _FACT: Final = re.compile(r"\d|\w[A-Z]|[A-Za-z]\w*[_/@]\w")
 
-Reason = Literal["room", "repeats"]
+Reason = Literal["room", "repeats", "limit"]
 Place = tuple[int, int]
 
 
@@ -63,7 +60,7 @@ class Line:
     """What may stand in a section. `head` says who or what, and is not cut; `text` is quoted already.
 
     `id` names what it is about: of two lines with the same id one is shown. `parts` are the sentences of a
-    text that may go without one another.
+    text that may go without one another. Of a `kind` no more are shown than its section says.
     """
 
     text: str
@@ -71,6 +68,7 @@ class Line:
     head: str = ""
     id: str = ""
     parts: tuple[str, ...] = ()
+    kind: str = ""
 
     @property
     def whole(self) -> str:
@@ -80,12 +78,13 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Section:
     """A titled list, in the order in which its lines are to be read; `always` has its best line stand in
-    every block that is not tiny."""
+    every block that is not tiny, `most` says how many lines of a kind are shown at most."""
 
     layer: str
     title: str
     lines: tuple[Line, ...]
     always: bool = False
+    most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,13 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text, the layers of which something stands in it, and what was weighed and left out."""
+    """The text, the layers of which something stands in it, what was weighed and left out, and the ids of
+    what is shown."""
 
     text: str
     layers: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
+    shown: frozenset[str] = frozenset()
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -129,7 +130,8 @@ def render(
     told += [_note(lost)] if lost else []
     body = [line for section in kept for line in _written(section)]
     layers = tuple(dict.fromkeys(section.layer for section in kept))
-    return Block("\n".join([BEGIN, *head, *body, *told, END]), layers, tuple(left_out))
+    shown = frozenset(line.id for section in kept for line in section.lines)
+    return Block("\n".join([BEGIN, *head, *body, *told, END]), layers, tuple(left_out), shown)
 
 
 def _chosen_within(sections: Sequence[Section], room: int, about: str) -> tuple[list[Section], list[LeftOut]]:
@@ -187,13 +189,17 @@ def _chosen(
     for at, row in sorted(set(says.values()) - says.keys() - begun):
         if choice.show((at, row), sections[at].lines[row], sections[at].title) is None:
             begun.add((at, row))
+    counts = Counter(sections[at].lines[row].kind for at, row in begun)
     for place, line, words in _by_value(sections, choice):
         if place in begun or place in says:
             continue
-        title = sections[place[0]].title
-        refused = choice.take(place, line, words, title)
-        if refused is not None:
-            left.append(LeftOut(title, line, refused))
+        section = sections[place[0]]
+        full = counts[line.kind] >= section.most.get(line.kind, math.inf)
+        refused = "limit" if full else choice.take(place, line, words, section.title)
+        if refused is None:
+            counts[line.kind] += 1
+        else:
+            left.append(LeftOut(section.title, line, refused))
     return choice, left
 
 
@@ -264,44 +270,6 @@ class _Again:
         self.says[goes] = other if goes == one else one
         many[goes[0]] -= 1
         return True
-
-
-class Spoken:
-    """The words of a line, to be held against those of others."""
-
-    __slots__ = ("_joined", "_runs", "_telling", "words")
-
-    def __init__(self, text: str) -> None:
-        self.words = _RUN.findall(text.lower())
-        self._telling = frozenset(self.words)
-        self._joined = f" {' '.join(self.words)} "
-        self._runs: list[str] | None = None
-
-    def mostly_in(self, longer: Spoken) -> bool:
-        """Whether most of it stands in another line in a row."""
-        few = len(self.words) < _LEAST_RUN
-        if few or len(self._telling & longer._telling) < len(self._telling) * _REPEATED / 2:
-            return False
-        return any(run in longer._joined for run in self._most_of_it())
-
-    def overlaps(self, other: Spoken) -> bool:
-        """Whether one of the two says most of the other."""
-        short, long = sorted((other, self), key=lambda one: len(one.words))
-        return short.mostly_in(long)
-
-    def _most_of_it(self) -> list[str]:
-        """Each run of its words that is just long enough to be most of it."""
-        if self._runs is None:
-            least = max(_LEAST_RUN, math.ceil(_REPEATED * len(self.words)))
-            begins = range(len(self.words) - least + 1)
-            self._runs = [f" {' '.join(self.words[at : at + least])} " for at in begins]
-        return self._runs
-
-
-@lru_cache(maxsize=2_048)
-def spoken(text: str) -> Spoken:
-    """Kept, as the lines of a working set stand in one block after the other."""
-    return Spoken(text)
 
 
 @dataclass(slots=True)
@@ -396,7 +364,11 @@ def _by_value(sections: Sequence[Section], choice: _Choice) -> Iterator[tuple[Pl
 
 
 def _kept(section: Section, at: int, shown: Mapping[Place, str]) -> Section:
-    lines = [Line(shown[at, row], line.worth) for row, line in enumerate(section.lines) if (at, row) in shown]
+    lines = [
+        Line(shown[at, row], line.worth, id=line.id)
+        for row, line in enumerate(section.lines)
+        if (at, row) in shown
+    ]
     return replace(section, lines=tuple(lines))
 
 

@@ -20,9 +20,9 @@ from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
 from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
-from holdfast.board.context_layers import Gathered, Location, data, sections
+from holdfast.board.context_layers import LATER, Gathered, Location, data, sections
 from holdfast.board.noise import is_low_signal
-from holdfast.board.present import line_of, outdates, tells_change
+from holdfast.board.present import asks_for_figure, follows, line_of, outdates, tells_change
 from holdfast.board.search import (
     Found,
     Search,
@@ -43,6 +43,7 @@ from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
 from holdfast.log import Store, Tx
+from holdfast.memory.timewords import asks_for_time
 from holdfast.text import clip
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,8 @@ LEAST_SIGNAL: Final = 4
 RECALLED: Final = 36
 RECALLED_PATIENT: Final = 60
 GOOD_SHARE: Final = 0.35
+NEWEST: Final = 10
+LEAST_LATER: Final = 0.4
 _COMPARED: Final = 16
 _OVER_SHARE: Final = 0.6
 MAX_SHOWN_Q: Final = 2_000
@@ -200,8 +203,10 @@ class Continuity:
         recalled, notices = _awaited(begun.recall, budget)
         gathered = begun.gathered
         if recalled is not None:
-            shown = _shortlist(recalled, self._options(), patient=ask.mode == "patient")
-            gathered = replace(gathered, recalled=shown)
+            asked = cleaned(ask.q)
+            options, patient = self._options(), ask.mode == "patient"
+            shown = _shortlist(recalled, asked, options, patient=patient)
+            gathered = replace(gathered, recalled=shown, limit=_limit(options, patient=patient))
         block = render(
             sections(gathered, cleaned(ask.q)),
             intent=cleaned(ask.q),
@@ -300,20 +305,46 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
         topics=places,
         tasks=places,
         nearest=not has_signal(cleaned(ask.q)),  # then it is the board's own words that are looked for
+        later=NEWEST,
     )
 
 
-def _shortlist(found: SearchFound, options: BoardConfig, *, patient: bool) -> SearchFound:
-    """The few that are shown: at most so many of each kind, and none that is far behind the best."""
+def _shortlist(found: SearchFound, asked: str, options: BoardConfig, *, patient: bool) -> SearchFound:
+    """What the block weighs: more entries than it shows, since some say the same, and none that is far behind
+    the best."""
     more = 2 if patient else 0
-    logs = options.context_log_limit * (2 if patient else 1)
+    weighed = 3 * _limit(options, patient=patient) // 2
+    after = came_later(asked, found.logs, found.later)
     return replace(
         found,
         topics=_good(found.topics)[: options.context_topic_limit + more],
         tasks=_good(found.tasks)[: options.context_task_limit + more],
-        logs=_good(present_first(found.logs))[:logs],
-        notes=_good(found.notes)[:logs],
+        logs=_good(present_first([*found.logs, *after]))[:weighed],
+        notes=_good(found.notes)[:weighed],
     )
+
+
+def _limit(options: BoardConfig, *, patient: bool) -> int:
+    return options.context_log_limit * (2 if patient else 1)
+
+
+def came_later(asked: str, found: Sequence[Found[Shown]], newest: Sequence[Said]) -> list[Found[Shown]]:
+    """What was said in the topics of the best finds after them, as far as it may tell what came of it: each
+    with a share of the score of the best find of its topic."""
+    known = {one.item.id for one in found[:_COMPARED]}
+    kinds = {"wants_time": asks_for_time(asked), "wants_figure": asks_for_figure(asked)}
+    later: list[Found[Shown]] = []
+    for said in newest:
+        entry = said.entry
+        before = [one for one in found[:_COMPARED] if one.item.topic_id == entry.topic_id]
+        if entry.id in known or not before or entry.created_at < before[0].item.created_at:
+            continue
+        lines = [line_of(one.text, one.item.created_at) for one in before]
+        share = follows(line_of(said.text, entry.created_at), lines, **kinds)
+        score = before[0].score * share
+        if share >= LEAST_LATER:
+            later.append(Found(entry, score, {LATER: score}, said.text))
+    return sorted(later, key=lambda one: (-one.score, -one.item.created_at))
 
 
 def present_first(found: Sequence[Found[Shown]]) -> list[Found[Shown]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from holdfast.board.block import MOST_READ, Block, Line, Section, joined
@@ -28,6 +28,9 @@ A_WORKING = "A:working_set"
 A_ROUTING = "A:routing_memory"
 A_TIMELINE = "A:timeline"
 B_SEMANTIC = "B:semantic"
+LATER: Final = "later"
+"""The part of a score by which something is shown that was said after the finds."""
+RECALL: Final = "Semantic recall topics/tasks/logs:"
 
 # What a line of each kind is worth by itself, next to the best find, which is worth as much as it fits.
 _HERE: Final = 2.0
@@ -41,6 +44,9 @@ _RECENT: Final = 0.15
 _FAR_SHARE: Final = 0.4
 _ROUTED: Final = 0.3
 _LEAST: Final = 0.05
+_SPARE: Final = 0.3
+_FIND: Final = "find"
+_MORE: Final = "more"
 _MOST_WEIGHED: Final = 60
 
 
@@ -62,11 +68,13 @@ class Gathered:
     routed: Sequence[Routed] = ()
     said: Sequence[Said] = ()
     recalled: SearchFound | None = None
+    limit: int = 6
+    """How many finds are shown at most."""
 
 
 def sections(gathered: Gathered, about: str = "") -> list[Section]:
     """The sections in the order in which they stand, each line with what it is worth for a question."""
-    recalled = gathered.recalled or SearchFound()
+    recalled, limit = gathered.recalled or SearchFound(), gathered.limit
     brief = bool(recalled)
     topics = tuple(_working(one, gathered.now, brief) for one in gathered.working.topics)
     tasks = tuple(_working(one, gathered.now, brief) for one in gathered.working.tasks)
@@ -81,14 +89,17 @@ def sections(gathered: Gathered, about: str = "") -> list[Section]:
             not brief,
         ),
         Section(A_TIMELINE, "Recent session timeline:", _timeline(gathered.said), True),
-        Section(B_SEMANTIC, "Semantic recall topics/tasks/logs:", _recalled(recalled, about)),
-        Section(B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE))),
+        Section(B_SEMANTIC, RECALL, _recalled(recalled, about, limit), most=_limits(limit)),
+        Section(
+            B_SEMANTIC, "Curated notes:", tuple(_found(recalled.notes, _NOTE, limit)), most=_limits(limit)
+        ),
     ]
 
 
 def data(gathered: Gathered, block: Block) -> dict[str, Any]:
     """The same as plain values, for pages and tools, with what was weighed and left out, and why."""
-    place = gathered.location
+    place, found = gathered.location, gathered.recalled
+    found = None if found is None else _told(found, gathered.limit, block.shown)
     board = None
     if place is not None:
         task = None if place.task is None else task_form(place.task)
@@ -101,15 +112,23 @@ def data(gathered: Gathered, block: Block) -> dict[str, Any]:
         },
         "routingMemory": [routed_form(one) for one in gathered.routed],
         "timeline": [said_form(one) for one in gathered.said],
-        "semantic": None
-        if gathered.recalled is None
-        else found_forms(gathered.recalled) | fit_form(gathered.recalled),
+        "semantic": None if found is None else found_forms(found) | fit_form(found),
         "leftOut": dict(block.counts),
-        "weighed": [
-            {"section": one.title, "text": one.line.whole[:200], "reason": one.reason}
-            for one in block.left_out[:_MOST_WEIGHED]
-        ],
+        "weighed": [*_left_out(block), *_below(found)],
     }
+
+
+def _left_out(block: Block) -> list[dict[str, str]]:
+    return [
+        {"section": one.title, "text": one.line.whole[:200], "reason": one.reason}
+        for one in block.left_out[:_MOST_WEIGHED]
+    ]
+
+
+def _below(found: SearchFound | None) -> list[dict[str, str]]:
+    """The nearest finds where nothing is likely enough to answer the question."""
+    lines = [] if found is None else [_said(one.item, one.text, 0.0) for one in found.below]
+    return [{"section": RECALL, "text": one.whole[:200], "reason": "floor"} for one in lines]
 
 
 def _located(place: Location | None) -> tuple[Line, ...]:
@@ -163,7 +182,7 @@ def _said(entry: Shown, text: str, worth: float) -> Line:
     return Line(quoted(text, MOST_READ), worth, head, entry.id)
 
 
-def _recalled(found: SearchFound, about: str) -> tuple[Line, ...]:
+def _recalled(found: SearchFound, about: str, limit: int) -> tuple[Line, ...]:
     """Topics, then tasks, then entries. A place is told of if finds lie in it, or it names what is asked."""
     asked = asked_terms(about)
     held = Counter(id_ for one in found.logs for id_ in (one.item.topic_id, one.item.task_id) if id_)
@@ -177,12 +196,35 @@ def _recalled(found: SearchFound, about: str) -> tuple[Line, ...]:
     places = [("topic: ", one.item, share) for one, share in _shares(found.topics)]
     places += [("task: ", one.item, share) for one, share in _shares(found.tasks)]
     meant = [_described(item, _PLACE * share, prefix) for prefix, item, share in places if is_meant(item)]
-    return (*meant, *_found(found.logs, _ENTRY))
+    return (*meant, *_found(found.logs, _ENTRY, limit))
 
 
-def _found(found: Sequence[Found[Shown]], worth: float) -> Iterator[Line]:
+def _found(found: Sequence[Found[Shown]], worth: float, limit: int) -> Iterator[Line]:
+    """Entries as lines. Finds beyond the limit share the places of what was said later, and come last."""
+    finds = 0
     for one, share in _shares(found):
-        yield _said(one.item, one.text, worth * (_FAR_SHARE + (1 - _FAR_SHARE) * share))
+        later = LATER in one.parts
+        finds += not later
+        spare = not later and finds > limit
+        value = worth * (_FAR_SHARE + (1 - _FAR_SHARE) * share) * (_SPARE if spare else 1.0)
+        yield replace(_said(one.item, one.text, value), kind=_MORE if later or spare else _FIND)
+
+
+def _limits(limit: int) -> dict[str, int]:
+    """How many lines of each kind are shown: half as many more as there are finds."""
+    return {_FIND: limit, _MORE: limit // 2}
+
+
+def _told(found: SearchFound, limit: int, shown: Container[str]) -> SearchFound:
+    """What is told of recall beside the block: the entries that are shown, and as many more as might be."""
+    most = sum(_limits(limit).values())
+
+    def told(several: Sequence[Found[Shown]]) -> list[Found[Shown]]:
+        first = sorted(several, key=lambda one: one.item.id not in shown)[:most]
+        chosen = {one.item.id for one in first}
+        return [one for one in several if one.item.id in chosen]
+
+    return replace(found, logs=told(found.logs), notes=told(found.notes))
 
 
 def _shares(found: Sequence[Found[T]]) -> Iterator[tuple[Found[T], float]]:

@@ -22,6 +22,7 @@ from holdfast.board.noise import CLASSIFIER_MARK
 from holdfast.board.summaries import cut, sentences
 from holdfast.board.words import telling
 from holdfast.clock import iso
+from holdfast.memory.timewords import names_time
 
 MOST_ASKED: Final = 80
 _LINE: Final = 240
@@ -31,6 +32,10 @@ _DECIDED: Final = 4
 _OPEN: Final = 3
 _SHARED: Final = 0.5
 _DAY_MS: Final = 86_400_000
+_FOLLOWS: Final = 0.3
+_OF_KIND: Final = 0.3
+_SAYS_CHANGE: Final = 0.2
+_SPEAKS_OF: Final = 0.2
 
 _DECIDES: Final = re.compile(
     r"""\b(?: decided? | agreed | approved | accepted | confirmed | booked | signed | chose(?:n)? |
@@ -49,17 +54,19 @@ _IS_OPEN: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CHANGES: Final = re.compile(
-    r"""\b(?: now | instead | moved? | chang(?:e|ed|es) | no\ longer | any\ ?more | correction |
-      actually | update[ds]? | postponed | cancell?ed | rather\ than | not\ \w+\ but | raised |
-      lowered | up\ to | down\ to | jetzt | nun | verschoben | verschieben | verlegt | statt |
+    r"""\b(?: now | instead | moved? | changed | change\ (?:it|that|to) | no\ longer | any\ ?more |
+      correction | actually | update[ds]? | postponed | cancell?ed | rather\ than | not\ \w+\ but | raised |
+      lowered | down\ to | jetzt | nun | verschoben | verschieben | verlegt | statt |
       stattdessen | doch | geändert | neue[rsn]? | abgesagt | nicht\ mehr | korrektur | inzwischen |
-      rückt )\b""",
+      rückt | umgebucht | umgeplant | umgezogen | rebooked | rescheduled | switched | swapped |
+      replaced )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _MONTH_NAMES: Final = (
     "jan", "feb", "mar|mär|maer", "apr", "may|mai", "jun", "jul", "aug", "sep", "oct|okt", "nov", "dec|dez",
 )  # fmt: skip
-_MONTH: Final = rf"(?P<month>{'|'.join(_MONTH_NAMES)})[a-zä]*"
+_MONTHS: Final = "|".join(_MONTH_NAMES)
+_MONTH: Final = rf"(?P<month>{_MONTHS})[a-zä]*"
 _DATES: Final = (
     re.compile(r"\b(?P<year>\d{4})-(?P<number>\d{2})-(?P<day>\d{2})\b"),
     re.compile(
@@ -68,7 +75,36 @@ _DATES: Final = (
     re.compile(rf"\b{_MONTH}\ (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\ (?P<year>\d{{4}}))?\b", re.I),
     re.compile(r"(?<![\d.])(?P<day>\d{1,2})\.(?P<number>\d{1,2})\.(?P<year>\d{4})?(?!\d)"),
 )
+_ASKS_FIGURE: Final = re.compile(
+    r"""\b(?: how\ (?:much|many|long|high|far|big|large|old|often) | costs? | price | number | code | rent |
+      wie\ ?(?:viel\w*|hoch|lange|weit|gro[sß]+|alt|oft) | kostet | kosten | preis | nummer | betrag |
+      miete )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _FIGURE: Final = re.compile(r"\d[\d.,:]*\d|\d")
+_NOT_THIS: Final = re.compile(
+    r"""\b(?: not | nicht | no\ longer | kein\w*\ mehr | instead\ of | rather\ than | (?:an)?statt )[ ]
+      (?:(?:mehr|the|at|on|by|for|am|um|auf|bei|den|der|die|about|etwa)\ ){0,2}[€£$]?
+      (?P<figure>\d[\d.,:]*\d|\d)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_KINDS: Final = {
+    "day": re.compile(
+        rf"""\d{{4}}-\d{{2}}-\d{{2}} | \d{{1,2}}\.\d{{1,2}}\.(?:\d{{4}})? | \d{{1,2}}(?:st|nd|rd|th)\b
+          | \d{{1,2}}\.?\ (?:of\ )?(?:{_MONTHS})[a-zä]* | (?:{_MONTHS})[a-zä]*\ \d{{1,2}}\b
+          | \b(?:am|vom|zum|bis|der|den)\ \d{{1,2}}\.(?!\d)""",
+        re.VERBOSE | re.IGNORECASE,
+    ),
+    "time": re.compile(
+        r"\d{1,2}:\d{2}(?:\ ?(?:uhr|am|pm))? | \d{1,2}(?:\.\d{2})?\ ?(?:uhr|am|pm|o'clock)\b", re.X | re.I
+    ),
+    "money": re.compile(
+        r"[€£$]\ ?\d[\d.,]* | \d[\d.,]*\ ?(?:€|£|\$|euros?|eur|pounds?|dollars?|francs?|franken|cents?)",
+        re.X | re.I,
+    ),
+    "share": re.compile(r"\d[\d.,]*\ ?(?:%|percent|prozent)", re.X | re.I),
+}
+_COUNTS: Final = re.compile(r"(?P<figure>\d[\d.,:]*\d|\d)(?P<what>(?:\ [^\W\d_]{2,}){0,2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +177,67 @@ def written(present: Present, max_chars: int) -> str:
 
 
 def outdates(newer: Line, older: Line) -> bool:
-    """Whether a later sentence says of the same matter another figure, and that it has changed."""
-    before, after = _figures(older.text), _figures(newer.text)
-    if not tells_change(newer.text) or not before or before <= after:
-        return False
+    """Whether a later sentence says of the same matter another figure of the same kind, and that it has
+    changed: it takes the older one back ("50 percent, not 55"), or says that something is other now."""
+    before, after = _measured(older.text), _measured(newer.text)
+    other = [kind for kind in before.keys() & after.keys() if after[kind] - before[kind]]
     shared = {word for word in newer.words & older.words if not word[0].isdigit()}
+    if any(shared or len(one) > 2 for one in taken_back(newer.text) & _figures(older.text)):
+        return bool(_figures(newer.text) - _figures(older.text))
+    gone = [kind for kind in other if before[kind] - after[kind]]
+    if not gone or _CHANGES.search(newer.text) is None or len(shared) < 2:
+        return False
     own = {word for word in older.words if not word[0].isdigit()}
-    return len(shared) >= 2 and len(shared) >= _SHARED * min(len(own), 6)
+    counted = any(kind not in _KINDS for kind in gone)
+    return counted or len(shared) >= _SHARED * min(len(own), 6)
+
+
+@lru_cache(maxsize=2_048)
+def taken_back(text: str) -> frozenset[str]:
+    """The figures that a sentence says do not hold any more: "instead of 150", "nicht 55"."""
+    return frozenset(match["figure"] for match in _NOT_THIS.finditer(text))
+
+
+@lru_cache(maxsize=2_048)
+def _measured(text: str) -> Mapping[str, frozenset[str]]:
+    """The figures of a sentence by what they measure: a day, a time, money, a share, or what is counted."""
+    found: dict[str, set[str]] = {}
+    rest = text
+    for kind, pattern in _KINDS.items():
+        for match in pattern.finditer(rest):
+            found.setdefault(kind, set()).update(_FIGURE.findall(match[0]))
+        rest = pattern.sub(" ", rest)
+    for match in _COUNTS.finditer(rest):
+        for term in telling(match["what"]) or ("",):
+            found.setdefault(term, set()).add(match["figure"])
+    return {kind: frozenset(figures) for kind, figures in found.items()}
+
+
+def asks_for_figure(question: str) -> bool:
+    """Whether the answer has a figure: how much, how many, what it costs."""
+    return _ASKS_FIGURE.search(question) is not None
 
 
 @lru_cache(maxsize=2_048)
 def tells_change(text: str) -> bool:
     """Whether it says a figure, and that something has changed: only such may outdate another."""
-    return bool(_figures(text)) and _CHANGES.search(text) is not None
+    return bool(_figures(text)) and (_CHANGES.search(text) is not None or bool(taken_back(text)))
 
 
 @lru_cache(maxsize=2_048)
 def _figures(text: str) -> frozenset[str]:
     return frozenset(_FIGURE.findall(text))
+
+
+def follows(line: Line, before: Sequence[Line], *, wants_time: bool, wants_figure: bool) -> float:
+    """How likely a later sentence of the same matter tells what came of what was found, from 0 to 1: it says
+    that something changed, has the kind of thing that is asked for, or speaks of the same."""
+    if not line.words or line.text.endswith("?"):
+        return 0.0
+    same = max((len(line.words & one.words) / (2 + min(len(line.words), 6)) for one in before), default=0.0)
+    kind = (wants_time and names_time(line.text)) or (wants_figure and bool(_figures(line.text)))
+    change = _CHANGES.search(line.text) is not None
+    return min(1.0, _FOLLOWS + _OF_KIND * kind + _SAYS_CHANGE * change + _SPEAKS_OF * min(1.0, 2 * same))
 
 
 def _not_outdated(lines: Sequence[Line]) -> list[Line]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from holdfast.hidden_characters import make_visible
 from holdfast.text import clean_text
 
 _READ: Final = 4_000
+_LEAST_RUN: Final = 4
+_REPEATED: Final = 0.55
+_RUN: Final = re.compile(r"[^\W_]+(?:[.,:'’/_-][^\W_]+)*")
 _JOINERS: Final = frozenset("\u200c\u200d")
 _GLUE: Final = "[\u200c\u200d\u034f\u0300-\u036f\ufe00-\ufe0f]*"
 
@@ -88,3 +93,41 @@ def _joins(char: str) -> bool:
         or "\U0001f3fb" <= char <= "\U0001f3ff"
         or unicodedata.category(char) in ("Mn", "Me", "Mc")
     )
+
+
+class Spoken:
+    """The words of a line, to be held against those of others."""
+
+    __slots__ = ("_joined", "_runs", "_telling", "words")
+
+    def __init__(self, text: str) -> None:
+        self.words = _RUN.findall(text.lower())
+        self._telling = frozenset(self.words)
+        self._joined = f" {' '.join(self.words)} "
+        self._runs: list[str] | None = None
+
+    def mostly_in(self, longer: Spoken) -> bool:
+        """Whether most of it stands in another line in a row."""
+        few = len(self.words) < _LEAST_RUN
+        if few or len(self._telling & longer._telling) < len(self._telling) * _REPEATED / 2:
+            return False
+        return any(run in longer._joined for run in self._most_of_it())
+
+    def overlaps(self, other: Spoken) -> bool:
+        """Whether one of the two says most of the other."""
+        short, long = sorted((other, self), key=lambda one: len(one.words))
+        return short.mostly_in(long)
+
+    def _most_of_it(self) -> list[str]:
+        """Each run of its words that is just long enough to be most of it."""
+        if self._runs is None:
+            least = max(_LEAST_RUN, math.ceil(_REPEATED * len(self.words)))
+            begins = range(len(self.words) - least + 1)
+            self._runs = [f" {' '.join(self.words[at : at + least])} " for at in begins]
+        return self._runs
+
+
+@lru_cache(maxsize=2_048)
+def spoken(text: str) -> Spoken:
+    """Kept, as the lines of a working set stand in one block after the other."""
+    return Spoken(text)

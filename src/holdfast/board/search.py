@@ -33,6 +33,7 @@ from holdfast.board.search_ranking import (
 from holdfast.board.semantic import semantic_text, topic_text
 from holdfast.board.shown import SHORT, Shown
 from holdfast.board.tasks import Task
+from holdfast.board.timeline import Said, timeline
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import Sight, View, seen_entries
 from holdfast.config.board import BoardConfig
@@ -44,6 +45,10 @@ MAX_QUESTION: Final = 1_000
 EXPANDED: Final = 500
 _CHUNK: Final = 500
 _NOTE: Final = EntryType.NOTE.value
+_TELLING: Final = 4
+_BELOW: Final = 3
+_ABOUT: Final = 2
+"""A turn is about the topics of its best finds, and about so many at most."""
 
 
 T = TypeVar("T", Topic, Task, Shown)
@@ -52,7 +57,8 @@ P = TypeVar("P", Topic, Task)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAsk:
-    """One search: what for, from where, and how much at most; `nearest` gives the nearest if nothing fits."""
+    """One search: what for, from where, and how much at most; `nearest` gives the nearest if nothing fits,
+    `later` reads so many of the newest lines of the topics that the best finds lie in."""
 
     q: str
     sight: Sight
@@ -62,6 +68,7 @@ class SearchAsk:
     tasks: int = 24
     logs: int = 100
     nearest: bool = False
+    later: int = 0
 
 
 class Found(NamedTuple, Generic[T]):
@@ -84,12 +91,15 @@ class SearchFound:
     tasks: Sequence[Found[Task]] = ()
     logs: Sequence[Found[Shown]] = ()
     notes: Sequence[Found[Shown]] = ()
+    later: Sequence[Said] = ()
     mode: str = "none"
     behind: int = 0
     took_ms: int = 0
     embed_ms: float = field(default=0.0, compare=False)
     confidence: float = 1.0
     fits: bool = True
+    below: Sequence[Found[Shown]] = ()
+    """The nearest few, where nothing fits: not to be shown as an answer."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.tasks or self.logs or self.notes)
@@ -166,8 +176,9 @@ class Search:
         question: str,
     ) -> SearchFound:
         fits = recalled.fits or ask.nearest
-        scores = rank_entries(recalled.logs if fits else (), session)
-        said = self._entries(tx, ask, view, scores)
+        best = recalled.logs if fits else recalled.logs[:_BELOW]
+        said = self._entries(tx, ask, view, rank_entries(best, session))
+        below, said = ([], said) if fits else (said, [])
         of_topics = rank_places(
             [one for one in recalled.places if one.kind == "topic"],
             by_place((one.item.topic_id, one.score) for one in said),
@@ -192,11 +203,13 @@ class Search:
             _ranked(seen_tasks, of_tasks)[: ask.tasks],
             [one for one in said if one.item.type != _NOTE][: ask.logs],
             [one for one in said if one.item.type == _NOTE][: ask.logs],
+            self._later(tx, ask, view, said),
             recalled.mode,
             recalled.behind,
             embed_ms=recalled.embed_ms,
             confidence=recalled.confidence,
             fits=fits,
+            below=below,
         )
 
     def _entries(self, tx: Tx, ask: SearchAsk, view: View, scores: dict[int, Ranked]) -> list[Found[Shown]]:
@@ -209,6 +222,17 @@ class Search:
                 score, parts = scores[entry.position]
                 found.append(Found(entry, score, parts, text))
         return sorted(found, key=lambda one: (-one.score, one.item.id))
+
+    def _later(self, tx: Tx, ask: SearchAsk, view: View, said: Sequence[Found[Shown]]) -> list[Said]:
+        """What was said last in the topics of the best finds."""
+        if not ask.later:
+            return []
+        about = dict.fromkeys(one.item.topic_id for one in said[:_TELLING] if one.item.topic_id)
+        newest = [
+            timeline(tx, view, ("topic_id", id_), limit=ask.later, include_pending=ask.include_pending)
+            for id_ in list(about)[:_ABOUT]
+        ]
+        return [one for lines in newest for one in lines]
 
     def _session(self, tx: Tx, key: str | None, view: View) -> Session:
         return session_of(key, routing_of(tx, key, self._options(), view))

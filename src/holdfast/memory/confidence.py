@@ -14,6 +14,7 @@ model or of the ranking's parts.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.memory.embedders.base import Embedder
-from holdfast.memory.question import Query
+from holdfast.memory.question import Query, is_request, names_in
 from holdfast.memory.rarity import UNLISTED, commonness
 from holdfast.memory.scoring import Candidates, Scored, Scoring, Weighed, WordsHeld, choose, weigh
 from holdfast.memory.text import run_terms
@@ -33,6 +34,9 @@ _LEVEL: Final = 100
 _EVERYDAY: Final = 6.5
 _LEAST_RARITY: Final = 0.1
 _SOME: Final = 0.3
+_TWO_WORDS: Final = 2.0
+_TELLING_NUMBER: Final = 3
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _POPULATION: Final = 100
 """Added to the size of the scope: a word that stands in one of a handful of notes is not therefore common."""
 
@@ -57,15 +61,21 @@ class Signals:
     """The logarithm of the number of documents: among many, something is always near by chance."""
     some: float
     """Whether words speak for it at all: 1 from a third of `words_near` on."""
+    held: float
+    """How telling the words are that one result and its turns have, whatever else is asked: 1 from two words
+    on that are rare anywhere."""
+    request: float
+    """1 where something is to be made, or is asked that anybody could know."""
+    stranger: float
+    """1 where the question names somebody who is named nowhere in the scope."""
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (-0.34, 1.90, 2.68, 5.41, 2.28, 0.22, -1.61, -6.24, 1.01),
-    "better": (-0.58, 2.67, 2.49, 5.95, 1.06, 3.45, -1.37, -5.93, 0.0),
+    "static": (-0.92, 1.59, 0.82, 3.57, 0.00, 0.00, -1.01, -5.64, 0.40, 5.13, -2.55, -2.31),
+    "better": (-0.92, 1.45, 0.57, 3.01, 0.00, 2.97, -1.06, -6.19, 0.17, 5.26, -2.55, -2.22),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
-for more. Those of `better` were fitted with MiniLM, before `some` was there; `standing_out` makes the cosines
-of others comparable."""
+for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
 
 
 def confidence(signals: Signals, serves: str) -> float:
@@ -127,7 +137,8 @@ def signals_of(
     numbers = np.array([one.number for one in best], np.int64)
     beside = weighed.turns_beside(len(best), view)
     around = np.unique(np.concatenate([numbers, beside[beside >= 0]]))
-    rarity, holds, known = _words(query.words, view, around)
+    words = query.words
+    rarity, large, holds, known = _words(words, view, around)
     own = holds[:, np.searchsorted(around, numbers)]
     near = own | _lent(holds, around, beside[:, 0]) | _lent(holds, around, beside[:, 1])
     share: NDArray[Any] = rarity @ own
@@ -142,23 +153,35 @@ def signals_of(
         unknown=max(0.0, float(1 - rarity @ known)) if len(rarity) else 1.0,
         size=math.log1p(view.count) / 10,
         some=min(1.0, near_by / _SOME),
+        held=min(1.0, float((large @ near).max()) / _TWO_WORDS) if len(large) else 0.0,
+        request=float(is_request(query.text)),
+        stranger=float(_names_a_stranger(query.text, words, known)),
     )
 
 
 def _words(
     words: Sequence[Sequence[str]], view: Candidates, numbers: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Each word's share of the question by its rarity, which documents hold it, and whether any does."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Each word's share of the question by its rarity, how rare it is at large, which documents hold it, and
+    whether any does."""
     if not words:
-        return np.zeros(0), np.zeros((0, len(numbers)), np.bool_), np.zeros(0, np.bool_)
+        return np.zeros(0), np.zeros(0), np.zeros((0, len(numbers)), np.bool_), np.zeros(0, np.bool_)
     found = WordsHeld.of(words, view, numbers, population=view.count + _POPULATION)
-    share = found.share * [max(map(_rarity_at_large, forms)) for forms in words]
-    return share / share.sum(), found.held, found.known
+    large = np.array([max(map(_rarity_at_large, forms)) for forms in words])
+    share = found.share * large
+    return share / share.sum(), large, found.held, found.known
+
+
+def _names_a_stranger(text: str, words: Sequence[Sequence[str]], known: NDArray[np.bool_]) -> bool:
+    names = names_in(text)
+    return any(word[0] in names and not there for word, there in zip(words, known.tolist(), strict=True))
 
 
 def _rarity_at_large(term: str) -> float:
     """From 1 for a word that is seldom anywhere, down to a little for one of everyday talk: that few entries
     of a small home have "night" or "time" does not make it telling."""
+    if term.isdigit() and (len(term) < _TELLING_NUMBER or _YEAR.fullmatch(term)):
+        return _LEAST_RARITY
     common = _at_large().get(term, UNLISTED)
     return max(_LEAST_RARITY, min(1.0, (_EVERYDAY - common) / (_EVERYDAY - UNLISTED)))
 

@@ -15,13 +15,31 @@ from numpy.typing import NDArray
 from holdfast.clock import Millis
 from holdfast.memory.folding import fold
 from holdfast.memory.stopwords import FUNCTION_WORDS
-from holdfast.memory.text import Language, query_terms, run_terms, runs, terms_in
+from holdfast.memory.text import Language, language_of, query_terms, run_terms, runs, terms_in
 from holdfast.memory.timewords import CALENDAR, TimeRange, asks_for_time, resolve
 
 _QUOTED = re.compile(r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|„([^“”\n]{2,80})[“”]|`([^`\n]{2,80})`")
 _MEASURED = re.compile(r"\d+[^\W\d_]{1,3}")
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)\d{3,}")
 _MARKED = re.compile(r"[_/\\@#]")
+_NAMED = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
+_REQUEST = re.compile(
+    r"""\W*(?:please\ |bitte\ |can\ you\ |kannst\ du\ )?(?:
+    (?: translate | write | compose | draft | explain | define | summari[sz]e | convert | calculate | compute
+    | give\ me | tell\ me\ (?:a|an|something) | suggest | recommend | list | name | spell | generate
+    | fix\ the | make\ this | set\ (?:a|an) | play | order | call | find\ me | what\ is\ an?
+    | what\ are\ the\ rules | what\ does\ the\ (?:\w+\ )?word | how\ do\ (?:i|you) | how\ does
+    | what\ time\ is\ it
+    | who\ (?:wrote|painted|composed|invented|discovered|won|was\ the\ first)
+    | what(?:'s|\ is)\ the\ (?:capital|difference|meaning|square\ root) )\b
+    | übersetz | schreib | erklär | nenn | rechne | erzähl | gib\ mir | formulier | stell\b | spiel\b
+    | bestell | ruf\b | such\ mir | was\ ist\ (?:ein|der\ unterschied|die\ hauptstadt) | was\ reimt
+    | was\ (?:bedeutet|heißt)\ (?:das\ wort|['"„]) | wie\ heißt\ die\ hauptstadt
+    | wie\ (?:funktioniert|spielt\ man|bindet\ man|macht\ man|spät\ ist)
+    | wer\ hat\ .{1,60}\ (?:geschrieben|erfunden|entdeckt|gemalt|komponiert)
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _ROLES = frozenset({"user", "assistant", "system", "tool", "agent", "bot", "unknown"})
 _WORD = re.compile(r"[^\W_]+")
 _SHORTEST_NAME = 3
@@ -97,6 +115,21 @@ def _is_identifier(run: str) -> bool:
         return True
     mixed = any(map(str.isdigit, run)) and any(map(str.isalpha, run))
     return mixed and _MEASURED.fullmatch(run) is None
+
+
+@lru_cache(maxsize=1 << 10)
+def is_request(text: str) -> bool:
+    """Whether it asks for something to be made, or for what anybody could know: "Translate …", "Who wrote …".
+    Such may be asked of what was said as well, and seldom are."""
+    return _REQUEST.match(text) is not None
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The terms of the names in an English question: what has a capital within a sentence. In German every
+    noun has one."""
+    if language_of(text) != "english":
+        return frozenset()
+    return frozenset(term for word in _NAMED.findall(text) for term in run_terms(word, "english"))
 
 
 def named_speakers(text: str, speakers: Iterable[str | None]) -> dict[str, str]:

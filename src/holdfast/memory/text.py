@@ -59,6 +59,15 @@ _REPLY = re.compile(
     re.VERBOSE,
 )
 _STOPS: dict[Language, frozenset[str]] = {"english": ENGLISH, "german": GERMAN}
+_SHORTEST_ROOT = 5
+_PARTICIPLE = re.compile(
+    r"""(?P<before>ab|an|auf|aus|bei|ein|fest|her|hin|los|mit|nach|um|vor|weg|zu|zuruck|zusammen)?
+    ge(?P<verb>[a-z]{3,})t""",
+    re.VERBOSE,
+)
+_ENDING = re.compile(
+    r"(?P<verb>(?:be|er|ver|ent|zer)[a-z]{3,})t|(?P<root>[a-z]{4,}?)(?:iert|ier|i|ation|atur|ung)|(?P<man>[a-z]{6,})in"
+)
 _LONGEST_TERM = 64
 _LONGEST_RUN = 256
 
@@ -171,7 +180,7 @@ def _forms(run: str, language: Language) -> tuple[str, ...]:
     if len(parts) > 1:
         parts = [part for part in parts if part not in _STOPS[language]]
         parts += [_whole(joined)] if len(run) <= _LONGEST_RUN else []
-    return tuple(stem(part, language)[:_LONGEST_TERM] for part in parts)
+    return tuple(_root(stem(part, language), language)[:_LONGEST_TERM] for part in parts)
 
 
 def _pairs(run: str) -> tuple[str, ...]:
@@ -202,6 +211,18 @@ def stem(word: str, language: Language) -> str:
         return word
     stemmed: str = _stemmer(language).stemWord(word)
     return stemmed
+
+
+def _root(stemmed: str, language: Language) -> str:
+    """What is common to the forms of a German word that its stemmer leaves apart: participles and what is
+    made of their verbs ("umgebucht", "Umbuchung"; "bestellt", "Bestellung"), foreign verbs ("Konfirmation",
+    "konfirmiert"), and the word for a woman ("Kassenwartin")."""
+    if language != "german" or len(stemmed) < _SHORTEST_ROOT:
+        return stemmed
+    match = _PARTICIPLE.fullmatch(stemmed)
+    word = (match["before"] or "") + match["verb"] if match else stemmed
+    ended = _ENDING.fullmatch(word)
+    return word if ended is None else next(filter(None, ended.groups()))
 
 
 def _kept(forms: Callable[[str], tuple[str, ...]]) -> Callable[[str], tuple[str, ...]]:

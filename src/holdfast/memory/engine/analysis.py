@@ -6,9 +6,14 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 Analyse = Callable[[str], list[str]]
-_PROBE = "The Café's parse_json v1.2.3 für die Straße ran 10 times: 東京 /usr/lib running"
+_PROBES = (
+    "The Café's parse_json v1.2.3 für die Straße ran 10 times: 東京 /usr/lib running",
+    "Die Kassenwartin hat das Zimmer, das reserviert war, umgebucht und die Operation bestätigt.",
+    "She has reserved the rooms that were cancelled before the bookings.",
+)
 
 
 def stamp_of(analyse: Analyse) -> str:
     """The same for the same way of cutting, and hardly for another."""
-    return blake2b(" ".join(analyse(_PROBE)).encode(), digest_size=8).hexdigest()
+    terms = [term for probe in _PROBES for term in analyse(probe)]
+    return blake2b(" ".join(terms).encode(), digest_size=8).hexdigest()
