@@ -2,6 +2,7 @@
 
     python bench/classify.py --data locomo.json --tune conv-26,conv-41
     python bench/classify.py --data locomo.json --rate 10000 [--store postgresql+psycopg://…]
+    python bench/classify.py --data locomo.json --outside 60000 [--static]
 
 Sessions of real conversations are interleaved into one stream, as a person switches between matters and comes
 back to them. Each session is one true topic. Speakers' names are taken out of the texts, so that nothing but
@@ -10,7 +11,8 @@ a topic in truth should share one on the board, and no others should. Names are 
 `bench/continuity.py` does it: a noun phrase, nothing torn, with a word of the topic's own.
 
 With `--rate` instead: how many entries of a backlog are sorted for a CPU second, with the search index at
-hand as in a gateway, over many sessions.
+hand, over many sessions. It finds nothing there, as nothing is sorted yet: `--outside` has a gateway take in,
+index and sort so many entries through `POST /api/ingest`, all of which counts.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import common
+from common import Client, cpu_seconds, request
 from continuity_judges import name_faults
 
 from holdfast.board.words import is_filler, terms
@@ -296,6 +300,57 @@ def rate(samples: Sequence[dict[str, Any]], count: int, per_session: int, store_
     print(f"{count / spent:.0f} entries for a CPU second (target 1,000); {dict(methods.most_common())}")
 
 
+GATEWAY = """
+import sys
+from holdfast.gateway import listen, serve
+from holdfast.runtime import open_home
+hold = open_home(sys.argv[1], store_url=sys.argv[2] or None)
+sock = listen("127.0.0.1", 0)
+print(sock.getsockname()[1], hold.home.admin_token(), flush=True)
+serve(hold, sock)
+"""
+BATCH = 500
+
+
+def outside(
+    samples: Sequence[dict[str, Any]], count: int, per_session: int, store_url: str | None, *, static: bool
+) -> None:
+    """From the first request until nothing waits to be sorted; with MiniLM, embedding goes on after that."""
+    with tempfile.TemporaryDirectory() as folder:
+        embedding: dict[str, Any] = {"embedding": {"providers": []}} if static else {}
+        Path(folder, "holdfast.json").write_text(json.dumps({"memory": {"search": embedding}}))
+        gateway, (port, token) = common.start(GATEWAY, folder, store_url or "")
+        client = Client(int(port))
+        talk = backlog(samples, count, per_session)
+        before, began = cpu_seconds(gateway.pid), time.monotonic()
+        for first in range(0, count, BATCH):
+            batch = [
+                {"content": message.text, "role": message.role, "source": {"sessionKey": key}}
+                for key, message in talk[first : first + BATCH]
+            ]
+            status, _ = client.send(request("POST", "/api/ingest", token, json.dumps(batch).encode()))
+            assert status == 202
+        accepted = time.monotonic() - began
+        last = talk[-1][0]
+        of_last = min(100, sum(key == last for key, _ in talk))
+        while _unsorted(client, token, last, of_last):
+            time.sleep(1)
+        spent, took = cpu_seconds(gateway.pid) - before, time.monotonic() - began
+        gateway.terminate()
+        gateway.wait()
+    print(f"{count} entries from outside: accepted after {accepted:.0f} s, sorted after {took:.0f} s")
+    print(f"{spent:.0f} CPU s of the gateway for all of it, {count / spent:.0f} entries for each")
+
+
+def _unsorted(client: Client, token: str, last: str, count: int) -> bool:
+    """Whether entries wait to be sorted, or some of the last session to be written."""
+
+    def rows(query: str) -> int:
+        return len(json.loads(client.send(request("GET", f"/api/log?{query}", token))[1]))
+
+    return rows("classificationStatus=pending&limit=1") > 0 or rows(f"sessionKey={last}&limit=100") < count
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, required=True, help="conversations in the LoCoMo form")
@@ -305,8 +360,14 @@ def main() -> None:
     parser.add_argument("--rate", type=int, help="sort a backlog of so many entries instead")
     parser.add_argument("--per-session", type=int, default=100)
     parser.add_argument("--store", help="where the backlog is kept; else SQLite in a new folder")
+    parser.add_argument("--outside", type=int, help="have a gateway take in and sort so many entries")
+    parser.add_argument("--static", action="store_true", help="with --outside: without a better embedder")
     options = parser.parse_args()
     samples = json.loads(options.data.read_text())
+    if options.outside:
+        given = options.outside, options.per_session, options.store
+        outside(samples, *given, static=options.static)
+        return
     if options.rate:
         rate(samples, options.rate, options.per_session, options.store)
         return

@@ -28,7 +28,7 @@ from holdfast.context.engine_records import DELIVER
 from holdfast.context.lossless import KIND as COMPACT
 from holdfast.context.lossless import compaction_kind
 from holdfast.errors import HoldfastError
-from holdfast.log import SYSTEM, Allowance, Bridge, Feed, Retention, Tx, agenda, audit, entries, prune
+from holdfast.log import SYSTEM, Allowance, Bridge, Feed, Pace, Retention, Tx, agenda, audit, entries, prune
 from holdfast.log.ingest import INGEST, drafts_from
 from holdfast.log.retention import archive_unused
 from holdfast.memory.cycles import MemoryCycles
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 RETENTION: Final = "log.retention"
 _LEAST_GRACE_SECONDS: Final = 0.5
+_SORTING_GAP_SECONDS: Final = 10.0
+"""How close upon one another much is sorted in a rush; embedding then waits."""
 
 
 class Services:
@@ -74,6 +76,7 @@ class Services:
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
         asks = approvals.asking.asking_kind(hold.store, hold.threads, lambda: hold.settings)
         self.runner.register(approvals.requests.ASKING, asks)
+        self._sorting = Pace(gap=_SORTING_GAP_SECONDS)
         self.cycles = MemoryCycles(
             hold.store,
             hold.threads,
@@ -82,6 +85,7 @@ class Services:
             hold.settings_for_memory,
             hold.workspace,
             pace=hold.pace,
+            before_embedding=self._sorting,
         )
         self.cycles.register(self.runner)
         self._register_board()
@@ -238,6 +242,7 @@ class Services:
             candidates=candidates,
             audit=hold.board_audit,
             pace=hold.pace,
+            rush=self._sorting,
         )
         self.runner.register(CLASSIFY, classifier.kind())
         reviewer = review.Reviewer(

@@ -89,7 +89,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr("holdfast.gateway.server.trace.get_tracer", provider.get_tracer)
+    monkeypatch.setattr("holdfast.gateway.metrics.trace.get_tracer", provider.get_tracer)
     return exporter
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from builders import append, soon, until
 from holdfast.config.memory import MemoryConfig
 from holdfast.errors import Unavailable
-from holdfast.log import Threads, agenda
+from holdfast.log import Pace, Threads, agenda
 from holdfast.memory.cycles import EMBED, MemoryCycles
 from holdfast.memory.embedders.base import EmbedderId, Vectors
 from holdfast.memory.embedders.hub import HubModel, Manifest
@@ -222,7 +222,7 @@ def test_pauses_grow_and_are_bounded_and_the_beginning_is_remembered(times: int)
     assert 0 < pauses[0] <= pauses[-1] <= 600
 
 
-def cycles_of(desk: Desk, threads: Threads) -> MemoryCycles:
+def cycles_of(desk: Desk, threads: Threads, before_embedding: Pace | None = None) -> MemoryCycles:
     return MemoryCycles(
         desk.store,
         threads,
@@ -230,6 +230,7 @@ def cycles_of(desk: Desk, threads: Threads) -> MemoryCycles:
         lambda: ["main"],
         lambda agent: MemoryConfig(),
         desk.workspace,
+        before_embedding=before_embedding,
         look_again_ms=100,
     )
 
@@ -304,5 +305,25 @@ async def test_an_embedder_that_failed_is_asked_again_soon_and_not_after_an_hour
     first.down = False
     time.now += 31
     desk.clock.advance(seconds=31)
+    await drain(desk, threads, cycles)
+    assert len(first.given) == 1
+
+
+@pytest.mark.anyio
+async def test_embedding_gives_way_to_what_is_sorted_in_a_rush_but_not_for_ever(
+    desk: Desk, static: StaticEmbedder, time: Seconds, threads: Threads
+) -> None:
+    first, sorting = Vendor("a"), Pace(now=lambda: 0.0)
+    chained(desk, static, time, first)
+    cycles = cycles_of(desk, threads, sorting)
+    for _ in range(6):
+        sorting.beat()
+    desk.write("MEMORY.md", "The walrus has tusks.")
+    cycles.schedule_boot()
+    await drain(desk, threads, cycles)
+    desk.clock.advance(minutes=4)
+    await drain(desk, threads, cycles)
+    assert first.given == []
+    desk.clock.advance(minutes=1)
     await drain(desk, threads, cycles)
     assert len(first.given) == 1

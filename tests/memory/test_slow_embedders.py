@@ -91,7 +91,7 @@ def test_the_next_that_covers_the_scope_too_has_a_share_of_the_time(
     slow, quick = provider(silent_for_questions(gate)), provider(vectors())
     both = [RemoteEmbedder(Endpoint(one.url, one.url, None, "k"), OPENAI) for one in (slow, quick)]
     chain = EmbedderChain([*both], static)
-    made = chain.question("what has tusks?", {one.id.fingerprint: 1.0 for one in both}, 0.4)
+    made = chain.question("what has tusks?", {one.id.fingerprint: 1.0 for one in both}, 3.0)
     assert made.embedder is both[1]
     assert "no answer within" in (made.fallback or "")
 

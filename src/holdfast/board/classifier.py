@@ -83,10 +83,11 @@ class Classifier:
         candidates: Candidates | None = None,
         audit: Audit | None = None,
         pace: Pace | None = None,
+        rush: Pace | None = None,
         piece_seconds: float = PIECE_SECONDS,
     ) -> None:
         """`piece_seconds` is how long exchanges share a transaction, at least a few; 0: each has its own.
-        `has_judge` tells whether a model looks a session over."""
+        `has_judge` tells whether a model looks a session over; `rush` is told when much is sorted at once."""
         self._piece_seconds = piece_seconds
         self._least = LEAST if piece_seconds else 1
         self._store = store
@@ -96,6 +97,7 @@ class Classifier:
         self._candidates = candidates
         self._audit = audit
         self._pace = pace
+        self._rush = rush
         self._allowance = Allowance()
         self._recent = Recent(Texts())
 
@@ -135,6 +137,8 @@ class Classifier:
             for exchange, outcome in piece.sorted:
                 self._note(exchange, outcome)
             count += len(piece.sorted)
+            if self._rush is not None and len(piece.sorted) >= LEAST:
+                self._rush.beat()
             if piece.done:
                 break
             if self._pace is not None:

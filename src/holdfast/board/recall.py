@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
@@ -32,6 +33,7 @@ _KINDS: Final[Mapping[str, Kind]] = {"topic": "topic", "task": "task", "note": "
 _INLINE: Final = 2_000
 _PATIENCE_SECONDS: Final = 0.5
 _CANDIDATES: Final = 40
+_FOR_SORTING: Final = 16
 _MOST_LEXICAL: Final = 0.85
 _LEAST_COSINE: Final = 0.25
 _NEAR_COSINE: Final = 0.6
@@ -137,8 +139,7 @@ class IndexRecall:
         with self._one if memory.index.computes_here else nullcontext():
             return memory.whole(lambda: self._find(wanted, behind))
 
-    def _find(self, wanted: Wanted, behind: int = 0, *, quick: bool = False) -> Recollection:
-        """`quick` asks the static embedder alone, which is always at hand and costs next to nothing."""
+    def _find(self, wanted: Wanted, behind: int) -> Recollection:
         began = time.thread_time()
         within = None if wanted.topic_id is None else frozenset((wanted.topic_id,))
         readable = Filter(audiences=wanted.reader.audiences, spaces=wanted.spaces, topics=within)
@@ -146,18 +147,17 @@ class IndexRecall:
         said = self._view(replace(readable, sources=_SAID, writers=agents))
         placed = self._view(replace(readable, sources=_PLACED, agents=agents))
         if not said.count and not placed.count:
-            return Recollection(mode="text", behind=behind, confidence=0.0, fits=quick or self._floor() <= 0)
-        query = self._prepared(wanted.question, said if said.count else placed, quick)
+            return Recollection(mode="text", behind=behind, confidence=0.0, fits=self._floor() <= 0)
+        query = self._prepared(wanted.question, said if said.count else placed)
         embed_ms = (time.thread_time() - began) * 1000
         scoring = replace(self._scoring(), quotas={}, candidates=_CANDIDATES, most_lexical=_MOST_LEXICAL)
-        base = None if quick else self._memory().chain.base
-        weighed, sure = judged(query, said, base, scoring, wanted.logs)
+        weighed, sure = judged(query, said, self._memory().chain.base, scoring, wanted.logs)
         logs = choose(query, weighed, scoring, wanted.logs)
         near = replace(_OF_PLACES, dense=scoring.dense, lexical=scoring.lexical)
         places = rank(query, placed, near, limit=wanted.places) if wanted.places else []
         places = sorted(map(_absolute, places), key=lambda one: -one.score)
         mode = "hybrid" if query.vector is not None else "text"
-        fits = quick or sure >= self._floor()
+        fits = sure >= self._floor()
         found, near_places = _recalled(said, logs), _recalled(placed, places)
         return Recollection(found, near_places, mode, behind, embed_ms, sure, fits)
 
@@ -168,15 +168,26 @@ class IndexRecall:
 
         What was said a moment ago the classifier knows without the index, which is not brought up to date.
         """
-        return [self._topics(text, reader, spaces, limit) for text in texts]
+        readable = Filter(audiences=reader.audiences, spaces=spaces)
 
-    def _topics(self, text: str, reader: Reader, spaces: frozenset[str] | None, limit: int) -> Sequence[str]:
-        wanted = Wanted(question=text, reader=reader, spaces=spaces, logs=24, places=limit, seq=-1)
-        found = self._memory().whole(lambda: self._find(wanted, quick=True))
-        named = [one.topic_id for one in found.places if one.topic_id is not None]
-        said = [one.topic_id for one in found.logs if one.topic_id is not None]
-        mixed = [id_ for pair in zip(said, named, strict=False) for id_ in pair]
-        return list(dict.fromkeys([*mixed, *said, *named]))[:limit]
+        def find() -> list[Sequence[str]]:
+            said = self._view(replace(readable, sources=_SAID, writers=reader.agents))
+            placed = self._view(replace(readable, sources=_PLACED, agents=reader.agents))
+            return [self._topics(text, said, placed, limit) for text in texts]
+
+        return self._memory().whole(find)
+
+    def _topics(self, text: str, said: View, placed: View, limit: int) -> list[str]:
+        """By the static embedder, which is always at hand and costs next to nothing, and by words: few are
+        looked at, as each is weighed by the classifier itself."""
+        if not said.count and not placed.count:
+            return []
+        query, base = understand(text, self._clock.now()), self._memory().chain.base
+        query = query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
+        of_said = _nearest_topics(query, said, _FOR_SORTING)
+        named = _nearest_topics(query, placed, limit)
+        mixed = [id_ for pair in zip(of_said, named, strict=False) for id_ in pair]
+        return list(dict.fromkeys([*mixed, *of_said, *named]))[:limit]
 
     def _view(self, wanted: Filter) -> View:
         return self._memory().index.view(wanted)
@@ -201,11 +212,11 @@ class IndexRecall:
     def _generation(self) -> int:
         return len(self._memory().health.damaged)
 
-    def _prepared(self, question: str, view: View, quick: bool) -> Query:
+    def _prepared(self, question: str, view: View) -> Query:
         query = understand(question, self._clock.now())
         if not view.count:
             return replace(query, vector=None)
-        if quick or self._options().search.embedder == "static":
+        if self._options().search.embedder == "static":
             base = self._memory().chain.base
             return query.with_vector(base.embed_query(query.dense_text), base.id.fingerprint)
         chain = self._memory().chain
@@ -237,6 +248,18 @@ def _recalled(view: View, scored: Sequence[Scored]) -> list[Recalled]:
         )
         for one, source, topic, task, session, ordinal in places
     ]
+
+
+def _nearest_topics(query: Query, view: View, limit: int) -> list[str]:
+    """The topics of what is nearest by its words or by its sense, in turn."""
+    if not view.count or query.vector is None:
+        return []
+    by_words = view.lexical(query.terms, limit).numbers
+    near = view.dense(query.fingerprint, query.vector, limit)
+    by_sense = near.numbers[near.scores >= _LEAST_COSINE]
+    mixed = [number for pair in zip_longest(by_words, by_sense) for number in pair if number is not None]
+    where = view.whereabouts(np.array(list(dict.fromkeys(mixed)), np.int64))
+    return [topic for topic in dict.fromkeys(where.topic) if topic is not None]
 
 
 def _is_related(one: Scored, best: float) -> bool:

@@ -36,6 +36,10 @@ _PATIENCE_SECONDS: Final = 10.0
 _TELL_SECONDS: Final = 1.0
 _LOOK_AGAIN_MS: Final = 30_000
 _BATCH_MS: Final = 300_000
+_GIVE_WAY_MS: Final = 1_000
+_MOST_GIVEN_WAY_MS: Final = 300_000
+_EMBEDDED_AT_ONCE: Final = 500
+"""So much is embedded between two looks at what goes first."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -53,9 +57,11 @@ class MemoryCycles:
         workspace: Callable[[str], Path],
         *,
         pace: Pace | None = None,
+        before_embedding: Pace | None = None,
         sleep: Sleep = asyncio.sleep,
         look_again_ms: int = _LOOK_AGAIN_MS,
     ) -> None:
+        """`before_embedding` feels work in a rush that embedding gives way to, for some minutes at most."""
         self._store = store
         self._threads = threads
         self._memory = memory
@@ -63,6 +69,8 @@ class MemoryCycles:
         self._config = config
         self._workspace = workspace
         self._pace = pace
+        self._before_embedding = before_embedding
+        self._waits_since: int | None = None
         self._sleep = sleep
         self._look_again_ms = look_again_ms
         self.pulse = Pulse("memory")
@@ -208,10 +216,25 @@ class MemoryCycles:
 
     async def _embed(self, job: agenda.Job) -> None:
         agent = str(job.item.payload["agent"])
-        if agent in self._agents():
-            told = Teller(self._store, agent)
-            made = await self._threads(lambda: self._memory().refine(agent, progress=told.progress))
-            await self._again(job, await self._threads(self._embed_wait, agent, made))
+        if agent not in self._agents():
+            return
+        if self._gives_way():
+            await self._again(job, _GIVE_WAY_MS)
+            return
+        told = Teller(self._store, agent)
+        made = await self._threads(
+            lambda: self._memory().refine(agent, limit=_EMBEDDED_AT_ONCE, progress=told.progress)
+        )
+        await self._again(job, await self._threads(self._embed_wait, agent, made))
+
+    def _gives_way(self) -> bool:
+        """Whether what is sorted in a rush goes first: a model that runs here would take all of its time."""
+        if self._before_embedding is None or not self._before_embedding.busy:
+            self._waits_since = None
+            return False
+        now = self._store.clock.now()
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        return now - self._waits_since < _MOST_GIVEN_WAY_MS
 
     def _embed_wait(self, agent: str, made: int) -> int:
         """How long until the next round: soon where an embedder failed, at once where more has come."""

@@ -87,7 +87,7 @@ def test_a_thread_has_a_session_of_its_own_and_the_agent_opens_and_speaks_in_one
     service = there.service
     deed = {"action": "thread-create", "threadName": "Tides", "text": "Let us talk here."}
     service.say(f"do {json.dumps(deed)}", group=True, mention=True)
-    wait_for(lambda: "threadId" in service.shown(group=True)[-1])
+    wait_for(lambda: any("threadId" in one for one in service.shown(group=True)[-1:]))
     told = service.shown(group=True)[-1]
     thread = json.loads(told[told.index("{") :])["threadId"]
     assert service.answered(1, group=True, thread=thread) == ["Let us talk here."]
@@ -235,7 +235,7 @@ def test_where_two_must_agree_one_press_leaves_it_waiting_and_the_same_person_co
         with hold.store.read(SYSTEM) as tx:
             return requests.get(tx, id_).status.value
 
-    wait_for(lambda: f"/approve {id_}" in service.shown()[-1])
+    wait_for(lambda: f"/approve {id_}" in "".join(service.shown()[-1:]))
     there.settled()
     assert "2 people must agree." in service.shown()[-1]
     before = len(service.notices())
