@@ -189,6 +189,8 @@ class Known:
                 return ["owner", *HOSTILE[2:]]
             case "since" | "until":
                 return ["0", str(2**62)]
+            case "dueBefore":
+                return ["2999-01-01T00:00:00Z"]
             case "topicId":
                 return self.ids("topics")
             case "taskId":

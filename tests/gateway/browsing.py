@@ -84,6 +84,13 @@ def text_in(editor: Any) -> str:
     return found
 
 
+def write_in(editor: Any, text: str) -> None:
+    """Put this in the place of all that stands in an editor of files, by its keys as a person does."""
+    editor.press("ControlOrMeta+a")
+    editor.press("Delete")
+    editor.page.keyboard.insert_text(text)
+
+
 def wait_for_in(page: Any, holds: Any) -> None:
     """Wait while the browser goes on: its events are heard only then."""
 

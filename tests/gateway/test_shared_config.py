@@ -11,7 +11,7 @@ from threading import Thread
 
 import httpx
 import pytest
-from browsing import axe_violations, chromium, log_in, visitor
+from browsing import axe_violations, chromium, log_in, visitor, write_in
 from click.testing import CliRunner, Result
 from serving import Running, assert_problem, make_token, running, wait_for
 
@@ -226,7 +226,7 @@ def test_the_pages_show_what_each_version_changed_and_go_back(tmp_path: Path, sq
         page.get_by_role("list", name="Versions").get_by_text("SKILL.md").wait_for()
         page.get_by_text("Edit", exact=True).click()
         field = page.get_by_label("Text of SKILL.md")
-        field.fill(files["SKILL.md"] + "\nSay who was there.\n")
+        write_in(field, files["SKILL.md"] + "\nSay who was there.\n")
         assert axe_violations(page) == []
         page.get_by_role("button", name="Save").click()
         page.get_by_text("History, 2 versions").wait_for()
@@ -234,7 +234,7 @@ def test_the_pages_show_what_each_version_changed_and_go_back(tmp_path: Path, sq
         assert "+Say who was there." in saved["diff"]
         again = {"files": {"SKILL.md": files["SKILL.md"]}, "read": 2}
         assert api.put("/api/skills/versions/minutes", json=again).json()["version"] == 3
-        field.fill("---\nname: minutes\n---\nMine.\n")
+        write_in(field, "---\nname: minutes\n---\nMine.\n")
         page.get_by_role("button", name="Save").click()
         page.get_by_role("button", name="Keep my text, compare").click()
         page.get_by_text("What you changed").wait_for()

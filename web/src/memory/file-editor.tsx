@@ -42,9 +42,15 @@ export function FileEditor<T extends ReadText>(props: EditorProps<T>) {
   const { path, name = path, note, done = `${path} is saved.`, language = languageOf(path), line = 0, read, mayEdit, save, readAgain, below } = props;
   const [base, setBase] = useState(read);
   const [text, setText] = useState(read?.text ?? "");
+  const [put, setPut] = useState(0);
   const [problem, setProblem] = useState<Problem>();
   const [busy, setBusy] = useState(false);
   const changed = text !== (base?.text ?? "");
+
+  function take(other: string): void {
+    setText(other);
+    setPut((times) => times + 1);
+  }
 
   async function keep(): Promise<void> {
     setBusy(true);
@@ -74,7 +80,7 @@ export function FileEditor<T extends ReadText>(props: EditorProps<T>) {
         </span>
         <span className="grow" />
         {changed && (
-          <button type="button" onClick={() => setText(base?.text ?? "")}>
+          <button type="button" onClick={() => take(base?.text ?? "")}>
             Undo all
           </button>
         )}
@@ -107,6 +113,7 @@ export function FileEditor<T extends ReadText>(props: EditorProps<T>) {
         <Editor
           label={`Text of ${name}`}
           value={text}
+          put={put}
           language={language}
           readOnly={!mayEdit}
           line={line}
@@ -124,7 +131,7 @@ export function FileEditor<T extends ReadText>(props: EditorProps<T>) {
           </Suspense>
         </details>
       )}
-      {below?.(base, mayEdit ? setText : undefined)}
+      {below?.(base, mayEdit ? take : undefined)}
     </section>
   );
 }

@@ -17,6 +17,8 @@ import { useEffect, useEffectEvent, useRef } from "react";
 export interface EditorProps {
   label: string;
   value: string;
+  /** How often `value` was put there by other means than typing, such as an earlier version. */
+  put: number;
   language: "markdown" | "json" | "text";
   readOnly: boolean;
   /** The line that somebody was led to; 0 for none. */
@@ -25,12 +27,12 @@ export interface EditorProps {
   onSave: () => void;
 }
 
-export default function Editor({ label, value, language, readOnly, line, onChange, onSave }: EditorProps) {
+export default function Editor({ label, value, put, language, readOnly, line, onChange, onSave }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(undefined);
   const changed = useEffectEvent(onChange);
   const saved = useEffectEvent(onSave);
-  const first = useEffectEvent(() => value);
+  const given = useEffectEvent(() => value);
 
   useEffect(() => {
     if (host.current === null) return;
@@ -46,17 +48,17 @@ export default function Editor({ label, value, language, readOnly, line, onChang
         if (update.docChanged) changed(update.state.sliceDoc());
       }),
     ];
-    const made = new EditorView({ root, parent: root, state: EditorState.create({ doc: first(), extensions }) });
+    const made = new EditorView({ root, parent: root, state: EditorState.create({ doc: given(), extensions }) });
     view.current = made;
     return () => made.destroy();
   }, [label, language, readOnly]);
 
-  // A text that was put there otherwise, such as an earlier version.
+  // Only then: what was typed is told to the page, and may come back as `value` once more was typed.
   useEffect(() => {
     const now = view.current;
-    if (now === undefined || now.state.sliceDoc() === value) return;
-    now.dispatch({ changes: { from: 0, to: now.state.doc.length, insert: value } });
-  }, [value]);
+    if (now === undefined || put === 0) return;
+    now.dispatch({ changes: { from: 0, to: now.state.doc.length, insert: given() } });
+  }, [put]);
 
   useEffect(() => {
     const now = view.current;
