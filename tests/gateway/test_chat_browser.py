@@ -191,14 +191,14 @@ def test_a_failed_turn_keeps_its_reason_after_a_reload_and_is_tried_again(
         page.get_by_role("link", name="main gave no answer").first.wait_for()
 
 
-def test_a_picture_goes_along_when_a_message_is_tried_again_and_files_stand_with_their_words(
+def test_a_picture_goes_along_when_a_message_is_sent_again_and_files_stand_with_their_words(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
     gateway, api = stage
     key = "agent:main:web:dm:picture"
 
-    def asked() -> list[dict[str, Any]]:
-        said = api.get("/api/conversation", params={"sessionKey": key}).json()["entries"]
+    def asked(where: str = key) -> list[dict[str, Any]]:
+        said = api.get("/api/conversation", params={"sessionKey": where}).json()["entries"]
         return [entry for entry in said if entry["role"] == "user"]
 
     with visitor(browser, gateway) as page:
@@ -210,6 +210,16 @@ def test_a_picture_goes_along_when_a_message_is_tried_again_and_files_stand_with
         page.get_by_role("button", name="Try again").click()
         wait_for_in(page, lambda: len(asked()) == 2)
         assert [entry["images"] for entry in asked()] == [1, 1]
+
+        first = page.locator(".asked").first
+        first.hover()
+        first.get_by_role("button", name="Edit and send again").click()
+        page.get_by_role("link", name="goes on from another chat").wait_for()
+        page.get_by_role("list", name="Goes along").get_by_text("Picture 1").wait_for()
+        say(page, "And what is this?")
+        fork = httpx.URL(page.url).params["session"]
+        wait_for_in(page, lambda: [one["images"] for one in asked(fork)] == [1])
+        page.goto(at(key))
         upload = {"files": ('<img src=x onerror="alert(1)">.csv', b"noon,high\n", "text/csv")}
         kept = api.post("/api/attachments", params={"logId": asked()[0]["id"]}, files=upload)
         assert kept.status_code == 201, kept.text
