@@ -413,7 +413,7 @@ def test_the_schedule_changes_tasks_and_heartbeats_and_its_agenda_cancels(
     late = api.post("/api/agent", json={"message": "And then?", "sessionKey": key, "mode": "queue"}).json()
     with visitor(browser, gateway) as page:
         log_in(page, gateway, "/schedule")
-        waits = page.get_by_role("row").filter(has_text=key).filter(has_text="waits")
+        waits = page.get_by_role("row", name=f"Turn {key}").filter(has_text="waits")
         waits.get_by_role("button", name="Cancel").click()
         waits.get_by_role("group").get_by_role("button", name="Cancel").click()
         waits.wait_for(state="detached")

@@ -27,6 +27,11 @@ const NAMES: Record<string, string> = {
   "board.supervise": "Looking after the board",
   "context.compact": "Summary of a chat",
   "continuation.compact": "Summary of a chat, as elected",
+  "cron.archive": "Putting a standing task's chat away",
+  "subagent.sweep": "Putting a subagent's chat away",
+  "memory.embed": "Indexing what was said",
+  "memory.update": "Indexing notes",
+  "log.retention": "Clearing what is no longer kept",
 };
 const ELECTED: Record<ContinuationOut["kind"], string> = {
   work: "Elected turn",
