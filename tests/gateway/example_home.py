@@ -11,13 +11,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
-from serving import Running, running
+from serving import Running, running, wait_for
 
 from holdfast.runtime import open_home
-from holdfast.testing import Call, Fail, Say, ScriptedOpenAI, Used
+from holdfast.testing import Call, Calls, Fail, Say, ScriptedOpenAI, Used
 
 ROOF: Final = "agent:main:web:dm:roof"
 ARABIC: Final = "agent:main:web:dm:arabic"
+BOATS: Final = "agent:main:web:dm:boats"
 CHAT: Final = f"/chat?session={quote(ROOF)}"
 
 ANSWER: Final = """The leak comes from the **flashing behind the chimney**, not from the slates.
@@ -61,6 +62,8 @@ def answers(asked: Any) -> Any:
     last = asked.messages[-1]
     text = last["content"] if isinstance(last["content"], str) else json.dumps(last["content"])
     used = Used(input=5200, output=310, cache_read=4100)
+    if "berth" in json.dumps(asked.messages):
+        return counting_boats(asked, used)
     if last["role"] == "tool":
         return Say(ANSWER, thinking="The photographs show rust at the chimney's edge.", used=used)
     if "FAIL" in text:
@@ -78,6 +81,23 @@ def answers(asked: Any) -> Any:
             thinking="Which files are there?",
         )
     return Say("All right: black coffee, no sugar. I keep that in mind.", used=used)
+
+
+def counting_boats(asked: Any, used: Used) -> Any:
+    """A delegate and a subagent look into a berth each; when one is back, it elects to look again later."""
+    last = asked.messages[-1]
+    said = json.dumps(asked.messages)
+    if "You are a subagent" in said:
+        return Say("Seven boats, two of them without a light.", used=used)
+    if last["role"] == "tool":
+        return Say("I have somebody look, and come back to it.", used=used)
+    if "Seven boats" in said:
+        later = {"reason": "See whether the lights burn at dusk", "delaySeconds": 280}
+        return Call("continue_work", later, used=used)
+    return Calls(
+        Call("continue_delegate", {"task": "Look into berth one", "mode": "silent-wake"}, id="c1"),
+        Call("sessions_spawn", {"task": "Look into berth two", "agentId": "scout"}, id="c2"),
+    )
 
 
 @contextmanager
@@ -99,7 +119,11 @@ def gateway(home: Path, *, model: bool = True) -> Iterator[Running]:
                 "signal": {"dmPolicy": "pairing", "url": "http://127.0.0.1:9/out", "signingSecret": "s"}
             },
             "agents": {
-                "defaults": {"userTimezone": "UTC"},
+                "defaults": {
+                    "userTimezone": "UTC",
+                    "continuation": {"enabled": True, "minDelayMs": 1, "defaultDelayMs": 1},
+                    "subagents": {"allowAgents": ["*"]},
+                },
                 "list": [
                     {"id": "main", "default": True, "identity": {"name": "Marlow", "emoji": "🐚"}},
                     {"id": "scout", "identity": {"name": "Scout", "emoji": "🔭"}},
@@ -146,11 +170,29 @@ def fill(api: httpx.Client) -> None:
         (ROOF, "Where does the roof leak? Look at the photographs."),
         (ARABIC, "من أين يتسرب السقف؟ انظر إلى photo.png"),
         (ROOF, "And how much would it cost?"),
+        (BOATS, "How many boats lie in each berth?"),
     ):
         run = api.post("/api/agent", json={"message": text, "sessionKey": key}).json()
         api.get(f"/api/agent/{run['runId']}/wait", params={"timeoutMs": 60_000})
     api.post("/api/agent", json={"message": "Run curl for me", "sessionKey": "agent:main:web:dm:install"})
     look_after(api)
+    schedule(api)
+
+
+def schedule(api: httpx.Client) -> None:
+    """A standing task that ran, one that is off, and a chain that waits for what was elected in it."""
+    every_day = {"name": "Harbour news", "prompt": "Sum up what is new in the harbour.", "cron": "0 8 * * *"}
+    made = api.post("/api/cron", json=every_day).json()
+    review = {"name": "Week in review", "prompt": "What was left undone?", "cron": "0 17 * * 5"}
+    api.post("/api/cron", json=review | {"enabled": False})
+    api.post(f"/api/cron/{made['id']}/run")
+    wait_for(lambda: "ok" in {task["lastStatus"] for task in api.get("/api/cron").json()})
+
+    def has_elected() -> bool:
+        [chain] = [one for one in api.get("/api/chains").json() if one["origin"]["sessionKey"] == BOATS]
+        return bool(chain["live"]["election"]) and not chain["live"]["turn"] + chain["live"]["subagent"]
+
+    wait_for(has_elected)
 
 
 def look_after(api: httpx.Client) -> None:
@@ -193,7 +235,7 @@ def pages(api: httpx.Client) -> dict[str, str]:
         "whatif": f"{CHAT}&turn=2&view=whatif",
         "recall": f"{CHAT}&turn=2&view=recall",
         "trace": f"{CHAT}&turn=1&view=trace",
-        "followups": f"{CHAT}&turn=1&view=followups",
+        "followups": f"/chat?session={quote(BOATS)}&turn=1&view=followups",
         "board": "/board",
         "board-list": "/board?view=list",
         "topic": f"/board/topics/{topic}",

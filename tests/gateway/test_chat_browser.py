@@ -191,14 +191,14 @@ def test_a_failed_turn_keeps_its_reason_after_a_reload_and_is_tried_again(
         page.get_by_role("link", name="main gave no answer").first.wait_for()
 
 
-def test_a_picture_goes_along_when_a_message_is_tried_again_and_files_stand_with_their_words(
+def test_a_picture_goes_along_when_a_message_is_sent_again_and_files_stand_with_their_words(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
     gateway, api = stage
     key = "agent:main:web:dm:picture"
 
-    def asked() -> list[dict[str, Any]]:
-        said = api.get("/api/conversation", params={"sessionKey": key}).json()["entries"]
+    def asked(where: str = key) -> list[dict[str, Any]]:
+        said = api.get("/api/conversation", params={"sessionKey": where}).json()["entries"]
         return [entry for entry in said if entry["role"] == "user"]
 
     with visitor(browser, gateway) as page:
@@ -210,6 +210,16 @@ def test_a_picture_goes_along_when_a_message_is_tried_again_and_files_stand_with
         page.get_by_role("button", name="Try again").click()
         wait_for_in(page, lambda: len(asked()) == 2)
         assert [entry["images"] for entry in asked()] == [1, 1]
+
+        first = page.locator(".asked").first
+        first.hover()
+        first.get_by_role("button", name="Edit and send again").click()
+        page.get_by_role("link", name="goes on from another chat").wait_for()
+        page.get_by_role("list", name="Goes along").get_by_text("Picture 1").wait_for()
+        say(page, "And what is this?")
+        fork = httpx.URL(page.url).params["session"]
+        wait_for_in(page, lambda: [one["images"] for one in asked(fork)] == [1])
+        page.goto(at(key))
         upload = {"files": ('<img src=x onerror="alert(1)">.csv', b"noon,high\n", "text/csv")}
         kept = api.post("/api/attachments", params={"logId": asked()[0]["id"]}, files=upload)
         assert kept.status_code == 201, kept.text
@@ -391,6 +401,60 @@ def test_a_chat_is_found_by_words_and_commands_are_completed_by_keyboard_alone(
         page.keyboard.press("g")
         page.keyboard.press("b")
         page.get_by_role("heading", name="Board", exact=True).wait_for()
+
+
+def test_the_schedule_changes_tasks_and_heartbeats_and_its_agenda_cancels(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    task = api.post("/api/cron", json={"prompt": "Look at the pump", "every": "12h"}).json()
+    key = "agent:main:web:dm:agenda"
+    api.post("/api/agent", json={"message": "SLOWLY please", "sessionKey": key})
+    late = api.post("/api/agent", json={"message": "And then?", "sessionKey": key, "mode": "queue"}).json()
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/schedule")
+        waits = page.get_by_role("row", name=f"Turn {key}").filter(has_text="waits")
+        waits.get_by_role("button", name="Cancel").click()
+        waits.get_by_role("group").get_by_role("button", name="Cancel").click()
+        waits.wait_for(state="detached")
+        assert api.get(f"/api/agent/{late['runId']}").json()["status"] == "cancelled"
+
+        card = page.get_by_role("list", name="Standing tasks").get_by_role("article")
+        card.get_by_role("button", name="Change").click()
+        card.get_by_label("What to do").fill("Look at the well")
+        card.get_by_label("When:").fill("every 6h")
+        card.get_by_role("button", name="Save").click()
+        card.get_by_text("every 6h").wait_for()
+        changed = api.get("/api/cron").json()[0]
+        assert (changed["prompt"], changed["schedule"]["every"]) == ("Look at the well", "6h")
+        row = page.get_by_role("row").filter(has_text="Standing task")
+        assert "waits" in row.inner_text()
+
+        beat = page.get_by_role("list", name="Heartbeats").get_by_role("article").first
+        beat.get_by_role("button", name="Change").click()
+        beat.get_by_label("Every").fill("often")
+        beat.get_by_role("button", name="Save").click()
+        page.locator(".bad-toast").wait_for()
+        beat.get_by_label("Every").fill("3h")
+        beat.get_by_label("What it is told").fill("Look at the tides.")
+        beat.get_by_label("From").fill("08:00")
+        beat.get_by_role("button", name="Save").click()
+        beat.get_by_text("every 3h").wait_for()
+        beat.get_by_text("08:00 to 24:00").wait_for()
+        beat.get_by_role("button", name="Switch off").click()
+        beat.get_by_role("button", name="Switch on").wait_for()
+        told = api.get("/api/heartbeat").json()[0]
+        assert (told["every"], told["prompt"], told["enabled"]) == ("3h", "Look at the tides.", False)
+        beat.get_by_role("button", name="Switch on").click()
+        beat.get_by_text("every 3h").wait_for()
+    reader = api.post("/api/tokens", json={"name": "looks-at-schedule", "scope": "read"}).json()
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/schedule", token=reader["token"])
+        page.get_by_text("every 3h").wait_for()
+        assert page.get_by_role("button", name="Change").count() == 0
+        assert page.get_by_text("Look at the tides.").count() == 0
+        assert page.get_by_role("heading", name="Agenda").count() == 0
+    api.delete(f"/api/cron/{task['id']}")
 
 
 def test_a_standing_task_is_made_run_and_switched_off_and_what_was_used_is_added_up(

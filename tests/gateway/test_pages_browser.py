@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -224,6 +225,21 @@ def test_a_pattern_is_allowed_used_and_taken_back_and_a_long_output_is_read_to_i
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def notices(page: Any) -> list[list[str]]:
+    """What the browser shows: title, words, and where it leads."""
+    found: list[list[str]] = page.evaluate(
+        "navigator.serviceWorker.ready.then(async worker => (await worker.getNotifications())"
+        ".map(one => [one.title, one.body, one.data.path]))"
+    )
+    return found
+
+
+def look_elsewhere(page: Any) -> None:
+    page.context.new_cdp_session(page).send("Emulation.setFocusEmulationEnabled", {"enabled": False})
+    page.context.new_page().bring_to_front()
+    wait_for_in(page, lambda: not page.evaluate("document.hasFocus()"))
+
+
 def test_who_looks_elsewhere_is_told_by_the_browser_and_nobody_who_looks_here(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
@@ -232,27 +248,51 @@ def test_who_looks_elsewhere_is_told_by_the_browser_and_nobody_who_looks_here(
         log_in(page, gateway, "/chat?session=agent%3Amain%3Amain")
         page.evaluate("navigator.serviceWorker.ready.then(() => true)")
 
-        def told() -> list[list[str]]:
-            found: list[list[str]] = page.evaluate(
-                "navigator.serviceWorker.ready.then(async worker => (await worker.getNotifications())"
-                ".map(one => [one.title, one.body, one.data.path]))"
-            )
-            return found
-
         page.get_by_label("Message", exact=True).fill("RUN:touch one.txt:END")
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Approve once").click()
         page.get_by_text("Done.").wait_for()
-        assert told() == [], "who looks at the page needs no word of it"
+        assert notices(page) == [], "who looks at the page needs no word of it"
 
-        page.context.new_cdp_session(page).send("Emulation.setFocusEmulationEnabled", {"enabled": False})
-        page.context.new_page().bring_to_front()
-        wait_for_in(page, lambda: not page.evaluate("document.hasFocus()"))
+        look_elsewhere(page)
         run(api, "touch two.txt", "agent:main:web:dm:elsewhere")
-        wait_for_in(page, lambda: told() != [])
+        wait_for_in(page, lambda: notices(page) != [])
         there = "/chat?session=agent%3Amain%3Aweb%3Adm%3Aelsewhere"
-        assert told() == [["Holdfast needs you", "main asks to run exec", there]]
-        assert "two.txt" not in str(told()), "what would run is read on the page, not on a locked screen"
+        assert notices(page) == [["Holdfast needs you", "main asks to run exec", there]]
+        assert "two.txt" not in str(notices(page)), (
+            "what would run is read on the page, not on a locked screen"
+        )
+
+
+def test_who_asked_and_looks_elsewhere_is_told_of_the_answer_and_a_click_leads_to_it(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:asked-here"
+    there = f"/chat?session={quote(key, safe='')}"
+    with visitor(browser, gateway, permissions=["notifications"]) as page:
+        log_in(page, gateway, there)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        page.get_by_label("Message", exact=True).fill("RUN:touch asked-here.txt:END")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Approve once").wait_for()
+        page.get_by_role("link", name="Board", exact=True).click()
+        page.get_by_role("heading", name="Board", exact=True).wait_for()
+        look_elsewhere(page)
+        ended(api, run(api, "seq 3", "agent:main:web:dm:asked-by-others"))
+        [waiting] = [one for one in api.get("/api/approvals").json() if one["sessionKey"] == key]
+        api.post(f"/api/approvals/{waiting['id']}", json={"decision": "approve"})
+        wait_for_in(page, lambda: notices(page) != [])
+        told = [["main answered", "Open the chat to read on.", there]]
+        assert notices(page) == told, "of what was asked here, and of nothing that others asked"
+
+        page.context.service_workers[0].evaluate(
+            "async () => { const [notification] = await registration.getNotifications();"
+            " dispatchEvent(new NotificationEvent('notificationclick', { notification })); }"
+        )
+        page.locator(".answered", has_text="Done.").wait_for()
+        assert page.url.endswith(there)
+        assert notices(page) == []
 
 
 def test_rows_of_every_page_are_gone_through_by_j_and_k(

@@ -10,6 +10,7 @@ from serving import Running, assert_problem, streaming, wait_for
 from builders import accept, enqueue, session
 from holdfast.clock import ManualClock
 from holdfast.config import parse_config
+from holdfast.log import SYSTEM, agenda
 
 
 def test_sessions_are_listed_in_pages_newest_first(
@@ -58,6 +59,52 @@ def test_a_reset_leaves_a_successor_and_an_archive_none(gateway: Running, api: h
 def test_the_agenda_is_listed(gateway: Running, api: httpx.Client) -> None:
     item = enqueue(gateway.hold.store, "later", due_at=2**42)
     assert item.id in {row["id"] for row in api.get("/api/agenda").json()}
+
+
+def test_the_agenda_tells_of_what_it_has_to_do_only_the_ids(gateway: Running, api: httpx.Client) -> None:
+    with gateway.hold.store.write(SYSTEM) as tx:
+        payload = {"sessionKey": "agent:main:main", "turnId": "t1", "prompt": "what was asked"}
+        agenda.enqueue(tx, "later", payload, due_at=2**42)
+        agenda.enqueue(tx, "sooner", {"agentId": "main", "taskId": "s1"}, due_at=2**41)
+    answer = api.get("/api/agenda", params={"limit": 500})
+    sooner, later = (row for row in answer.json() if row["kind"] in ("sooner", "later"))
+    assert (sooner["agentId"], sooner["taskId"], sooner["sessionKey"]) == ("main", "s1", None)
+    assert (later["sessionKey"], later["turnId"]) == ("agent:main:main", "t1")
+    assert "what was asked" not in answer.text
+
+
+def test_one_agents_heartbeat_is_changed_by_its_id_and_all_else_stays(
+    gateway: Running, api: httpx.Client
+) -> None:
+    file = gateway.hold.home.config
+    scout_before = {"id": "scout", "heartbeat": {"target": "none"}}
+    listed = [{"id": "main", "identity": {"name": "Marlow"}}, scout_before]
+    api.patch("/api/config", json={"agents": {"list": listed}})
+    hours = {"start": "08:00", "end": "20:00"}
+    beat = {"every": "2h", "prompt": "Look at the tides.", "activeHours": hours}
+    changed = api.patch("/api/config", json={"agents": {"list": {"scout": {"heartbeat": beat}}}})
+    assert changed.status_code == 200, changed.text
+    after = json.loads(file.read_text())["agents"]["list"]
+    assert after == [listed[0], {"id": "scout", "heartbeat": {"target": "none", **beat}}]
+    main, scout = api.get("/api/heartbeat").json()
+    assert (scout["every"], scout["target"], scout["prompt"]) == ("2h", "none", "Look at the tides.")
+    assert scout["activeHours"] == {**hours, "timezone": "user"}
+    assert (main["prompt"], main["activeHours"]) == (None, None)
+    wrong = {"agents": {"list": {"scout": {"heartbeat": {"every": "often"}}}}}
+    assert_problem(api.patch("/api/config", json=wrong), 422, "invalid_config")
+    assert json.loads(file.read_text())["agents"]["list"] == after
+    api.patch("/api/config", json={"agents": {"list": {"scout": None}}})
+    assert json.loads(file.read_text())["agents"]["list"] == [listed[0]]
+
+
+def test_what_a_heartbeat_is_told_is_for_who_may_administer(gateway: Running, api: httpx.Client) -> None:
+    patch = {"agents": {"list": {"main": {"heartbeat": {"prompt": "Look at the tides."}}}}}
+    api.patch("/api/config", json=patch)
+    made = api.post("/api/tokens", json={"name": "reader", "scope": "read"}).json()
+    with gateway.client(made["token"]) as client:
+        assert [one["prompt"] for one in client.get("/api/heartbeat").json()] == [None]
+        assert_problem(client.patch("/api/config", json=patch), 403, "forbidden")
+    assert [one["prompt"] for one in api.get("/api/heartbeat").json()] == ["Look at the tides."]
 
 
 SECRET = "very-private-4711"

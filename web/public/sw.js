@@ -37,8 +37,8 @@ async function open(path) {
     await clients.openWindow(path);
     return;
   }
+  tab.postMessage({ go: path }); // also where the browser does not let us come to the front
   await tab.focus();
-  tab.postMessage({ go: path });
 }
 
 addEventListener("fetch", (event) => {

@@ -25,18 +25,33 @@ _STEP: Final = "  "
 def merge_text(text: str, patch: dict[str, Any]) -> str:
     """JSON5 text of an object with a merge patch (RFC 7396) in it; comments and the layout of all else stay.
 
-    Plain JSON, which has no comments, is written anew.
+    Plain JSON, which has no comments, is written anew. Agents may be given by their ids.
     """
     from holdfast.config.source import parse_text
 
     data = parse_text(text)
     if not isinstance(data, dict):
         raise ValueError("only an object can be patched")
-    after = merge_patch(data, patch)
+    after = merge_patch(data, with_named_agents(data, patch))
     if not text.strip() or is_json(text):
         return _plain(after)
     merged = _edited(text, data, after)
     return merged if _same(parse_text(merged), after) else _plain(after)
+
+
+def with_named_agents(data: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """A patch whose `agents.list` is an object has agents by their ids: each merges into the one of that id,
+    or is a further one, and null takes it away. A merge patch alone could only write the whole list anew."""
+    agents = patch.get("agents")
+    named = agents.get("list") if isinstance(agents, dict) else None
+    if not isinstance(agents, dict) or not isinstance(named, dict):
+        return patch
+    before = data.get("agents")
+    there = before.get("list") if isinstance(before, dict) else None
+    known = {one.get("id"): one for one in there or () if isinstance(one, dict)}
+    after = [merge_patch(one, named.get(id_, {})) for id_, one in known.items()]
+    after += [merge_patch({"id": id_}, given) for id_, given in named.items() if id_ not in known]
+    return patch | {"agents": agents | {"list": [one for one in after if one is not None]}}
 
 
 def _edited(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:

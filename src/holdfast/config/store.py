@@ -136,6 +136,7 @@ class ConfigStore:
         """Merge by RFC 7396, checked first and written whole or not at all: into the file, or where a key is
         shared into a new version of the shared text.
 
+        `agents.list` may be an object of agents by their ids, of which each merges into the one it names.
         Comments and layout of JSON5 stay; a file's text before is kept beside it as `<name>.bak`.
         """
         _require_unmasked(merge)

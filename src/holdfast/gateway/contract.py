@@ -213,6 +213,10 @@ class AgendaOut(Answer):
     max_attempts: int
     error: str | None
     cancel_requested: bool
+    session_key: str | None = Field(description="The session that it is about, if it is about one.")
+    agent_id: str | None
+    turn_id: str | None = Field(description="The turn that it runs, which can be cancelled by this id.")
+    task_id: str | None = Field(description="The standing task that it runs.")
 
 
 _PROBLEM: Final = {

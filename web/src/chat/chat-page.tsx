@@ -9,6 +9,7 @@ import type { Turn } from "../api/types";
 import { ConversationView } from "../conversation/conversation";
 import { beginDraft } from "../conversation/draft";
 import { FindButton } from "../conversation/finder";
+import type { Picture } from "../conversation/outbox";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
@@ -62,10 +63,10 @@ function place(key: string, more: Record<string, string>): string {
 }
 
 /** Say something otherwise: in a chat that knows what was said before it, so that this one stays as it is. */
-async function forked(text: string, turn: Turn): Promise<void> {
+async function forked(text: string, pictures: readonly Picture[], turn: Turn): Promise<void> {
   try {
     const made = await api.post("/api/sessions/{key}/fork", { beforeTurn: turn.number }, { path: { key: turn.sessionKey } });
-    beginDraft(made.sessionKey, text);
+    beginDraft(made.sessionKey, text, pictures);
     go(place(made.sessionKey, { from: turn.sessionKey }));
   } catch (error) {
     const problem = asProblem(error);
@@ -73,7 +74,7 @@ async function forked(text: string, turn: Turn): Promise<void> {
   }
 }
 
-const fork = (text: string, turn: Turn): void => void forked(text, turn);
+const fork = (text: string, pictures: readonly Picture[], turn: Turn): void => void forked(text, pictures, turn);
 
 function Open({ sessionKey, from }: { sessionKey: string; from: string | null }) {
   const [finding, setFinding] = useState(false);

@@ -8,8 +8,15 @@ import { Icon } from "../parts/icon";
 import { toast } from "../parts/toast";
 import { type Attached, attached, withTexts } from "./attachments";
 import { CommandList, useCommands } from "./commands";
-import { useDraft } from "./draft";
-import { send } from "./outbox";
+import { begunWith, tookOver, useDraft } from "./draft";
+import { type Picture, send } from "./outbox";
+
+/** What is to stand in the field, such as a message that is to be sent otherwise; each count is another. */
+export interface Seed {
+  text: string;
+  pictures: readonly Picture[];
+  count: number;
+}
 
 interface ComposerProps {
   sessionKey: string;
@@ -20,15 +27,19 @@ interface ComposerProps {
   mayAsk: boolean;
   running: boolean;
   onStop: () => void;
-  /** Words that are to stand in the field, such as those of a message to be sent otherwise. */
-  seed?: { text: string; count: number } | undefined;
+  seed: Seed;
 }
 
 const NOTHING: Attached = { pictures: [], texts: [], refused: [] };
 
 export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, seed }: ComposerProps) {
   const { text, write } = useDraft(sessionKey, mayAsk);
-  const [files, setFiles] = useState<Attached>(NOTHING);
+  const [files, setFiles] = useState<Attached>(() => ({ ...NOTHING, pictures: [...begunWith(sessionKey)] }));
+  const [sown, setSown] = useState(seed.count);
+  if (seed.count !== sown) {
+    setSown(seed.count);
+    setFiles({ ...NOTHING, pictures: [...seed.pictures] });
+  }
   const [over, setOver] = useState(false);
   const [mode, setMode] = useState<"steer" | "queue" | "interrupt">("steer");
   const [model, setModel] = useChosenModel(sessionKey);
@@ -39,12 +50,14 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
   const empty = text.trim() === "" && files.pictures.length === 0 && files.texts.length === 0;
 
   useEffect(() => {
-    if (seed === undefined || seed.count === 0) return;
+    if (seed.count === 0) return;
     write(seed.text);
     field.current?.focus();
     // Only a new seed is one.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [seed?.count]);
+  }, [seed.count]);
+
+  useEffect(() => tookOver(sessionKey), [sessionKey]);
 
   function ask(): void {
     if (empty || !mayAsk) return;

@@ -17,10 +17,10 @@ import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
-import { chosenModel, Composer } from "./composer";
+import { chosenModel, Composer, type Seed } from "./composer";
 import { Finder } from "./finder";
 import { dayOf, type Item, itemsOf } from "./items";
-import { again, type Parcel, send, takeBack, useOutbox } from "./outbox";
+import { again, type Parcel, type Picture, send, takeBack, useOutbox } from "./outbox";
 import { type Run, useRun } from "./run";
 import { Enclosed, picturesOf } from "./pictures";
 import { type Place, useConversation } from "./store";
@@ -35,7 +35,7 @@ interface ConversationProps {
   mayAsk: boolean;
   inspect: ((turn: Turn) => string) | null;
   /** Where words that are edited go on: a chat of their own. Without it they are sent again here. */
-  onFork?: (text: string, turn: Turn) => void;
+  onFork?: (text: string, pictures: readonly Picture[], turn: Turn) => void;
   /** What stands where nothing was said yet. */
   empty: ReactNode;
   finding: boolean;
@@ -51,7 +51,7 @@ export function ConversationView(props: ConversationProps) {
   const { scope } = useLoggedIn();
   const pending = usePending();
   const outbox = useOutbox(sessionKey);
-  const [seed, setSeed] = useState({ text: "", count: 0 });
+  const [seed, setSeed] = useState<Seed>({ text: "", pictures: [], count: 0 });
   const going = useMemo(
     () => [...said.turns.values()].filter((turn) => turn.sessionKey === sessionKey && GOES_ON.has(turn.status)),
     [said.turns, sessionKey],
@@ -64,9 +64,15 @@ export function ConversationView(props: ConversationProps) {
 
   const { onFork } = props;
   const onEdit = useCallback(
-    (text: string, turn: Turn | null) => {
-      if (onFork !== undefined && turn !== null) onFork(text, turn);
-      else setSeed((old) => ({ text, count: old.count + 1 }));
+    (asked: Spoken, turn: Turn | null) => {
+      const text = asked.content;
+      picturesOf(asked).then(
+        (pictures) => {
+          if (onFork !== undefined && turn !== null) onFork(text, pictures, turn);
+          else setSeed((old) => ({ text, pictures, count: old.count + 1 }));
+        },
+        (error: unknown) => toast(asProblem(error).message, { bad: true }),
+      );
     },
     [onFork],
   );

@@ -6,6 +6,7 @@ import { useEffect, useEffectEvent, useRef, useState } from "react";
 
 import { api } from "../api/client";
 import { useChanges } from "../live/hooks";
+import type { Picture } from "./outbox";
 
 export interface Draft {
   text: string;
@@ -76,13 +77,25 @@ export function useDraft(key: string, mayKeep: boolean): Draft {
   };
 }
 
-/** Words that are to stand in the field of a place that is about to be opened. */
-export function beginDraft(key: string, text: string): void {
+/** What is to stand in the field of a place that is about to be opened: words, and pictures until they are taken over there. */
+export function beginDraft(key: string, text: string, pictures: readonly Picture[]): void {
   keepHere(key, text);
+  begun.set(key, pictures);
+}
+
+const begun = new Map<string, readonly Picture[]>();
+
+export function begunWith(key: string): readonly Picture[] {
+  return begun.get(key) ?? [];
+}
+
+export function tookOver(key: string): void {
+  begun.delete(key);
 }
 
 /** Forget what this browser kept: another may log in here. */
 export function forgetDrafts(): void {
+  begun.clear();
   for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX)) localStorage.removeItem(name);
 }
 

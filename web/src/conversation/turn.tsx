@@ -26,7 +26,7 @@ export interface TurnProps {
   /** Where one looks into a turn; null where this login may not. */
   inspect: ((turn: Turn) => string) | null;
   onAgain: (asked: Spoken) => void;
-  onEdit: (text: string, turn: Turn | null) => void;
+  onEdit: (asked: Spoken, turn: Turn | null) => void;
 }
 
 const STOPPED = new Set<string>(["failed", "cancelled", "interrupted"]);
@@ -45,7 +45,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
             ))}
           </ul>
         ) : group.step.kind === "asked" ? (
-          <Asked key={group.step.key} entry={group.step.entry} onEdit={props.mayAsk ? (text) => props.onEdit(text, item.turn) : null} />
+          <Asked key={group.step.key} entry={group.step.entry} onEdit={props.mayAsk ? (asked) => props.onEdit(asked, item.turn) : null} />
         ) : (
           <Answered key={group.step.key} entry={group.step.entry} />
         ),
@@ -75,7 +75,7 @@ function grouped(steps: readonly Step[]): Group[] {
   return groups;
 }
 
-function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((text: string) => void) | null }) {
+function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((asked: Spoken) => void) | null }) {
   return (
     <div className="asked" data-entry={entry.id}>
       <div className="bubble">
@@ -88,7 +88,7 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((text: string) => vo
         </span>
         <Ago at={entry.createdAt} />
         {onEdit !== null && (
-          <button type="button" className="quiet-button on-hover" onClick={() => onEdit(entry.content)}>
+          <button type="button" className="quiet-button on-hover" onClick={() => onEdit(entry)}>
             <Icon name="edit" /> Edit and send again
           </button>
         )}

@@ -1,8 +1,8 @@
-/** What agents do at set times: standing tasks and heartbeats, with their last runs; made, changed, run now, switched, removed. */
+/** What agents do at set times: standing tasks with their last runs, made, changed, run now, switched, removed; heartbeats; and the agenda. */
 import { type SyntheticEvent, useId, useState } from "react";
 
 import { api } from "../api/client";
-import type { HeartbeatOut, StandingTaskOut } from "../api/schema";
+import type { StandingTaskOut } from "../api/schema";
 import { useApi } from "../live/query";
 import { useAgentNames } from "../parts/agents";
 import { attempt as attempted } from "../parts/attempt";
@@ -14,12 +14,15 @@ import { Ago } from "../parts/time";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
+import { Agenda } from "./agenda";
+import { Heartbeat } from "./heartbeat";
 
 export default function SchedulePage() {
   const tasks = useApi("/api/cron", { query: { limit: 200 } }, { live: ["cron.", "turn."] });
-  const beats = useApi("/api/heartbeat", {}, { live: ["heartbeat."] });
+  const beats = useApi("/api/heartbeat", {}, { live: ["heartbeat.", "config."] });
   const { scope, spaces, agents } = useLoggedIn();
   const may = scope !== "read" && spaces === null && agents === null;
+  const maySet = may && scope === "admin";
   return (
     <>
       <div className="head">
@@ -42,13 +45,16 @@ export default function SchedulePage() {
       <ul className="cards" aria-label="Heartbeats">
         {beats.data?.map((beat) => (
           <li key={beat.agentId}>
-            <Heartbeat beat={beat} may={may} />
+            <Heartbeat beat={beat} may={may} maySet={maySet} />
           </li>
         ))}
       </ul>
+      {maySet && <Agenda tasks={tasks.data ?? NO_TASKS} />}
     </>
   );
 }
+
+const NO_TASKS: readonly StandingTaskOut[] = [];
 
 function NewTask() {
   const [prompt, setPrompt] = useState("");
@@ -192,36 +198,6 @@ function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
           </>
         )}
       </div>
-    </article>
-  );
-}
-
-function Heartbeat({ beat, may }: { beat: HeartbeatOut; may: boolean }) {
-  const nameOf = useAgentNames();
-  return (
-    <article className={beat.enabled ? "card" : "card over"}>
-      <header>
-        <h2>{nameOf(beat.agentId)}</h2>
-        <span className="quiet">{beat.enabled ? `every ${beat.every}, heard ${beat.target === "last" ? "where you wrote last" : `at ${beat.target}`}` : "off"}</span>
-      </header>
-      <Facts
-        rows={[
-          ["Next", beat.nextAt === null ? "not due" : <Ago key="next" at={beat.nextAt} />],
-          ["Last", beat.lastAt === null ? "never" : <Ago key="last" at={beat.lastAt} />],
-          ...(beat.lastReason === null ? [] : [["It said", <Told key="why" text={beat.lastReason} />] as const]),
-          ["Today", `${beat.tokensToday.toLocaleString()} tokens`],
-        ]}
-      />
-      {may && beat.enabled && (
-        <div className="row">
-          <button
-            type="button"
-            onClick={() => void attempt(() => api.post("/api/heartbeat/{agent}/now", undefined, { path: { agent: beat.agentId } }), "It runs now.")}
-          >
-            <Icon name="again" /> Run now
-          </button>
-        </div>
-      )}
     </article>
   );
 }

@@ -131,6 +131,8 @@ def _full(tx: Tx, parts: Parts, known: State, item: agenda.Item | None) -> dict[
         "enabled": beats.is_beating(settings),
         "every": str(settings.every),
         "target": settings.target,
+        "prompt": settings.prompt,
+        "activeHours": None if hours is None else hours.model_dump(by_alias=True, mode="json"),
         "sessionKey": _key(settings.session, known.agent_id),
         "active": active,
         "tokensToday": tokens,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.heartbeat import Heartbeats
@@ -25,6 +26,12 @@ class ItemOut(Answer):
     last_at: Iso | None
 
 
+class HoursOut(Answer):
+    start: str | None
+    end: str | None
+    timezone: str
+
+
 class HeartbeatOut(Answer):
     agent_id: str
     last_at: Iso | None
@@ -36,6 +43,8 @@ class HeartbeatOut(Answer):
     enabled: bool
     every: str
     target: str
+    prompt: str | None = Field(description="What the agent is told, if not HEARTBEAT.md; to admins alone.")
+    active_hours: HoursOut | None
     session_key: str | None
     active: bool
     tokens_today: int
@@ -60,7 +69,8 @@ Room = Annotated[Heartbeats, Depends(_room)]
 async def listing(here: Here, caller: Caller, room: Room) -> Response:
     """One for each agent that the caller may see."""
     agents = [agent.id for agent in here.hold.settings.agent_list if _sees(caller, agent.id)]
-    return json_response(await here.hold.threads(room.statuses, agents))
+    found = await here.hold.threads(room.statuses, agents)
+    return json_response(found if caller.is_owner else [one | {"prompt": None} for one in found])
 
 
 @router.post("/api/heartbeat/{agent}/now", response_model=BeatOut, status_code=202)

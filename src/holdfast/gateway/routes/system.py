@@ -34,7 +34,7 @@ from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.problems import problem
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import json_response
-from holdfast.log import Origin, agenda, audit
+from holdfast.log import Origin, agenda, audit, turns
 from holdfast.people import users
 from holdfast.supervision import PartHealth, Supervisor
 
@@ -164,7 +164,10 @@ async def config(here: Here, caller: Admin) -> Response:
 
 @router.patch("/api/config", response_model=ConfigOut)
 async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any], Body()]) -> Response:
-    """Merge into the config file (RFC 7396); nothing is written unless the whole is valid."""
+    """Merge into the config file (RFC 7396); nothing is written unless the whole is valid.
+
+    `agents.list` may be an object of agents by their ids: each merges into the one that it names.
+    """
     author = caller.author
     new = await here.hold.threads(lambda: here.hold.config.patch(body, author))
 
@@ -181,7 +184,7 @@ async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any]
 
 @router.get("/api/agenda", response_model=list[AgendaOut])
 async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=1)] = 100) -> Response:
-    """What is due and what runs."""
+    """What is due and what runs, what is due next first; at most 500 come at once."""
 
     def read() -> list[agenda.Item]:
         with here.read_as(caller) as tx:
@@ -236,7 +239,13 @@ def _who(here: Gateway, body: Login, origin: Origin) -> Principal:
 
 
 def _item(item: agenda.Item) -> dict[str, Any]:
+    """Of what it is to do only ids are told."""
+    session = item.lane if item.kind in turns.KINDS else item.payload.get("sessionKey")
     return {
+        "sessionKey": session,
+        "agentId": item.payload.get("agentId"),
+        "turnId": item.payload.get("turnId"),
+        "taskId": item.payload.get("taskId"),
         "id": item.id,
         "kind": item.kind,
         "lane": item.lane,
