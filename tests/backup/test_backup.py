@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
@@ -264,14 +265,16 @@ class TestPostgres:
         url, target = database("backed_up"), database("restored")
         furnish(tmp_path / "home", url)
         with open_home(tmp_path / "home") as hold:
-            say(hold.store, *(f"{number} " * 20 for number in range(5000)))
+            # Of what cannot be packed: a dump of few pieces may have half of them touched by one entry more.
+            say(hold.store, *(sha512(b"%d" % number).hexdigest() * 2 for number in range(5000)))
         first = told("backup", place, "--home", tmp_path / "home")
         assert first["database"] == "postgresql"
         with open_home(tmp_path / "home") as hold:
             say(hold.store, "one more")
-        assert told("backup", place, "--home", tmp_path / "home")["writtenBytes"] < first["writtenBytes"] / 2
+        more = told("backup", place, "--home", tmp_path / "home")["writtenBytes"]
+        assert more < first["writtenBytes"] / 2
         told("restore", place, "--to", other, "--store", target)
-        assert said(other, target)[199:201] == ["entry 199", "0 " * 20]
+        assert said(other, target)[199:201] == ["entry 199", sha512(b"0").hexdigest() * 2]
         assert said(other, target)[-1] == "one more"
         store = Store(target)
         assert check(store) == []
