@@ -42,8 +42,9 @@ test-quick: $(STAMP)
 
 # Measures all tests and names anew those that are too slow for test-quick.
 slow-tests: $(STAMP)
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --junitxml=build/durations.xml
-	$(BIN)/python tools/slow_tests.py build/durations.xml > tests/slow_tests.txt
+	PYTHONPATH=. $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -p tools.cpu_account --cpu-account=build/cpu
+	$(BIN)/python tools/cpu_account.py build/cpu
+	$(BIN)/python tools/slow_tests.py build/cpu > tests/slow_tests.txt
 
 # Takes each setting away in turn and sees the test fail that shows what it does; `find` looks for tests of new ones.
 settings-proofs: $(STAMP)

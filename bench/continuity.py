@@ -1,6 +1,6 @@
 """How right the continuity block is: whether what a person asks stands in it, and nothing where nothing fits.
 
-    python bench/continuity.py                           # twelve histories, some minutes of CPU
+    python bench/continuity.py                           # fourteen histories, some minutes of CPU
     python bench/continuity.py --history c_sam --why     # each question that fails, and where its answer went
     python bench/continuity.py --size 5000               # the same histories buried in other talk; minutes
     python bench/continuity.py --against bench/continuity/baseline.json  # beside what it was before step 5
@@ -13,6 +13,7 @@ the newest lines of the session (in a fresh one: of all), and the best of the lo
 `search` is what the board's own search would show if its hits, whole and in their order, were the block.
 
 `tuning` histories are there to find rules with. `held back` ones are for proof: nobody tunes on them.
+`unseen` ones were written before any of it was tried on them; their totals have been looked at since.
 """
 
 from __future__ import annotations

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import socketserver
 from typing import Any
 
+import uvicorn.server
 from sqlalchemy.engine import Engine
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
 
 _STATEMENTS = 5_000
+_LOOK_SECONDS = 0.005
 _OBJECTS_BEFORE_GARBAGE_IS_LOOKED_FOR = 50_000
 
 
@@ -36,6 +40,21 @@ def compile_statements_once() -> None:
     Engine.__init__ = with_shared  # type: ignore[method-assign]
     DefaultDialect.__eq__ = _same_dialect  # type: ignore[assignment]
     DefaultDialect.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+
+
+def stop_servers_at_once() -> None:
+    """A server looks now and then whether it is to end, the library's own twice a second, uvicorn ten times;
+    and who stops it waits. There are hundreds in a run, and all of them together waited for minutes."""
+    socketserver.BaseServer.serve_forever.__defaults__ = (_LOOK_SECONDS,)
+
+    class Hasty:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(asyncio, name)
+
+        async def sleep(self, seconds: float) -> None:
+            await asyncio.sleep(min(seconds, _LOOK_SECONDS))
+
+    uvicorn.server.asyncio = Hasty()  # type: ignore[attr-defined]
 
 
 def _same_dialect(one: DefaultDialect, other: object) -> bool:

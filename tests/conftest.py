@@ -55,6 +55,7 @@ settings.load_profile("holdfast")
 
 cheaper.collect_garbage_seldom()
 cheaper.compile_statements_once()
+cheaper.stop_servers_at_once()
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 LONG_SECONDS = 5.0

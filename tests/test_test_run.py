@@ -37,11 +37,9 @@ def test_the_quick_run_keeps_the_cheapest_within_its_budget() -> None:
 
 
 def test_what_was_measured_is_read_from_the_run_and_postgres_is_left_out(tmp_path: Path) -> None:
-    case = '<testcase classname="tests.log.test_x" name="{}" time="{}"/>'
-    cases = [case.format("test_a[sqlite]", 2), case.format("test_a[postgres]", 9), case.format("test_b", 1)]
-    report = tmp_path / "durations.xml"
-    report.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
-    assert slow_tests.durations([str(report)]) == {
+    lines = ["1.5\t0.5\t9\t{}::test_a[sqlite]", "9\t0\t9\t{}::test_a[postgres]", "1\t0\t9\t{}::test_b"]
+    (tmp_path / "gw0.tsv").write_text("\n".join(lines).format(*["tests/log/test_x.py"] * 3))
+    assert slow_tests.durations(tmp_path) == {
         "tests.log.test_x.test_a": [2.0],
         "tests.log.test_x.test_b": [1.0],
     }

@@ -1,6 +1,6 @@
 """`make torture`: what is too long for every day, and what it did, in one table at the end.
 
-    python tools/torture.py [kills] [faults] [properties] [questions] [soak]
+    python tools/torture.py [kills] [faults] [properties] [questions] [views] [soak]
 
 HOLDFAST_CRASH_KILLS (250 for each of four tests), HOLDFAST_EXAMPLES (20 times as many examples as usual) and
 HOLDFAST_SOAK_SECONDS (3600) say how long.
@@ -21,7 +21,9 @@ CHANNEL_KILLS = "tests/channels/services/test_service_kills.py"
 QUESTIONS = (
     "tests/audience",
     "tests/agents/test_control_words.py",
+    "tests/agents/test_scripted_day.py",
     "tests/gateway/test_contract.py",
+    "tests/gateway/test_every_page_browser.py",
     "tests/real_model",
 )
 """Of which each day asks a share: see `share` in tests/builders.py."""
@@ -54,8 +56,14 @@ def parts() -> list[Part]:
         Part("faults", {}, lambda: ["tests/faults"] if (ROOT / "tests/faults").is_dir() else []),
         Part("properties", {"HOLDFAST_EXAMPLES": "20"}, property_tests),
         Part("questions", {"HOLDFAST_EXAMPLES": "20"}, lambda: list(QUESTIONS)),
+        Part("views", {"HOLDFAST_VIEW": "phone-dark", "HOLDFAST_PAGES": "all"}, browser_tests),
         Part("soak", {"HOLDFAST_SOAK_SECONDS": "3600"}, lambda: ["tests/soak"]),
     ]
+
+
+def browser_tests() -> list[str]:
+    """The pages, by day as a wide screen shows them, as a phone does."""
+    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests/gateway").glob("*_browser.py"))]
 
 
 def property_tests() -> list[str]:

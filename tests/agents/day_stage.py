@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from builders import soon, until
+from builders import LONG, soon, until
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop import Accepted, Ask
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
@@ -60,8 +60,10 @@ FILLER: Final = "The harbour master keeps the tide tables by the east door and r
 COSTS: Final = {"first": (1.0, 2.0), "second": (3.0, 15.0)}
 WINDOW: Final = 9_000
 
+# Every kind of trouble as often as ever; of plain talk half by day, and all of it by night.
+PLAIN: Final = {"say": 290, "count": 60, "look": 40, "pair": 40, "steer": 24}
 KINDS: Final[dict[str, int]] = (
-    {"say": 290, "count": 60, "look": 40, "pair": 40, "steer": 24}
+    {kind: count if LONG > 1 else count // 2 for kind, count in PLAIN.items()}
     | {"limited": 10, "long": 12, "broken": 8, "cut": 6, "malformed": 4, "overflow": 10, "dead": 4}
     | {"approve": 8, "deny": 6, "new": 6, "reset": 4}
 )

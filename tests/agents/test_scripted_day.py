@@ -1,4 +1,5 @@
-"""Eight hours in the life of a home: 500 turns, and whatever can happen to them. At the end it adds up."""
+"""Eight hours in the life of a home: hundreds of turns, and whatever can happen to them. At the end it adds
+up. The day has 300 turns; that of `make torture` has 500."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from day_stage import (
 )
 
 import forks
-from builders import until
+from builders import LONG, until
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop import Ask
 from holdfast.context.lossless import integrity
@@ -59,7 +60,7 @@ DECIDED = ("approve", "deny", "expire")
 STAGE = Path(__file__).with_name("day_stage.py")
 
 
-def test_a_day_of_500_turns_loses_nothing_doubles_nothing_and_adds_up(tmp_path: Path) -> None:
+def test_a_day_of_hundreds_of_turns_loses_nothing_doubles_nothing_and_adds_up(tmp_path: Path) -> None:
     day = planned(SEED)
     director = Director(day)
     home = tmp_path / "home"
@@ -176,7 +177,7 @@ class Evening:
 
     def it_was_a_full_day(self) -> None:
         ran = [t for t in self.kept.turns if t.trigger in ("user", "session")]
-        assert len(ran) >= 500
+        assert len(ran) >= (500 if LONG > 1 else 300)
         assert len({s.key for s in self.kept.sessions}) == 20
         causes = Counter(r["reset"] for r in self.receipts)
         assert {"daily", "idle", "new", "reset"} <= set(causes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -135,6 +137,35 @@ def test_nothing_is_said_twice_and_the_reason_is_told() -> None:
     kept, left = choose(found, 1_000)
     assert [section.title for section in kept] == ["Recall:", "Notes:"]
     assert [one.reason for one in left] == ["repeats", "repeats"]
+
+
+def test_a_name_alone_does_not_stand_where_another_line_begins_with_it() -> None:
+    names = Section("A", "Working set:", (Line("Campsite", 0.5), Line("Roof", 0.4)), always=True)
+    routed = Section("A", "Routing:", (Line("And a new air mattress", 0.3, "Campsite: "),))
+    kept, left = choose([names, routed], 2_000)
+    assert [line.text for section in kept for line in section.lines] == [
+        "Roof",
+        "Campsite: And a new air mattress",
+    ]
+    assert [(one.line.text, one.reason) for one in left] == [("Campsite", "repeats")]
+
+
+def test_sentences_of_a_digest_are_known_again_whatever_label_stands_between_them() -> None:
+    parts = (
+        "2026-12-10: Andrew does the first days.",
+        "2026-12-04: Dad's hip op is scheduled.",
+        "Next 2026-12-04: 17 December, St James's, Mr Farrell.",
+    )
+    digest = Line(" ".join(parts), 2.0, "topic: Dad: ", "t", parts)
+    said = Line("Dad's hip op is scheduled. 17 December, St James's, Mr Farrell.", 1.0, "user: ", "e")
+    for worth in (0.5, 3.0):
+        section = Section("B", "Recall:", (replace(digest, worth=worth), said), always=True)
+        kept, _ = choose(
+            [section, Section("A", "Last:", (said,), always=True)], 2_000, about="Farrell Dad hip"
+        )
+        told = " ".join(line.text for one in kept for line in one.lines)
+        assert told.count("Farrell") == 1
+        assert "Andrew" in told
 
 
 def test_of_a_digest_only_what_is_new_is_told() -> None:

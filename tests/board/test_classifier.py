@@ -200,6 +200,23 @@ def test_a_topic_that_an_episode_leaves_empty_goes(board: Board) -> None:
         assert [one.id for one in topics.listing(tx, EVERYTHING).topics] == [board.topic(dentist).id]
 
 
+@pytest.mark.parametrize("given", [{"color": "#2f6f4f"}, {"status": TopicStatus.DOING}, {"pinned": True}])
+def test_an_empty_topic_that_a_person_gave_something_stays(board: Board, given: dict[str, Any]) -> None:
+    board.say(DENTIST)
+    board.run()
+    board.clock.advance(minutes=300)
+    first = board.say("Brandt called back, he has a ladder, a tarpaulin and two buckets")
+    board.run()
+    made = board.topic(first)
+    with board.store.write(OWNER) as tx:
+        topics.update(tx, made.id, given)
+    board.say("And Brandt is the dentist of Anna, about her molar and the appointment")
+    board.run()
+    assert board.entry(first).topic_id != made.id
+    with board.store.read(OWNER) as tx:
+        assert made.id in {one.id for one in topics.listing(tx, EVERYTHING).topics}
+
+
 def test_what_a_person_moved_is_taken_nowhere(board: Board) -> None:
     board.say(FENCE)
     board.run()

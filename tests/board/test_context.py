@@ -228,6 +228,22 @@ def test_what_is_over_comes_after_what_took_its_place(sqlite_store: Store, clock
     assert present_first(found[1:]) == found[1:]
 
 
+def test_a_correction_that_shares_no_word_with_what_it_corrects_stands_before_it(
+    sqlite_store: Store, clock: ManualClock
+) -> None:
+    with sqlite_store.write(OWNER) as tx:
+        topic = topics.upsert(tx, "Dentist").topic.id
+    texts = ("The dentist is on Tuesday at 14:00.", "Bring the X-ray.", "Moved to Thursday.")
+    for text in texts:
+        clock.advance(minutes=2)
+        say(sqlite_store, text, topic_id=topic)
+    with sqlite_store.read(OWNER) as tx:
+        said = timeline(tx, EVERYTHING, ("topic_id", topic), limit=3)
+    find = Found(said[0].entry, 0.9, {"lexical": 0.9}, said[0].text)
+    ordered = present_first([find, *came_later("When is the dentist?", [find], said)])
+    assert [one.text for one in ordered][:2] == [texts[2], texts[0]]
+
+
 def test_what_was_said_later_in_the_topic_of_a_find_is_weighed_with_it(
     sqlite_store: Store, clock: ManualClock
 ) -> None:

@@ -26,7 +26,7 @@ def test_every_answer_was_said_and_no_question_gives_its_own(histories: Any) -> 
     loaded = [histories.load(name) for name in histories.names()]
     assert len(loaded) >= 4
     assert {one.language for one in loaded} == {"en", "de", "mixed"}
-    assert {one.split for one in loaded} == {"tuning", "held back"}
+    assert {one.split for one in loaded} == {"tuning", "held back", "unseen"}
 
 
 def test_a_history_that_is_buried_is_all_there_and_its_filler_answers_nothing(histories: Any) -> None:

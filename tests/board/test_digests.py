@@ -316,3 +316,61 @@ def test_a_newer_figure_outdates_an_older_one_of_the_same_kind(older: str, newer
     told = present.written(held, 1_000)
     assert newer in told
     assert (older in told) is not over
+
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("first", "newer", "minutes", "over"),
+    [
+        ("The dentist is on Tuesday at 14:00.", "Moved to Thursday.", 4, True),
+        ("The dentist is on Tuesday at 14:00.", "now 14:30 instead", 4, True),
+        ("The dentist is on Tuesday 12 May.", "It's the 14th of May now.", 20, True),
+        ("Der Elternabend ist am Freitag um 19 Uhr.", "doch erst am Montag", 4, True),
+        ("Der Elternabend ist am Freitag um 19 Uhr.", "Jetzt 19:30 Uhr.", 4, True),
+        ("The dentist is on Tuesday at 14:00.", "Moved to Thursday.", 60 * 30, False),
+        ("The dentist is on Tuesday at 14:00.", "The rehearsal moved to Thursday.", 4, False),
+        ("The dentist is on Tuesday at 14:00.", "I am there on Thursday.", 4, False),
+        ("The dentist costs 80 euros.", "Moved to Thursday.", 4, False),
+        ("The dentist is on Tuesday at 14:00.", "Tuesday it is now.", 4, False),
+    ],
+)
+def test_a_short_correction_is_of_what_was_said_just_before(
+    first: str, newer: str, minutes: int, over: bool
+) -> None:
+    said = [(first, 1, False), (f"Noted: {first}", 2, False), (newer, 2 + minutes * MINUTE, False)]
+    lines = present.lines_of(said)
+    assert present.replaced(lines) == ({0: 2, 1: 2} if over else {})
+
+
+def test_a_digest_tells_a_short_correction_with_what_it_corrects() -> None:
+    lines = present.lines_of(
+        [
+            ("The dentist is on Tuesday 12 May at 14:00.", day("2026-05-04"), False),
+            ("Bring the X-ray of 2024.", day("2026-05-04") + MINUTE, False),
+            ("Moved to Thursday 14 May.", day("2026-05-04") + HOUR, False),
+        ]
+    )
+    told = present.written(present.by_rules(lines, day("2026-05-05")), 1800)
+    assert (
+        "Moved to Thursday 14 May. (instead of, 2026-05-04: The dentist is on Tuesday 12 May at 14:00.)"
+        in told
+    )
+    assert told.count("The dentist") == 1
+
+
+def test_a_digest_has_room_for_each_kind_of_news() -> None:
+    valves = [f"The valve number {n} of the boiler house {n} is green and sound." for n in range(30)]
+    noise = [(text, day("2026-02-01") + n, False) for n, text in enumerate(valves)]
+    lines = present.lines_of([*TALK, *noise])
+    chosen = present.Present(
+        state=[one for one in lines if "valve" in one.text],
+        decided=[one for one in lines if "decided" in one.text],
+        open=[one for one in lines if "Priya" in one.text],
+        next=[one for one in lines if "14 March" in one.text],
+    )
+    told = present.written(chosen, 600)
+    assert len(told) <= 600
+    assert [part in told for part in ("- Decided ", "- Open ", "- Next ")] == [True, True, True]
+    assert told.startswith("- 2026-02-01: The valve")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import PATIENCE
 from holdfast.clock import ManualClock
 from holdfast.config import (
     Config,
@@ -243,10 +244,10 @@ def test_the_watcher_takes_in_a_file_that_an_editor_replaces(path: Path) -> None
             fresh = path.with_suffix(".new")
             fresh.write_text(f"{{gateway: {{port: {port}}}}}")
             os.replace(fresh, path)
-            await asyncio.wait_for(changed.wait(), 20)
+            await asyncio.wait_for(changed.wait(), PATIENCE)
             assert store.current.gateway.port == port
         stop.set()
-        await asyncio.wait_for(watching, 20)
+        await asyncio.wait_for(watching, PATIENCE)
 
     asyncio.run(scenario())
 

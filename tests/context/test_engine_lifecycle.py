@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).with_name("outside")))
 from margin_engine import BatchEngine, MarginEngine, SingleEngine, calls
 
 import forks
-from builders import rows
+from builders import PATIENCE, rows
 from holdfast.clock import ManualClock
 from holdfast.context import (
     AssembleParams,
@@ -405,7 +405,7 @@ def test_an_engine_that_hangs_is_left_behind(store: Store, threads: Threads, tmp
             EngineFailed, match=r"'margin' failed in assemble: it took longer than 0.05 seconds"
         ):
             await told.build()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await told.room.dispose()
 
     asyncio.run(run())
@@ -467,7 +467,7 @@ def test_how_long_each_call_of_an_engine_may_take_is_what_the_config_says(
         if setting != "bootstrapMs":
             await told.room.bootstrap(told.session)
         Asleep.asleep = True
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(EngineFailed, match=rf"failed in {call}: it took longer than 0.07 seconds"):
                 await begin(told)
 

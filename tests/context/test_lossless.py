@@ -359,6 +359,55 @@ def test_debt_is_one_row_paid_by_the_agenda(make: Make, store: Store, threads: T
     assert stage.problems() == []
 
 
+def test_what_is_owed_while_a_payment_ends_is_paid_too(make: Make, store: Store, threads: Threads) -> None:
+    """The agenda's item still runs then, and stands for the new debt."""
+    stage = make(summariser=Echo(), settings=SMALL | {"spendCalls": 1000})
+    stage.work(90)
+    paid: list[str] = []
+
+    async def over_the_line() -> None:
+        await stage.build()
+        await stage.room.host_after_turn(
+            stage.fresh(), turn_id=f"turn-{len(paid)}", messages=(), used=14_000, window=stage.window
+        )
+
+    async def compacted(session: sessions.Session) -> None:
+        paid.append(session.id)
+        if len(paid) == 1:
+            stage.work(90)
+            await over_the_line()
+
+    async def turns() -> None:
+        await over_the_line()
+        runner = agenda.Runner(store, threads)
+        runner.register(KIND, compaction_kind(store, threads, stage.room.engine, compacted=compacted))
+        await runner.drain()
+
+    asyncio.run(turns())
+    assert len(paid) == 2
+    assert stage.problems() == []
+
+
+def test_a_session_that_ended_owes_nothing(make: Make, store: Store, threads: Threads) -> None:
+    stage = make(summariser=Echo())
+    stage.work(90)
+
+    async def turns() -> None:
+        await stage.build()
+        await stage.room.host_after_turn(
+            stage.fresh(), turn_id="turn-1", messages=(), used=14_000, window=stage.window
+        )
+        with store.write(OWNER) as tx:
+            sessions.archive(tx, sessions.get(tx, stage.session.id), cause="reset")
+        runner = agenda.Runner(store, threads)
+        runner.register(KIND, compaction_kind(store, threads, stage.room.engine))
+        await runner.drain()
+
+    asyncio.run(turns())
+    assert rows(store, "SELECT count(*) FROM lossless_debts WHERE pending") == [(0,)]
+    assert stage.problems() == []
+
+
 def test_a_fork_shares_its_parents_projection_and_changes_only_its_own(make: Make) -> None:
     stage = make()
     stage.work(60)

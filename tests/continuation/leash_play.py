@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
+from builders import PATIENCE
 from holdfast.agents.loop import Ask, Runs, parts
 from holdfast.agents.loop import Parts as LoopParts
 from holdfast.agents.loop import run_status as run_status_module
@@ -313,7 +314,7 @@ class World:
         return Process(self, f"process-{next(self.numbers)}")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 5))
+        return self.loop.run_until_complete(asyncio.wait_for(work, PATIENCE))
 
     def close(self) -> None:
         for process in self.processes:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import forks
 from holdfast.home import Home
 from holdfast.testing import Asked, Call, Say, Stall, Turn
 from holdfast.testing.script import text_of
@@ -29,7 +30,7 @@ class Nest:
 
     def __init__(self, home: Path, url: str) -> None:
         still = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-        self._process = subprocess.Popen(
+        self._process = forks.Popen(
             [sys.executable, str(WORKER), str(home), url],
             env={**os.environ, **still},
             stdin=subprocess.PIPE,

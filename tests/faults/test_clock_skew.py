@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_play import Gateway, Nest, configure, wait_for
 
-from builders import accept, rows
+from builders import PATIENCE, accept, rows
 from holdfast.clock import JUMP_MS, ManualClock, Millis, StoreClock
 from holdfast.log import OWNER, Store, turns
 from holdfast.testing import Asked, Say, ScriptedOpenAI, Turn
@@ -60,7 +60,7 @@ def test_a_gateway_whose_clock_is_ahead_takes_nothing_from_a_healthy_one(
     let = threading.Event()
 
     def answer(asked: Asked) -> Turn:
-        let.wait(30)
+        let.wait(4 * PATIENCE)
         return Say("Only once.")
 
     store = Store(store_url)

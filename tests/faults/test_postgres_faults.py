@@ -22,7 +22,7 @@ import pytest
 from fault_stage import READY_SECONDS, Gateway, echoing, gateway, postgres, wait_until
 
 import forks
-from builders import append, new_database
+from builders import PATIENCE, append, new_database
 from holdfast.errors import Transient, Unavailable
 from holdfast.log import OWNER, Store, check, open_store
 from holdfast.testing import Asked, Say, ScriptedOpenAI
@@ -39,7 +39,7 @@ class Model:
         said = str(asked.messages[-1]["content"])
         self.asked[said] += 1
         if "wait for it" in said:
-            self.go.wait(30)
+            self.go.wait(4 * PATIENCE)
         return Say("Noted.")
 
 

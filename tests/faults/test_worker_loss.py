@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from worker_play import Gateway, Nest, configure, wait_for
 
 import forks
-from builders import rows
+from builders import PATIENCE, rows
 from holdfast.log import OWNER, Store, agenda, check
 from holdfast.runtime import open_home
 from holdfast.services import Services
@@ -83,6 +83,8 @@ def test_accepted_work_goes_on_over_kills_and_restarts_until_it_is_done(
         one = nest.gateway(home, store_url)
         long, child = one.say("A long one."), one.say("Please delegate.", "agent:main:web:dm:ada")
         after = one.say("And then?", mode="queue")
+        # A child may be at work before it is written down that it was sent off: then that is in doubt.
+        wait_for(lambda: asked_for(server, "spawn-1") > 0, "for the child to be sent off")
         for life, how in enumerate(ENDS):
             wait_for(lambda n=life: asked_for(server, "effect-1") > n, "for the long answer")
             wait_for(lambda n=life: asked_for(server, "You are a subagent") > n, "for the child")
@@ -195,7 +197,7 @@ def test_an_end_that_could_not_be_written_is_written_when_the_database_is_back(
     home, gone, answered = tmp_path / "home", threading.Event(), threading.Event()
 
     def answer(asked: Asked) -> Turn:
-        gone.wait(30)
+        gone.wait(4 * PATIENCE)
         answered.set()
         return Say("Here I am.")
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import httpx
 
+import forks
 from builders import PATIENCE
 from holdfast.home import Home
 
@@ -82,7 +83,8 @@ class Nest:
     def __init__(self, **env: str) -> None:
         still = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
         own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        self._process = subprocess.Popen(
+        begin = subprocess.Popen if "LD_PRELOAD" in env else forks.Popen
+        self._process = begin(
             [sys.executable, str(WORKER)],
             env={**own, **still, **env},
             stdin=subprocess.PIPE,

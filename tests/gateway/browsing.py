@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +56,11 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def visitor(browser: Any, gateway: Served, **options: Any) -> Iterator[Any]:
-    """A fresh person at a page, logged out. Whatever the browser complains of fails the test."""
+    """A fresh person at a page, logged out. Whatever the browser complains of fails the test.
+
+    `HOLDFAST_VIEW=phone-dark` (or another width and theme) has all of them come that way.
+    """
+    options = _view(os.environ.get("HOLDFAST_VIEW")) | options
     context = browser.new_context(base_url=gateway.url, **options)
     context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
@@ -75,6 +80,31 @@ def log_in(page: Any, gateway: Served, at: str = "/approvals", *, token: str | N
     page.get_by_label("Token").fill(token or gateway.admin)
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("navigation", name="Pages").wait_for()
+
+
+def go_to(page: Any, name: str) -> None:
+    """By the navigation, as it is at this width."""
+    _navigation(page).get_by_role("link", name=name).click()
+
+
+def log_out(page: Any) -> None:
+    _navigation(page).get_by_role("button", name="Log out").click()
+
+
+def offered_pages(page: Any) -> set[str]:
+    links = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
+    return {name.strip() for name in (*links, *_navigation(page).locator("li a").all_inner_texts())}
+
+
+def _navigation(page: Any) -> Any:
+    """What stands beside the page, or on a phone behind *More*."""
+    page.get_by_role("navigation", name="Pages").wait_for()
+    more = page.get_by_role("button", name="More", exact=True)
+    if not more.is_visible():
+        return page.locator("header.side")
+    if more.get_attribute("aria-expanded") != "true":
+        more.click()
+    return page.get_by_role("dialog", name="More")
 
 
 def text_in(editor: Any) -> str:
@@ -123,6 +153,14 @@ _SMALL: Final = """() => [...document.querySelectorAll('a[href], button, input, 
   .map(e => [e, e.getBoundingClientRect()])
   .filter(([e, box]) => box.width > 1 && (box.height < 24 || box.width < 24) && !e.disabled)
   .map(([e, box]) => `${e.outerHTML.slice(0, 90)} ${Math.round(box.width)}x${Math.round(box.height)}`)"""
+
+
+def _view(named: str | None) -> dict[str, Any]:
+    if named is None:
+        return {}
+    size, theme = named.split("-")
+    width, height = WIDTHS[size]
+    return {"viewport": {"width": width, "height": height}, "color_scheme": theme}
 
 
 def axe_violations(page: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,11 +229,35 @@ def test_what_cannot_be_used_is_a_problem(
     assert_problem(api.post("/api/agent", json=body), status, code)
 
 
+def test_files_go_along_with_a_message_once_each_with_a_copy_of_its_own_and_under_safe_names(
+    gateway: Running, api: httpx.Client
+) -> None:
+    key = "agent:main:web:dm:enclosed"
+    inbox = gateway.hold.home.path / "workspace/inbox"
+
+    def send(idempotency: str, name: str, data: bytes) -> None:
+        file = {"name": name, "data": base64.b64encode(data).decode()}
+        body = {"message": "see this", "sessionKey": key, "files": [file]}
+        sent = api.post("/api/agent", json=body, headers={"X-Idempotency-Key": idempotency})
+        assert sent.status_code == 202, sent.text
+        ended(api, sent.json()["runId"])
+
+    send("monday-0000000000000000000000001", "plan.pdf", b"%PDF-1.7 of Monday")
+    send("tuesday-0000000000000000000000001", "plan.pdf", b"%PDF-1.7 of Tuesday")
+    send("tuesday-0000000000000000000000001", "plan.pdf", b"%PDF-1.7 of Tuesday")
+    send("wednesday", "../../\u202enalp\n.pdf", b"\0")
+    copies = {path.read_bytes(): path.name for path in inbox.iterdir()}
+    assert set(copies) == {b"%PDF-1.7 of Monday", b"%PDF-1.7 of Tuesday", b"\0"}
+    assert copies[b"\0"].isprintable()
+    said = api.get("/api/conversation", params={"sessionKey": key}).json()["entries"]
+    assert [len(one["files"]) for one in said if one["role"] == "user"] == [1, 1, 1]
+
+
 def test_a_problem_says_what_is_wrong_in_plain_words(api: httpx.Client) -> None:
     def told(**body: Any) -> str:
         return str(api.post("/api/agent", json=body).json()["detail"])
 
-    assert told() == "body: there is nothing to say: send `message`, or a picture"
+    assert told() == "body: there is nothing to say: send `message`, a picture or a file"
     assert told(message="x", sessionKey="k" * 513) == "body.sessionKey: has more than 512 characters"
     assert told(message="x", sessionKey="") == "body.sessionKey: has fewer than 1 characters"
 

@@ -31,6 +31,10 @@ def stage(
         yield gateway, api
 
 
+SIDE_BY_SIDE = {"width": 1280, "height": 720}
+"""Wide enough that all columns are in sight; what is not in sight is not drawn."""
+
+
 def make(api: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
     answer = api.post(path, json=body)
     assert answer.status_code in (200, 201), answer.text
@@ -48,7 +52,7 @@ def test_the_board_follows_what_happens_elsewhere_and_a_refused_edit_is_taken_ba
 ) -> None:
     gateway, api = stage
     make(api, "/api/topics", name="Compost")
-    with visitor(browser, gateway) as page:
+    with visitor(browser, gateway, viewport=SIDE_BY_SIDE) as page:
         log_in(page, gateway, "/board")
         page.get_by_role("link", name="Compost").wait_for()
         pond = make(api, "/api/topics", name="Pond", status="doing", tags=["Water"])
@@ -124,7 +128,7 @@ def test_a_topic_is_moved_between_columns_and_spaces_by_keyboard_and_pointer_and
         found: str = api.get(f"/api/topics/{made['id']}").json()[name]
         return found
 
-    with visitor(browser, gateway) as page:
+    with visitor(browser, gateway, viewport=SIDE_BY_SIDE) as page:
         log_in(page, gateway, "/board?q=ribbons")
         page.get_by_role("link", name="Tail of ribbons").focus()
         page.keyboard.press("Alt+ArrowRight")

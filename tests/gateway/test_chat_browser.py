@@ -13,11 +13,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 from agent_stage import KilledGateway, agents_serving
-from browsing import log_in, visitor, wait_for_in
+from browsing import go_to, log_in, visitor, wait_for_in
 from serving import Running, assert_problem
 
 from holdfast.gateway import site
-from holdfast.testing import Call, Fail, Say, ScriptedOpenAI
+from holdfast.testing import Call, Fail, Say, ScriptedOpenAI, Stall
 
 MARKDOWN = """The **elbow joint** leaks.
 
@@ -50,6 +50,8 @@ def script(asked: Any) -> Any:
         return Call("exec", {"command": found[1]}, thinking="I have to run something.")
     if "FAIL" in text:
         return Fail(400, "the model refused")
+    if "STALL" in text:
+        return Stall("One moment")
     return Say(SLOW, chunks=12, pause=0.15) if "SLOWLY" in text else Say(MARKDOWN)
 
 
@@ -133,7 +135,7 @@ def test_an_answer_is_markdown_without_any_markup_of_its_own(
         say(page, "<b>What</b> leaks? RIGHT\u202eLEFT")
         answer = page.locator(".answered")
         answer.get_by_role("cell", name="joint").wait_for()
-        assert "<img src=x onerror=alert(1)>" in answer.inner_text()
+        answer.get_by_text("<img src=x onerror=alert(1)>").wait_for()
         assert answer.locator("img").count() == 0
         assert answer.get_by_role("link").evaluate_all(
             "all => all.map(a => [a.textContent, a.href, a.rel])"
@@ -227,6 +229,66 @@ def test_a_picture_goes_along_when_a_message_is_sent_again_and_files_stand_with_
         with page.expect_download() as saved:
             page.get_by_role("list", name="Files").get_by_role("link").click()
         assert Path(saved.value.path()).read_bytes() == b"noon,high\n"
+
+
+def test_any_file_goes_along_is_kept_with_the_words_and_lies_where_the_agent_can_read_it(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, api = stage
+    key = "agent:main:web:dm:papers"
+
+    def asked() -> list[dict[str, Any]]:
+        said = api.get("/api/conversation", params={"sessionKey": key}).json()["entries"]
+        return [entry for entry in said if entry["role"] == "user"]
+
+    page_of_script = b"\x00<script>alert(1)</script>"
+    files = [
+        {"name": "plan.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7 the plan"},
+        {"name": "../evil[1].html", "mimeType": "image/png", "buffer": page_of_script},
+    ]
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, at(key))
+        page.get_by_label("Files to attach").set_input_files(files)
+        along = page.get_by_role("list", name="Goes along")
+        along.get_by_text("plan.pdf").wait_for()
+        nothing = {"name": "void.bin", "mimeType": "", "buffer": b""}
+        page.get_by_label("Files to attach").set_input_files(nothing)
+        page.get_by_text("void.bin: the file is empty.").wait_for()
+        say(page, "What leaks in the plan?")
+        bubble = page.locator(".asked .bubble").first
+        kept = bubble.get_by_role("list", name="Files")
+        kept.get_by_text("plan.pdf").wait_for()
+        assert "[file:" not in bubble.inner_text()
+        with page.expect_download() as saved:
+            kept.get_by_role("link", name="evil[1].html").click()
+        assert Path(saved.value.path()).read_bytes() == page_of_script
+
+        [entry] = asked()
+        by_name = {file["fileName"]: file for file in entry["files"]}
+        assert {name: file["mimeType"] for name, file in by_name.items()} == {
+            "plan.pdf": "application/pdf",
+            "evil[1].html": "application/octet-stream",
+        }
+        got = api.get(f"/api/attachments/{by_name['evil[1].html']['id']}")
+        assert got.headers["content-type"] == "application/octet-stream"
+        assert got.headers["content-disposition"].startswith("attachment;")
+        [place] = re.findall(
+            r"\[file: plan.pdf, application/pdf, 1 kB, saved as (inbox/[^]]+)\]", entry["content"]
+        )
+        copy = gateway.hold.home.path / "workspace" / place
+        assert copy.read_bytes() == b"%PDF-1.7 the plan"
+
+        page.locator(".answered").first.wait_for()
+        bubble.hover()
+        page.locator(".asked").first.get_by_role("button", name="Edit and send again").click()
+        page.get_by_role("link", name="goes on from another chat").wait_for()
+        assert page.get_by_label("Message", exact=True).input_value() == "What leaks in the plan?"
+        along.get_by_text("evil[1].html").wait_for()
+
+    forgotten = api.post("/api/memory/forget", json={"entryIds": [entry["id"]]})
+    assert forgotten.status_code == 200, forgotten.text
+    assert not copy.exists()
+    assert_problem(api.get(f"/api/attachments/{by_name['plan.pdf']['id']}"), 404, "unknown_attachment")
 
 
 def test_a_message_is_said_otherwise_in_a_chat_of_its_own_that_knows_what_was_said_before(
@@ -409,7 +471,7 @@ def test_the_schedule_changes_tasks_and_heartbeats_and_its_agenda_cancels(
     gateway, api = stage
     task = api.post("/api/cron", json={"prompt": "Look at the pump", "every": "12h"}).json()
     key = "agent:main:web:dm:agenda"
-    api.post("/api/agent", json={"message": "SLOWLY please", "sessionKey": key})
+    runs = api.post("/api/agent", json={"message": "STALL please", "sessionKey": key}).json()
     late = api.post("/api/agent", json={"message": "And then?", "sessionKey": key, "mode": "queue"}).json()
     with visitor(browser, gateway) as page:
         log_in(page, gateway, "/schedule")
@@ -455,6 +517,7 @@ def test_the_schedule_changes_tasks_and_heartbeats_and_its_agenda_cancels(
         assert page.get_by_text("Look at the tides.").count() == 0
         assert page.get_by_role("heading", name="Agenda").count() == 0
     api.delete(f"/api/cron/{task['id']}")
+    api.post(f"/api/agent/{runs['runId']}/cancel")
 
 
 def test_a_standing_task_is_made_run_and_switched_off_and_what_was_used_is_added_up(
@@ -475,9 +538,16 @@ def test_a_standing_task_is_made_run_and_switched_off_and_what_was_used_is_added
         wait_for_in(page, lambda: api.get("/api/cron").json()[0]["runs"] == 1)
         card.get_by_role("button", name="Switch off").click()
         card.get_by_role("button", name="Switch on").wait_for()
-        assert not api.get("/api/cron").json()[0]["enabled"]
-        page.get_by_role("link", name="Usage").click()
+        task = api.get("/api/cron").json()[0]
+        assert not task["enabled"]
+        page.goto(f"/chat?session={quote(task['sessionKey'])}")
+        page.get_by_text("A standing task ran").wait_for()
+        assert f"{task['name']}: Look at the pump" in page.locator(".step").first.inner_text()
+        chats = {chat["sessionKey"]: chat["title"] for chat in api.get("/api/chats").json()}
+        assert chats[task["sessionKey"]] == f"{task['name']}: Look at the pump"
+        assert page.get_by_text("You", exact=True).count() == 0
+        go_to(page, "Usage")
         page.get_by_role("button", name="Model", exact=True).click()
         page.get_by_role("rowheader", name="scripted/scripted").wait_for()
-        page.get_by_role("link", name="Chains").click()
+        go_to(page, "Chains")
         page.get_by_role("heading", name="Chains").wait_for()

@@ -296,9 +296,9 @@ def test_what_a_session_was_given_is_not_put_into_it_again_until_it_was_compacte
     gateway: Running, api: httpx.Client
 ) -> None:
     home = gateway.hold.home
-    body = {"type": "note", "content": "The mast is of spruce from the north wood", "agentId": "main"}
+    body = {"type": "note", "content": "The mast M7Q4 is of spruce from the north wood", "agentId": "main"}
     assert api.post("/api/log", json=body).status_code == 201
-    ask = {"session": "again", "prompt": "which spruce is the mast made of, from which wood?"}
+    ask = {"session": "again", "prompt": "which spruce is the mast M7Q4 made of, from which wood?"}
     assert "north wood" in fired(home, "UserPromptSubmit", prompt_id="1", **ask)
     for number in range(2, 6):
         assert "north wood" not in fired(home, "UserPromptSubmit", prompt_id=str(number), **ask)

@@ -12,8 +12,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 from browsing import THEMES, WIDTHS, axe_violations, log_in, small_targets, visit, visitor
-from example_home import fill, gateway, pages
+from example_home import BOATS, fill, gateway, pages
 from serving import Running
+
+from builders import share
 
 # axe takes half a second a page: each is looked at in two ways of the six, in all with HOLDFAST_PAGES=all.
 EVERY = [(size, theme) for size in WIDTHS for theme in THEMES]
@@ -37,6 +39,8 @@ def test_every_page_is_for_everybody(browser: Any, stage: tuple[Running, httpx.C
             for size, (width, height) in WIDTHS.items():
                 page.set_viewport_size({"width": width, "height": height})
                 wrong += [f"{name}, {size}: {one}" for one in _unfit(page)]
+                if size == "phone" and _is_too_wide_turned_around(page):
+                    wrong.append(f"{name}, {size}, from right to left: wider than the screen")
                 for theme in THEMES:
                     if (size, theme) in LOOKED_AT:
                         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
@@ -44,9 +48,19 @@ def test_every_page_is_for_everybody(browser: Any, stage: tuple[Running, httpx.C
     assert not wrong, "\n".join(wrong)
 
 
+_TOO_WIDE = "document.documentElement.scrollWidth > innerWidth"
+
+
 def _unfit(page: Any) -> list[str]:
-    wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    return [*(["wider than the screen"] if wide else []), *small_targets(page)]
+    return [*(["wider than the screen"] if page.evaluate(_TOO_WIDE) else []), *small_targets(page)]
+
+
+def _is_too_wide_turned_around(page: Any) -> bool:
+    """With all of the page from right to left, as a translation would have it."""
+    page.evaluate("document.documentElement.dir = 'rtl'")
+    wide = bool(page.evaluate(_TOO_WIDE))
+    page.evaluate("document.documentElement.removeAttribute('dir')")
+    return wide
 
 
 def test_where_one_writes_is_in_sight_and_text_runs_as_its_script_does(
@@ -63,15 +77,36 @@ def test_where_one_writes_is_in_sight_and_text_runs_as_its_script_does(
             box = send.bounding_box()
             assert box is not None
             assert box["y"] + box["height"] <= height, name
+        visit(page, pages(api)["topic"])
+        page.get_by_role("button", name="Edit", exact=True).click()
+        page.get_by_role("form").get_by_label("Description").fill("Slates and flashing.")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_label("Description").wait_for(state="detached")
+        visit(page, pages(api)["chat-arabic"])
         answer = page.locator(".prose", has_text="التسرب")
         assert answer.evaluate("one => getComputedStyle(one).direction") == "rtl"
-        # And with all of the page turned around, as a translation would have it.
-        for name, path in pages(api).items():
-            visit(page, path)
-            page.evaluate("document.documentElement.dir = 'rtl'")
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), name
 
 
+def test_what_the_runtime_told_an_agent_is_nobodys_words_and_stands_there_for_who_opens_it(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    found, _api = stage
+    with visitor(browser, found, reduced_motion="reduce") as page:
+        log_in(page, found, f"/chat?session={quote(BOATS)}")
+        step = page.locator("details.step", has_text="How the delegate fared").first
+        step.wait_for()
+        assert page.locator(".asked", has_text=re.compile("continuation|ubagent|Seven boats")).count() == 0
+        assert "[continuation:" not in step.locator("summary").inner_text()
+        step.locator("summary").click()
+        step.get_by_text("[continuation:delegate-return]").wait_for()
+
+
+# By day two logins that are alike share the pages, and every page is met by one of each two.
+LESSER: tuple[dict[str, Any], ...] = (
+    {"scope": "read"},
+    {"scope": "write", "spaces": True},
+    {"scope": "read", "spaces": True},
+)
 _REFUSED = re.compile(r"may not|forbidden|not allowed|403", re.IGNORECASE)
 EVIL = "<img src=x onerror=alert(1)><b id=pwned>x</b>\"'><script>alert(2)</script>"
 LINKS = (
@@ -150,7 +185,7 @@ def test_names_and_texts_stay_text_on_every_page_and_a_lesser_login_meets_no_ref
         fill(api)
         every = pages(api) | _poison(api)
         wrong: list[str] = []
-        with visitor(browser, found) as page:
+        with visitor(browser, found, reduced_motion="reduce") as page:
             log_in(page, found, "/")
             for name, path in every.items():
                 visit(page, path)
@@ -164,15 +199,13 @@ def test_names_and_texts_stay_text_on_every_page_and_a_lesser_login_meets_no_ref
             if one["name"] == "House" and one["id"] == "space-house"
         )
         secret = api.post("/api/topics", json={"name": "Zanzibar", "spaceId": "space-default"}).json()["id"]
-        for limit in (
-            {"scope": "read"},
-            {"scope": "write", "spaces": [house]},
-            {"scope": "read", "spaces": [house]},
-        ):
+        for turn, limit in enumerate(LESSER):
+            limit = limit | ({"spaces": [house]} if "spaces" in limit else {})
             token = api.post("/api/tokens", json={"name": str(limit)[:40], **limit}).json()["token"]
-            with visitor(browser, found) as page:
+            theirs = {"secret": f"/board/topics/{secret}", **pages(api)}.items()
+            with visitor(browser, found, reduced_motion="reduce") as page:
                 log_in(page, found, "/", token=token)
-                for name, path in {**pages(api), "secret": f"/board/topics/{secret}"}.items():
+                for name, path in share(theirs, turn, of=2):
                     visit(page, path)
                     refused = page.locator("[role=alert]").filter(has_text=_REFUSED).all_inner_texts()
                     wrong += [f"{limit}, {name}: {one}" for one in refused]

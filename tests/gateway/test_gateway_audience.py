@@ -16,8 +16,9 @@ from serving import Running, assert_problem, make_token, streaming
 import holdfast.gateway
 from builders import accept, append, session
 from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.contract import answer
 from holdfast.gateway.tokens import Scope
-from holdfast.gateway.wire import entry_json, json_response
+from holdfast.gateway.wire import entry_out
 from holdfast.log import OWNER, Audience, entries, entry_model, for_space, sessions
 from holdfast.runtime import Holdfast
 
@@ -55,13 +56,13 @@ class TestReading:
     ) -> None:
         router = APIRouter()
 
-        @router.get("/api/words/{id}")
+        @router.get("/api/words/{id}", include_in_schema=False)
         async def words(here: Here, caller: Caller, id_: Annotated[str, Param(alias="id")]) -> Any:
             def read() -> entry_model.Entry:
                 with here.read_as(caller) as tx:
                     return entries.get(tx, id_)
 
-            return json_response(entry_json(await here.hold.threads(read)))
+            return answer(entry_out(await here.hold.threads(read)))
 
         gateway.app.router.routes.extend(router.routes)
         theirs = said(gateway, "of another space", space_id="space-other", audience=for_space("space-other"))

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import axe_violations, log_in, text_in, visitor
+from browsing import axe_violations, go_to, log_in, log_out, offered_pages, text_in, visitor, write_in
 from serving import Running, assert_problem, make_token
 
 from builders import PATIENCE
@@ -89,10 +89,10 @@ def test_a_file_of_the_workspace_is_edited_compared_put_back_and_not_overwritten
     with visitor(browser, gateway) as page:
         log_in(page, gateway, "/memory/files?agent=main&path=USER.md")
         text = page.get_by_label("Text of USER.md")
-        text.fill("Ann, a baker.\n")
+        write_in(text, "Ann, a baker.\n")
         page.keyboard.press("Control+s")
         page.get_by_text("USER.md is saved.").wait_for()
-        text.fill("Ann, a boat builder.\n")
+        write_in(text, "Ann, a boat builder.\n")
         page.get_by_text("What you changed", exact=True).click()
         page.locator(".diff .removed", has_text="a baker").wait_for()
         page.get_by_role("button", name="Save").click()
@@ -156,10 +156,10 @@ def test_settings_are_changed_in_a_form_and_as_text_and_what_is_wrong_is_refused
         text.get_by_text("shutdownGraceSeconds").wait_for()
         shown: str = api.get("/api/config/text").json()["text"]
         assert '"***"' in shown
-        text.fill(shown.replace('"shutdownGraceSeconds": 2', '"shutdownGraceSeconds": "soon"'))
+        write_in(text, shown.replace('"shutdownGraceSeconds": 2', '"shutdownGraceSeconds": "soon"'))
         page.get_by_role("button", name="Save").click()
         page.get_by_role("alert").get_by_text("gateway.shutdownGraceSeconds").first.wait_for()
-        text.fill(shown.replace('"shutdownGraceSeconds": 2', '"shutdownGraceSeconds": 1'))
+        write_in(text, shown.replace('"shutdownGraceSeconds": 2', '"shutdownGraceSeconds": 1'))
         page.get_by_role("button", name="Save").click()
         page.get_by_text("The config is in force.").wait_for()
     assert gateway.hold.settings.gateway.shutdown_grace_seconds == 1
@@ -331,7 +331,7 @@ def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_
             assert axe_violations(guest) == []
             guest.goto("/account")
             guest.get_by_text("here", exact=True).wait_for()
-            guest.get_by_role("button", name="Log out").first.click()
+            log_out(guest)
             guest.get_by_role("button", name="Use a name and a password").click()
             guest.get_by_label("Name", exact=True).fill("ida")
             guest.get_by_label("Password").fill("correct horse battery")
@@ -345,7 +345,7 @@ def test_somebody_invited_comes_in_by_their_own_password_and_is_offered_what_is_
             assert text_in(plan) == "Caulk on Monday.\n"
             assert plan.get_attribute("contenteditable") == "false"
             assert guest.get_by_role("button", name="Save").count() == 0
-        page.get_by_role("link", name="Audit", exact=True).click()
+        go_to(page, "Audit")
         page.get_by_label("Kind").fill("login")
         page.get_by_role("button", name="Filter").click()
         page.get_by_role("cell", name="ida").first.wait_for()
@@ -364,9 +364,8 @@ def test_a_lesser_login_is_offered_nothing_that_would_be_refused_and_is_refused_
     topic = api.post("/api/topics", json={"name": f"Keel {limit}", "spaceId": space}).json()["id"]
     with visitor(browser, gateway) as page:
         log_in(page, gateway, "/board", token=token)
-        pages = page.get_by_role("navigation", name="Pages")
-        offered = pages.get_by_role("link").all_inner_texts()
-        assert not {"Channels", "People", "Audit", "Settings"} & set(offered)
+        offered = offered_pages(page)
+        assert not {"Channels", "People", "Audit", "Settings"} & offered
         assert ("Memory" in offered) == (limit == "read only")
         page.goto("/settings")
         page.get_by_role("heading", name="There is no such page").wait_for()
@@ -387,3 +386,50 @@ def test_a_lesser_login_is_offered_nothing_that_would_be_refused_and_is_refused_
             assert page.get_by_text("Keel read only").count() == 0
             page.goto(f"/board/topics/{topic}")
             page.get_by_role("button", name="Keep as note").wait_for()
+
+
+def test_what_is_typed_over_a_selection_stands_there_and_breaks_no_policy(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    """The visitor fails if the browser complains, as it does of a style that it carries over by itself."""
+    gateway, _api = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/settings/text")
+        text = page.get_by_label("Text of the config")
+        text.get_by_text("shutdownGraceSeconds").wait_for()
+        text.press("ControlOrMeta+a")
+        page.keyboard.insert_text('{"gateway": {"port": 1,\n  "bind": true}}')
+        # From within a word in a colour into one of the next line: the browser would carry the colours over.
+        text.press("ControlOrMeta+Home")
+        for _ in range(3):
+            text.press("ArrowRight")
+        text.press("Shift+ArrowDown")
+        page.keyboard.type("host_")
+        assert text_in(text) == '{"ghost_bind": true}}'
+        text.press("ControlOrMeta+z")
+        assert text_in(text) == '{"gateway": {"port": 1,\n  "bind": true}}'
+
+
+def test_a_page_whose_files_went_with_an_update_is_loaded_anew_where_one_was_going(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _api = stage
+    context = browser.new_context(base_url=gateway.url, service_workers="block")
+    page = context.new_page()
+    log_in(page, gateway, "/")
+    gone: list[str] = []
+
+    def refuse(route: Any) -> None:
+        gone.append(route.request.url)
+        route.fulfill(status=404)
+
+    page.route(re.compile(r"/assets/(schedule-page|palette)-"), refuse, times=1)
+    go_to(page, "Schedule")
+    page.get_by_role("heading", name="Schedule", level=1).wait_for()
+    assert len(gone) == 1
+    # What stays gone is told of, and the rest of the page stays.
+    page.route(re.compile(r"/assets/palette-"), refuse)
+    page.keyboard.press("Control+k")
+    page.get_by_role("alert").get_by_text("This page failed").wait_for()
+    page.get_by_role("heading", name="Schedule", level=1).wait_for()
+    context.close()

@@ -318,7 +318,7 @@ def test_who_hangs_up_before_a_plain_answer_stops_the_run_too(
     body = {"model": "holdfast", "user": "impatient", "messages": [user("wait for ever")]}
     with gateway.client(gateway.admin) as api:
         with pytest.raises(httpx.ReadTimeout):
-            api.post("/v1/chat/completions", json=body, timeout=1)
+            api.post("/v1/chat/completions", json=body, timeout=httpx.Timeout(PATIENCE, read=1))
         path = "/api/sessions/agent:main:openai:dm:impatient/turns"
         wait_for(lambda: [turn["status"] for turn in api.get(path).json()] == ["cancelled"])
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from agent_stage import agents_serving
-from browsing import log_in, visitor, wait_for_in
+from browsing import log_in, log_out, visitor, wait_for_in
 from serving import Running, wait_for
 
 from holdfast.gateway.page_sessions import login_link
@@ -88,7 +88,7 @@ def test_a_call_arrives_live_is_approved_and_runs_and_who_logs_out_is_out(
 
         page.get_by_role("link", name="Decisions").click()
         page.get_by_text("ran, approved").wait_for()
-        page.get_by_role("button", name="Log out").click()
+        log_out(page)
         page.get_by_label("Token").wait_for()
         page.goto("/approvals/allowlist")
         page.get_by_label("Token").wait_for()
@@ -171,7 +171,7 @@ def test_tabs_share_one_connection_that_outlives_the_tab_that_made_it_and_misses
 
         third = context.new_page()
         third.goto("/log")
-        third.get_by_role("button", name="Log out").click()
+        log_out(third)
         other.get_by_label("Token").wait_for()
     for waiting in api.get("/api/approvals").json():
         api.post(f"/api/approvals/{waiting['id']}", json={"decision": "deny"})

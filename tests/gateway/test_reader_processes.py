@@ -62,14 +62,15 @@ def at_once(gateway: Running, path: str, count: int = 6) -> list[Any]:
 
 
 def begin(gateway: Running) -> Readers:
-    """Ask until the readers are there."""
+    """Ask until readers begin, and wait until they are there."""
     readers = readers_of(gateway)
 
-    def ready() -> bool:
+    def begun() -> bool:
         at_once(gateway, ASKED[0], 2)
-        return readers.ready
+        return bool(readers.processes) or readers.ready
 
-    wait_for(ready)
+    wait_for(begun)
+    wait_for(lambda: readers.ready)
     return readers
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from serving import Running, streaming, wait_for
 
-from builders import append, soon
+from builders import PATIENCE, append, soon
 from holdfast.errors import Unavailable
 from holdfast.gateway.scope import Views
 from holdfast.gateway.stream import Stream
@@ -179,7 +179,7 @@ def test_a_reader_that_left_is_forgotten(gateway: Running, api: httpx.Client) ->
 def test_a_stopping_gateway_takes_no_new_work_but_still_answers(gateway: Running, api: httpx.Client) -> None:
     stopped = threading.Event()
     gateway.on_loop(lambda: (gateway.services.begin_stop(), stopped.set()))
-    stopped.wait(10)
+    assert stopped.wait(PATIENCE)
     for path in ("/api/log", "/api/ingest"):
         answer = api.post(path, json={"content": "late"})
         assert (answer.status_code, answer.json()["code"]) == (503, "stopping")

@@ -192,7 +192,7 @@ def test_a_surface_is_private_until_somebody_else_writes_there(store: Store) -> 
 # Agents: an approval of what a server of others offers is asked for nobody.
 # Context: what engines are told is noted and retried for nobody; its words are for who hears the session.
 AS_SYSTEM = {
-    "adopt": 1, "agents": 89, "board": 20, "channels": 23, "context": 41, "continuation": 13, "gateway": 7,
+    "adopt": 1, "agents": 89, "board": 20, "channels": 23, "context": 42, "continuation": 13, "gateway": 7,
     "backup": 2, "cli": 1, "log": 28, "memory": 12, "people": 2,
     "plugins_bundled": 2, "runtime": 8, "services": 4,
 }  # fmt: skip

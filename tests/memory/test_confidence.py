@@ -18,6 +18,7 @@ from test_scoring import NOW, LetterEmbedder, engine, said
 from holdfast.config.memory import FLOOR, Limits
 from holdfast.memory.confidence import Signals, answer, confidence
 from holdfast.memory.dictionary import Dictionary
+from holdfast.memory.documents import Document
 from holdfast.memory.embedders.static import StaticEmbedder
 from holdfast.memory.quotas import Shares
 from holdfast.memory.recall import prepare
@@ -90,6 +91,29 @@ def test_calibrated_results_are_the_ranked_ones_above_the_floor(
     some = answer(query, view, base, Scoring(), limit=limit, least=least)
     assert all(one.score >= least - 1e-9 for one in some.results)
     assert bool(some.results) == (whole.confidence >= least and bool(ranked))
+
+
+def test_the_name_of_one_who_speaks_here_does_not_answer_for_what_was_never_said(
+    static: StaticEmbedder,
+) -> None:
+    turns = [
+        ("Melanie", "Melanie: I painted a lake sunrise last year."),
+        ("Caroline", "Caroline: The adoption agency called back."),
+        ("Melanie", "Melanie: We took the kids camping at the lake."),
+        ("Caroline", "Caroline: I bought a pottery kiln."),
+    ]
+    documents = [
+        Document(id=str(n), text=text, speaker=who, thread="t", ordinal=n, at=n)
+        for n, (who, text) in enumerate(turns)
+    ]
+    view = InMemoryEngine(documents, {static.id.fingerprint: static.embed_documents([t for _, t in turns])})
+
+    def sure(question: str) -> float:
+        query = prepare(question, view, static, now=NOW)
+        return answer(query, view, static, Scoring(), limit=3).confidence
+
+    assert sure("What is the name of Melanie's podcast?") < FLOOR
+    assert sure("When did Melanie paint the sunrise?") >= FLOOR
 
 
 def test_an_empty_scope_has_no_answer(static: StaticEmbedder) -> None:

@@ -16,7 +16,7 @@ from test_embedder_chain import Seconds, Vendor
 from test_remote_embedders import Provider, fails, provider, vectors
 from tiny_model import write_model
 
-from builders import append, new_database, session
+from builders import PATIENCE, append, new_database, session
 from holdfast.board.recall import Wanted
 from holdfast.clock import ManualClock
 from holdfast.config.memory import Embedding, MemoryConfig
@@ -260,12 +260,12 @@ async def test_files_are_watched_as_the_config_says(
 
     monkeypatch.setattr(watchfiles, "awatch", awatch)
     made = Round(desk, threads, watchDebounceMs=70)
-    await asyncio.wait_for(made.cycles.watch_files(stop), 5)
+    await asyncio.wait_for(made.cycles.watch_files(stop), PATIENCE)
     assert quiet == [70]
     stop.clear()
     made.update["watch"] = False
     watching = asyncio.create_task(made.cycles.watch_files(stop))
     await asyncio.sleep(0.3)
     stop.set()
-    await asyncio.wait_for(watching, 5)
+    await asyncio.wait_for(watching, PATIENCE)
     assert quiet == [70]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders import PATIENCE
 from holdfast.memory.embedders.base import EmbedderId, Vectors
 from holdfast.memory.embedders.remote import GEMINI, OPENAI, EmbeddingFailed, Endpoint, RemoteEmbedder
 from holdfast.memory.embedding import EmbedderChain
@@ -183,7 +184,7 @@ def test_a_provider_that_does_not_answer_in_time_is_a_failure(provider: Callable
     gate = threading.Event()
 
     def hang(path: str, body: dict[str, Any]) -> Answer:
-        gate.wait(5)
+        gate.wait(PATIENCE)
         return 200, {}, b"{}"
 
     with pytest.raises(EmbeddingFailed, match="in time"):

@@ -104,6 +104,18 @@ def test_a_quoted_phrase_comes_before_what_has_but_some_of_its_words(
     assert order(ask(f'{last} {first} "quokka xylophone"', documents))[0] == len(documents) - 1
 
 
+def test_a_quoted_phrase_comes_before_what_has_all_its_words_in_another_order() -> None:
+    documents = [
+        said(0, "There is a gap between two worlds of thought, and minds differ. The gap between worlds."),
+        said(1, "Over the red door it says: Mind the GAP between worlds."),
+        *(said(n, "a gap in the mind of all worlds between others") for n in range(2, 30)),
+    ]
+    for question in ('"mind the gap between worlds"', "Where stands “mind the gap between worlds”?"):
+        assert order(ask(question, documents))[0] == 1
+    misquoted = ask('"mind a gap between these worlds"', documents[:2])
+    assert [one.parts.get("literal", 0) > 0 for one in misquoted] == [True, True]
+
+
 def test_a_year_and_an_amount_are_not_taken_to_the_letter() -> None:
     assert understand("What did we pay in 2023, was it 5k or 30 minutes?", NOW).literals == ()
 

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.clock import Millis
+from holdfast.memory.documents import Document
 from holdfast.memory.folding import fold
+from holdfast.memory.question import understand
+from holdfast.memory.reference import InMemoryEngine
 from holdfast.memory.text import (
     ASKS,
     NAMES_TIME,
@@ -17,6 +21,7 @@ from holdfast.memory.text import (
     language_of,
     query_terms,
     terms,
+    words_of,
 )
 
 
@@ -63,6 +68,36 @@ def test_a_question_finds_the_document(document: str, question: str) -> None:
 )
 def test_a_german_word_is_found_in_its_other_forms(said: str, asked: str) -> None:
     assert set(terms(said)) & set(query_terms(asked).content)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Die Frist für die Steuern ist verlängert.", "Wann muss die Steuererklärung fertig sein?"),
+        ("Die Donaureise ist im Juni.", "Wann ist die Schiffsreise?"),
+        ("Die Operation der Augen ist am 16.", "Wann ist die Augenoperation?"),
+        ("Die Wärmepumpe wird im Mai geliefert.", "Wann wird die Pumpe geliefert?"),
+    ],
+)  # fmt: skip
+def test_a_german_compound_is_found_by_its_words_and_by_others_that_share_one(said: str, asked: str) -> None:
+    other = "Die Katze schläft auf dem Sofa."
+    view = InMemoryEngine([Document(id=text, text=text, at=1) for text in (other, said)])
+    query = understand(asked, Millis(1)).within(view.frequencies)
+    assert view.lexical(query.terms, 2).numbers.tolist() == [1]
+
+
+def test_a_compound_that_stands_there_is_looked_for_as_a_whole() -> None:
+    texts = ["Die Klassenfahrt geht nach Hamburg.", "Die Klasse hat neue Bücher.", "Die Fahrt war lang."]
+    view = InMemoryEngine([Document(id=text, text=text, at=1) for text in texts])
+    query = understand("Wer kommt mit auf die Klassenfahrt?", Millis(1)).within(view.frequencies)
+    assert view.lexical(query.terms, 3).numbers.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "word", ["Haushalt", "Schwester", "Vielleicht", "Mittwoch", "Protokoll", "Manchester"]
+)
+def test_a_word_of_everyday_talk_is_no_compound(word: str) -> None:
+    assert words_of(word, "german") == ()
 
 
 def test_every_term_of_an_identifier_asked_for_is_in_the_document() -> None:

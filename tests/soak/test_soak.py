@@ -24,6 +24,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+import forks
 from builders import PATIENCE, rows
 from holdfast.cli.root import cli
 from holdfast.log import Store, check, sqlite_url
@@ -82,7 +83,7 @@ def gateway(soak: Soak) -> Iterator[httpx.Client]:
     """A process that serves the home; it is asked to stop at the end, and must do so in peace."""
     command = [sys.executable, "-m", "holdfast", "up", "--home", str(soak.home), "--port", "0", "--no-link"]
     with open(soak.home.parent / "gateway.log", "ab") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+        process = forks.Popen(command, stdout=out, stderr=out)
     try:
         url = json.loads(_once(soak.home / "gateway.json", process))["url"]
         token = (soak.home / "credentials/token").read_text().strip()

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { File } from "node:buffer";
 import process from "node:process";
 import test from "node:test";
 
-import { withTexts } from "../src/conversation/attachments.ts";
+import { attached, withTexts } from "../src/conversation/attachments.ts";
 import { duration, gist, itemsOf } from "../src/conversation/items.ts";
 
 const entry = (id, more = {}) => ({
@@ -83,4 +84,32 @@ test("times are told in the unit that fits", () => {
 test("a file's text stands in a fence that nothing within it can close", () => {
   assert.equal(withTexts("Look:", [{ name: "a.md", text: "```\nx\n```" }]), "Look:\n\na.md:\n````\n```\nx\n```\n````");
   assert.equal(withTexts("Only words", []), "Only words");
+});
+
+test("what a file is its bytes say: text goes within the words, a picture is shown, all else is a file", async () => {
+  const limits = { maxBytes: 100, maxFiles: 3 };
+  const png = new File([new Uint8Array([0x89, 0x50, 0x4e, 0x47, 13, 10, 26, 10])], "tide.dat", { type: "" });
+  const files = [
+    new File(["noon, high"], "tides.csv", { type: "text/csv" }),
+    new File(["\0<b>"], "page.html", { type: "image/png" }),
+    png,
+    new File([], "void.bin"),
+    new File(["x".repeat(101)], "long.bin"),
+    new File(["%PDF"], "a.pdf"),
+    new File(["%PDF"], "b.pdf"),
+  ];
+  const found = await attached(files, [], limits);
+  assert.deepEqual(found.texts, [{ name: "tides.csv", text: "noon, high" }]);
+  assert.deepEqual(
+    found.enclosed.map(({ name, mimeType }) => [name, mimeType]),
+    [
+      ["page.html", ""],
+      ["tide.dat", "image/png"],
+      ["a.pdf", ""],
+    ],
+  );
+  assert.deepEqual(
+    found.refused.map((why) => why.split(":")[0]),
+    ["void.bin", "long.bin", "b.pdf"],
+  );
 });

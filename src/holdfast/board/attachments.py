@@ -44,6 +44,7 @@ _MAGIC: Final[dict[str, tuple[tuple[int, bytes], ...]]] = {
 }
 _TEXTS: Final = frozenset(("text/plain", "text/markdown", "text/csv", "application/json"))
 ALLOWED: Final = frozenset(_MAGIC) | _TEXTS
+UNKNOWN: Final = "application/octet-stream"
 _ALIASES: Final = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav"}
 
 
@@ -119,12 +120,24 @@ class Files:
                 yield piece
 
 
-def check(upload: Upload, *, max_bytes: int) -> Upload:
-    """The upload with a safe name and its true kind, or the reason why it is not taken."""
+def identified(upload: Upload, *, max_bytes: int) -> Upload:
+    """Any file, with a safe name and the kind that its bytes show; where they show none, it is only saved."""
+    _require_size(upload, max_bytes)
+    kinds = (kind for kind in _MAGIC if _is_kind(kind, upload.data))
+    otherwise = "text/plain" if _is_text(upload.data) else UNKNOWN
+    return Upload(safe_name(upload.file_name), next(kinds, otherwise), upload.data)
+
+
+def _require_size(upload: Upload, max_bytes: int) -> None:
     if len(upload.data) > max_bytes:
         raise TooLarge(f"a file has at most {max_bytes} bytes", hint="Make it smaller, or link to it.")
     if not upload.data:
         raise InvalidInput("the file is empty", code="empty_file")
+
+
+def check(upload: Upload, *, max_bytes: int) -> Upload:
+    """The upload with a safe name and its true kind, or the reason why it is not taken."""
+    _require_size(upload, max_bytes)
     claimed = upload.mime_type.partition(";")[0].strip().lower()
     claimed = _ALIASES.get(claimed, claimed)
     if claimed not in ALLOWED:

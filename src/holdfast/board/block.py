@@ -48,6 +48,10 @@ _ROUNDS: Final = 4
 _FEW_LOST: Final = 2
 """More lines than these do not fit into what the note takes that tells of them."""
 _DATED: Final = re.compile(r"(?P<kind>[A-Z][a-z]+ )?(?P<day>\d{4}-\d{2}-\d{2}): ")
+_LABEL: Final = re.compile(
+    r"\b(?:(?:Decided|Open|Next)(?: \d{4}-\d{2}-\d{2})?|\d{4}-\d{2}-\d{2}): |^(?:topic|task): "
+)
+"""What stands before a sentence of a digest, and before the name of a place: nobody said it."""
 _WORD: Final = re.compile(r"\S+")
 _FACT: Final = re.compile(r"\d|\w[A-Z]|[A-Za-z]\w*[_/@]\w")
 
@@ -243,15 +247,21 @@ class _Again:
         """Find them. Of two lines the longer goes without its sentence if it has several; else the shorter
         gives way, unless a section that is always there would be empty: then the longer does."""
         said = {
-            place: spoken(text.removeprefix(choice.shown[place][0].head)) for place, text in shown.items()
+            place: spoken(_LABEL.sub("", text.removeprefix(choice.shown[place][0].head)))
+            for place, text in shown.items()
         }
+        lines = {place: choice.shown[place][0] for place in shown}
+        names = {place: line.text for place, line in lines.items() if not line.head}
+        begins = {place: _LABEL.sub("", one.head).rstrip(": ") for place, one in lines.items() if one.head}
         many = Counter(at for at, _ in said)
         rising = sorted(said, key=lambda place: (len(said[place].words), place))
         rank = {place: n for n, place in enumerate(rising)}
         found = False
         for one, own in said.items():
             for other, longer in said.items():
-                if rank[one] < rank[other] and own.mostly_in(longer) and not {one, other} & self.says.keys():
+                same = rank[one] < rank[other] and own.mostly_in(longer)
+                same = same or (one in names and names[one] == begins.get(other))
+                if same and not {one, other} & self.says.keys():
                     found |= self._trim(choice, one, other, said) or self._drop(sections, many, one, other)
         return found
 

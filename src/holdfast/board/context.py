@@ -14,7 +14,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeVar
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.board import routing, tasks, topics
 from holdfast.board.audit import Audit
@@ -22,7 +25,7 @@ from holdfast.board.block import render
 from holdfast.board.context_cache import ShortCache, Stamp, only_log, stamp
 from holdfast.board.context_layers import LATER, Gathered, Location, data, sections
 from holdfast.board.noise import is_low_signal
-from holdfast.board.present import asks_for_figure, follows, line_of, outdates, tells_change
+from holdfast.board.present import Line, asks_for_figure, follows, line_of, replaced, tells_change
 from holdfast.board.search import (
     Found,
     Search,
@@ -44,6 +47,7 @@ from holdfast.config.board import BoardConfig
 from holdfast.errors import Busy, HoldfastError
 from holdfast.log import Store, Tx
 from holdfast.memory.timewords import asks_for_time
+from holdfast.records import record
 from holdfast.text import clip
 
 _log = logging.getLogger(__name__)
@@ -80,6 +84,19 @@ class ContextAsk:
     timeline_limit: int = 6
 
 
+@record
+class ContextBlockOut(TypedDict):
+    """`sessionKey` and `q` are there when they were sent."""
+
+    ok: Literal[True]
+    sessionKey: NotRequired[str]
+    q: NotRequired[str]
+    mode: Mode
+    layers: Annotated[list[str], Field(description="The sections of which something stands in the block.")]
+    block: Annotated[str, Field(description="At most `maxChars` long, however that is counted.")]
+    data: Annotated[dict[str, Any], Field(description="The same as plain values, and what was left out.")]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The block and what it was made from. `late` is set when recall was wanted but not there in time."""
@@ -90,11 +107,19 @@ class Context:
     data: dict[str, Any]
     late: bool = False
 
-    def json(self) -> dict[str, Any]:
-        given = {"sessionKey": self.ask.sight.session_key, "q": clip(self.ask.q, MAX_SHOWN_Q) or None}
-        known = {name: value for name, value in given.items() if value is not None}
-        answer = {"mode": self.ask.mode, "layers": list(self.layers), "block": self.block, "data": self.data}
-        return {"ok": True} | known | answer
+    def json(self) -> ContextBlockOut:
+        told: ContextBlockOut = {
+            "ok": True,
+            "mode": self.ask.mode,
+            "layers": list(self.layers),
+            "block": self.block,
+            "data": self.data,
+        }
+        if self.ask.sight.session_key is not None:
+            told["sessionKey"] = self.ask.sight.session_key
+        if question := clip(self.ask.q, MAX_SHOWN_Q):
+            told["q"] = question
+        return told
 
 
 def wants_recall(mode: Mode, question: str, *, board: bool) -> bool:
@@ -331,17 +356,22 @@ def _limit(options: BoardConfig, *, patient: bool) -> int:
 def came_later(asked: str, found: Sequence[Found[Shown]], newest: Sequence[Said]) -> list[Found[Shown]]:
     """What was said in the topics of the best finds after them, as far as it may tell what came of it: each
     with a share of the score of the best find of its topic."""
+    best: dict[str | None, Found[Shown]] = {}
+    lines: dict[str | None, list[Line]] = {}
+    about = {said.entry.topic_id for said in newest}
+    for one in filter(lambda one: one.item.topic_id in about, found[:_COMPARED]):
+        best.setdefault(one.item.topic_id, one)
+        lines.setdefault(one.item.topic_id, []).append(line_of(one.text, one.item.created_at))
     known = {one.item.id for one in found[:_COMPARED]}
     kinds = {"wants_time": asks_for_time(asked), "wants_figure": asks_for_figure(asked)}
     later: list[Found[Shown]] = []
     for said in newest:
         entry = said.entry
-        before = [one for one in found[:_COMPARED] if one.item.topic_id == entry.topic_id]
-        if entry.id in known or not before or entry.created_at < before[0].item.created_at:
+        before = best.get(entry.topic_id)
+        if entry.id in known or before is None or entry.created_at < before.item.created_at:
             continue
-        lines = [line_of(one.text, one.item.created_at) for one in before]
-        share = follows(line_of(said.text, entry.created_at), lines, **kinds)
-        score = before[0].score * share
+        share = follows(line_of(said.text, entry.created_at), lines[entry.topic_id], **kinds)
+        score = before.score * share
         if share >= LEAST_LATER:
             later.append(Found(entry, score, {LATER: score}, said.text))
     return sorted(later, key=lambda one: (-one.score, -one.item.created_at))
@@ -350,18 +380,23 @@ def came_later(asked: str, found: Sequence[Found[Shown]], newest: Sequence[Said]
 def present_first(found: Sequence[Found[Shown]]) -> list[Found[Shown]]:
     """Entries with what is over behind what took its place: where a later one of the same topic has another
     figure for the same, that one counts as much as the older did, and the older for less. Both say so."""
-    head = [one for one in found[:_COMPARED] if one.item.topic_id is not None]
     raised: dict[str, float] = {}
     over: set[str] = set()
-    for other in filter(lambda one: tells_change(one.text), head):
-        newer = line_of(other.text, other.item.created_at)
-        for one in head:
-            same = one.item.topic_id == other.item.topic_id and newer.at > one.item.created_at
-            if same and outdates(newer, line_of(one.text, one.item.created_at)):
-                over.add(one.item.id)
-                raised[other.item.id] = max(one.score, raised.get(other.item.id, 0.0))
+    for several in _by_topic(found[:_COMPARED]):
+        lines = [line_of(one.text, one.item.created_at) for one in several]
+        for older, newer in replaced(lines).items():
+            over.add(several[older].item.id)
+            id_ = several[newer].item.id
+            raised[id_] = max(several[older].score, raised.get(id_, 0.0))
     told = [_moved(one, raised, over) for one in found] if over else list(found)
     return sorted(told, key=lambda one: -one.score)
+
+
+def _by_topic(found: Sequence[Found[Shown]]) -> list[list[Found[Shown]]]:
+    """Those of each topic of which one tells of a change, in the order in which they were said."""
+    topics_of = dict.fromkeys(one.item.topic_id for one in found if tells_change(one.text))
+    of_each = ([one for one in found if one.item.topic_id == id_] for id_ in topics_of if id_ is not None)
+    return [sorted(several, key=lambda one: (one.item.created_at, one.item.position)) for several in of_each]
 
 
 def _moved(one: Found[Shown], raised: Mapping[str, float], over: Collection[str]) -> Found[Shown]:

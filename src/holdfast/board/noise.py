@@ -125,6 +125,13 @@ def is_plain(channel: str, session_key: str | None, text: str) -> bool:
     )
 
 
+def is_of_a_person(source: Mapping[str, Any] | None) -> bool:
+    """Whether a channel took it from somebody: whatever it looks like, it is that person's words. What the
+    runtime says in a user's place has no sender."""
+    told = source or {}
+    return bool(told.get("sender")) and told.get("trust") not in ("operator", "other_session")
+
+
 def is_of_the_runtime(source: Mapping[str, Any] | None, role: str | None, text: str) -> bool:
     """Wakes, nudges and returns: what the runtime puts in a user's place so that a turn begins."""
     if role != "user":
@@ -132,7 +139,9 @@ def is_of_the_runtime(source: Mapping[str, Any] | None, role: str | None, text: 
     told = source or {}
     trust = told.get("trust")
     returns = trust == "other_session" and not _RETURNS.isdisjoint(told)
-    return trust == "operator" or returns or _INTERNAL.match(text) is not None
+    if trust == "operator" or returns:
+        return True
+    return _INTERNAL.match(text) is not None and not is_of_a_person(source)
 
 
 def is_cron(channel: str, key: ParsedKey | None, text: str) -> bool:

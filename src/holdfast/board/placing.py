@@ -295,15 +295,21 @@ def unmoved(tx: Tx, exchange: Exchange, topic_id: str | None = None) -> Exchange
 def drop_if_empty(tx: Tx, topic_id: str) -> bool:
     """A topic that rules made and that was left empty was a mistake; one that a person touched stays."""
     topic = next(iter(topics.get_many(tx, [topic_id])), None)
-    if topic is None or topic.created_by is not CreatedBy.CLASSIFIER or topic.pinned:
+    if topic is None or _is_touched(topic):
         return False
-    touched = topic.description or topic.tags or topic.due_at or topic.priority is not Priority.MEDIUM
-    if touched or tasks.listing(tx, visibility.EVERYTHING, topic_id=topic_id, limit=1).tasks:
+    if tasks.listing(tx, visibility.EVERYTHING, topic_id=topic_id, limit=1).tasks:
         return False
     if entries.listing(tx, EntryFilter(topic_id=topic_id), limit=1).entries:
         return False
     topics.delete(tx, topic_id)
     return True
+
+
+def _is_touched(topic: Topic) -> bool:
+    """Whether a person made it or gave it anything, as far as the topic tells."""
+    given = topic.description or topic.tags or topic.due_at or topic.color or topic.pinned
+    plain = topic.status is TopicStatus.ACTIVE and topic.priority is Priority.MEDIUM
+    return bool(given) or not plain or topic.created_by is not CreatedBy.CLASSIFIER
 
 
 def reject(batch: Batch, found: Sequence[Entry], code: str, reason: str) -> None:

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
@@ -36,6 +36,9 @@ _FOLLOWS: Final = 0.3
 _OF_KIND: Final = 0.3
 _SAYS_CHANGE: Final = 0.2
 _SPEAKS_OF: Final = 0.2
+_SITTING_MS: Final = 3 * 3_600_000
+_FEW_WORDS: Final = 9
+"""A correction that does not say of what is short, and comes in the same sitting."""
 
 _DECIDES: Final = re.compile(
     r"""\b(?: decided? | agreed | approved | accepted | confirmed | booked | signed | chose(?:n)? |
@@ -59,8 +62,23 @@ _CHANGES: Final = re.compile(
       lowered | down\ to | jetzt | nun | verschoben | verschieben | verlegt | statt |
       stattdessen | doch | geändert | neue[rsn]? | abgesagt | nicht\ mehr | korrektur | inzwischen |
       rückt | umgebucht | umgeplant | umgezogen | rebooked | rescheduled | switched | swapped |
-      replaced )\b""",
+      replaced | pushed | make\ (?:it|that) )\b""",
+    re.VERBOSE,
+)
+"""For folded text: where upper and lower case must not matter, every word is held against every one of these,
+which takes four times as long."""
+_SAYS_NOT_WHAT: Final = re.compile(
+    r"""\W*(?:(?:ok(?:ay)?|sorry|oh|ah|hm+|no|nein|wait|update|correction|korrektur|also)\W+){0,2}
+      (?:(?:it(?:'s|’s)?|that(?:'s|’s)?|this|they|we|he|she|es|das|sie|er|wir|wurde|wird|ist|is|has|have|been|was|haben
+        |hat|the\ (?:time|date|day)|new\ (?:time|date|day)|(?:der|neuer)\ termin)\W+){0,4}
+      (?:now|instead|actually|moved|changed|postponed|pushed|rescheduled|rebooked|make\ (?:it|that)
+        |jetzt|nun|doch|verschoben|verlegt|stattdessen|geändert|umgebucht)\b
+      | [^.?!]{1,60}\b(?:now|instead|jetzt|nun|stattdessen)\W*\Z""",
     re.VERBOSE | re.IGNORECASE,
+)
+_WEEKDAYS: Final = (
+    "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+    "|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag"
 )
 _MONTH_NAMES: Final = (
     "jan", "feb", "mar|mär|maer", "apr", "may|mai", "jun", "jul", "aug", "sep", "oct|okt", "nov", "dec|dez",
@@ -102,6 +120,7 @@ _KINDS: Final = {
         r"[€£$]\ ?\d[\d.,]* | \d[\d.,]*\ ?(?:€|£|\$|euros?|eur|pounds?|dollars?|francs?|franken|cents?)",
         re.X | re.I,
     ),
+    "weekday": re.compile(rf"\b(?:{_WEEKDAYS})\b", re.I),
     "share": re.compile(r"\d[\d.,]*\ ?(?:%|percent|prozent)", re.X | re.I),
 }
 _COUNTS: Final = re.compile(r"(?P<figure>\d[\d.,:]*\d|\d)(?P<what>(?:\ [^\W\d_]{2,}){0,2})")
@@ -116,6 +135,8 @@ class Line:
     place: int
     note: bool = False
     words: frozenset[str] = field(default=frozenset(), compare=False)
+    instead_of: Line | None = field(default=None, compare=False)
+    """What it corrects without saying so: neither can be understood without the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +182,28 @@ def by_rules(lines: Sequence[Line], now: int) -> Present:
 
 
 def written(present: Present, max_chars: int) -> str:
-    """One line each, as far as there is room."""
+    """One line each, as far as there is room: first for the newest of each kind."""
     titled = (
         ("", present.state),
         ("Decided ", present.decided),
         ("Open ", present.open),
         ("Next ", present.next),
     )
-    rows = [f"- {title}{iso(one.at)[:10]}: {one.text}" for title, found in titled for one in found]
-    kept: list[str] = []
-    for row in rows:
-        if sum(map(len, kept)) + len(kept) + len(row) <= max_chars:
-            kept.append(row)
-    return "\n".join(kept)
+    rows = [[f"- {title}{iso(one.at)[:10]}: {_told(one)}" for one in found] for title, found in titled]
+    first = [(n, 0) for n, of_kind in enumerate(rows) if of_kind]
+    others = [(n, place) for n, of_kind in enumerate(rows) for place in range(1, len(of_kind))]
+    kept: list[tuple[int, int]] = []
+    free = max_chars + 1
+    for n, place in (*first, *others):
+        if len(rows[n][place]) < free:
+            kept.append((n, place))
+            free -= len(rows[n][place]) + 1
+    return "\n".join(rows[n][place] for n, place in sorted(kept))
+
+
+def _told(line: Line) -> str:
+    before = line.instead_of
+    return line.text if before is None else f"{line.text} (instead of, {iso(before.at)[:10]}: {before.text})"
 
 
 def outdates(newer: Line, older: Line) -> bool:
@@ -185,7 +215,7 @@ def outdates(newer: Line, older: Line) -> bool:
     if any(shared or len(one) > 2 for one in taken_back(newer.text) & _figures(older.text)):
         return bool(_figures(newer.text) - _figures(older.text))
     gone = [kind for kind in other if before[kind] - after[kind]]
-    if not gone or _CHANGES.search(newer.text) is None or len(shared) < 2:
+    if not gone or not _says_change(newer.text) or len(shared) < 2:
         return False
     own = {word for word in older.words if not word[0].isdigit()}
     counted = any(kind not in _KINDS for kind in gone)
@@ -200,12 +230,13 @@ def taken_back(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_048)
 def _measured(text: str) -> Mapping[str, frozenset[str]]:
-    """The figures of a sentence by what they measure: a day, a time, money, a share, or what is counted."""
+    """The figures of a sentence by what they measure: a day, a time, money, a share, or what is counted; and
+    the days of the week that it names."""
     found: dict[str, set[str]] = {}
     rest = text
     for kind, pattern in _KINDS.items():
         for match in pattern.finditer(rest):
-            found.setdefault(kind, set()).update(_FIGURE.findall(match[0]))
+            found.setdefault(kind, set()).update(_FIGURE.findall(match[0]) or [match[0].lower()])
         rest = pattern.sub(" ", rest)
     for match in _COUNTS.finditer(rest):
         for term in telling(match["what"]) or ("",):
@@ -220,8 +251,14 @@ def asks_for_figure(question: str) -> bool:
 
 @lru_cache(maxsize=2_048)
 def tells_change(text: str) -> bool:
-    """Whether it says a figure, and that something has changed: only such may outdate another."""
-    return bool(_figures(text)) and (_CHANGES.search(text) is not None or bool(taken_back(text)))
+    """Whether it says a figure or a day, and that something has changed: only such may outdate another."""
+    changes = _says_change(text) or bool(taken_back(text))
+    return changes and bool(_figures(text) or _whens(text))
+
+
+@lru_cache(maxsize=2_048)
+def _says_change(text: str) -> bool:
+    return _CHANGES.search(text.casefold()) is not None
 
 
 @lru_cache(maxsize=2_048)
@@ -236,16 +273,63 @@ def follows(line: Line, before: Sequence[Line], *, wants_time: bool, wants_figur
         return 0.0
     same = max((len(line.words & one.words) / (2 + min(len(line.words), 6)) for one in before), default=0.0)
     kind = (wants_time and names_time(line.text)) or (wants_figure and bool(_figures(line.text)))
-    change = _CHANGES.search(line.text) is not None
+    change = _says_change(line.text)
     return min(1.0, _FOLLOWS + _OF_KIND * kind + _SAYS_CHANGE * change + _SPEAKS_OF * min(1.0, 2 * same))
 
 
 def _not_outdated(lines: Sequence[Line]) -> list[Line]:
+    """What still holds; a correction that does not say of what has with it what it corrects."""
+    over = replaced(lines)
+    before = {newer: lines[older] for older, newer in sorted(over.items()) if _corrects(lines, newer, older)}
     return [
-        one
+        replace(one, instead_of=before[n]) if n in before else one
         for n, one in enumerate(lines)
-        if one.note or not any(outdates(later, one) for later in lines[n + 1 :])
+        if one.note or n not in over
     ]
+
+
+def replaced(lines: Sequence[Line]) -> dict[int, int]:
+    """Which lines of one matter, in the order in which they were said, do not hold any more, each with the
+    one that took its place."""
+    found: dict[int, int] = {}
+    for n, newer in enumerate(lines):
+        for older in range(n) if tells_change(newer.text) else ():
+            if outdates(newer, lines[older]) or _corrects(lines, n, older):
+                found[older] = n
+    return found
+
+
+def _corrects(lines: Sequence[Line], n: int, older: int) -> bool:
+    """Whether a line is a short correction ("Moved to Thursday") of another: of the last one before it that
+    has what it changes, or of one that says the same as that."""
+    newer = lines[n]
+    kinds = _whens(newer.text)
+    if not kinds or len(newer.text.split()) > _FEW_WORDS or _SAYS_NOT_WHAT.match(newer.text) is None:
+        return False
+    last = next((one for one in lines[:n][::-1] if _other(one, newer)), None)
+    if last is None or newer.at - last.at > _SITTING_MS:
+        return False
+    before = lines[older]
+    return _other(before, newer) and any(
+        _whens(before.text).get(kind) == values
+        for kind, values in _whens(last.text).items()
+        if kind in kinds and values != kinds[kind]
+    )
+
+
+def _other(older: Line, newer: Line) -> bool:
+    """Whether it has another value of a kind that the newer one has."""
+    own, changed = _whens(older.text), _whens(newer.text)
+    return any(own.get(kind, values) != values for kind, values in changed.items())
+
+
+@lru_cache(maxsize=2_048)
+def _whens(text: str) -> Mapping[str, frozenset[str]]:
+    """The figures that a short correction may change; days of the week and of the month are of one kind."""
+    measured = _measured(text)
+    found = {kind: measured[kind] for kind in ("time", "money", "share") if kind in measured}
+    days = measured.get("day", frozenset()) | measured.get("weekday", frozenset())
+    return {**found, "day": days} if days else found
 
 
 def _scores(lines: Sequence[Line]) -> Mapping[int, float]:

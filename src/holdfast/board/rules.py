@@ -167,13 +167,14 @@ def _conversation(draft: EntryDraft, text: Cleaned, channel: str, key: ParsedKey
     words = text.text.strip()
     if noise.is_of_the_runtime(draft.source, draft.role, words):
         return Classification.CLASSIFIED, NON_SEMANTIC, "the runtime's own words or a return, no person's"
-    if noise.is_cron(channel, key, words):
+    looks = "" if noise.is_of_a_person(draft.source) else words
+    if noise.is_cron(channel, key, looks):
         return Classification.FAILED, CRON_EVENT, "a scheduled event, not a person's request"
-    if noise.is_control_plane(channel, words):
+    if noise.is_control_plane(channel, looks):
         return Classification.FAILED, CONTROL_PLANE, "a heartbeat or upkeep"
-    if noise.is_scaffold(words):
+    if noise.is_scaffold(looks):
         return Classification.FAILED, SUBAGENT_SCAFFOLD, "the frame of a subagent's task"
-    if noise.is_classifier_payload(words):
+    if noise.is_classifier_payload(looks):
         return Classification.FAILED, PAYLOAD_NOISE, "a classifier's own payload"
     if not words and text.injected:
         return Classification.FAILED, INJECTION_NOISE, "nothing but injected context"

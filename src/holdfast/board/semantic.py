@@ -78,9 +78,11 @@ def _channel(entry: Said) -> str:
 
 
 def _trusted(entry: Said) -> Mapping[str, Any] | None:
-    """What is told of an entry's origin where that says how far it is trusted; most does not, unread."""
+    """What is told of an entry's origin where that says who sent it or how far it is trusted; most does not,
+    unread."""
     stored = getattr(entry, "stored_source", None)
-    return None if isinstance(stored, str) and '"trust"' not in stored else entry.source
+    silent = isinstance(stored, str) and '"trust"' not in stored and '"sender"' not in stored
+    return None if silent else entry.source
 
 
 def topic_text(name: str, description: str | None, tags: Iterable[str]) -> str:
@@ -95,6 +97,7 @@ def _is_noise(entry: Said, text: str) -> bool:
     channel = _channel(entry)
     if noise.is_plain(channel, entry.session_key, text):
         return False
+    text = "" if noise.is_of_a_person(_trusted(entry)) else text
     return (
         noise.is_scaffold(text)
         or noise.is_control_plane(channel, text)

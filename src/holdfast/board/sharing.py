@@ -8,9 +8,11 @@ trail.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Literal
 
 import sqlalchemy as sa
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.board import spaces, tasks, topics
 from holdfast.board.tables import spaces as space_table
@@ -36,6 +38,7 @@ from holdfast.log import (
     surfaces,
 )
 from holdfast.log.surfaces import Declared
+from holdfast.records import record
 
 MOST_SHARED = 5_000
 
@@ -133,19 +136,33 @@ def _named_space(tx: Tx, draft: EntryDraft, held: frozenset[str]) -> str:
     return min(found)
 
 
+@record
+class SharedOut(TypedDict):
+    kind: Literal["entry", "topic", "session"]
+    id: str
+    before: str
+    audience: str
+    entries: Annotated[int, Field(description="How many entries can be read by more people now.")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """One act of sharing: what, how far it could be read before, and how far now."""
 
-    kind: str
+    kind: Literal["entry", "topic", "session"]
     id: str
     before: Audience
     after: Audience
     entries: int = 0
 
-    def json(self) -> dict[str, Any]:
-        told = {"kind": self.kind, "id": self.id, "before": self.before, "audience": self.after}
-        return told | {"entries": self.entries}
+    def json(self) -> SharedOut:
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "before": self.before,
+            "audience": self.after,
+            "entries": self.entries,
+        }
 
 
 def share_entry(tx: Tx, id_: str, audience: Audience) -> Shared:

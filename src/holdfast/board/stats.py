@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.board import tasks as task_room
 from holdfast.board import topics as topic_room
@@ -12,11 +14,21 @@ from holdfast.board.tables import spaces, tasks, topics
 from holdfast.board.work import TaskStatus, TopicStatus
 from holdfast.log import Tx, entry_model, space_of
 from holdfast.log.tables import entries
+from holdfast.records import record
 
 MOST: Final = 10_000
 
 
-def figures(tx: Tx) -> dict[str, Any]:
+@record
+class BoardMetricsOut(TypedDict):
+    spaces: int
+    topics: Annotated[dict[str, int], Field(description="By status.")]
+    tasks: Annotated[dict[str, int], Field(description="By status.")]
+    pending: Annotated[int, Field(description="Entries not yet sorted; counted up to 10,000.")]
+    failed: Annotated[int, Field(description="Entries that could not be sorted; counted up to 10,000.")]
+
+
+def figures(tx: Tx) -> BoardMetricsOut:
     """Counts by status, of what may be read. A snooze that is over counts until its topic is written."""
     return {
         "spaces": _spaces(tx),

@@ -4,21 +4,26 @@ model, and what the owner sends lies in the workspace too. What an agent sends c
 from __future__ import annotations
 
 import base64
+import glob
+import hashlib
 import mimetypes
+import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.agents.loop import Ask
 from holdfast.agents.loop.asks import MAX_IMAGE_CHARS, MAX_IMAGES
 from holdfast.board import attachments
-from holdfast.board.attachments import Files, Upload
+from holdfast.board.attachments import Attachment, Files, Upload
 from holdfast.channels.inbound import Inbound
 from holdfast.channels.transport import File, SendFailed
 from holdfast.config.board import Attachments
 from holdfast.context import Image
-from holdfast.errors import HoldfastError, InvalidInput, TooLarge
-from holdfast.log import Audience, Tx
+from holdfast.errors import Forbidden, HoldfastError, InvalidInput, TooLarge
+from holdfast.ids import uuid7
+from holdfast.log import Audience, Tx, entries
 from holdfast.text import clip
 
 PICTURES: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -66,14 +71,45 @@ class FileRoom:
                 lines.append(f"[file left out: {attachments.safe_name(file.name)}: {error.message}]")
                 continue
             kept.append(upload)
-            lines.append(self._told(upload, message, agent_id, owner=owner))
+            place = self._save(upload, _mark(message.key), agent_id) if owner else None
+            lines.append(_told(upload, place))
         shown = "\n".join(part for part in (text, *lines) if part)
         return Brought(shown, _pictures(kept), tuple(kept))
+
+    def attach(self, ask: Ask, words: str, sent: Sequence[Upload], agent_id: str) -> Ask:
+        """A message of the pages or the API with its files: of any kind, told as on a channel, kept with its
+        entry; what the owner sends is saved in the workspace then."""
+        most = self.limits
+        if len(sent) > most.max_files:
+            raise TooLarge(f"a message has at most {most.max_files} files", code="too_many_files")
+        kept = [attachments.identified(one, max_bytes=most.max_bytes) for one in sent]
+        mark = _mark(ask.key or uuid7())
+        places = [f"{INBOX}/{mark}-{one.file_name}" if ask.owner else None for one in kept]
+        told = (_told(one, place) for one, place in zip(kept, places, strict=True))
+
+        def enter(tx: Tx, entry_id: str) -> None:
+            if ask.owner:
+                for one in kept:
+                    self._save(one, mark, agent_id)
+            self.keep(tx, kept, entry_id, entries.get(tx, entry_id).audience)
+
+        text = "\n".join(part for part in (words, *told) if part)
+        return replace(ask, text=text, images=(*ask.images, *_pictures(kept)), with_entry=enter)
 
     def keep(self, tx: Tx, kept: Sequence[Upload], entry_id: str | None, heard: Audience) -> None:
         """Note the files with the words that they came with."""
         for upload in kept:
             attachments.add(tx, upload, self._files.put(upload.data), audience=heard, entry_id=entry_id)
+
+    def forget(self, gone: Attachment, agent_id: str, *, last: bool) -> None:
+        """Remove the copies of a file that was forgotten: of each the same bytes under its name, no other."""
+        inbox = self._workspace(agent_id) / INBOX
+        for copy in inbox.glob(f"*-{glob.escape(gone.file_name)}"):
+            alike = not copy.is_symlink() and copy.stat().st_size == gone.size_bytes
+            if alike and hashlib.sha256(copy.read_bytes()).hexdigest() == gone.sha256:
+                copy.unlink()
+        if last:
+            self._files.drop(gone.sha256)
 
     def checked(self, files: Sequence[File]) -> tuple[Upload, ...]:
         """Files that are to stand in the log, where a browser may ask for them: only of kinds that it may."""
@@ -103,22 +139,34 @@ class FileRoom:
         sha256 = self._files.put(path.read_bytes())
         return {"name": path.name, "mime": mime, "sha256": sha256, "bytes": path.stat().st_size}
 
-    def _told(self, upload: Upload, message: Inbound, agent_id: str, *, owner: bool) -> str:
-        size = f"{max(1, len(upload.data) // 1024):,} kB"
-        place = f", saved as {self._save(upload, message, agent_id)}" if owner else ""
-        head = f"[file: {upload.file_name}, {upload.mime_type}, {size}{place}]"
-        if upload.mime_type not in TEXTS:
-            return head
-        quoted = clip(upload.data.decode("utf-8", "replace"), MOST_QUOTED).replace("```", "'''")
-        return f"{head}\n```\n{quoted}\n```"
-
-    def _save(self, upload: Upload, message: Inbound, agent_id: str) -> str:
-        """Into the workspace under a name of its own: the same message again is the same file."""
-        mark = "".join(c if c.isalnum() else "-" for c in message.message_id)[-24:]
-        place = self._workspace(agent_id) / INBOX / f"{mark}-{upload.file_name}"
+    def _save(self, upload: Upload, mark: str, agent_id: str) -> str:
+        """Into the workspace under a name of its own: the same message again is the same file. An agent may
+        have put a link in the way: nothing is written through one."""
+        workspace = self._workspace(agent_id).resolve()
+        place = workspace / INBOX / f"{mark}-{upload.file_name}"
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(upload.data)
+        if place.parent.resolve() != place.parent:
+            raise Forbidden(f"the folder {INBOX} leads out of the workspace", code="attachments_outside")
+        draft = place.with_name(f".{secrets.token_hex(8)}")
+        draft.write_bytes(upload.data)
+        draft.replace(place)
         return f"{INBOX}/{place.name}"
+
+
+def _mark(message_id: str) -> str:
+    """Short, and of this message alone: services and callers choose ids as they like."""
+    return hashlib.sha256(message_id.encode()).hexdigest()[:16]
+
+
+def _told(upload: Upload, place: str | None) -> str:
+    """What the model reads of a file: its name, its kind, where it lies, and a short text itself."""
+    size = f"{max(1, len(upload.data) // 1024):,} kB"
+    saved = "" if place is None else f", saved as {place}"
+    head = f"[file: {upload.file_name}, {upload.mime_type}, {size}{saved}]"
+    if upload.mime_type not in TEXTS:
+        return head
+    quoted = clip(upload.data.decode("utf-8", "replace"), MOST_QUOTED).replace("```", "'''")
+    return f"{head}\n```\n{quoted}\n```"
 
 
 def require_sendable(files: Sequence[File], most_bytes: int, channel: str) -> None:

@@ -13,7 +13,7 @@ from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
 from holdfast.channels import changes, history, marks, pairing, records
 from holdfast.channels.connecting import Connections
-from holdfast.channels.files import Brought, FileRoom
+from holdfast.channels.files import FileRoom
 from holdfast.channels.inbound import Changed, Inbound, Standing, Verdict, is_named, judge
 from holdfast.channels.pairing import Pairing
 from holdfast.channels.records import Received
@@ -127,7 +127,6 @@ class _Asked:
 
     ask: Ask
     fork: SpawnParams | None = None
-    brought: Brought | None = None
 
 
 class Receiver:
@@ -143,12 +142,10 @@ class Receiver:
         opened = await self._in_thread(seen)
         above = await self._said_there(opened)
         asked = await parts.threads(parts.store.run, SYSTEM, lambda tx: self._asked(tx, opened, above))
-        run_id, entry_id = await self._accepted(asked)
+        run_id = await self._accepted(asked)
         verdict = opened.verdict
 
         def note(tx: Tx) -> None:
-            if isinstance(asked, _Asked) and asked.brought is not None and entry_id is not None:
-                parts.files.keep(tx, asked.brought.kept, entry_id, opened.heard)
             records.record_arrival(tx, opened.message, verdict, run_id)
 
         await parts.threads(parts.store.run, SYSTEM, note)
@@ -180,13 +177,12 @@ class Receiver:
             key = address(self._ask(said, owner, place), self._parts.config()).session_key
         return changes.follow(tx, change, key, None if change.text is None else _said(said))
 
-    async def _accepted(self, asked: _Asked | Run) -> tuple[str | None, str | None]:
-        """The run that answers, and the entry of the words, if they are a message of their own."""
+    async def _accepted(self, asked: _Asked | Run) -> str | None:
+        """The run that answers."""
         if isinstance(asked, Run):
-            return asked.run_id, None
+            return asked.run_id
         await self._fork(asked)
-        accepted = await self._parts.accept(asked.ask)
-        return accepted.run_id, accepted.entry_id if accepted.created else None
+        return (await self._parts.accept(asked.ask)).run_id
 
     async def _said_there(self, admitted: _Admitted) -> list[Said]:
         """What the service has of a thread whose session is about to begin; nothing where it cannot tell."""
@@ -332,7 +328,11 @@ class Receiver:
         if not (message.files or message.left_out):
             return _Asked(ask, fork)
         brought = self._parts.files.bring(message, _said(message), to.agent_id, owner=admitted.owner)
-        return _Asked(replace(ask, text=brought.text, images=brought.images), fork, brought)
+
+        def keep(tx: Tx, entry_id: str) -> None:
+            self._parts.files.keep(tx, brought.kept, entry_id, admitted.heard)
+
+        return _Asked(replace(ask, text=brought.text, images=brought.images, with_entry=keep), fork)
 
     async def _fork(self, asked: _Asked) -> None:
         """Let a thread's session begin with the transcript of where it was opened."""

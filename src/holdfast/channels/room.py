@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.agents.approvals import ApprovalStatus, asking
 from holdfast.agents.cron import webhooks
@@ -42,6 +44,7 @@ from holdfast.log import SYSTEM, Audience, Origin, Session, Store, Threads, Turn
 from holdfast.log.agenda import Runner
 from holdfast.log.outbox import Delivery, DeliveryStatus, Parcel
 from holdfast.log.tables import outbox as table
+from holdfast.records import Iso, record
 
 
 class ChannelHook(TurnHook):
@@ -73,10 +76,57 @@ class ChannelHook(TurnHook):
 MOST_COUNTED: Final = 1_000
 
 
-def channel_json(tx: Tx, name: str, config: ChannelConfig, connections: Connections) -> dict[str, Any]:
+@record
+class ChannelOut(TypedDict):
+    name: str
+    state: Literal["connected", "unconnected", "disabled"]
+    adapter: str | None
+    streaming: str
+    dmPolicy: str
+    groupPolicy: str
+    accounts: list[str]
+    lastInboundAt: Iso | None
+    lastOutboundAt: Iso | None
+    pendingDeliveries: Annotated[int, Field(description="A thousand stands for more, too.")]
+    waitingPairings: int
+
+
+@record
+class PairingOut(TypedDict):
+    channel: str
+    sender: str
+    label: str | None
+    surface: str
+    code: str | None
+    status: Literal["waiting", "approved", "denied"]
+    owner: bool
+    createdAt: Iso
+    expiresAt: Iso
+    decidedAt: Iso | None
+
+
+@record
+class DeliveryOut(TypedDict):
+    id: str
+    key: str
+    channel: str
+    target: str
+    status: DeliveryStatus
+    attempts: int
+    error: str | None
+    receipt: str | None
+    turnId: str | None
+    createdAt: Iso
+    updatedAt: Iso
+    deliveredAt: Iso | None
+
+
+def channel_json(tx: Tx, name: str, config: ChannelConfig, connections: Connections) -> ChannelOut:
     """One channel as it stands; a count stops at a thousand."""
     adapter = connections.adapter(name)
-    state = "disabled" if not config.enabled else "connected" if adapter is not None else "unconnected"
+    state: Literal["connected", "unconnected", "disabled"] = (
+        "disabled" if not config.enabled else "connected" if adapter is not None else "unconnected"
+    )
     return {
         "name": name,
         "state": state,
@@ -98,14 +148,14 @@ def pending(tx: Tx, channel: str) -> int:
     return int(tx.conn.execute(sa.select(sa.func.count()).select_from(some.subquery())).scalar() or 0)
 
 
-def delivery_json(delivery: Delivery) -> dict[str, Any]:
+def delivery_json(delivery: Delivery) -> DeliveryOut:
     """The state of a delivery; not its words, which are in the log."""
     return {
         "id": delivery.id,
         "key": delivery.key,
         "channel": delivery.kind,
         "target": delivery.target,
-        "status": delivery.status.value,
+        "status": delivery.status,
         "attempts": delivery.attempts,
         "error": delivery.error,
         "receipt": delivery.receipt,
@@ -116,7 +166,7 @@ def delivery_json(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def pairing_json(pair: Pairing) -> dict[str, Any]:
+def pairing_json(pair: Pairing) -> PairingOut:
     return {
         "channel": pair.channel,
         "sender": pair.sender,
@@ -149,7 +199,7 @@ class Office:
         self._env = env
         self.connections = Connections(config, store.clock, env)
 
-    def listing(self) -> list[dict[str, Any]]:
+    def listing(self) -> list[ChannelOut]:
         """Every channel in the config, and the pages' own, by name."""
         found = sorted({WEB: WEB_CHAT, **self._config().channels}.items())
         with self._store.read(SYSTEM) as tx:
@@ -157,40 +207,40 @@ class Office:
 
     def deliveries(
         self, *, status: DeliveryStatus | None = None, target: str | None = None, limit: int = 100
-    ) -> list[dict[str, Any]]:
+    ) -> list[DeliveryOut]:
         """The newest first."""
         with self._store.read(SYSTEM) as tx:
             found = outbox.listing(tx, status=status, target=target, limit=limit)
             return [delivery_json(delivery) for delivery in found]
 
-    def retry(self, tx: Tx, id_: str) -> dict[str, Any]:
+    def retry(self, tx: Tx, id_: str) -> DeliveryOut:
         """Try a delivery again that was given up."""
         return delivery_json(outbox.retry(tx, id_))
 
-    def pairings(self, channel: str | None = None) -> list[dict[str, Any]]:
+    def pairings(self, channel: str | None = None) -> list[PairingOut]:
         """Who waits to be let in, and who was."""
         with self._store.read(SYSTEM) as tx:
             waiting = pairing.listing(tx, channel=channel)
             approved = pairing.listing(tx, channel=channel, status=pairing.Status.APPROVED)
             return [pairing_json(pair) for pair in (*waiting, *approved)]
 
-    def approve(self, code: str, *, owner: bool = False, channel: str | None = None) -> dict[str, Any]:
+    def approve(self, code: str, *, owner: bool = False, channel: str | None = None) -> PairingOut:
         """Let a person in, and tell them."""
 
-        def write(tx: Tx) -> dict[str, Any]:
+        def write(tx: Tx) -> PairingOut:
             pair = pairing.decide(tx, code, approve=True, owner=owner, channel=channel)
             post(tx, Surface.parse(pair.surface), WELCOME, f"paired:{pair.id}")
             return pairing_json(pair)
 
         return self._store.run(SYSTEM, write)
 
-    def deny(self, code: str, *, channel: str | None = None) -> dict[str, Any]:
+    def deny(self, code: str, *, channel: str | None = None) -> PairingOut:
         return self._store.run(
             SYSTEM,
             lambda tx: pairing_json(pairing.decide(tx, code, approve=False, channel=channel)),
         )
 
-    def send(self, target: str, text: str) -> dict[str, Any]:
+    def send(self, target: str, text: str) -> DeliveryOut:
         """Words for an explicit target; they go out where a gateway serves."""
         surface = Surface.parse(target)
         web.require_whole(surface)
@@ -246,7 +296,7 @@ class Channels(Office):
         super().__init__(store, config, env)
         self._threads = threads
         self._plugin_hooks = plugin_hooks
-        self._files = files
+        self.files = files
         self._streams = Streams(store, threads, lambda: runs().hub)
         self._receiver = Receiver(
             ReceivingParts(
@@ -265,13 +315,13 @@ class Channels(Office):
         self.hook = ChannelHook(self._streams, self.connections.of)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        made = MessageTool(self._store, self._threads, self.connections.of, self.heard_at, self._files)
+        made = MessageTool(self._store, self._threads, self.connections.of, self.heard_at, self.files)
         return (made.tool(),)
 
     def register(self, runner: Runner) -> None:
         """Have this runner carry out deliveries, and follow replies while they are written."""
         deliverer = Deliverer(
-            self._store, self._threads, self.connections.of, self._plugin_hooks, self._files.read
+            self._store, self._threads, self.connections.of, self._plugin_hooks, self.files.read
         )
         runner.register(outbox.KIND, deliverer.kind())
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
+from typing_extensions import TypedDict
 
 from holdfast.clock import Millis, iso
 from holdfast.context.blobs import insert_new
@@ -15,6 +16,7 @@ from holdfast.context.host import Health
 from holdfast.context.tables import engine_health, engine_outbox, engine_sessions
 from holdfast.log import Tx, agenda, entries
 from holdfast.log.statements import Insert, Statement
+from holdfast.records import record
 
 DELIVER: Final = "engine.deliver"
 Kind = Literal["turn", "batch", "message"]
@@ -103,7 +105,40 @@ def find(tx: Tx, engine: str, session_id: str, key: str) -> Waiting | None:
     return None if row is None else Waiting(**{name: row[name] for name in _NAMES})
 
 
-def health_of(tx: Tx, engine: str) -> dict[str, Any]:
+@record
+class QueueOut(TypedDict):
+    """What an engine is still to be told, and how its oldest try fared."""
+
+    waiting: int
+    oldestAt: str | None
+    attempts: int
+    nextAt: str | None
+    error: str | None
+
+
+@record
+class EnginePastOut(TypedDict):
+    """What the store knows of an engine."""
+
+    engine: str
+    calls: int
+    failures: int
+    lastError: str | None
+    lastErrorAt: str | None
+    lastOkAt: str | None
+    queue: QueueOut
+
+
+@record
+class EngineOut(EnginePastOut):
+    selected: bool
+    registered: bool
+    running: bool
+    version: str | None
+    byCall: dict[str, int]
+
+
+def health_of(tx: Tx, engine: str) -> EnginePastOut:
     """How an engine has fared, as far as the store knows, and what waits for it."""
     kept = (
         tx.conn.execute(sa.select(engine_health).where(engine_health.c.engine == engine)).mappings().first()

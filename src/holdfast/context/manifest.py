@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.clock import Millis
 from holdfast.context import blobs
@@ -19,6 +21,7 @@ from holdfast.context.tables import manifests as table
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.log import FOR_OWNER, Audience, Session, Tx
 from holdfast.log.statements import Insert
+from holdfast.records import Iso, record
 from holdfast.text import clean_json
 
 Place = Literal["tools", "system", "summary", "history", "carrier", "input", "pending"]
@@ -186,7 +189,43 @@ def unpack(tx: Tx, packed: Sequence[str]) -> list[str]:
     return refs
 
 
-def as_json(manifest: Manifest) -> dict[str, Any]:
+@record
+class SectionOut(TypedDict):
+    name: str
+    place: Annotated[str, Field(description="tools, system, summary, history, carrier, input or pending.")]
+    source: str
+    trust: str
+    chars: int
+    tokens: int
+    stable: Annotated[bool, Field(description="It stands before the carrier, and is meant to repeat.")]
+    audience: str
+    hash: str | None
+    count: int
+
+
+@record
+class ManifestOut(TypedDict):
+    turnId: str
+    call: int
+    sessionId: str
+    sessionKey: str
+    number: int
+    engine: str
+    model: str
+    window: int
+    budget: int
+    used: int
+    stableTokens: int
+    revision: int
+    digest: str
+    sections: list[SectionOut]
+    warnings: list[str]
+    refused: str | None
+    sentAs: list[str]
+    createdAt: Iso
+
+
+def as_json(manifest: Manifest) -> ManifestOut:
     """For the wire: camelCase, with the sums that readers want."""
     from holdfast.clock import iso
 
@@ -204,11 +243,26 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "stableTokens": manifest.stable_tokens,
         "revision": manifest.revision,
         "digest": manifest.digest,
-        "sections": [asdict(section) for section in manifest.sections],
+        "sections": [_section(section) for section in manifest.sections],
         "warnings": list(manifest.warnings),
         "refused": manifest.refused,
         "sentAs": list(manifest.sent_as),
         "createdAt": iso(manifest.created_at),
+    }
+
+
+def _section(section: Section) -> SectionOut:
+    return {
+        "name": section.name,
+        "place": section.place,
+        "source": section.source,
+        "trust": section.trust,
+        "chars": section.chars,
+        "tokens": section.tokens,
+        "stable": section.stable,
+        "audience": section.audience,
+        "hash": section.hash,
+        "count": section.count,
     }
 
 

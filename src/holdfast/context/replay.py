@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from holdfast.context import blobs, calibration, manifest
 from holdfast.context.account import too_large
@@ -16,7 +18,7 @@ from holdfast.context.history import MOST_MESSAGES, History, message_by_ref
 from holdfast.context.host import HostedEngine
 from holdfast.context.inputs import Inputs
 from holdfast.context.inputs import load as load_inputs
-from holdfast.context.manifest import JOINT, Manifest, Section, Stored, as_json, unpack
+from holdfast.context.manifest import JOINT, Manifest, ManifestOut, Section, Stored, as_json, unpack
 from holdfast.context.messages import (
     Message,
     SystemMessage,
@@ -31,6 +33,7 @@ from holdfast.context.summaries import identifiers, rendered
 from holdfast.context.tokens import Estimator
 from holdfast.errors import NotFound
 from holdfast.log import SYSTEM, Session, Store, Threads, Tx, entries
+from holdfast.records import record
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,18 @@ class WhatIf:
         return found
 
 
-def what_if_json(found: WhatIf) -> dict[str, Any]:
+@record
+class WhatIfOut(TypedDict):
+    before: NotRequired[ManifestOut]
+    after: NotRequired[ManifestOut]
+    refused: NotRequired[str | None]
+    tokens: NotRequired[dict[str, int]]
+    facts: NotRequired[dict[str, int]]
+    messages: NotRequired[list[dict[str, Any]]]
+    turns: NotRequired[list[dict[str, object]]]
+
+
+def what_if_json(found: WhatIf) -> WhatIfOut:
     """For the wire: both accounts, and the messages of both in order with whether each is kept, gone or
     new."""
     kept, would = found.facts_kept

@@ -140,7 +140,7 @@ class ContextRoom:
             self._save_health(slot, health)
             raise
 
-    def engine_health(self) -> list[dict[str, Any]]:
+    def engine_health(self) -> list[records.EngineOut]:
         """Every engine there is or was: whether it is in use, its calls and failures, its last error, and
         what it is still to be told."""
         slot = self.slot
@@ -151,16 +151,17 @@ class ContextRoom:
             known = {*self._registry, *records.known_engines(tx), slot}
             found = {id_: records.health_of(tx, id_) for id_ in sorted(known)}
         running = {id_: hosted.info for (id_, _), hosted in self._engines.items()}
-        for id_, one in found.items():
-            info = running.get(id_)
-            one |= {
+        return [
+            {
+                **one,
                 "selected": id_ == slot,
                 "registered": id_ in self._registry,
-                "running": info is not None,
-                "version": None if info is None else info.version,
+                "running": id_ in running,
+                "version": running[id_].version if id_ in running else None,
                 "byCall": dict(self._health[id_].calls) if id_ in self._health else {},
             }
-        return list(found.values())
+            for id_, one in found.items()
+        ]
 
     def turn_ended(
         self,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.subagents import registry
@@ -22,6 +24,7 @@ from holdfast.continuation.tools import ContinuationTools
 from holdfast.errors import HoldfastError
 from holdfast.log import SYSTEM, Session, Store, Threads, Turn, Tx, sessions
 from holdfast.log.agenda import Runner
+from holdfast.records import Iso, record
 from holdfast.text import clip
 
 log = logging.getLogger(__name__)
@@ -96,7 +99,7 @@ class Continuation:
         """One silent turn before a compaction that nobody asked for."""
         return compaction.evacuate(tx, self._parts, session, turn, terms)
 
-    async def listing(self, *, session_key: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    async def listing(self, *, session_key: str | None = None, limit: int = 100) -> list[ContinuationOut]:
         """What is elected and has not ended, the next first."""
 
         def look() -> list[Record]:
@@ -105,7 +108,7 @@ class Continuation:
 
         return [told(record) for record in await self._parts.threads(look)]
 
-    async def get(self, record_id: str) -> dict[str, Any]:
+    async def get(self, record_id: str) -> ContinuationOut:
         """One of them, ended or not."""
 
         def look() -> Record:
@@ -114,11 +117,11 @@ class Continuation:
 
         return told(await self._parts.threads(look))
 
-    def look(self, tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def look(self, tx: Tx, ids: Sequence[str]) -> dict[str, ContinuationOut]:
         """What a change of kind `continuation` is about."""
         return {record.id: told(record) for record in records.get_many(tx, ids)}
 
-    async def cancel(self, record_id: str, *, reason: str = "cancelled") -> dict[str, Any]:
+    async def cancel(self, record_id: str, *, reason: str = "cancelled") -> ContinuationOut:
         """Take an election back, whatever it is at: a turn that runs for it is stopped, a delegate ended."""
 
         def write(tx: Tx) -> Record:
@@ -168,24 +171,46 @@ class Continuation:
             self._parts.payloads.scrub([id_])
 
 
-def told(record: Record) -> dict[str, Any]:
+@record
+class ContinuationOut(TypedDict):
+    id: str
+    kind: Literal["work", "delegate", "post_compaction"]
+    sessionKey: str
+    agentId: str
+    status: str
+    phase: str
+    text: str
+    mode: str | None
+    hop: int
+    chainId: str | None
+    childSessionKey: str | None
+    retries: int
+    busySkips: int
+    error: str | None
+    electedAt: Iso
+    dueAt: Iso | None
+    endedAt: Iso | None
+
+
+def told(found: Record) -> ContinuationOut:
     """A record for people and programs."""
-    times = {"dueAt": record.due if record.status is Status.QUEUED else None, "endedAt": record.ended_at}
+    due = found.due if found.status is Status.QUEUED else None
     return {
-        "id": record.id,
-        "kind": record.kind.value,
-        "sessionKey": record.owner,
-        "agentId": record.agent_id,
-        "status": record.status.value,
-        "phase": record.phase.value,
-        "text": clip(record.election.text, 200),
-        "mode": record.election.mode,
-        "hop": record.hop,
-        "chainId": record.chain_id,
-        "childSessionKey": record.child_session_key,
-        "retries": record.retry_count,
-        "busySkips": record.busy_skips,
-        "error": record.failure,
-        "electedAt": iso(Millis(record.election.elected_at)),
-        **{name: None if at is None else iso(Millis(at)) for name, at in times.items()},
+        "id": found.id,
+        "kind": found.kind.value,
+        "sessionKey": found.owner,
+        "agentId": found.agent_id,
+        "status": found.status.value,
+        "phase": found.phase.value,
+        "text": clip(found.election.text, 200),
+        "mode": found.election.mode,
+        "hop": found.hop,
+        "chainId": found.chain_id,
+        "childSessionKey": found.child_session_key,
+        "retries": found.retry_count,
+        "busySkips": found.busy_skips,
+        "error": found.failure,
+        "electedAt": iso(Millis(found.election.elected_at)),
+        "dueAt": None if due is None else iso(Millis(due)),
+        "endedAt": None if found.ended_at is None else iso(Millis(found.ended_at)),
     }

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from holdfast.agents.loop import Accepted, Ask, Deliver, Mode
 from holdfast.agents.loop.asks import MAX_IMAGES, MAX_TEXT, Address, address
 from holdfast.agents.models import ModelRef
+from holdfast.board.attachments import Upload
 from holdfast.channels.surface import Surface
 from holdfast.channels.web import OWNER_HERE, chosen
 from holdfast.config.agents import Thinking
@@ -34,6 +35,9 @@ from holdfast.services import Services
 
 MAX_RUN_SECONDS: Final = 48 * 3600
 MAX_IDEMPOTENCY: Final = 512
+MAX_FILES: Final = 100
+FILES_ALONE: Final = "[files]"
+MAX_FILE_CHARS: Final = 1024**3
 
 
 class ImageIn(Wire):
@@ -44,6 +48,16 @@ class ImageIn(Wire):
 
     def image(self) -> Image:
         return picture(self.mime_type, self.data)
+
+
+class FileIn(Wire):
+    """A file as base64. What kind it is, its bytes say."""
+
+    name: Annotated[Text, Field(min_length=1, max_length=512)]
+    data: Annotated[str, Field(min_length=4, max_length=MAX_FILE_CHARS, pattern=r"^[A-Za-z0-9+/]+={0,2}$")]
+
+    def upload(self) -> Upload:
+        return Upload(self.name, "", decoded(self.data, "a file"))
 
 
 class DeliverIn(Wire):
@@ -65,6 +79,11 @@ class AgentIn(Wire):
     thinking: Thinking | None = None
     mode: Mode | None = Field(None, description="What becomes of it while a turn runs; unset: as configured.")
     images: list[ImageIn] = Field(default_factory=list, max_length=MAX_IMAGES)
+    files: list[FileIn] = Field(
+        default_factory=list,
+        max_length=MAX_FILES,
+        description="Kept with the message; what the owner sends is in the agent's workspace too.",
+    )
     deliver: DeliverIn | None = Field(None, description="Only for tokens without limits.")
     label: Label | None = Field(None, description="Who speaks, for people who read the log.")
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_RUN_SECONDS)] | None = None
@@ -72,8 +91,8 @@ class AgentIn(Wire):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if not (self.said.strip() or self.images):
-            raise ValueError("there is nothing to say: send `message`, or a picture")
+        if not (self.said.strip() or self.images or self.files):
+            raise ValueError("there is nothing to say: send `message`, a picture or a file")
         return self
 
     @property
@@ -87,7 +106,7 @@ class AgentIn(Wire):
             ModelRef.parse(self.model)
         to = self.deliver
         return Ask(
-            text=self.said,
+            text=self.said if self.said.strip() or self.images else FILES_ALONE,
             session_key=self.session_key,
             agent_id=self.agent_id,
             model=self.model,
@@ -125,11 +144,15 @@ def sender_of(caller: Principal) -> str:
 
 
 def picture(mime: str, data: str) -> Image:
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidInput("a picture is not base64", hint="Send the bytes of the file as base64.") from error
+    decoded(data, "a picture")
     return Image(mime, data)
+
+
+def decoded(data: str, what: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput(f"{what} is not base64", hint="Send the bytes of the file as base64.") from error
 
 
 async def require_address(here: Gateway, caller: Principal, ask: Ask) -> None:
@@ -168,14 +191,27 @@ def _require_within(here: Gateway, caller: Principal, ask: Ask, to: Address) -> 
         )
 
 
-async def accept(here: Gateway, caller: Principal, ask: Ask) -> Accepted:
+async def accept_sent(here: Gateway, caller: Principal, sent: AgentIn, key: str | None = None) -> Accepted:
+    """What a caller sent as the body of a request, with its files."""
+    return await accept(here, caller, sent.ask(caller, key), sent)
+
+
+async def accept(here: Gateway, caller: Principal, ask: Ask, sent: AgentIn | None = None) -> Accepted:
     """Store the ask and promise its turn; a key must not open a run that the caller could not see."""
     ask = placed(here, caller, ask)
     await require_address(here, caller, ask)
+    if sent is not None and sent.files:
+        ask = await here.hold.threads(_with_files, here, ask, sent)
     accepted = await here.hold.runs.accept(ask)
     if not accepted.created:
         await require_own(here, caller, accepted.run_id)
     return accepted
+
+
+def _with_files(here: Gateway, ask: Ask, sent: AgentIn) -> Ask:
+    agent_id = address(ask, here.hold.settings).agent_id
+    room, files = here.hold.agency.channels.files, [file.upload() for file in sent.files]
+    return room.attach(ask, sent.said, files, agent_id)
 
 
 async def require_own(here: Gateway, caller: Principal, run_id: str) -> None:

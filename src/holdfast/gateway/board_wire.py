@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.board import CreatedBy, Priority, Space, Task, TaskStatus, Topic, TopicStatus
 from holdfast.board.attachments import Attachment
 from holdfast.board.drafts import Draft
 from holdfast.clock import iso
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import Answer
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Id, Text, Timestamp, Wire
+from holdfast.gateway.wire import Id, Text, Timestamp, Wire, iso_or_none
+from holdfast.records import Iso, record
 
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 LongText = Annotated[Text, Field(max_length=20_000)]
@@ -103,14 +105,15 @@ class DraftIn(Wire):
     value: Annotated[Text, Field(max_length=50_000)] = ""
 
 
-class SpaceOut(Answer):
+@record
+class SpaceOut(TypedDict):
     id: str
     name: str
     color: str | None
-    default_visible: bool
+    defaultVisible: bool
     connectivity: dict[str, bool]
-    created_at: Iso
-    updated_at: Iso
+    createdAt: Iso
+    updatedAt: Iso
 
 
 class AllowedOut(Answer):
@@ -118,53 +121,58 @@ class AllowedOut(Answer):
     allowed_space_ids: list[str]
 
 
-class _WorkOut(Answer):
+@record
+class _WorkOut(TypedDict):
     id: str
-    space_id: str
-    space_ids: list[str] = Field(description="Every space that it lies in.")
-    audience: str = Field(description="Who may read it.")
-    created_by: CreatedBy
+    spaceId: str
+    spaceIds: Annotated[list[str], Field(description="Every space that it lies in.")]
+    audience: Annotated[str, Field(description="Who may read it.")]
+    createdBy: CreatedBy
     color: str | None
     description: str | None
     priority: Priority
-    snoozed_until: Iso | None
-    due_date: Iso | None
+    snoozedUntil: Iso | None
+    dueDate: Iso | None
     pinned: bool
     tags: list[str]
     digest: str | None
-    digest_updated_at: Iso | None
-    created_at: Iso
-    updated_at: Iso
+    digestUpdatedAt: Iso | None
+    createdAt: Iso
+    updatedAt: Iso
 
 
+@record
 class TopicOut(_WorkOut):
     name: str
-    sort_index: int
+    sortIndex: int
     status: TopicStatus
 
 
+@record
 class TaskOut(_WorkOut):
-    topic_id: str
+    topicId: str
     title: str
     status: TaskStatus
 
 
-class DraftOut(Answer):
+@record
+class DraftOut(TypedDict):
     key: str
     value: str
-    created_at: Iso
-    updated_at: Iso
+    createdAt: Iso
+    updatedAt: Iso
 
 
-class AttachmentOut(Answer):
+@record
+class AttachmentOut(TypedDict):
     id: str
-    log_id: str | None
-    space_id: str | None
-    file_name: str
-    mime_type: str
-    size_bytes: int
+    logId: str | None
+    spaceId: str | None
+    fileName: str
+    mimeType: str
+    sizeBytes: int
     sha256: str
-    created_at: Iso
+    createdAt: Iso
 
 
 class PolicyOut(Answer):
@@ -173,15 +181,7 @@ class PolicyOut(Answer):
     max_bytes: int
 
 
-class BoardMetricsOut(Answer):
-    spaces: int
-    topics: dict[str, int] = Field(description="By status.")
-    tasks: dict[str, int] = Field(description="By status.")
-    pending: int = Field(description="Entries not yet sorted; counted up to 10,000.")
-    failed: int = Field(description="Entries that could not be sorted; counted up to 10,000.")
-
-
-def space_json(space: Space, caller: Principal | None = None) -> dict[str, Any]:
+def space_out(space: Space, caller: Principal | None = None) -> SpaceOut:
     """A space; a caller limited to spaces learns of its own alone."""
     seen = None if caller is None else caller.spaces
     edges = {to: on for to, on in space.connectivity.items() if seen is None or to in seen}
@@ -196,17 +196,22 @@ def space_json(space: Space, caller: Principal | None = None) -> dict[str, Any]:
     }
 
 
-def topic_json(topic: Topic) -> dict[str, Any]:
-    named = {"name": topic.name, "sortIndex": topic.sort_index}
-    return {"id": topic.id} | named | _work_json(topic)
-
-
-def task_json(task: Task) -> dict[str, Any]:
-    return {"id": task.id, "topicId": task.topic_id, "title": task.title} | _work_json(task)
-
-
-def _work_json(item: Topic | Task) -> dict[str, Any]:
+def topic_out(topic: Topic) -> TopicOut:
     return {
+        **_work(topic),
+        "name": topic.name,
+        "sortIndex": topic.sort_index,
+        "status": topic.status,
+    }
+
+
+def task_out(task: Task) -> TaskOut:
+    return {**_work(task), "topicId": task.topic_id, "title": task.title, "status": task.status}
+
+
+def _work(item: Topic | Task) -> _WorkOut:
+    return {
+        "id": item.id,
         "spaceId": item.space_id,
         "spaceIds": sorted(item.space_ids),
         "audience": item.audience,
@@ -214,19 +219,18 @@ def _work_json(item: Topic | Task) -> dict[str, Any]:
         "color": item.color,
         "description": item.description,
         "priority": item.priority,
-        "status": item.status,
-        "snoozedUntil": _time(item.snoozed_until),
-        "dueDate": _time(item.due_at),
+        "snoozedUntil": iso_or_none(item.snoozed_until),
+        "dueDate": iso_or_none(item.due_at),
         "pinned": item.pinned,
         "tags": list(item.tags),
         "digest": item.digest,
-        "digestUpdatedAt": _time(item.digest_updated_at),
+        "digestUpdatedAt": iso_or_none(item.digest_updated_at),
         "createdAt": iso(item.created_at),
         "updatedAt": iso(item.updated_at),
     }
 
 
-def draft_json(draft: Draft) -> dict[str, Any]:
+def draft_out(draft: Draft) -> DraftOut:
     return {
         "key": draft.key,
         "value": draft.value,
@@ -235,7 +239,7 @@ def draft_json(draft: Draft) -> dict[str, Any]:
     }
 
 
-def attachment_json(one: Attachment) -> dict[str, Any]:
+def attachment_out(one: Attachment) -> AttachmentOut:
     return {
         "id": one.id,
         "logId": one.entry_id,
@@ -246,7 +250,3 @@ def attachment_json(one: Attachment) -> dict[str, Any]:
         "sha256": one.sha256,
         "createdAt": iso(one.created_at),
     }
-
-
-def _time(at: int | None) -> str | None:
-    return None if at is None else iso(at)

@@ -1,172 +1,72 @@
 """What OpenAPI says beyond the routes: the forms of answers, problems, tokens and headers.
 
-A handler answers its `Out` model with `answer`; those that are asked before every turn are made by `wire`
-without the detour, and the fuzzing tests hold the two together.
+A handler answers its `Out` model with `answer`. What comes by the hundred or goes into events, and what other
+rooms tell, is a `TypedDict` instead: the type checker holds its form, which costs a request nothing.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from holdfast.gateway.guard import OPEN
-from holdfast.log import Classification, EntryType
-
-Iso = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", description="UTC.")]
+from holdfast.records import Iso as Iso
 
 
 class Answer(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=True)
 
 
-def answer(body: Answer, status: int = 200) -> Response:
+class Record(TypedDict):
+    """What any typed record is to `answer`; a dict of which nobody says what it has is none."""
+
+
+def answer(body: Answer | Record, status: int = 200) -> Response:
     """What a handler says, in the form that it is described by."""
-    return Response(body.model_dump_json(by_alias=True), status, media_type="application/json")
+    text = body.model_dump_json(by_alias=True) if isinstance(body, Answer) else dumps(body)
+    return Response(text, status, media_type="application/json")
 
 
-def answers(rows: Sequence[Answer], after: object | None = None) -> Response:
+def answers(
+    rows: Sequence[Answer] | Sequence[Record], after: object | None = None, status: int = 200
+) -> Response:
     """A list of them, with the cursor of the next page where there is one."""
-    text = ",".join(row.model_dump_json(by_alias=True) for row in rows)
     headers = {} if after is None else {"X-Next-Cursor": str(after)}
-    return Response(f"[{text}]", headers=headers, media_type="application/json")
+    models = [row.model_dump_json(by_alias=True) for row in rows if isinstance(row, Answer)]
+    text = f"[{','.join(models)}]" if models else dumps(rows)
+    return Response(text, status, headers=headers, media_type="application/json")
 
 
-class EntryOut(Answer):
-    id: str
-    type: EntryType
-    content: str
-    summary: str | None
-    topic_id: str | None
-    task_id: str | None
-    space_id: str | None
-    audience: str = Field(description="Who may read it: owner, space:<id>, group:…, peer:…, anyone.")
-    related_log_id: str | None
-    classification_status: Classification
-    classification_code: str | None
-    agent_id: str | None = Field(description='"user" for a person.')
-    agent_label: str | None
-    source: dict[str, Any] | None = Field(description="As it was sent.")
-    created_at: Iso
-    updated_at: Iso
-    idempotency_key: str | None
+def foreign(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON in a form that others have laid down: of OpenAI's interface, of MCP, of a plugin."""
+    return Response(dumps(body), status, headers=headers, media_type="application/json")
 
 
-class FullEntryOut(EntryOut):
-    """`raw` is there when it was asked for, and in the answer to a write."""
-
-    model_config = ConfigDict(json_schema_extra=lambda schema: schema["required"].remove("raw"))
-
-    raw: str | None
+def ok() -> Response:
+    """What is said where there is nothing to tell but that it was done."""
+    return answer(OkOut(ok=True))
 
 
-class LineOut(EntryOut):
-    role: str | None
-    turn_id: str | None
+def deleted(id_: str) -> Response:
+    return answer(DeletedOut(ok=True, deleted=True, id=id_))
+
+
+def dumps(body: Any) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
 class DeletedOut(Answer):
     ok: Literal[True]
     deleted: Literal[True]
     id: str
-
-
-class AcceptedOut(Answer):
-    ok: Literal[True]
-    queued: Literal[True]
-    id: str | None = Field(description="The agenda item that will write them; null for an empty list.")
-    count: int
-
-
-class ChangeOut(Answer):
-    seq: int
-    type: str
-    entity_id: str
-    data: dict[str, Any] | None = Field(description="The entity as it is now; null when it is gone.")
-    event_ts: Iso
-
-
-class SessionOut(Answer):
-    session_id: str
-    session_key: str
-    agent_id: str | None
-    audience: str = Field(description="Who hears what is said in it.")
-    space_id: str | None = Field(description="The space that a person put it into.")
-    status: Literal["active", "archived"]
-    chat_type: str | None
-    channel: str | None
-    label: str | None
-    parent_session_key: str | None
-    successor_id: str | None
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
-    context_tokens: int
-    compaction_count: int
-    memory_flush_at: Iso | None
-    memory_flush_compaction_count: int | None
-    turn_count: int
-    created_at: Iso
-    updated_at: Iso
-    last_external_at: Iso
-    archived_at: Iso | None
-    archive_cause: str | None
-
-
-class TurnOut(Answer):
-    turn_id: str
-    session_id: str
-    session_key: str
-    agent_id: str | None
-    number: int
-    trigger: str
-    status: str
-    attempt: int
-    input_id: str | None
-    reply_id: str | None
-    model: str | None
-    usage: dict[str, Any] | None
-    error: str | None
-    accepted_at: Iso
-    started_at: Iso | None
-    ended_at: Iso | None
-
-
-class HealthOut(Answer):
-    status: Literal["ok"]
-    version: str
-
-
-class PartOut(Answer):
-    name: str
-    state: Literal["ok", "failing", "stuck", "down", "done"]
-    vital: bool
-    restarts: int
-    errors: int
-    last_error: str | None
-
-
-class StoreProblemOut(Answer):
-    code: str
-    message: str
-    hint: str
-
-
-class StoreHealthOut(Answer):
-    durability: Literal["process", "power"]
-    pooled: bool
-    problem: StoreProblemOut | None
-
-
-class HealthDetailOut(Answer):
-    ready: bool
-    store: StoreHealthOut
-    parts: list[PartOut]
 
 
 class OkOut(Answer):
@@ -176,47 +76,6 @@ class OkOut(Answer):
 class LoginOut(OkOut):
     name: str
     scope: Literal["read", "write", "admin"]
-
-
-class CallerOut(Answer):
-    name: str
-    scope: Literal["read", "write", "admin"]
-    spaces: list[str] | None = Field(description="Null: no limit.")
-    agents: list[str] | None = Field(description="Null: no limit.")
-    user_id: str | None = Field(description="Null: a token, and no person.")
-    role: Literal["owner", "admin", "member", "viewer"] | None
-    teams: list[str]
-    agent_id: str = Field(description="Who answers on the pages where none is named.")
-
-
-class ConfigOut(Answer):
-    config: dict[str, Any] = Field(description="Secrets are masked.")
-    error: str | None = Field(description="Why the file as it stands is not in use.")
-
-
-class McpServerOut(Answer):
-    name: str
-    state: Literal["ready", "starting", "failing", "off"]
-    tools: list[str]
-    held: list[str] = Field(description="Tools that a person has not agreed to yet.")
-    error: str | None
-    restarts: int
-
-
-class AgendaOut(Answer):
-    id: str
-    kind: str
-    lane: str
-    status: str
-    due_at: Iso
-    attempts: int
-    max_attempts: int
-    error: str | None
-    cancel_requested: bool
-    session_key: str | None = Field(description="The session that it is about, if it is about one.")
-    agent_id: str | None
-    turn_id: str | None = Field(description="The turn that it runs, which can be cancelled by this id.")
-    task_id: str | None = Field(description="The standing task that it runs.")
 
 
 _PROBLEM: Final = {
@@ -318,37 +177,3 @@ def _problem_answer(text: str) -> dict[str, Any]:
 def _is_list(answer: dict[str, Any]) -> bool:
     shape = answer.get("content", {}).get("application/json", {}).get("schema", {})
     return bool(shape.get("type") == "array")
-
-
-class AcceptedRunOut(Answer):
-    run_id: str
-    accepted_at: Iso
-    session_key: str
-    session_id: str
-    turn: int
-    entry_id: str | None
-    joined: bool = Field(description="It became part of a turn that was there already.")
-    reset: str | None = Field(None, description="Why the session was begun anew for it.")
-    reply: str | None = Field(None, description="There if it was answered at once, as commands are.")
-    told: str | None = Field(None, description="What ended with the session that it left, if anything did.")
-
-
-class RunOut(Answer):
-    model_config = ConfigDict(alias_generator=to_camel, extra="allow")
-
-    run_id: str
-    session_key: str
-    session_id: str
-    turn: int
-    status: Literal["accepted", "running", "committed", "failed", "cancelled", "interrupted"]
-    ended: bool = Field(description="Nothing more comes of it by itself.")
-    accepted_at: Iso
-    started_at: Iso | None
-    ended_at: Iso | None
-    reply: str | None
-    reply_id: str | None
-    silent: bool = Field(description="The agent chose to say nothing.")
-    resumable: bool
-    error: str | None
-    model: str | None
-    usage: dict[str, Any]

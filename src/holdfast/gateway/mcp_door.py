@@ -24,10 +24,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import Forbidden, HoldfastError, Unavailable
 from holdfast.gateway import problems
 from holdfast.gateway.context import Here
+from holdfast.gateway.contract import foreign
 from holdfast.gateway.guard import MCP, SAFE, WELL_KNOWN, base_url, same_origin
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.tokens import Scope as Allowed
-from holdfast.gateway.wire import json_response
 from holdfast.mcp_server.api import Answer, Query, answer_of, as_bytes, encoded
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _LIST_CHANGED: Final = {"jsonrpc": "2.0", "method": "notifications/resources/lis
 @router.get(f"{WELL_KNOWN}/mcp", include_in_schema=True)
 async def resource_metadata(here: Here, request: Request) -> Response:
     """What a client of `/mcp` needs to know before it logs in (RFC 9728): with a token of the home's own."""
-    return json_response(
+    return foreign(
         {
             "resource": f"{base_url(request.scope, here.hold.settings.gateway.public_url)}{MCP}",
             "resource_name": "Holdfast",

@@ -10,9 +10,9 @@ from fastapi import Depends, Query
 
 from holdfast.board import View, drafts, parse_allowed, resolve, spaces, tasks, topics
 from holdfast.board.visibility import Sight, spaces_of_entries
-from holdfast.gateway.board_wire import draft_json, space_json, task_json, topic_json
+from holdfast.gateway.board_wire import draft_out, space_out, task_out, topic_out
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import entry_json, session_json, turn_json
+from holdfast.gateway.wire import entry_out, session_out, turn_out
 from holdfast.log import FOR_OWNER, Change, Tx, entries, outbox, sessions, turns
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Views:
 
 
 def _entries(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    return {e.id: entry_json(e) for e in entries.get_many(tx, ids) if e.deleted_at is None}
+    return {e.id: entry_out(e) for e in entries.get_many(tx, ids) if e.deleted_at is None}
 
 
 def _authors(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -66,13 +66,13 @@ def _authors(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _sessions(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    return {s.id: session_json(s) for s in sessions.get_many(tx, ids)}
+    return {s.id: session_out(s) for s in sessions.get_many(tx, ids)}
 
 
 def _turns(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     found = turns.get_many(tx, ids)
     agents = {s.id: s.agent_id for s in sessions.get_many(tx, sorted({t.session_id for t in found}))}
-    return {t.id: turn_json(t, agents.get(t.session_id)) for t in found}
+    return {t.id: turn_out(t, agents.get(t.session_id)) for t in found}
 
 
 def _deliveries(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -83,20 +83,20 @@ def _deliveries(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _spaces(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    return {space.id: space_json(space) for space in spaces.get_many(tx, ids)}
+    return {space.id: space_out(space) for space in spaces.get_many(tx, ids)}
 
 
 def _topics(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    return {topic.id: topic_json(topic) for topic in topics.get_many(tx, ids)}
+    return {topic.id: topic_out(topic) for topic in topics.get_many(tx, ids)}
 
 
 def _tasks(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    return {task.id: task_json(task) for task in tasks.get_many(tx, ids)}
+    return {task.id: task_out(task) for task in tasks.get_many(tx, ids)}
 
 
 def _drafts(tx: Tx, keys: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     found = (drafts.get(tx, key) for key in dict.fromkeys(keys))
-    return {draft.key: draft_json(draft) for draft in found if draft is not None}
+    return {draft.key: draft_out(draft) for draft in found if draft is not None}
 
 
 SpaceParam = Annotated[

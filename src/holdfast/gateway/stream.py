@@ -10,9 +10,10 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError, Unauthorized
+from holdfast.gateway.contract import dumps
 from holdfast.gateway.scope import EVERYWHERE, Ask, Views, visible_changes
 from holdfast.gateway.tokens import Principal, TokenBook
-from holdfast.gateway.wire import change_json, dumps
+from holdfast.gateway.wire import change_out
 from holdfast.log import Change, Feed, Ping, Reset, Store, Threads, changes
 from holdfast.log.threads import ringing
 
@@ -113,7 +114,7 @@ class Stream:
                 return frame({"type": "stream.reset", "seq": seq, "eventTs": self._now()}, id_=seq)
             case Change():
                 seen = await self._threads(self._look, principal, ask, event)
-                return "".join(frame(change_json(*one), id_=event.seq) for one in seen)
+                return "".join(frame(change_out(*one), id_=event.seq) for one in seen)
 
     def _look(
         self, principal: Principal, ask: Ask, change: Change

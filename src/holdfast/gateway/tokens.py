@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 import sqlalchemy as sa
 
@@ -46,12 +46,20 @@ table = sa.Table(
 )
 
 
+Named = Literal["read", "write", "admin"]
+
+
 class Scope(IntEnum):
     """Each scope may do what those below it may."""
 
     READ = 1
     WRITE = 2
     ADMIN = 3
+
+    @property
+    def label(self) -> Named:
+        """As it is written and told."""
+        return cast("Named", self.name.lower())
 
     @classmethod
     def parse(cls, text: str) -> Scope:

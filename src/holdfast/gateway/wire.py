@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NotRequired
 
 from fastapi import Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
-from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from holdfast.clock import iso, parse_iso
 from holdfast.errors import InvalidInput
 from holdfast.keys import MAX_KEY_LENGTH
-from holdfast.log import Change, Classification, Entry, EntryDraft, EntryType, Session, Turn
+from holdfast.log import Change, Classification, Entry, EntryDraft, EntryType, Session, SessionStatus, Turn
+from holdfast.records import Iso, record
 from holdfast.text import clean_json, clean_text
 
 
@@ -120,8 +120,103 @@ class LogPatch(Wire):
         return {names.get(name, name): value for name, value in sent.items()}
 
 
-def entry_json(entry: Entry, *, raw: bool = False) -> dict[str, Any]:
-    body: dict[str, Any] = {
+@record
+class EntryOut(TypedDict):
+    id: str
+    type: EntryType
+    content: str
+    summary: str | None
+    topicId: str | None
+    taskId: str | None
+    spaceId: str | None
+    audience: Annotated[
+        str, Field(description="Who may read it: owner, space:<id>, group:…, peer:…, anyone.")
+    ]
+    relatedLogId: str | None
+    classificationStatus: Classification
+    classificationCode: str | None
+    agentId: Annotated[str | None, Field(description='"user" for a person.')]
+    agentLabel: str | None
+    source: Annotated[Mapping[str, Any] | None, Field(description="As it was sent.")]
+    createdAt: Iso
+    updatedAt: Iso
+    idempotencyKey: str | None
+
+
+@record
+class FullEntryOut(EntryOut):
+    """`raw` is there when it was asked for, and in the answer to a write."""
+
+    raw: NotRequired[str | None]
+
+
+@record
+class LineOut(EntryOut):
+    role: str | None
+    turnId: str | None
+
+
+@record
+class SessionOut(TypedDict):
+    sessionId: str
+    sessionKey: str
+    agentId: str | None
+    audience: Annotated[str, Field(description="Who hears what is said in it.")]
+    spaceId: Annotated[str | None, Field(description="The space that a person put it into.")]
+    status: SessionStatus
+    chatType: str | None
+    channel: str | None
+    label: str | None
+    parentSessionKey: str | None
+    successorId: str | None
+    inputTokens: int
+    outputTokens: int
+    totalTokens: int
+    contextTokens: int
+    compactionCount: int
+    memoryFlushAt: Iso | None
+    memoryFlushCompactionCount: int | None
+    turnCount: int
+    createdAt: Iso
+    updatedAt: Iso
+    lastExternalAt: Iso
+    archivedAt: Iso | None
+    archiveCause: str | None
+
+
+@record
+class TurnOut(TypedDict):
+    turnId: str
+    sessionId: str
+    sessionKey: str
+    agentId: str | None
+    number: int
+    trigger: str
+    status: str
+    attempt: int
+    inputId: str | None
+    replyId: str | None
+    model: str | None
+    usage: Mapping[str, Any] | None
+    error: str | None
+    acceptedAt: Iso
+    startedAt: Iso | None
+    endedAt: Iso | None
+
+
+@record
+class ChangeOut(TypedDict):
+    seq: int
+    type: str
+    entityId: str
+    data: Annotated[
+        Mapping[str, Any] | None, Field(description="The entity as it is now; null when it is gone.")
+    ]
+    eventTs: Iso
+
+
+def entry_out(entry: Entry) -> EntryOut:
+    return {
         "id": entry.id,
         "type": entry.type,
         "content": entry.content,
@@ -140,9 +235,17 @@ def entry_json(entry: Entry, *, raw: bool = False) -> dict[str, Any]:
         "updatedAt": iso(entry.updated_at),
         "idempotencyKey": entry.idempotency_key,
     }
-    if raw:
-        body["raw"] = entry.raw
-    return body
+
+
+def full_entry_out(entry: Entry, *, raw: bool) -> FullEntryOut:
+    full: FullEntryOut = {**entry_out(entry), "raw": entry.raw}
+    if not raw:
+        del full["raw"]
+    return full
+
+
+def line_out(entry: Entry) -> LineOut:
+    return {**entry_out(entry), "role": entry.role, "turnId": entry.turn_id}
 
 
 def _source(entry: Entry) -> Mapping[str, Any] | None:
@@ -152,7 +255,7 @@ def _source(entry: Entry) -> Mapping[str, Any] | None:
     return {**(entry.source or {}), "sessionKey": entry.session_key}
 
 
-def session_json(session: Session) -> dict[str, Any]:
+def session_out(session: Session) -> SessionOut:
     return {
         "sessionId": session.id,
         "sessionKey": session.key,
@@ -170,18 +273,18 @@ def session_json(session: Session) -> dict[str, Any]:
         "totalTokens": session.total_tokens,
         "contextTokens": session.context_tokens,
         "compactionCount": session.compaction_count,
-        "memoryFlushAt": _time(session.memory_flush_at),
+        "memoryFlushAt": iso_or_none(session.memory_flush_at),
         "memoryFlushCompactionCount": session.memory_flush_compaction_count,
         "turnCount": session.turn_count,
         "createdAt": iso(session.created_at),
         "updatedAt": iso(session.updated_at),
         "lastExternalAt": iso(session.last_external_at),
-        "archivedAt": _time(session.archived_at),
+        "archivedAt": iso_or_none(session.archived_at),
         "archiveCause": session.archive_cause,
     }
 
 
-def turn_json(turn: Turn, agent_id: str | None) -> dict[str, Any]:
+def turn_out(turn: Turn, agent_id: str | None) -> TurnOut:
     return {
         "turnId": turn.id,
         "sessionId": turn.session_id,
@@ -197,12 +300,12 @@ def turn_json(turn: Turn, agent_id: str | None) -> dict[str, Any]:
         "usage": turn.usage,
         "error": turn.error,
         "acceptedAt": iso(turn.accepted_at),
-        "startedAt": _time(turn.started_at),
-        "endedAt": _time(turn.ended_at),
+        "startedAt": iso_or_none(turn.started_at),
+        "endedAt": iso_or_none(turn.ended_at),
     }
 
 
-def change_json(change: Change, data: Mapping[str, Any] | None) -> dict[str, Any]:
+def change_out(change: Change, data: Mapping[str, Any] | None) -> ChangeOut:
     return {
         "seq": change.seq,
         "type": change.type,
@@ -212,16 +315,7 @@ def change_json(change: Change, data: Mapping[str, Any] | None) -> dict[str, Any
     }
 
 
-def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON without the detour over a response model: what we send is made by the functions above."""
-    return Response(dumps(body), status, headers=headers, media_type="application/json")
-
-
-def dumps(body: Any) -> str:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-
-
-def _time(at: int | None) -> str | None:
+def iso_or_none(at: int | None) -> str | None:
     return None if at is None else iso(at)
 
 
@@ -247,8 +341,3 @@ def number(cursor: str | None, otherwise: int, *, most: int = MAX_NUMBER) -> int
             hint="Send back the X-Next-Cursor header of the previous page unchanged.",
         )
     return int(cursor)
-
-
-def page(rows: list[dict[str, Any]], after: object | None) -> Response:
-    """A list, with the cursor of the next page where there is one."""
-    return json_response(rows, headers={} if after is None else {"X-Next-Cursor": str(after)})

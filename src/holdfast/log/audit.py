@@ -16,11 +16,13 @@ from itertools import takewhile
 from typing import Any, Final
 
 import sqlalchemy as sa
+from typing_extensions import TypedDict
 
 from holdfast.clock import DAY_MS, Millis, iso
 from holdfast.log.audience import Origin
 from holdfast.log.store import Tx
 from holdfast.log.tables import audit_trail as table
+from holdfast.records import Iso, record
 from holdfast.text import clean_text, clip
 
 MAX_PAGE: Final = 500
@@ -32,6 +34,21 @@ _BEGINNING: Final = ""
 
 
 LOCAL: Final = Origin("local")
+
+
+@record
+class ActOut(TypedDict):
+    seq: int
+    at: Iso
+    act: str
+    actor: str
+    surface: str
+    address: str | None
+    onBehalfOf: str | None
+    target: str
+    details: dict[str, str]
+    before: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +65,7 @@ class Act:
     before: str
     digest: str
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> ActOut:
         return {
             "seq": self.seq,
             "at": iso(self.at),

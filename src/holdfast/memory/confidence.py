@@ -27,7 +27,7 @@ from holdfast.memory.embedders.base import Embedder
 from holdfast.memory.question import Query, is_request, names_in
 from holdfast.memory.rarity import UNLISTED, commonness
 from holdfast.memory.scoring import Candidates, Scored, Scoring, Weighed, WordsHeld, choose, weigh
-from holdfast.memory.text import run_terms
+from holdfast.memory.text import run_terms, runs
 
 LOOKED_AT: Final = 10
 _LEVEL: Final = 100
@@ -71,11 +71,12 @@ class Signals:
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (-0.92, 1.59, 0.82, 3.57, 0.00, 0.00, -1.01, -5.64, 0.40, 5.13, -2.55, -2.31),
+    "static": (-1.49, 1.38, 0.81, 1.56, 0.00, 0.00, -1.77, -3.64, 1.26, 5.18, -2.77, -2.19),
     "better": (-0.92, 1.45, 0.57, 3.01, 0.00, 2.97, -1.06, -6.19, 0.17, 5.26, -2.55, -2.22),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts
-for more. Those of `better` were fitted with MiniLM; `standing_out` makes the cosines of others comparable."""
+for more. Those of `better` were fitted with MiniLM, when speakers' names still counted;
+`standing_out` makes the cosines of others comparable."""
 
 
 def confidence(signals: Signals, serves: str) -> float:
@@ -134,10 +135,11 @@ def signals_of(
     query: Query, view: Candidates, weighed: Weighed, best: Sequence[Scored], base: Embedder
 ) -> Signals:
     """The signals of a question, read off its best results and the turns beside them."""
+    query = query.within(view.frequencies)
     numbers = np.array([one.number for one in best], np.int64)
     beside = weighed.turns_beside(len(best), view)
     around = np.unique(np.concatenate([numbers, beside[beside >= 0]]))
-    words = query.words
+    words = _without_speakers(query)
     rarity, large, holds, known = _words(words, view, around)
     own = holds[:, np.searchsorted(around, numbers)]
     near = own | _lent(holds, around, beside[:, 0]) | _lent(holds, around, beside[:, 1])
@@ -170,6 +172,15 @@ def _words(
     large = np.array([max(map(_rarity_at_large, forms)) for forms in words])
     share = found.share * large
     return share / share.sum(), large, found.held, found.known
+
+
+def _without_speakers(query: Query) -> list[tuple[str, ...]]:
+    """The words of a question without the names of those who speak in the scope: such a name stands over all
+    that its bearer said, and does not tell whether that was ever talked of."""
+    if not query.persons:
+        return query.words
+    names = {term for name in query.persons for run in runs(name) for term in run_terms(run, "english")}
+    return [word for word in query.words if word[0] not in names] or query.words
 
 
 def _names_a_stranger(text: str, words: Sequence[Sequence[str]], known: NDArray[np.bool_]) -> bool:

@@ -21,7 +21,7 @@ from holdfast.home import make_private
 from holdfast.log.store import sqlite_module
 from holdfast.memory.question import Query
 from holdfast.memory.scoring import Candidates
-from holdfast.memory.text import Language, language_of, terms_in
+from holdfast.memory.text import Language, language_of, terms_in, words_of
 
 log = logging.getLogger(__name__)
 
@@ -97,13 +97,13 @@ class Dictionary:
         return replace(query, terms=tuple(every), also=also, translated=" ".join(told))
 
     def _looked_up(self, word: str, language: Language) -> list[str]:
-        terms = terms_in(word, language)
+        term = _term(word, language)
         with self._lock:
             db = self._opened()
-            if db is None or len(terms) != 1:
+            if db is None or term is None:
                 return []
             found = db.execute(
-                "SELECT senses FROM words WHERE language = ? AND term = ?", (language, terms[0])
+                "SELECT senses FROM words WHERE language = ? AND term = ?", (language, term)
             ).fetchone()
         return [] if found is None else list(json.loads(found[0]))
 
@@ -123,6 +123,12 @@ class Dictionary:
         return self._db
 
 
+def _term(word: str, language: Language) -> str | None:
+    """The term of a single word; of a compound that of the whole."""
+    terms = terms_in(word, language)
+    return terms[0] if len(terms) == 1 or (terms and words_of(word, language)) else None
+
+
 def _usable(path: Path) -> bool:
     try:
         return path.is_file() and path.stat().st_size <= _MOST_BYTES
@@ -139,10 +145,10 @@ def _rows(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
             for language, own in sides.items():
                 other = sides[_OTHER[language]]
                 for word in own:
-                    terms = terms_in(word, language) if " " not in word else ()
-                    if len(terms) == 1:
+                    term = _term(word, language) if " " not in word else None
+                    if term is not None:
                         for place, sense in enumerate(other[:_LONGEST_SENSE]):
-                            found[language, terms[0]][sense] += 12 // (place + 1)
+                            found[language, term][sense] += 12 // (place + 1)
     for (language, term), senses in found.items():
         yield language, term, json.dumps([sense for sense, _ in senses.most_common(_SENSES)])
 

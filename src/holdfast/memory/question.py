@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
@@ -62,6 +62,10 @@ class Query:
     translated: str = ""
     literals: tuple[tuple[str, ...], ...] = ()
     """What is looked for to the letter, each as its terms: an identifier, a number, a quotation."""
+    quotations: tuple[str, ...] = ()
+    """The words of those of `literals` that are quotations, in their order; "" for the others."""
+    compounds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Terms of compounds, each with those of its words, which stand in `terms` as well."""
 
     @property
     def plain_text(self) -> str:
@@ -75,6 +79,18 @@ class Query:
         own = [term for term in self.terms if term in self.also or term not in meant]
         return [(term, *self.also.get(term, ())) for term in own]
 
+    def within(self, frequencies: Callable[[Sequence[str]], Sequence[int]]) -> Query:
+        """As it is put to one scope: a compound that stands there, or that a word list knows, is looked for
+        as a whole, another by its words."""
+        if not self.compounds:
+            return self
+        whole = list(self.compounds)
+        counts = zip(whole, frequencies(whole), strict=True)
+        there = {term for term, count in counts if count or term in self.also}
+        drop = {part for term in there for part in self.compounds[term]} | (self.compounds.keys() - there)
+        terms = tuple([term for term in self.terms if term not in drop])
+        return replace(self, terms=terms or self.terms, compounds={})
+
     def with_vector(self, vector: NDArray[np.float32], fingerprint: str) -> Query:
         return replace(self, vector=vector, fingerprint=fingerprint)
 
@@ -87,6 +103,7 @@ def understand(text: str, now: Millis, speakers: Iterable[str | None] = (), zone
     """
     named = named_speakers(text, speakers)
     found = query_terms(text)
+    literals = dict(_literals(text, found.language))
     return Query(
         text=text,
         terms=found.terms,
@@ -94,19 +111,28 @@ def understand(text: str, now: Millis, speakers: Iterable[str | None] = (), zone
         persons=frozenset(named),
         ranges=tuple(resolve(text, now, zone)),
         wants_time=asks_for_time(text),
-        literals=tuple(dict.fromkeys(_literals(text, found.language))),
+        literals=tuple(literals),
+        quotations=tuple(literals.values()),
+        compounds=found.compounds,
     )
 
 
-def _literals(text: str, language: Language) -> Iterator[tuple[str, ...]]:
-    """The quotations of a question, then its identifiers and numbers; no years, no amounts with units."""
+def _literals(text: str, language: Language) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The quotations of a question with their words in a row, then its identifiers and numbers; no years, no
+    amounts with units."""
     for match in _QUOTED.finditer(text):
-        terms = terms_in(next(filter(None, match.groups())), language)
+        quoted = next(filter(None, match.groups()))
+        terms = terms_in(quoted, language)
         if terms:
-            yield terms
+            yield terms, in_a_row(quoted) if len(terms) > 1 else ""
     for run in runs(text):
         if _is_identifier(run) and (terms := run_terms(run, language)):
-            yield (terms[-1],)
+            yield (terms[-1],), ""
+
+
+def in_a_row(text: str) -> str:
+    """The words of a text, folded and with single spaces, to look for one row of words in another."""
+    return f" {' '.join(_WORD.findall(fold(text)))} "
 
 
 @lru_cache(maxsize=1 << 14)

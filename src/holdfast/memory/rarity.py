@@ -11,10 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.memory.folding import fold
-from holdfast.memory.text import Language
+
+if TYPE_CHECKING:
+    from holdfast.memory.text import Language
 
 UNLISTED: Final = 3.5
 """What a word counts that is not in the list: about three in a million."""
@@ -24,7 +26,7 @@ def commonness(terms_of: Callable[[str, Language], Iterable[str]]) -> Mapping[st
     """The terms of common words, each with the logarithm of how often all its words come in a billion: in the
     language that has it oftener."""
     found: dict[str, float] = {}
-    for language, words in _listed().items():
+    for language, words in listed().items():
         rates: defaultdict[str, float] = defaultdict(float)
         for word, rate in words.items():
             for term in terms_of(word, language):
@@ -35,7 +37,7 @@ def commonness(terms_of: Callable[[str, Language], Iterable[str]]) -> Mapping[st
 
 
 @lru_cache(maxsize=1)
-def _listed() -> dict[Language, dict[str, float]]:
+def listed() -> dict[Language, dict[str, float]]:
     """By language each word, folded, with how often it comes in a billion words."""
     found: dict[Language, dict[str, float]] = {"english": {}, "german": {}}
     words = found["english"]

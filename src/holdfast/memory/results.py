@@ -6,12 +6,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.config.memory import Limits
 from holdfast.memory.documents import Document
 from holdfast.memory.scoring import Scored
 from holdfast.memory.snippets import Snippet, citation, snippet
+from holdfast.records import record
 
 if TYPE_CHECKING:
     from holdfast.memory.confidence import Answer
@@ -25,6 +29,44 @@ _NUMBERS: Final = 16
 """The digits of what is counted and timed last."""
 _LEAST_TEXT: Final = 20
 """Fewer characters than this say nothing: a citation gives way to them, or the result is left out."""
+
+
+@record
+class HitOut(TypedDict):
+    path: Annotated[
+        str, Field(description="As `GET /api/memory/get` takes it; `sessions/<entry>.md` for what was said.")
+    ]
+    snippet: str
+    startLine: int | None
+    endLine: int | None
+    score: float
+    source: Literal["memory", "sessions"]
+    parts: NotRequired[
+        Annotated[dict[str, float], Field(description="With `explain`: what the score is of.")]
+    ]
+
+
+@record
+class DiagnosticsOut(TypedDict):
+    backend: str
+    mode: Literal["hybrid", "text", "refused"]
+    searched: int
+    behind: int
+    tookMs: int
+    note: str
+    leftOut: int
+    healing: str | None
+    confidence: float | None
+
+
+@record
+class FoundOut(TypedDict):
+    results: list[HitOut]
+    provider: str
+    model: str
+    fallback: str | None
+    citations: bool
+    diagnostics: DiagnosticsOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +84,8 @@ class Hit:
     at: int = 0
     cited: bool = False
 
-    def json(self, *, explain: bool = False) -> dict[str, Any]:
-        body: dict[str, Any] = {
+    def json(self, *, explain: bool = False) -> HitOut:
+        body: HitOut = {
             "path": self.path,
             "snippet": self.shown,
             "startLine": self.start,
@@ -87,7 +129,7 @@ class Found:
     citations: bool
     diagnostics: Diagnostics
 
-    def json(self, *, explain: bool = False) -> dict[str, Any]:
+    def json(self, *, explain: bool = False) -> FoundOut:
         told = self.diagnostics
         return {
             "results": [hit.json(explain=explain) for hit in self.hits],

@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from holdfast.clock import DAY_MS
 from holdfast.errors import InvalidInput
+from holdfast.memory.documents import Document
 from holdfast.memory.engine.postings import idf
 from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top
 from holdfast.memory.passage import Column, Links, around, from_question, lent
-from holdfast.memory.question import Query
+from holdfast.memory.question import Query, in_a_row
 from holdfast.memory.quotas import Shares
 from holdfast.memory.text import ASKS, NAMES_TIME, OWN, PARTICULAR, PARTICULARS, REPLIES
 
 _FEW = 20
+_MOST_READ = 60
 _TELLING = 2.0
 _SINGLED_OUT = 10
 _BESIDE = 2
@@ -65,6 +67,8 @@ class Candidates(Protocol):
     def metadata(self, numbers: Numbers) -> Metadata: ...
 
     def speakers_of(self, numbers: Numbers) -> list[str | None]: ...
+
+    def documents(self, numbers: Numbers) -> Sequence[Document | None]: ...
 
 
 class Reranker(Protocol):
@@ -201,6 +205,7 @@ class Weighed:
 
 def weigh(query: Query, view: Candidates, options: Scoring, limit: int) -> Weighed:
     """Gather what may answer and add up its parts."""
+    query = query.within(view.frequencies)
     most = max(options.candidates, limit)
     literal = _literal(query, view)
     by_words = view.lexical(query.terms, most)
@@ -364,8 +369,24 @@ def _to_the_letter(query: Query, view: Candidates, numbers: Numbers) -> Column:
     starts = np.cumsum([0, *map(len, query.literals[:-1])])
     held = np.logical_and.reduceat(view.holding(every, numbers), starts, axis=0)
     few = (held.sum(axis=1) > 0) & (np.minimum.reduceat(view.frequencies(every), starts) <= _FEW)
+    for place, quotation in enumerate(query.quotations):
+        if quotation and held[place].any():
+            quoting = _quoting(quotation, view, numbers, held[place])
+            held[place] = quoting if quoting.any() else held[place]
+            few[place] |= quoting.any()
     share: Column = held[few].mean(axis=0) if few.any() else np.zeros(len(numbers))
     return share
+
+
+def _quoting(
+    quotation: str, view: Candidates, numbers: Numbers, held: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which of those that hold all words of a quotation have them in a row; of very many the newest count."""
+    places = np.flatnonzero(held)[-_MOST_READ:]
+    texts = view.documents(numbers[places])
+    found = np.zeros(len(held), np.bool_)
+    found[places] = [one is not None and quotation in in_a_row(one.text) for one in texts]
+    return found
 
 
 def _parts(query: Query, options: Scoring, pool: _Pool) -> dict[str, Column]:

@@ -2,7 +2,8 @@
 
 Every term is made of letters and digits only, so any engine's whitespace or unicode tokenizer keeps
 it whole. Identifiers, paths, addresses and versions are kept whole (joined without their marks) and
-in parts; Chinese, Japanese and Korean become overlapping pairs of characters. A document also gets
+in parts; Chinese, Japanese and Korean become overlapping pairs of characters, a German compound its words
+as well ("Schiffsreise" is found by "Reise", and by "Donaureise"). A document also gets
 cue terms, by which the scoring knows what kind of text it is: whether it asks, names a time or a thing by
 its name, speaks of its writer, or only answers kindly.
 """
@@ -11,13 +12,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Final, Literal
 
 from holdfast.memory.folding import fold
+from holdfast.memory.rarity import listed
 from holdfast.memory.stopwords import ENGLISH, GERMAN, HEARER, WRITER
 from holdfast.memory.timewords import may_name_time, names_time
 
@@ -68,6 +70,13 @@ _PARTICIPLE = re.compile(
 _ENDING = re.compile(
     r"(?P<verb>(?:be|er|ver|ent|zer)[a-z]{3,})t|(?P<root>[a-z]{4,}?)(?:iert|ier|i|ation|atur|ung)|(?P<man>[a-z]{6,})in"
 )
+_SHORTEST_COMPOUND = 8
+_SHORTEST_PART = 4
+_SHORTEST_UNLISTED = 5
+_SHORTEST_STEM = 6
+_JOINTS = ("", "s", "n", "en", "es", "er", "e")
+_MADE = re.compile(r"[a-z]{2,}(?:ung|heit|keit|schaft|ion|tat)")
+"""What always has an `s` behind it in a compound, and is a word whether it is listed or not."""
 _LONGEST_TERM = 64
 _LONGEST_RUN = 256
 
@@ -79,6 +88,8 @@ class QueryTerms:
     content: tuple[str, ...]
     every: tuple[str, ...]
     language: Language
+    compounds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Terms of compounds, each with those of its words, which are among the terms as well."""
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -121,7 +132,9 @@ def query_terms(text: str) -> QueryTerms:
     content, every = (
         tuple(dict.fromkeys(chain.from_iterable(map(read[language], found)))) for read in (_READERS, _EVERY)
     )
-    return QueryTerms(content, every, language)
+    read = {run: _READERS[language](run) for run in found if words_of(run, language)}
+    compounds = {forms[0]: forms[1:] for forms in read.values() if forms}
+    return QueryTerms(content, every, language, compounds)
 
 
 def terms_in(text: str, language: Language) -> tuple[str, ...]:
@@ -180,7 +193,59 @@ def _forms(run: str, language: Language) -> tuple[str, ...]:
     if len(parts) > 1:
         parts = [part for part in parts if part not in _STOPS[language]]
         parts += [_whole(joined)] if len(run) <= _LONGEST_RUN else []
+    parts += words_of(run, language)
     return tuple(_root(stem(part, language), language)[:_LONGEST_TERM] for part in parts)
+
+
+def words_of(run: str, language: Language) -> tuple[str, ...]:
+    """The two words of a German compound, folded; () for all else. A word of everyday talk is none: who asks
+    for a "Haushalt" means no house."""
+    if language != "german" or len(run) < _SHORTEST_COMPOUND or not (run[0].isupper() and run[1:].islower()):
+        return ()
+    return _split(fold(run))
+
+
+@lru_cache(maxsize=1 << 14)
+def _split(word: str) -> tuple[str, ...]:
+    """Where both are known words, the shorter first; else where one is, if both are long."""
+    if word in _parts()[0] or not word.isascii():
+        return ()
+    cuts = range(_SHORTEST_PART, len(word) - _SHORTEST_PART + 1)
+    pairs = [(word[:cut], word[cut:]) for cut in cuts]
+    for first, last in pairs:
+        if _is_word(last) and (plain := _without_joint(first)):
+            return plain, last
+    words = _parts()[0] | _parts()[2]
+    long = [pair for pair in pairs if min(map(len, pair)) >= _SHORTEST_UNLISTED]
+    for first, last in long:
+        if last in words:
+            return first, last
+    return next(((first, last) for first, last in long[::-1] if first in words), ())
+
+
+def _without_joint(first: str) -> str:
+    """A first word as it stands alone: "Buchungs" is "Buchung"; "" where it is no known one."""
+    for joint in _JOINTS:
+        plain = first.removesuffix(joint)
+        if len(plain) + len(joint) == len(first) and (
+            _is_word(plain) or (joint == "s" and _MADE.fullmatch(plain))
+        ):
+            return plain
+    return ""
+
+
+def _is_word(part: str) -> bool:
+    words, stems, _ = _parts()
+    return len(part) >= _SHORTEST_PART and (part in words or stem(part, "german") in stems)
+
+
+@lru_cache(maxsize=1)
+def _parts() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """What compounds are made of: the common words, their stems, and those stems that are long enough to be
+    known by themselves ("Förder" in "Förderzusage")."""
+    words = frozenset(word for word in listed()["german"] if word.isalpha() and word not in GERMAN)
+    stems = frozenset(stem(word, "german") for word in words if len(word) >= _SHORTEST_PART)
+    return words, stems, frozenset(one for one in stems if len(one) >= _SHORTEST_STEM)
 
 
 def _pairs(run: str) -> tuple[str, ...]:

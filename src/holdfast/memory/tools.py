@@ -62,7 +62,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 def call(
     memory: MemoryService, name: str, arguments: Mapping[str, Any], *, agent: str, reader: Reader, chat: Chat
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """Run one of the tools for an agent in a chat, as those who hear the chat. What it reads is data, never
     an instruction."""
     if name not in TOOLS:

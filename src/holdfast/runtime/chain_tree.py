@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.ending import RETURN
@@ -17,10 +20,38 @@ from holdfast.continuation import records
 from holdfast.continuation.state import Phase, Record, Status
 from holdfast.keys import parse_key
 from holdfast.log import SYSTEM, Chain, Turn, Tx, chains, entries, sessions, turns
+from holdfast.records import Iso, record
 from holdfast.text import clip
 
 MOST_NODES: Final = 500
 MOST_TEXT: Final = 200
+
+
+Kind = Literal["turn", "work", "delegate", "post_compaction", "subagent"]
+
+
+@record
+class NodeOut(TypedDict):
+    id: str
+    parentId: Annotated[str | None, Field(description="What brought it about; null for the beginning.")]
+    depth: int
+    kind: Kind
+    state: str
+    sessionKey: str | None
+    agentId: str | None
+    trigger: str | None
+    mode: str | None
+    text: str | None
+    reply: str | None
+    error: str | None
+    tokens: Annotated[
+        int, Field(description="Those of a subagent are those of its turns, which stand below it.")
+    ]
+    cost: float
+    startedAt: Iso
+    dueAt: Iso | None
+    endedAt: Iso | None
+    hidden: Annotated[bool, Field(description="It is in a session that the caller may not read.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +62,7 @@ class Node:
     """
 
     id: str
-    kind: str
+    kind: Kind
     state: str
     at: int
     session_key: str | None
@@ -48,7 +79,7 @@ class Node:
     ended_at: int | None = None
     hidden: bool = False
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> NodeOut:
         used = self.usage or {}
         return {
             "id": self.id,
@@ -71,7 +102,7 @@ class Node:
             "hidden": self.hidden,
         }
 
-    def withoutwords_of(self) -> Node:
+    def without_words(self) -> Node:
         return replace(
             self, session_key=None, agent_id=None, text=None, reply=None, error=None, hidden=True
         )  # fmt: skip
@@ -121,7 +152,7 @@ def _nodes(tx: Tx, rows: _Rows) -> list[Node]:
     made = [(_of_turn(turn, words), turn.id in open_turns) for turn in rows.turns]
     made += [(_of_election(one), everything or one.session_id in open_sessions) for one in rows.elections]
     made += [(_of_run(run), everything or run.child_session_id in open_sessions) for run in rows.runs]
-    return [node if is_open else node.withoutwords_of() for node, is_open in made]
+    return [node if is_open else node.without_words() for node, is_open in made]
 
 
 def _of_turn(turn: Turn, words: Mapping[str, str]) -> Node:

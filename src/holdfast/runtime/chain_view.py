@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.clock import iso
 from holdfast.config import Config
@@ -12,30 +15,74 @@ from holdfast.continuation import records
 from holdfast.continuation.limits import Budget
 from holdfast.errors import NotFound
 from holdfast.log import Chain, Tx, chains
-from holdfast.runtime.chain_tree import time_of, tree, words_of
+from holdfast.records import Iso, record
+from holdfast.runtime.chain_tree import NodeOut, time_of, tree, words_of
 
-SORTS: Final = ("turn", "subagent", "return", "election")
+
+@record
+class OriginOut(TypedDict):
+    sessionKey: str
+    agentId: str | None
+    trigger: str
+    sender: str | None
+    entryId: str | None
+    text: Annotated[
+        str | None, Field(description="What was asked, clipped; null if the caller may not read it.")
+    ]
 
 
-def listing(tx: Tx, config: Config, *, live: bool = False, limit: int = 50) -> list[dict[str, Any]]:
+# `return` is a word of the language, so that the form cannot be a class.
+LiveOut = TypedDict("LiveOut", {"turn": int, "subagent": int, "return": int, "election": int})
+record(LiveOut)
+
+
+@record
+class ChainOut(TypedDict):
+    id: str
+    state: Literal["live", "ended", "stopped"]
+    origin: OriginOut
+    steps: Annotated[int, Field(description="Elected turns and delegates, over all sessions.")]
+    maxSteps: int
+    sent: Annotated[int, Field(description="Subagents and messages to other sessions.")]
+    maxSent: int
+    tokens: int
+    maxTokens: Annotated[int | None, Field(description="Null: no cap.")]
+    cost: Annotated[float, Field(description="In dollars, as far as prices are known.")]
+    maxCost: Annotated[float | None, Field(description="Null: no cap.")]
+    startedAt: Iso
+    updatedAt: Iso
+    endedAt: Iso | None
+    stoppedAt: Iso | None
+    stopReason: str | None
+    nextDueAt: Iso | None
+    live: Annotated[LiveOut, Field(description="How many of each sort live in it.")]
+
+
+@record
+class ChainTreeOut(ChainOut):
+    nodes: Annotated[list[NodeOut], Field(description="What came of each stands behind it.")]
+    cut: Annotated[bool, Field(description="There are more than 500; the newest are told.")]
+
+
+def listing(tx: Tx, config: Config, *, live: bool = False, limit: int = 50) -> list[ChainOut]:
     """The summaries of chains: those that live first, then the last used."""
     return summaries(tx, config, chains.listing(tx, live=live, limit=limit))
 
 
-def look(tx: Tx, config: Config, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def look(tx: Tx, config: Config, ids: Sequence[str]) -> dict[str, ChainOut]:
     """The same for some that may be read, by id."""
     found = [chains.get(tx, id_) for id_ in chains.readable(tx, list(dict.fromkeys(ids)))]
     return {told["id"]: told for told in summaries(tx, config, found)}
 
 
-def whole(tx: Tx, config: Config, id_: str) -> dict[str, Any]:
+def whole(tx: Tx, config: Config, id_: str) -> ChainTreeOut:
     """One chain with its tree; `unknown_chain` if it is not there for this reader."""
     chain = chains.get(tx, id_)
     nodes, cut = tree(tx, chain)
-    return summaries(tx, config, [chain])[0] | {"nodes": [node.json() for node in nodes], "cut": cut}
+    return {**summaries(tx, config, [chain])[0], "nodes": [node.json() for node in nodes], "cut": cut}
 
 
-def summaries(tx: Tx, config: Config, found: Sequence[Chain]) -> list[dict[str, Any]]:
+def summaries(tx: Tx, config: Config, found: Sequence[Chain]) -> list[ChainOut]:
     ids = [chain.id for chain in found]
     living, due = chains.living(tx, ids), records.next_due_of(tx, ids)
     words = words_of(tx, [chain.entry_id for chain in found])
@@ -44,10 +91,10 @@ def summaries(tx: Tx, config: Config, found: Sequence[Chain]) -> list[dict[str, 
 
 def _summary(
     chain: Chain, config: Config, living: Mapping[str, int], due: int | None, words: Mapping[str, str]
-) -> dict[str, Any]:
+) -> ChainOut:
     settings, children = _settings(config, chain.agent_id)
     allowed = Budget.of(settings)
-    state = "stopped" if chain.stopped else "live" if living else "ended"
+    state: Literal["live", "ended", "stopped"] = "stopped" if chain.stopped else "live" if living else "ended"
     return {
         "id": chain.id,
         "state": state,
@@ -73,7 +120,12 @@ def _summary(
         "stoppedAt": time_of(chain.stopped_at),
         "stopReason": chain.stop_reason,
         "nextDueAt": time_of(due),
-        "live": {sort: living.get(sort, 0) for sort in SORTS},
+        "live": {
+            "turn": living.get("turn", 0),
+            "subagent": living.get("subagent", 0),
+            "return": living.get("return", 0),
+            "election": living.get("election", 0),
+        },
     }
 
 

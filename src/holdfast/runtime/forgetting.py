@@ -16,6 +16,7 @@ from holdfast.board.tables import tasks as task_table
 from holdfast.board.tables import topics as topic_table
 from holdfast.context import EditableFiles, blobs
 from holdfast.context.lossless.tables import summaries as summary_table
+from holdfast.keys import parse_key
 from holdfast.log import Entry, Tx, audit, changes, entries, entry_model, forget_entry
 from holdfast.log.tables import entries as entry_table
 
@@ -104,14 +105,15 @@ def quotes(hold: Holdfast, tx: Tx, id_: str) -> Quoted:
 
 
 def forget(hold: Holdfast, tx: Tx, ids: list[str]) -> Forgotten:
-    """Erase entries with the contexts, digests and summaries that hold their words. Files are left alone,
-    but not the earlier texts that are kept of them."""
+    """Erase entries with their attachments and the contexts, digests and summaries that hold their words.
+    Other files are left alone, but not the earlier texts that are kept of them."""
     done = dict.fromkeys(("entries", "contexts", "summaries", "digests", "versions"), 0)
     for id_ in dict.fromkeys(ids):
         entry = _there(tx, id_)
         needles = needles_of(entry)
         for attached in attachments.of_entry(tx, id_):
-            attachments.delete(tx, attached.id)
+            _, last = attachments.delete(tx, attached.id)
+            hold.agency.channels.files.forget(attached, agent_of(entry, hold), last=last)
         forget_entry(tx, id_)
         audit.note(tx, "entry.forgotten", id_, session=entry.session_key or "")
         done["entries"] += 1
@@ -121,6 +123,12 @@ def forget(hold: Holdfast, tx: Tx, ids: list[str]) -> Forgotten:
             done["contexts"] += blobs.erase(tx, needle)
             done["versions"] += sum(files_of(hold, one.id).forget(needle) for one in hold.settings.agent_list)
     return Forgotten(**done)
+
+
+def agent_of(entry: Entry, hold: Holdfast) -> str:
+    """Whose workspace has the copy of a file that came with an entry."""
+    agent_id = None if entry.session_key is None else parse_key(entry.session_key).agent_id
+    return agent_id or hold.settings.default_agent_id
 
 
 def _there(tx: Tx, id_: str) -> Entry:

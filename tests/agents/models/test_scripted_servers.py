@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import anthropic
 import openai
 import pytest
 
@@ -41,6 +40,8 @@ def test_openais_client_is_served_whole_and_in_a_stream() -> None:
 
 
 def test_anthropics_client_is_served_whole_and_in_a_stream() -> None:
+    import anthropic  # takes long to load, and few need it
+
     used = Used(input=100, output=7, cache_read=60, cache_write=20)
     with ScriptedAnthropic([Say("Hello.", used=used), Call("f", {"x": 1})]) as server:
         client = anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0)
@@ -90,6 +91,8 @@ def test_a_script_that_fails_fails_the_test() -> None:
 
 
 def test_errors_have_the_form_of_their_protocol() -> None:
+    import anthropic  # takes long to load, and few need it
+
     with ScriptedAnthropic([too_long(9, 8), Fail(418, body="teapot")]) as server:
         client = anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0)
         ask = [{"role": "user", "content": "Hi"}]

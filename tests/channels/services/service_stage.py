@@ -22,6 +22,7 @@ from aiohttp import web
 from serving import Running, running, wait_for
 
 from builders import PATIENCE
+from holdfast.clock import Clock
 from holdfast.home import Home
 from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Say, ScriptedOpenAI
@@ -244,7 +245,12 @@ class Stage:
 
 @contextmanager
 def stage(
-    home: Path, service: ServiceOnTrial, more: Mapping[str, Any] | None = None, **channel: Any
+    home: Path,
+    service: ServiceOnTrial,
+    more: Mapping[str, Any] | None = None,
+    *,
+    clock: Clock | None = None,
+    **channel: Any,
 ) -> Iterator[Stage]:
     with ScriptedOpenAI(script) as model:
         made = config(service, model.url, **channel)
@@ -252,7 +258,7 @@ def stage(
             made[name] = {**made.get(name, {}), **part} if isinstance(part, dict) else part
         (home / "holdfast.json").write_text(json.dumps(made))
         with (
-            open_home(home) as hold,
+            open_home(home, clock=clock) as hold,
             running(hold) as gateway,
             gateway.client(gateway.admin) as api,
         ):

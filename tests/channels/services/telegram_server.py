@@ -205,6 +205,9 @@ class TelegramServer(ServiceOnTrial):
             self.updates = [one for one in self.updates if one["update_id"] >= offset]
         if not self.updates:
             self.lock.wait(0.2)
+            if not self.token_is_good:
+                self.refused += 1
+                return 401, "Unauthorized"
         found = [one for one in self.updates if one["update_id"] >= offset]
         return 200, list(reversed(found))
 

@@ -8,6 +8,8 @@ from service_stage import opened, stage
 from serving import wait_for
 from telegram_server import GROUP, TelegramServer
 
+from holdfast.clock import ManualClock
+from holdfast.plugins_bundled.service import BAD_TOKEN_MS
 from holdfast.plugins_bundled.telegram import html
 
 
@@ -18,18 +20,24 @@ def test_updates_come_twice_and_a_second_poller_and_a_revoked_token_lose_nothing
         assert isinstance(service, TelegramServer)
         service.repeat_updates = 3
         service.poll_faults = [(409, "Conflict: terminated by other getUpdates request"), "cut"]
-        with stage(home, service) as there:
+        clock = ManualClock()
+        with stage(home, service, clock=clock) as there:
             for number in range(3):
                 service.say(f"number {number}")
             service.answered(3)
-            service.token_is_good = False
-            service.say("are you still there")
-            wait_for(lambda: service.refused > 1)
-            service.token_is_good = True
-            service.answered(4)
             there.settled()
-        expected = [*(f"number {number}" for number in range(3)), "are you still there"]
-        assert service.shown() == [f"Re: {text}" for text in expected]
+            service.token_is_good = False
+            there.gateway.hold.agency.channels.send(f"telegram:dm:{service.owner}", "by hand")
+            wait_for(lambda: "token is not good" in there.api.get("/api/deliveries").text)
+            service.say("are you still there")
+            wait_for(lambda: service.refused > 2)
+            service.token_is_good = True
+            clock.advance(ms=BAD_TOKEN_MS)
+            there.gateway.hold.store.signals.notify_all()
+            service.answered(5)
+            there.settled()
+        expected = [*(f"Re: number {number}" for number in range(3)), "by hand", "Re: are you still there"]
+        assert service.shown() == expected
 
 
 def test_markdown_becomes_the_tags_that_telegram_shows_and_nothing_else_does() -> None:

@@ -9,7 +9,7 @@ import type { Turn } from "../api/types";
 import { ConversationView } from "../conversation/conversation";
 import { beginDraft } from "../conversation/draft";
 import { FindButton } from "../conversation/finder";
-import type { Picture } from "../conversation/outbox";
+import type { Enclosure } from "../conversation/outbox";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { Skeleton } from "../parts/states";
@@ -63,10 +63,10 @@ function place(key: string, more: Record<string, string>): string {
 }
 
 /** Say something otherwise: in a chat that knows what was said before it, so that this one stays as it is. */
-async function forked(text: string, pictures: readonly Picture[], turn: Turn): Promise<void> {
+async function forked(text: string, enclosed: readonly Enclosure[], turn: Turn): Promise<void> {
   try {
     const made = await api.post("/api/sessions/{key}/fork", { beforeTurn: turn.number }, { path: { key: turn.sessionKey } });
-    beginDraft(made.sessionKey, text, pictures);
+    beginDraft(made.sessionKey, text, enclosed);
     go(place(made.sessionKey, { from: turn.sessionKey }));
   } catch (error) {
     const problem = asProblem(error);
@@ -74,7 +74,7 @@ async function forked(text: string, pictures: readonly Picture[], turn: Turn): P
   }
 }
 
-const fork = (text: string, pictures: readonly Picture[], turn: Turn): void => void forked(text, pictures, turn);
+const fork = (text: string, enclosed: readonly Enclosure[], turn: Turn): void => void forked(text, enclosed, turn);
 
 function Open({ sessionKey, from }: { sessionKey: string; from: string | null }) {
   const [finding, setFinding] = useState(false);
@@ -107,7 +107,7 @@ function Open({ sessionKey, from }: { sessionKey: string; from: string | null })
                 <Link to={place(from, {})}>goes on from another chat</Link>
               </>
             )}
-            {agent?.models[0] !== undefined && <span className="wide"> · {agent.models[0]}</span>}
+            {agent?.models[0] !== undefined && <span className="beside-sign"> · {agent.models[0]}</span>}
           </p>
         </div>
         <FindButton where="chat" finding={finding} onFind={setFinding} />

@@ -6,15 +6,16 @@ import { asProblem } from "../api/problem";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { toast } from "../parts/toast";
+import { Told } from "../parts/verbatim";
 import { type Attached, attached, withTexts } from "./attachments";
 import { CommandList, useCommands } from "./commands";
 import { begunWith, tookOver, useDraft } from "./draft";
-import { type Picture, send } from "./outbox";
+import { type Enclosure, send } from "./outbox";
 
 /** What is to stand in the field, such as a message that is to be sent otherwise; each count is another. */
 export interface Seed {
   text: string;
-  pictures: readonly Picture[];
+  enclosed: readonly Enclosure[];
   count: number;
 }
 
@@ -30,15 +31,16 @@ interface ComposerProps {
   seed: Seed;
 }
 
-const NOTHING: Attached = { pictures: [], texts: [], refused: [] };
+const NOTHING: Attached = { enclosed: [], texts: [], refused: [] };
+const USUAL = { maxBytes: 10_000_000, maxFiles: 8 };
 
 export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, seed }: ComposerProps) {
   const { text, write } = useDraft(sessionKey, mayAsk);
-  const [files, setFiles] = useState<Attached>(() => ({ ...NOTHING, pictures: [...begunWith(sessionKey)] }));
+  const [files, setFiles] = useState<Attached>(() => ({ ...NOTHING, enclosed: [...begunWith(sessionKey)] }));
   const [sown, setSown] = useState(seed.count);
   if (seed.count !== sown) {
     setSown(seed.count);
-    setFiles({ ...NOTHING, pictures: [...seed.pictures] });
+    setFiles({ ...NOTHING, enclosed: [...seed.enclosed] });
   }
   const [over, setOver] = useState(false);
   const [mode, setMode] = useState<"steer" | "queue" | "interrupt">("steer");
@@ -47,7 +49,8 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
   const picker = useRef<HTMLInputElement>(null);
   const commands = useCommands(mayAsk);
   const list = useId();
-  const empty = text.trim() === "" && files.pictures.length === 0 && files.texts.length === 0;
+  const empty = text.trim() === "" && files.enclosed.length === 0 && files.texts.length === 0;
+  const { data: limits = USUAL } = useApi("/api/attachments/policy");
 
   useEffect(() => {
     if (seed.count === 0) return;
@@ -64,7 +67,7 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
     void send({
       sessionKey,
       text: withTexts(text, files.texts),
-      images: files.pictures,
+      enclosed: files.enclosed,
       agentId,
       model: model === "" ? null : model,
       mode: running ? mode : null,
@@ -93,9 +96,9 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
 
   async function take(given: FileList | null): Promise<void> {
     if (given === null || given.length === 0) return;
-    const found = await attached([...given]);
+    const found = await attached([...given], files.enclosed, limits);
     setFiles((old) => ({
-      pictures: [...old.pictures, ...found.pictures],
+      enclosed: [...old.enclosed, ...found.enclosed],
       texts: [...old.texts, ...found.texts],
       refused: [],
     }));
@@ -157,7 +160,7 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
         {mayAsk && (
           <>
             <button type="button" className="quiet-button" onClick={() => picker.current?.click()}>
-              <Icon name="clip" /> <span className="wide">Attach</span>
+              <Icon name="clip" /> <span className="beside-sign">Attach</span>
               <span className="spoken">files</span>
             </button>
             <input
@@ -177,8 +180,10 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
         <span className="grow" />
         {note !== undefined && (
           <button type="button" className="quiet-button" disabled={text.trim() === ""} onClick={() => void keep()}>
-            <Icon name="note" /> <span className="wide">Keep as note</span>
-            <span className="only-phone">Note</span>
+            <Icon name="note" /> <span className="beside-sign">Keep as note</span>
+            <span className="only-phone" aria-hidden="true">
+              Note
+            </span>
           </button>
         )}
         {running && mayAsk && (
@@ -204,21 +209,19 @@ export function Composer({ sessionKey, agentId, note, mayAsk, running, onStop, s
 }
 
 function Files({ files, onChange }: { files: Attached; onChange: (files: Attached) => void }) {
-  const all = [...files.pictures.map((file) => file.name), ...files.texts.map((file) => file.name)];
+  const all = [...files.enclosed.map((file) => file.name), ...files.texts.map((file) => file.name)];
   if (all.length === 0) return null;
   function without(index: number): void {
-    const pictures = files.pictures.filter((_, at) => at !== index);
-    const texts = files.texts.filter((_, at) => at + files.pictures.length !== index);
-    onChange({ pictures, texts, refused: [] });
+    const enclosed = files.enclosed.filter((_, at) => at !== index);
+    const texts = files.texts.filter((_, at) => at + files.enclosed.length !== index);
+    onChange({ enclosed, texts, refused: [] });
   }
   return (
     <ul className="chips" aria-label="Goes along">
       {all.map((name, index) => (
         <li key={`${index} ${name}`} className="chip">
-          {files.pictures[index] !== undefined && (
-            <img src={`data:${files.pictures[index].mimeType};base64,${files.pictures[index].data}`} alt="" />
-          )}
-          <span>{name}</span>
+          <Sign of={files.enclosed[index]} />
+          <Told text={name} />
           <button type="button" className="quiet-button" aria-label={`Leave out ${name}`} onClick={() => without(index)}>
             <Icon name="close" />
           </button>
@@ -226,6 +229,11 @@ function Files({ files, onChange }: { files: Attached; onChange: (files: Attache
       ))}
     </ul>
   );
+}
+
+function Sign({ of }: { of: Enclosure | undefined }) {
+  if (of === undefined || of.mimeType === "") return <Icon name="clip" />;
+  return <img src={`data:${of.mimeType};base64,${of.data}`} alt="" />;
 }
 
 function ModelChoice({ chosen, onChange }: { chosen: string; onChange: (model: string) => void }) {

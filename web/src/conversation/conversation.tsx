@@ -17,12 +17,13 @@ import { toast } from "../parts/toast";
 import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
+import { wordsOf } from "./attachments";
 import { chosenModel, Composer, type Seed } from "./composer";
 import { Finder } from "./finder";
 import { dayOf, type Item, itemsOf } from "./items";
-import { again, type Parcel, type Picture, send, takeBack, useOutbox } from "./outbox";
+import { again, type Parcel, type Enclosure, send, takeBack, useOutbox } from "./outbox";
 import { type Run, useRun } from "./run";
-import { Enclosed, picturesOf } from "./pictures";
+import { Enclosed, enclosedIn } from "./pictures";
 import { type Place, useConversation } from "./store";
 import { TurnView } from "./turn";
 
@@ -35,7 +36,7 @@ interface ConversationProps {
   mayAsk: boolean;
   inspect: ((turn: Turn) => string) | null;
   /** Where words that are edited go on: a chat of their own. Without it they are sent again here. */
-  onFork?: (text: string, pictures: readonly Picture[], turn: Turn) => void;
+  onFork?: (text: string, enclosed: readonly Enclosure[], turn: Turn) => void;
   /** What stands where nothing was said yet. */
   empty: ReactNode;
   finding: boolean;
@@ -51,7 +52,7 @@ export function ConversationView(props: ConversationProps) {
   const { scope } = useLoggedIn();
   const pending = usePending();
   const outbox = useOutbox(sessionKey);
-  const [seed, setSeed] = useState<Seed>({ text: "", pictures: [], count: 0 });
+  const [seed, setSeed] = useState<Seed>({ text: "", enclosed: [], count: 0 });
   const going = useMemo(
     () => [...said.turns.values()].filter((turn) => turn.sessionKey === sessionKey && GOES_ON.has(turn.status)),
     [said.turns, sessionKey],
@@ -65,11 +66,11 @@ export function ConversationView(props: ConversationProps) {
   const { onFork } = props;
   const onEdit = useCallback(
     (asked: Spoken, turn: Turn | null) => {
-      const text = asked.content;
-      picturesOf(asked).then(
-        (pictures) => {
-          if (onFork !== undefined && turn !== null) onFork(text, pictures, turn);
-          else setSeed((old) => ({ text, pictures, count: old.count + 1 }));
+      const text = wordsOf(asked);
+      enclosedIn(asked).then(
+        (enclosed) => {
+          if (onFork !== undefined && turn !== null) onFork(text, enclosed, turn);
+          else setSeed((old) => ({ text, enclosed, count: old.count + 1 }));
         },
         (error: unknown) => toast(asProblem(error).message, { bad: true }),
       );
@@ -165,10 +166,10 @@ export function ConversationView(props: ConversationProps) {
   );
 }
 
-/** The same words with the same pictures, to the model that is chosen now. */
+/** The same words with the same files, to the model that is chosen now. */
 async function sendAgain(sessionKey: string, agentId: string | null, asked: Spoken): Promise<void> {
   try {
-    await send({ sessionKey, text: asked.content, images: await picturesOf(asked), agentId, model: chosenModel(sessionKey), mode: null });
+    await send({ sessionKey, text: wordsOf(asked), enclosed: await enclosedIn(asked), agentId, model: chosenModel(sessionKey), mode: null });
   } catch (error) {
     toast(asProblem(error).message, { bad: true });
   }
@@ -217,7 +218,7 @@ function Alone({ entry }: { entry: Spoken }) {
             <Icon name="note" /> Note
           </p>
         )}
-        <Prose text={entry.content} />
+        <Prose text={wordsOf(entry)} />
         <Enclosed entry={entry} />
       </div>
       <div className="under">
@@ -240,6 +241,7 @@ function Unsent({ parcel }: { parcel: Parcel }) {
     <div className="asked unsent">
       <div className="bubble">
         <Prose text={parcel.text} />
+        {parcel.enclosed.length > 0 && <p className="quiet">With {parcel.enclosed.map((one) => one.name).join(", ")}</p>}
       </div>
       <div className="under" role={parcel.state === "refused" ? "alert" : "status"}>
         <span className={parcel.state === "refused" ? "bad" : undefined}>

@@ -6,7 +6,7 @@ import { useEffect, useEffectEvent, useRef, useState } from "react";
 
 import { api } from "../api/client";
 import { useChanges } from "../live/hooks";
-import type { Picture } from "./outbox";
+import type { Enclosure } from "./outbox";
 
 export interface Draft {
   text: string;
@@ -77,15 +77,15 @@ export function useDraft(key: string, mayKeep: boolean): Draft {
   };
 }
 
-/** What is to stand in the field of a place that is about to be opened: words, and pictures until they are taken over there. */
-export function beginDraft(key: string, text: string, pictures: readonly Picture[]): void {
+/** What is to stand in the field of a place that is about to be opened: words, and files until they are taken over there. */
+export function beginDraft(key: string, text: string, enclosed: readonly Enclosure[]): void {
   keepHere(key, text);
-  begun.set(key, pictures);
+  begun.set(key, enclosed);
 }
 
-const begun = new Map<string, readonly Picture[]>();
+const begun = new Map<string, readonly Enclosure[]>();
 
-export function begunWith(key: string): readonly Picture[] {
+export function begunWith(key: string): readonly Enclosure[] {
   return begun.get(key) ?? [];
 }
 

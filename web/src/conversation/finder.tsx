@@ -19,7 +19,7 @@ interface FinderProps {
 export function FindButton({ where, finding, onFind }: { where: string; finding: boolean; onFind: (finding: boolean) => void }) {
   return (
     <button type="button" className="quiet-button" aria-expanded={finding} onClick={() => onFind(!finding)}>
-      <Icon name="search" /> <span className="wide">Find</span>
+      <Icon name="search" /> <span className="beside-sign">Find</span>
       <span className="spoken"> in this {where}</span>
     </button>
   );

@@ -8,7 +8,8 @@ import { api } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
 import { live } from "../live/live";
 
-export interface Picture {
+/** A file that goes along; one with a type is a picture that the model is to see. */
+export interface Enclosure {
   mimeType: string;
   data: string;
   name: string;
@@ -18,7 +19,7 @@ export interface Parcel {
   id: string;
   sessionKey: string;
   text: string;
-  images: readonly Picture[];
+  enclosed: readonly Enclosure[];
   agentId: string | null;
   model: string | null;
   mode: "queue" | "steer" | "interrupt" | null;
@@ -47,7 +48,7 @@ export function isMine(turnId: string): boolean {
   return asked.has(turnId);
 }
 
-export type Draft = Pick<Parcel, "sessionKey" | "text" | "images" | "agentId" | "model" | "mode">;
+export type Draft = Pick<Parcel, "sessionKey" | "text" | "enclosed" | "agentId" | "model" | "mode">;
 
 /** Send it now, or as soon as it can be. */
 export async function send(draft: Draft): Promise<void> {
@@ -83,7 +84,8 @@ async function attempt(parcel: Parcel): Promise<void> {
       {
         message: parcel.text,
         sessionKey: parcel.sessionKey,
-        images: parcel.images.map(({ mimeType, data }) => ({ mimeType, data })),
+        images: parcel.enclosed.filter((one) => one.mimeType !== "").map(({ mimeType, data }) => ({ mimeType, data })),
+        files: parcel.enclosed.filter((one) => one.mimeType === "").map(({ name, data }) => ({ name, data })),
         ...(parcel.agentId === null ? {} : { agentId: parcel.agentId }),
         ...(parcel.model === null ? {} : { model: parcel.model }),
         ...(parcel.mode === null ? {} : { mode: parcel.mode }),
@@ -113,18 +115,35 @@ function change(id: string, some: Partial<Parcel>): void {
 
 function set(next: readonly Parcel[]): void {
   parcels = next;
-  try {
-    localStorage.setItem(KEY, JSON.stringify(parcels));
-  } catch {
-    // It is too large to be kept beyond this page, or nothing may be: it is sent from here all the same.
-  }
+  if (!keep(parcels)) keep(parcels.map(withoutFiles));
   for (const watcher of [...watchers]) watcher();
+}
+
+function keep(what: readonly Parcel[]): boolean {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(what));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Where there is no room to keep files beyond this page, the words are kept; from this page all of it is sent. */
+function withoutFiles(parcel: Parcel): Parcel {
+  if (parcel.enclosed.length === 0) return parcel;
+  const names = parcel.enclosed.map((one) => one.name).join(", ");
+  return { ...parcel, enclosed: [], state: "refused", problem: `There was no room to keep ${names}. Write it anew with the files.` };
 }
 
 function read(): readonly Parcel[] {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]") as Parcel[];
-    return kept.map((parcel) => (parcel.state === "sending" ? { ...parcel, state: "waiting" } : parcel));
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]") as (Parcel & { images?: Enclosure[] })[];
+    return kept.map(({ images = [], ...parcel }) => ({
+      ...parcel,
+      // An earlier build of the pages kept pictures alone, as `images`.
+      enclosed: (parcel.enclosed as Parcel["enclosed"] | undefined) ?? images,
+      state: parcel.state === "sending" ? "waiting" : parcel.state,
+    }));
   } catch {
     return [];
   }

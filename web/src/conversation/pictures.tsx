@@ -5,13 +5,13 @@ import type { Spoken } from "../api/types";
 import { useApi } from "../live/query";
 import { Icon } from "../parts/icon";
 import { Told } from "../parts/verbatim";
-import type { Picture } from "./outbox";
+import { base64 } from "./attachments";
+import type { Enclosure } from "./outbox";
 
 /** Pictures are shown, all else is to be saved. What the model was shown as a picture stands there once. */
 export function Enclosed({ entry }: { entry: Spoken }) {
-  const isShown = (file: AttachmentOut): boolean => file.mimeType.startsWith("image/");
-  const shown = entry.images > 0 ? [] : entry.files.filter(isShown);
-  const saved = entry.files.filter((file) => !isShown(file));
+  const shown = entry.images > 0 ? [] : entry.files.filter(isPicture);
+  const saved = entry.files.filter((file) => !isPicture(file));
   return (
     <>
       {entry.images > 0 && <Pictures entryId={entry.id} />}
@@ -41,6 +41,10 @@ export function Enclosed({ entry }: { entry: Spoken }) {
   );
 }
 
+function isPicture(file: AttachmentOut): boolean {
+  return file.mimeType.startsWith("image/");
+}
+
 function to(file: AttachmentOut): string {
   return `/api/attachments/${encodeURIComponent(file.id)}`;
 }
@@ -68,11 +72,22 @@ function Pictures({ entryId }: { entryId: string }) {
   );
 }
 
-/** The pictures of a message, to go along when it is sent again. */
-export async function picturesOf(entry: Spoken): Promise<Picture[]> {
+/** What came with a message, to go along when it is sent again. */
+export async function enclosedIn(entry: Spoken): Promise<Enclosure[]> {
+  const files = entry.images > 0 ? entry.files.filter((file) => !isPicture(file)) : entry.files;
+  return [...(await picturesOf(entry)), ...(await Promise.all(files.map(read)))];
+}
+
+async function picturesOf(entry: Spoken): Promise<Enclosure[]> {
   if (entry.images === 0) return [];
   const { raw } = await api.get("/api/log/{id}", { path: { id: entry.id }, query: RAW });
   return blocksOf(raw ?? null).map((block, index) => ({ ...block, name: `Picture ${index + 1}` }));
+}
+
+async function read(file: AttachmentOut): Promise<Enclosure> {
+  const found = await fetch(to(file));
+  if (!found.ok) throw new Error(`${file.fileName} is no longer there.`);
+  return { name: file.fileName, mimeType: isPicture(file) ? file.mimeType : "", data: await base64(await found.blob()) };
 }
 
 function blocksOf(raw: string | null): { data: string; mimeType: string }[] {

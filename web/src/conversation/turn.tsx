@@ -7,12 +7,14 @@ import type { Approval, Spoken, Turn } from "../api/types";
 import { ApprovalCard } from "../approvals/card";
 import { useAgentNames } from "../parts/agents";
 import { CopyButton } from "../parts/copy";
+import { withoutMarks } from "../parts/gist";
 import { Icon } from "../parts/icon";
 import { Prose } from "../parts/prose";
 import { Ago, useNow } from "../parts/time";
 import { toast } from "../parts/toast";
 import { Plain, Told, Verbatim } from "../parts/verbatim";
 import { Link } from "../router/router";
+import { wordsOf } from "./attachments";
 import { type Call, duration, gist, type Item, type Step } from "./items";
 import { Enclosed } from "./pictures";
 import type { LiveTool, Run } from "./run";
@@ -44,10 +46,12 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
               <StepRow key={step.key} step={step} turn={item.turn} waitsFor={approvals} />
             ))}
           </ul>
-        ) : group.step.kind === "asked" ? (
-          <Asked key={group.step.key} entry={group.step.entry} onEdit={props.mayAsk ? (asked) => props.onEdit(asked, item.turn) : null} />
-        ) : (
+        ) : group.step.kind === "said" ? (
           <Answered key={group.step.key} entry={group.step.entry} />
+        ) : isOfTheRuntime(group.step.entry) || beganByItself(item.turn, group.step.entry) ? (
+          <Prompted key={group.step.key} entry={group.step.entry} trigger={item.turn?.trigger ?? ""} />
+        ) : (
+          <Asked key={group.step.key} entry={group.step.entry} onEdit={props.mayAsk ? (asked) => props.onEdit(asked, item.turn) : null} />
         ),
       )}
       {run !== null && <Live run={run} recorded={recorded} said={item.steps} waits={approvals.length > 0} />}
@@ -79,7 +83,7 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((asked: Spoken) => v
   return (
     <div className="asked" data-entry={entry.id}>
       <div className="bubble">
-        <Prose text={entry.content} />
+        <Prose text={wordsOf(entry)} />
         <Enclosed entry={entry} />
       </div>
       <div className="under">
@@ -95,6 +99,66 @@ function Asked({ entry, onEdit }: { entry: Spoken; onEdit: ((asked: Spoken) => v
       </div>
     </div>
   );
+}
+
+/** As the log names who speaks when nobody does, what began such a turn, and what is laid beside it. */
+const RUNTIME = "holdfast";
+const BEGAN_BY: Record<string, string> = {
+  continuation: "Went on by itself",
+  delegate: "A delegate came back",
+  "subagent-return": "A subagent came back",
+  cron: "A standing task ran",
+  heartbeat: "Heartbeat",
+  boot: "What is done at the start",
+  hook: "A webhook called",
+};
+const NOTES: Record<string, string> = {
+  "continuation-account": "How the delegate fared",
+  "continuation-return": "What the delegate says",
+  "subagent-account": "How the subagent fared",
+  subagent: "What the subagent says",
+};
+
+function isOfTheRuntime(entry: Spoken): boolean {
+  return entry.agentId === RUNTIME || (entry.agentId !== "user" && noteOf(entry) !== null);
+}
+
+/** The words that a turn was begun with when nobody asked: what the gateway itself knows of the turn, not the words. */
+function beganByItself(turn: Turn | null, entry: Spoken): boolean {
+  return turn !== null && turn.inputId === entry.id && Object.hasOwn(BEGAN_BY, turn.trigger);
+}
+
+function noteOf(entry: Spoken): string | null {
+  const note: unknown = entry.source?.note;
+  return typeof note === "string" ? note : null;
+}
+
+/** What an agent was told by the runtime, for nobody spoke: one line, and the words to the letter for who opens it. */
+function Prompted({ entry, trigger }: { entry: Spoken; trigger: string }) {
+  const note = noteOf(entry);
+  const name = note === null ? BEGAN_BY[trigger] : (NOTES[note] ?? "Laid beside it");
+  return (
+    <div className="steps" data-entry={entry.id}>
+      <details className="step">
+        <summary>
+          <Icon name={note === null ? "again" : "note"} /> <span className="step-name">{name ?? <Told text={entry.agentLabel ?? "Holdfast"} />}</span>
+          <span className="step-gist">
+            <Told text={note === "subagent-account" ? accountLine(entry.content) : firstLine(withoutMarks(entry.content))} />
+          </span>
+          <Ago at={entry.createdAt} />
+        </summary>
+        <div className="step-body">
+          <Prose text={entry.content} />
+        </div>
+      </details>
+    </div>
+  );
+}
+
+/** How delegated work ended and what it was: of the lines of its account, the two that a person looks for. */
+function accountLine(account: string): string {
+  const told = ["Status", "Task"].map((name) => new RegExp(`^${name}: (.+)$`, "m").exec(account)?.[1]);
+  return told.every((line) => line !== undefined) ? told.join(": ") : firstLine(account);
 }
 
 function Answered({ entry }: { entry: Spoken }) {

@@ -123,7 +123,7 @@ function FirstChat({ first }: { first: Chat | undefined }) {
     event.preventDefault();
     if (agent === undefined || text.trim() === "") return;
     const sessionKey = `agent:${agent.id}:main`;
-    void send({ sessionKey, text, images: [], agentId: null, model: null, mode: null });
+    void send({ sessionKey, text, enclosed: [], agentId: null, model: null, mode: null });
     go(`/chat?session=${encodeURIComponent(sessionKey)}`);
   }
 

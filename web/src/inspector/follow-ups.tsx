@@ -7,7 +7,7 @@ import type { NodeOut } from "../api/schema";
 import { duration } from "../conversation/items";
 import { useApi } from "../live/query";
 import { Facts } from "../parts/facts";
-import { gist } from "../parts/gist";
+import { gist, withoutMarks } from "../parts/gist";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
 import { toast } from "../parts/toast";
@@ -23,7 +23,18 @@ export function FollowUps({ sessionKey, number }: ViewProps) {
 }
 
 const NOTHING = "Nothing followed from this turn. It was asked, it answered.";
-const STATES: Record<string, string> = { committed: "done", accepted: "waits for its turn", pending: "waits for its time" };
+const STATES: Record<string, string> = {
+  committed: "done",
+  succeeded: "done",
+  success: "done",
+  accepted: "waits for its turn",
+  queued: "waits for its time",
+  preparing: "about to begin",
+  staged: "waits until the chat is tidied up",
+  error: "failed",
+  timeout: "ran out of time",
+  unknown: "nobody saw how it ended",
+};
 const KINDS: Record<string, string> = { work: "went on", delegate: "delegated", post_compaction: "after tidying up", subagent: "subagent" };
 
 /** One chain with its budget, its tree and its line of time, by its id or that of one of its turns. */
@@ -84,6 +95,12 @@ export function ChainView({ id, turnId }: { id: string; turnId?: string }) {
   );
 }
 
+/** What a person said, to the letter; what the runtime told the agent instead, without the marks that are for models. */
+function wordsOf({ text, trigger }: NodeOut): string {
+  if (text === null) return trigger ?? "";
+  return trigger === null || trigger === "user" ? text : withoutMarks(text);
+}
+
 interface NodeProps {
   node: NodeOut;
   /** The time that the whole chain takes up, in milliseconds. */
@@ -91,7 +108,7 @@ interface NodeProps {
 }
 
 function ChainNode({ node, line }: NodeProps) {
-  const look = node.state === "failed" ? "tag bad" : node.state === "running" ? "tag good" : "tag";
+  const look = node.state === "failed" || node.state === "error" ? "tag bad" : node.state === "running" ? "tag good" : "tag";
   const start = Date.parse(node.startedAt);
   const took = node.endedAt === null ? null : Date.parse(node.endedAt) - start;
   const whole = Math.max(line.until - line.from, 1);
@@ -110,7 +127,7 @@ function ChainNode({ node, line }: NodeProps) {
           style={{ insetInlineStart: `${(100 * (start - line.from)) / whole}%`, width: `max(3px, ${(100 * (took ?? 0)) / whole}%)` }}
         />
       </span>
-      <p>{node.hidden ? <span className="quiet">In a session that you may not read.</span> : <Told text={node.text ?? node.trigger ?? ""} />}</p>
+      <p>{node.hidden ? <span className="quiet">In a session that you may not read.</span> : <Told text={wordsOf(node)} />}</p>
       {node.reply !== null && (
         <p className="quiet">
           <Told text={gist(node.reply)} />

@@ -107,9 +107,37 @@ const LOOK = EditorView.theme({
   ".cm-panel.cm-search [name=close]": { color: "var(--text)", minWidth: "1.6rem", minHeight: "1.6rem" },
 });
 
+/**
+ * What is typed over a selection is put there by us: the browser would give it the look of what went, as an inline
+ * style that the pages' policy forbids. What is selected is asked of the browser: the editor hears of it only later.
+ */
+const TYPED_OVER = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    if (event.inputType !== "insertText" || event.data === null || event.isComposing || view.composing) return false;
+    if (view.state.readOnly || view.state.selection.ranges.length > 1) return false;
+    const over = event.getTargetRanges()[0] ?? selectedIn(view);
+    if (over === undefined || over.collapsed) return false;
+    const from = view.posAtDOM(over.startContainer, over.startOffset);
+    const to = view.posAtDOM(over.endContainer, over.endOffset);
+    const changes = { from, to, insert: view.state.toText(event.data) };
+    view.dispatch({ changes, selection: { anchor: from + changes.insert.length }, userEvent: "input.type", scrollIntoView: true });
+    return true;
+  },
+});
+
+/** Chromium tells an event in a shadow root no ranges, but the root itself what is selected in it. */
+function selectedIn(view: EditorView): Range | undefined {
+  const root = view.root as Partial<Document>;
+  const selection = root.getSelection?.() ?? document.getSelection();
+  if (!selection?.rangeCount) return undefined;
+  const range = selection.getRangeAt(0);
+  return view.contentDOM.contains(range.commonAncestorContainer) ? range : undefined;
+}
+
 const COMMON: Extension[] = [
   // Only this ends a line: what else a file has is kept to the letter, and shown where it hides.
   EditorState.lineSeparator.of("\n"),
+  TYPED_OVER,
   highlightSpecialChars(),
   history(),
   drawSelection(),

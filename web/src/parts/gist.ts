@@ -12,6 +12,11 @@ export function gist(text: string): string {
     .trim();
 }
 
+/** Words of the runtime to an agent, without the marks before them that are for models; a standing task by its name. */
+export function withoutMarks(text: string): string {
+  return text.replace(/^\[cron:([^\]\n]+)\] /, "$1: ").replace(/^(\[[a-z]+:[a-z0-9:-]+\]\s*)+/, "");
+}
+
 /** A call of a tool as the log has it, by its name and the first thing that it was given. */
 function calls(text: string): string {
   return text.replace(/^Tool call: (\S+) (\{.*\})$/gm, (whole, name: string, given: string) => {

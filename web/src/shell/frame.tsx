@@ -70,10 +70,12 @@ export function Frame({ who }: { who: Who }) {
         </main>
       </div>
       {open === "menu" && <Sheet who={who} path={path} close={() => setOpen(null)} onHelp={() => setOpen("help")} />}
-      <Suspense fallback={null}>
-        {open === "palette" && <Palette close={() => setOpen(null)} onHelp={() => setOpen("help")} />}
-        {open === "help" && <Help close={() => setOpen(null)} />}
-      </Suspense>
+      <Boundary key={open}>
+        <Suspense fallback={null}>
+          {open === "palette" && <Palette close={() => setOpen(null)} onHelp={() => setOpen("help")} />}
+          {open === "help" && <Help close={() => setOpen(null)} />}
+        </Suspense>
+      </Boundary>
       <Toasts />
     </div>
   );

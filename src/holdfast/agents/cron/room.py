@@ -95,14 +95,14 @@ class Standing:
             raise Unavailable("webhooks are not served here", code="no_webhooks")
         return await self._webhooks.receive(name, headers, body)
 
-    def add(self, wish: Wish, created_by: Mapping[str, Any]) -> dict[str, Any]:
-        def write(tx: Tx) -> dict[str, Any]:
+    def add(self, wish: Wish, created_by: Mapping[str, Any]) -> tasks.StandingTaskOut:
+        def write(tx: Tx) -> tasks.StandingTaskOut:
             return tasks.task_json(tx, tasks.make_task(tx, self._parts.config(), wish, created_by))
 
         return self._parts.store.run(SYSTEM, write)
 
-    def change(self, id_: str, sent: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
-        def write(tx: Tx) -> dict[str, Any]:
+    def change(self, id_: str, sent: Mapping[str, Any], revision: int | None = None) -> tasks.StandingTaskOut:
+        def write(tx: Tx) -> tasks.StandingTaskOut:
             task = tasks.get(tx, id_, lock=True)
             return tasks.task_json(tx, tasks.change_task(tx, self._parts.config(), task, sent, revision))
 
@@ -120,13 +120,13 @@ class Standing:
         """A run at once; `NotFound` for a task that is not there."""
         return self._parts.store.run(SYSTEM, lambda tx: tasks.run_now(tx, tasks.get(tx, id_, lock=True)))
 
-    def get(self, id_: str) -> dict[str, Any]:
+    def get(self, id_: str) -> tasks.StandingTaskOut:
         with self._parts.store.read(SYSTEM) as tx:
             return tasks.task_json(tx, tasks.get(tx, id_))
 
     def listing(
         self, *, agent_ids: frozenset[str] | None = None, limit: int = 100, offset: int = 0
-    ) -> list[dict[str, Any]]:
+    ) -> list[tasks.StandingTaskOut]:
         with self._parts.store.read(SYSTEM) as tx:
             found = tasks.listing(tx, agent_ids=agent_ids, limit=limit, offset=offset)
             return tasks.tasks_json(tx, found)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.agents.cron import schedules, tasks
 from holdfast.agents.cron.schedules import Cron, Once, Schedule, schedule_of
@@ -17,6 +19,7 @@ from holdfast.errors import Busy, Conflict, InvalidInput, NotFound
 from holdfast.ids import uuid7
 from holdfast.log import Audience, Tx, agenda, changes
 from holdfast.log.tables import Json, metadata, outbox
+from holdfast.records import Iso, record
 from holdfast.text import clean_text
 
 standing_tasks = sa.Table(
@@ -332,11 +335,38 @@ def _check_text(prompt: str, name: str) -> None:
         raise InvalidInput(f"a standing task's name has at most {MOST_NAME} characters")
 
 
-def task_json(tx: Tx, task: Task) -> dict[str, Any]:
+@record
+class StandingTaskOut(TypedDict):
+    id: str
+    name: str
+    agentId: str
+    session: Where
+    sessionKey: str
+    schedule: Annotated[dict[str, str], Field(description="`kind` is cron, every or at.")]
+    prompt: str
+    model: str | None
+    timeoutSeconds: int | None
+    deliver: str
+    enabled: bool
+    nextDue: Iso | None
+    lastRun: Iso | None
+    lastStatus: Literal["running", "ok", "silent", "failed"] | None
+    lastError: str | None
+    lastTurnId: str | None
+    lastDelivery: Annotated[str | None, Field(description="How the delivery of the last reply stands.")]
+    runs: int
+    failures: Annotated[int, Field(description="In a row.")]
+    createdBy: dict[str, Any]
+    createdAt: Iso
+    updatedAt: Iso
+    revision: int
+
+
+def task_json(tx: Tx, task: Task) -> StandingTaskOut:
     return tasks_json(tx, [task])[0]
 
 
-def tasks_json(tx: Tx, found: Sequence[Task]) -> list[dict[str, Any]]:
+def tasks_json(tx: Tx, found: Sequence[Task]) -> list[StandingTaskOut]:
     states = _deliveries(tx, found)
     return [_told(task, states.get(task.id)) for task in found]
 
@@ -346,7 +376,7 @@ def tasks_by_id(tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return {told["id"]: told for told in tasks_json(tx, tasks.get_many(tx, ids))}
 
 
-def _told(task: Task, delivery: str | None) -> dict[str, Any]:
+def _told(task: Task, delivery: str | None) -> StandingTaskOut:
     """`lastDelivery` is a state of its own: that a run went well does not say that its reply arrived."""
     return {
         "id": task.id,

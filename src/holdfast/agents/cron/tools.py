@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -68,7 +69,7 @@ class CronTool:
         body = await self._parts.threads(self._parts.store.run, SYSTEM, lambda tx: act(tx, caller, given))
         return ToolOutput(text=json.dumps(body, ensure_ascii=False))
 
-    def _create(self, tx: Tx, caller: Caller, given: CronInput) -> dict[str, Any]:
+    def _create(self, tx: Tx, caller: Caller, given: CronInput) -> Mapping[str, Any]:
         if given.prompt is None:
             raise InvalidInput("a standing task needs a prompt", hint="Say what is to be done when it runs.")
         self._require_own(tx, caller, given)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.agents.heartbeat import beats, checklist, rules, state
 from holdfast.agents.heartbeat.beats import Beater
@@ -22,6 +24,7 @@ from holdfast.errors import InvalidInput
 from holdfast.log import SYSTEM, Session, Turn, Tx, agenda, heard_by, outbox
 from holdfast.log.agenda import Item, Runner
 from holdfast.log.tables import outbox as outbox_table
+from holdfast.records import Iso, record
 
 _OTHERS: Final = (Occasion.MESSAGE, Occasion.FLUSH)
 _OURS: Final = (beats.TRIGGER, beats.BOOT_TRIGGER)
@@ -95,19 +98,63 @@ def _looked_after(items: Mapping[str, Seen], turn: Turn, now: int) -> dict[str, 
     return {id_: replace(seen, ran=now) if id_ in done else seen for id_, seen in items.items()}
 
 
-def statuses(tx: Tx, parts: Parts, agent_ids: Sequence[str]) -> list[dict[str, Any]]:
+@record
+class ItemOut(TypedDict):
+    text: str
+    scheduled: bool
+    due: bool
+    lastAt: Iso | None
+
+
+@record
+class HoursOut(TypedDict):
+    start: str | None
+    end: str | None
+    timezone: str
+
+
+@record
+class BeatStateOut(TypedDict):
+    """What of it changes by itself: what an event tells."""
+
+    agentId: str
+    lastAt: Iso | None
+    lastStatus: str | None
+    lastReason: str | None
+    turnId: str | None
+    delivery: str | None
+    nextAt: Iso | None
+
+
+@record
+class HeartbeatOut(BeatStateOut):
+    enabled: bool
+    every: str
+    target: str
+    prompt: Annotated[
+        str | None, Field(description="What the agent is told, if not HEARTBEAT.md; to admins alone.")
+    ]
+    activeHours: HoursOut | None
+    sessionKey: str | None
+    active: bool
+    tokensToday: int
+    costToday: float
+    items: list[ItemOut]
+
+
+def statuses(tx: Tx, parts: Parts, agent_ids: Sequence[str]) -> list[HeartbeatOut]:
     """One for each agent, with what the config says and what is due next."""
     known, there = state.get_many(tx, list(agent_ids)), beats.waiting(tx)
     return [_full(tx, parts, known.get(id_) or State(agent_id=id_), there.get(id_)) for id_ in agent_ids]
 
 
-def states_by_id(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def states_by_id(tx: Tx, ids: Sequence[str]) -> dict[str, BeatStateOut]:
     """What a change of kind `heartbeat` is about."""
     there = beats.waiting(tx)
     return {id_: _told(tx, known, there.get(id_)) for id_, known in state.get_many(tx, list(ids)).items()}
 
 
-def _told(tx: Tx, known: State, item: agenda.Item | None) -> dict[str, Any]:
+def _told(tx: Tx, known: State, item: agenda.Item | None) -> BeatStateOut:
     return {
         "agentId": known.agent_id,
         "lastAt": None if known.last_at is None else iso(known.last_at),
@@ -119,7 +166,7 @@ def _told(tx: Tx, known: State, item: agenda.Item | None) -> dict[str, Any]:
     }
 
 
-def _full(tx: Tx, parts: Parts, known: State, item: agenda.Item | None) -> dict[str, Any]:
+def _full(tx: Tx, parts: Parts, known: State, item: agenda.Item | None) -> HeartbeatOut:
     agent = parts.config().agent(known.agent_id)
     settings, zone = agent.heartbeat, zone_of("user", agent)
     hours = settings.active_hours
@@ -127,12 +174,15 @@ def _full(tx: Tx, parts: Parts, known: State, item: agenda.Item | None) -> dict[
     items = parts.items(known.agent_id, beats.CHECKLIST) or ()
     now_due = {one.id for one in checklist.due(items, known.items, tx.now, zone)}
     active = hours is None or Hours.of(hours, zone_of(hours.timezone, agent)).hold(tx.now)
-    return _told(tx, known, item) | {
+    return {
+        **_told(tx, known, item),
         "enabled": beats.is_beating(settings),
         "every": str(settings.every),
         "target": settings.target,
         "prompt": settings.prompt,
-        "activeHours": None if hours is None else hours.model_dump(by_alias=True, mode="json"),
+        "activeHours": None
+        if hours is None
+        else {"start": hours.start, "end": hours.end, "timezone": hours.timezone},
         "sessionKey": _key(settings.session, known.agent_id),
         "active": active,
         "tokensToday": tokens,
@@ -148,7 +198,7 @@ def _key(named: str, agent_id: str) -> str | None:
         return None
 
 
-def _item(item: checklist.Item, known: State, is_due: bool) -> dict[str, Any]:
+def _item(item: checklist.Item, known: State, is_due: bool) -> ItemOut:
     seen = known.items.get(item.id)
     ran = None if seen is None or seen.ran is None else iso(seen.ran)
     return {"text": item.text, "scheduled": item.schedule is not None, "due": is_due, "lastAt": ran}
@@ -186,11 +236,11 @@ class Heartbeats:
         settings = self._parts.config().agent(agent_id).heartbeat
         return self._parts.store.run(SYSTEM, lambda tx: beats.at_once(tx, agent_id, settings))
 
-    def statuses(self, agent_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    def statuses(self, agent_ids: Sequence[str] | None = None) -> list[HeartbeatOut]:
         """How the heartbeats of these agents stand; of all, unless some are named."""
         ids = [agent.id for agent in self._parts.config().agent_list] if agent_ids is None else agent_ids
         with self._parts.store.read(SYSTEM) as tx:
             return statuses(tx, self._parts, ids)
 
-    def look(self, tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def look(self, tx: Tx, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         return states_by_id(tx, ids)

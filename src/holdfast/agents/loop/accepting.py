@@ -68,6 +68,8 @@ def take_in(tx: Tx, ask: Ask, to: Address, config: Config, hooks: Sequence[TurnH
     terms = terms_of(ask, to, entered.session.audience)
     message = _Incoming(ask, entered, named, key, terms, mode, config.messages.queue)
     accepted = _placed(tx, message, hooks, config.default_agent_id)
+    if ask.with_entry is not None and accepted.created and accepted.entry_id is not None:
+        ask.with_entry(tx, accepted.entry_id)
     if not ask.stored:
         forget_later(tx, accepted.session_id)
     return _told(tx, accepted, left, terms) if ask.external else accepted

@@ -5,11 +5,14 @@ Pure: what the message says and the config decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NotRequired, get_args, get_origin, get_type_hints
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.agents.routing import Origin, route
 from holdfast.clock import Millis
@@ -29,7 +32,8 @@ from holdfast.keys import (
     canonical_key,
     parse_key,
 )
-from holdfast.log import FOR_OWNER, Audience
+from holdfast.log import FOR_OWNER, Audience, Tx
+from holdfast.records import Iso, record
 
 MAX_TEXT: Final = 1_000_000
 MAX_IMAGES: Final = 16
@@ -121,7 +125,8 @@ class Ask(Options):
     one. One that is `wordless` was said by nobody, such as the results of calls coming in: `text` stands in
     for words, is shown to the model and not kept. One that `continues` goes on from a turn that its sender
     named, however long ago that was. `noted` is kept with the turn for whoever asked. One whose sender is not
-    `proven` may be anybody's: it decides nothing in that name.
+    `proven` may be anybody's: it decides nothing in that name. `with_entry` is written in the transaction of
+    its entry, whose id it is given; nothing where the message was there already.
     """
 
     text: str
@@ -144,6 +149,7 @@ class Ask(Options):
     continues: bool = False
     noted: Mapping[str, Any] = field(default_factory=dict)
     proven: bool = True
+    with_entry: Callable[[Tx, str], None] | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip() and not self.images:
@@ -156,6 +162,24 @@ class Ask(Options):
     @property
     def external(self) -> bool:
         return self.trigger == "user"
+
+
+@record
+class AcceptedRunOut(TypedDict):
+    runId: str
+    acceptedAt: Iso
+    sessionKey: str
+    sessionId: str
+    turn: int
+    entryId: str | None
+    joined: Annotated[bool, Field(description="It became part of a turn that was there already.")]
+    reset: NotRequired[Annotated[str | None, Field(description="Why the session was begun anew for it.")]]
+    reply: NotRequired[
+        Annotated[str | None, Field(description="There if it was answered at once, as commands are.")]
+    ]
+    told: NotRequired[
+        Annotated[str | None, Field(description="What ended with the session that it left, if anything did.")]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +205,10 @@ class Accepted:
     stops: tuple[str, ...] = ()
     made_room: bool = False
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> AcceptedRunOut:
         from holdfast.clock import iso
 
-        told: dict[str, Any] = {
+        told: AcceptedRunOut = {
             "runId": self.run_id,
             "acceptedAt": iso(self.accepted_at),
             "sessionKey": self.session_key,
@@ -193,8 +217,13 @@ class Accepted:
             "entryId": self.entry_id,
             "joined": self.joined,
         }
-        more = {"reset": self.reset, "reply": self.reply, "told": self.told}
-        return told | {name: value for name, value in more.items() if value is not None}
+        if self.reset is not None:
+            told["reset"] = self.reset
+        if self.reply is not None:
+            told["reply"] = self.reply
+        if self.told is not None:
+            told["told"] = self.told
+        return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

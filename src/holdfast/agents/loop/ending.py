@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop import ending
@@ -42,6 +45,7 @@ from holdfast.log import (
     turns,
 )
 from holdfast.log.turns import Committed
+from holdfast.records import record
 
 if TYPE_CHECKING:
     from holdfast.agents.models.failures import Attempt
@@ -286,6 +290,15 @@ def _post(tx: Tx, turn: Turn, terms: Terms, body: Mapping[str, Any], *, key: str
 _LEFT: Final = "a new session was begun"
 
 
+@record
+class StoppedOut(TypedDict):
+    stopped: int
+    chains: list[str]
+    ended: Annotated[dict[str, int], Field(description="How many of each sort ended.")]
+    stillRunning: Annotated[list[str], Field(description="Turns that had not ended yet after ten seconds.")]
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """What was stopped, and which turns had not ended yet when that was told."""
@@ -307,7 +320,7 @@ class Stopped:
         chains_ = tuple(dict.fromkeys((*self.chains, *more.chains)))
         return Stopped(chains_, _sum([*self.ended, *more.ended]), more.running)
 
-    def json(self) -> dict[str, object]:
+    def json(self) -> StoppedOut:
         return {
             "stopped": sum(one.count for one in self.ended),
             "chains": list(self.chains),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from holdfast.clock import Millis, iso
 from holdfast.context import is_silent
@@ -24,6 +27,7 @@ from holdfast.log import (
     rung,
     turns,
 )
+from holdfast.records import Iso, record
 
 _PAUSE_SECONDS: Final = 0.1
 
@@ -32,6 +36,30 @@ _TROUBLE_SECONDS: Final = 1.0
 
 
 _LOOK_AGAIN_SECONDS: Final = 15.0
+
+
+@record
+class RunOut(TypedDict):
+    runId: str
+    sessionKey: str
+    sessionId: str
+    turn: int
+    status: TurnStatus
+    ended: Annotated[bool, Field(description="Nothing more comes of it by itself.")]
+    acceptedAt: Iso
+    startedAt: Iso | None
+    endedAt: Iso | None
+    reply: str | None
+    replyId: str | None
+    silent: Annotated[bool, Field(description="The agent chose to say nothing.")]
+    resumable: bool
+    error: str | None
+    model: str | None
+    usage: dict[str, Any]
+    attempts: NotRequired[Annotated[list[Any] | None, Field(description="Models that were tried before.")]]
+    finish: NotRequired[Annotated[str | None, Field(description="Why the model stopped.")]]
+    calls: NotRequired[Annotated[int, Field(description="How often a model was asked.")]]
+    handed: NotRequired[Annotated[list[Any], Field(description="Calls of the asker's own tools.")]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +88,17 @@ class RunStatus:
     def ok(self) -> bool:
         return self.status is TurnStatus.COMMITTED
 
-    def json(self) -> dict[str, Any]:
-        times = {"startedAt": self.started_at, "endedAt": self.ended_at}
-        shown = ("attempts", "finish", "calls", "handed")
-        return {
+    def json(self) -> RunOut:
+        told: RunOut = {
             "runId": self.run_id,
             "sessionKey": self.session_key,
             "sessionId": self.session_id,
             "turn": self.turn,
-            "status": self.status.value,
+            "status": self.status,
             "ended": self.ended,
             "acceptedAt": iso(self.accepted_at),
-            **{name: None if at is None else iso(at) for name, at in times.items()},
+            "startedAt": None if self.started_at is None else iso(self.started_at),
+            "endedAt": None if self.ended_at is None else iso(self.ended_at),
             "reply": self.reply,
             "replyId": self.reply_id,
             "silent": self.silent,
@@ -79,8 +106,16 @@ class RunStatus:
             "error": self.error,
             "model": self.model,
             "usage": dict(self.usage),
-            **{name: self.meta[name] for name in shown if name in self.meta},
         }
+        if "attempts" in self.meta:
+            told["attempts"] = self.meta["attempts"]
+        if "finish" in self.meta:
+            told["finish"] = self.meta["finish"]
+        if "calls" in self.meta:
+            told["calls"] = self.meta["calls"]
+        if "handed" in self.meta:
+            told["handed"] = self.meta["handed"]
+        return told
 
 
 def status_of(tx: Tx, run_id: str) -> RunStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,7 +31,9 @@ def channels() -> None:
 def list_(app: App, as_json: bool) -> None:
     """Every channel: whether it is connected, when something came and went, what is still on its way."""
     with app.open() as hold:
-        found = [told | _surfaces(hold, told["name"]) for told in _office(hold).listing()]
+        found: list[dict[str, Any]] = [
+            {**told, **_surfaces(hold, told["name"])} for told in _office(hold).listing()
+        ]
     if as_json:
         print_json(found)
         return
@@ -251,7 +254,7 @@ def deny(app: App, code: str, channel: str | None, as_json: bool) -> None:
         _say(_office(hold).deny(code, channel=channel), "is turned away", as_json)
 
 
-def _say(pairing: dict[str, Any], what: str, as_json: bool) -> None:
+def _say(pairing: Mapping[str, Any], what: str, as_json: bool) -> None:
     if as_json:
         print_json(pairing)
     else:

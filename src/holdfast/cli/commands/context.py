@@ -56,7 +56,7 @@ def show(app: App, key: str, turn: int | None, raw: bool, summary: int | None, a
         )
         found = replay(tx, stored) if raw else None
     if as_json:
-        body: dict[str, Any] = manifest_json(stored.manifest)
+        body: dict[str, Any] = {**manifest_json(stored.manifest)}
         print_json(body if found is None else body | {"messages": [wire(m) for m in found.messages]})
         return
     if found is not None:

@@ -35,7 +35,7 @@ def sessions() -> None:
 @pass_app
 def list_(app: App, status: str, agent_id: str | None, limit: int, offset: int, as_json: bool) -> None:
     """Sessions, most recently used first."""
-    from holdfast.gateway.wire import session_json
+    from holdfast.gateway.wire import session_out
     from holdfast.log import SessionStatus
     from holdfast.log import sessions as room
 
@@ -48,7 +48,7 @@ def list_(app: App, status: str, agent_id: str | None, limit: int, offset: int, 
             offset=offset,
         )
     if as_json:
-        print_json([session_json(each) for each in found])
+        print_json([session_out(each) for each in found])
         return
     rows = [
         (each.key, each.status, each.turn_count, each.total_tokens, when(each.updated_at)) for each in found
@@ -63,7 +63,7 @@ def list_(app: App, status: str, agent_id: str | None, limit: int, offset: int, 
 @pass_app
 def show(app: App, key: str, limit: int, as_json: bool) -> None:
     """One session, by key or id: what is known of it, its last turns and entries."""
-    from holdfast.gateway.wire import entry_json, session_json, turn_json
+    from holdfast.gateway.wire import entry_out, session_out, turn_out
     from holdfast.log import EntryFilter, entries, turns
 
     with app.open() as hold, hold.store.read(OWNER) as tx:
@@ -71,13 +71,13 @@ def show(app: App, key: str, limit: int, as_json: bool) -> None:
         last = entries.listing(tx, EntryFilter(session_id=found.id), limit=limit).entries[::-1]
         recent = turns.listing(tx, found.id, limit=limit)[::-1]
     if as_json:
-        body = session_json(found) | {
-            "turns": [turn_json(each, found.agent_id) for each in recent],
-            "entries": [entry_json(each) | {"role": each.role} for each in last],
+        body = session_out(found) | {
+            "turns": [turn_out(each, found.agent_id) for each in recent],
+            "entries": [entry_out(each) | {"role": each.role} for each in last],
         }
         print_json(body)
         return
-    print_fields({name: value for name, value in session_json(found).items() if value is not None})
+    print_fields({name: value for name, value in session_out(found).items() if value is not None})
     if recent:
         click.echo()
         rows = [
@@ -120,7 +120,7 @@ def space(app: App, key: str, space_id: str | None, take_out: bool, as_json: boo
       holdfast sessions space agent:main:discord:group:42 space-garden
     """
     from holdfast.board import spaces
-    from holdfast.gateway.wire import session_json
+    from holdfast.gateway.wire import session_out
     from holdfast.log import sessions as room
 
     if (space_id is None) != take_out:
@@ -130,7 +130,7 @@ def space(app: App, key: str, space_id: str | None, take_out: bool, as_json: boo
             spaces.require(tx, space_id)
         now = room.give_space(tx, find_session(tx, key), space_id)
     if as_json:
-        print_json(session_json(now))
+        print_json(session_out(now))
     else:
         click.echo(f"{now.key} is in {'no space' if space_id is None else space_id} now.")
 
@@ -239,7 +239,7 @@ def _end(app: App, key: str, as_json: bool, *, successor: bool) -> None:
     """A turn that a gateway runs there is stopped by it, at its next look at the store."""
     import asyncio
 
-    from holdfast.gateway.wire import session_json
+    from holdfast.gateway.wire import session_out
 
     with app.open() as hold:
         with hold.store.read(OWNER) as tx:
@@ -247,7 +247,7 @@ def _end(app: App, key: str, as_json: bool, *, successor: bool) -> None:
         end = hold.runs.reset if successor else hold.runs.archive
         now = asyncio.run(end(lambda tx: find_session(tx, found.id)))
     if as_json:
-        print_json(session_json(now))
+        print_json(session_out(now))
     elif successor:
         click.echo(f"{now.key}: {found.id} is archived, {now.id} begins.")
     else:
@@ -277,17 +277,17 @@ def trajectory(app: App, key: str, output: Path | None, force: bool) -> None:
 
 
 def _records(tx: Tx, session: Session) -> Iterator[dict[str, Any]]:
-    from holdfast.gateway.wire import entry_json, session_json, turn_json
+    from holdfast.gateway.wire import full_entry_out, session_out, turn_out
     from holdfast.log import entries, turns
 
-    yield {"record": "session"} | session_json(session)
+    yield {"record": "session"} | session_out(session)
     for first in range(1, session.turn_count + 1, PAGE):
         for turn in reversed(turns.listing(tx, session.id, before=first + PAGE, limit=PAGE)):
             if turn.number >= first:
-                yield {"record": "turn"} | turn_json(turn, session.agent_id) | {"meta": turn.meta}
+                yield {"record": "turn"} | turn_out(turn, session.agent_id) | {"meta": turn.meta}
     after = 0
     while page := entries.transcript(tx, session.id, after=after, limit=PAGE):
         for entry in page:
             place = {"role": entry.role, "turnId": entry.turn_id, "position": entry.position}
-            yield {"record": "entry"} | entry_json(entry, raw=True) | place
+            yield {"record": "entry"} | full_entry_out(entry, raw=True) | place
         after = page[-1].position

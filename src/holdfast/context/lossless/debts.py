@@ -34,9 +34,15 @@ class Debt:
 _NAMES = tuple(f.name for f in fields(Debt))
 
 
-def find(tx: Tx, session_id: str) -> Debt | None:
-    row = tx.conn.execute(sa.select(table).where(table.c.session_id == session_id)).mappings().first()
+def find(tx: Tx, session_id: str, *, lock: bool = False) -> Debt | None:
+    query = sa.select(table).where(table.c.session_id == session_id)
+    row = tx.conn.execute(query.with_for_update() if lock else query).mappings().first()
     return None if row is None else Debt(**row)
+
+
+def forgive(tx: Tx, session_id: str) -> None:
+    """Nothing is owed any more: the session has ended, or another engine builds its context."""
+    tx.conn.execute(sa.update(table).where(table.c.session_id == session_id).values(pending=False))
 
 
 def pending(tx: Tx, *, limit: int = 500) -> list[Debt]:

@@ -12,6 +12,7 @@ from holdfast.agents.loop import RunEvent, RunStatus
 from holdfast.agents.loop.asks import Form
 from holdfast.clock import Millis
 from holdfast.context import NO_REPLY, ToolSpec, is_silent
+from holdfast.gateway.contract import dumps
 from holdfast.gateway.openai.requests import (
     MAX_MESSAGES,
     MAX_TOOLS,
@@ -28,7 +29,7 @@ from holdfast.gateway.openai.requests import (
     tool_choice,
     unsupported,
 )
-from holdfast.gateway.wire import Text, dumps
+from holdfast.gateway.wire import Text
 
 Handed: TypeAlias = Sequence[Mapping[str, Any]]
 

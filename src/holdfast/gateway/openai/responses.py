@@ -13,6 +13,7 @@ from holdfast.agents.loop import RunEvent, RunStatus
 from holdfast.agents.loop.asks import ASK, Form
 from holdfast.context import ToolSpec
 from holdfast.errors import InvalidInput
+from holdfast.gateway.contract import dumps
 from holdfast.gateway.openai.chat import JsonSchemaIn, Speech
 from holdfast.gateway.openai.requests import (
     MAX_MESSAGES,
@@ -35,7 +36,7 @@ from holdfast.gateway.openai.requests import (
     tool_choice,
     unsupported,
 )
-from holdfast.gateway.wire import Text, dumps
+from holdfast.gateway.wire import Text
 
 ECHO: Final = "response"
 """The note of a turn that keeps what its answer repeats."""

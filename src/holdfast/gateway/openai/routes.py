@@ -15,6 +15,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.gateway.asking import MAX_IDEMPOTENCY, own_key, require_agents, serving
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
+from holdfast.gateway.contract import foreign
 from holdfast.gateway.openai import runs
 from holdfast.gateway.openai.chat import ChatFrames, ChatIn, Chunks, Head, completion
 from holdfast.gateway.openai.requests import ModelName, Request, Sent
@@ -27,7 +28,7 @@ from holdfast.gateway.openai.responses import (
     run_of,
 )
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import Text, json_response
+from holdfast.gateway.wire import Text
 from holdfast.keys import MAX_KEY_LENGTH, canonical_agent_id
 from holdfast.memory.embedders.base import Embedder
 
@@ -64,7 +65,7 @@ async def chat(
         text = runs.stream(here, caller, asked, ChatFrames(chunks))
         return StreamingResponse(text, media_type="text/event-stream", headers=headers | _STREAM)
     status = await runs.ended(here, asked, http)
-    return json_response(completion(head, status), headers=headers)
+    return foreign(completion(head, status), headers=headers)
 
 
 @router.post("/v1/responses")
@@ -86,12 +87,12 @@ async def respond(
         head = ResponseHead.of(await here.hold.runs.status(asked.run_id))
         text = runs.stream(here, caller, asked, ResponseEvents(head, whole=request.form is not None))
         return StreamingResponse(text, media_type="text/event-stream", headers=headers | _STREAM)
-    return json_response(response(await runs.ended(here, asked, http)), headers=headers)
+    return foreign(response(await runs.ended(here, asked, http)), headers=headers)
 
 
 @router.get("/v1/responses/{responseId}")
 async def get_response(here: Here, caller: Caller, responseId: str) -> Response:  # noqa: N803 - OpenAPI's name
-    return json_response(response(await runs.look_up(here, caller, run_of(responseId))))
+    return foreign(response(await runs.look_up(here, caller, run_of(responseId))))
 
 
 @router.delete("/v1/responses/{responseId}")
@@ -100,7 +101,7 @@ async def delete_response(here: Here, caller: Caller, responseId: str) -> Respon
     require_agents(caller)
     run_id = run_of(responseId)
     await runs.delete(here, caller, run_id)
-    return json_response({"id": response_id(run_id), "object": "response", "deleted": True})
+    return foreign({"id": response_id(run_id), "object": "response", "deleted": True})
 
 
 @router.post("/v1/completions")
@@ -152,7 +153,7 @@ async def embed(here: Here, caller: Caller, body: EmbeddingsIn) -> Response:
     data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(vectors)]
     count = sum(len(text) // 4 + 1 for text in texts)
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return json_response({"object": "list", "data": data, "model": name, "usage": usage})
+    return foreign({"object": "list", "data": data, "model": name, "usage": usage})
 
 
 def _embedders(here: Gateway) -> list[Embedder]:
@@ -197,14 +198,14 @@ async def models(here: Here, caller: Caller) -> Response:
     names = [DEFAULT] if config.default_agent_id in agents else []
     names += [f"{DEFAULT}/{agent}" for agent in agents]
     names += [EMBEDDING] if agents else []
-    return json_response({"object": "list", "data": [_model(name) for name in names]})
+    return foreign({"object": "list", "data": [_model(name) for name in names]})
 
 
 @router.get("/v1/models/{model:path}")
 async def get_model(here: Here, caller: Caller, model: str) -> Response:
     if model != EMBEDDING or caller.spaces is not None:
         agent_of(model, here.hold.settings, caller)
-    return json_response(_model(model))
+    return foreign(_model(model))
 
 
 def agent_of(model: str, config: Config, caller: Principal) -> str:

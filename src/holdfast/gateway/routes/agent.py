@@ -7,13 +7,21 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query
 from starlette.responses import Response, StreamingResponse
 
+from holdfast.agents.loop.asks import AcceptedRunOut
+from holdfast.agents.loop.run_status import RunOut
 from holdfast.errors import InvalidInput
 from holdfast.gateway import run_stream
-from holdfast.gateway.asking import MAX_IDEMPOTENCY, AgentIn, accept, require_own_run, require_run, serving
+from holdfast.gateway.asking import (
+    MAX_IDEMPOTENCY,
+    AgentIn,
+    accept_sent,
+    require_own_run,
+    require_run,
+    serving,
+)
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import AcceptedRunOut, RunOut
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.contract import answer
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -25,8 +33,8 @@ KeyHeader = Annotated[str | None, Header(alias="X-Idempotency-Key", min_length=1
 @router.post("/api/agent", response_model=AcceptedRunOut, status_code=202)
 async def ask(here: Here, caller: Caller, body: AgentIn, key: KeyHeader = None) -> Response:
     """Ask an agent. It is stored and promised an answer at once; a repeat finds the same run."""
-    accepted = await accept(here, caller, body.ask(caller, key))
-    return json_response(accepted.json(), 202)
+    accepted = await accept_sent(here, caller, body, key)
+    return answer(accepted.json(), 202)
 
 
 @router.get("/api/agent/{runId}/wait", response_model=RunOut)
@@ -40,7 +48,7 @@ async def wait(
     if caller.limited:  # to others a run that is there is shown, and the wait itself finds out whether it is
         await require_run(here, caller, run_id)
     status = await run_stream.ended(here, run_id, timeout_ms / 1000)
-    return json_response(status.json())
+    return answer(status.json())
 
 
 @router.get(
@@ -67,21 +75,21 @@ async def events(
 async def cancel(here: Here, caller: Caller, run_id: RunId) -> Response:
     """Stop the run; one that has ended stays as it is."""
     await require_own_run(here, caller, run_id)
-    return json_response((await here.hold.runs.cancel(run_id)).json())
+    return answer((await here.hold.runs.cancel(run_id)).json())
 
 
 @router.post("/api/agent/{runId}/resume", response_model=RunOut)
 async def resume(here: Here, caller: Caller, run_id: RunId) -> Response:
     """Go on with a run that was interrupted."""
     await require_own_run(here, caller, run_id)
-    return json_response((await here.hold.runs.resume(run_id)).json())
+    return answer((await here.hold.runs.resume(run_id)).json())
 
 
 @router.get("/api/agent/{runId}", response_model=RunOut)
 async def status(here: Here, caller: Caller, run_id: RunId) -> Response:
     """How the run stands."""
     await require_run(here, caller, run_id)
-    return json_response((await here.hold.runs.status(run_id)).json())
+    return answer((await here.hold.runs.status(run_id)).json())
 
 
 def _seq(text: str | None) -> int:

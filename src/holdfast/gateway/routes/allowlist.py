@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -15,9 +15,9 @@ from holdfast.errors import NotFound
 from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso, OkOut
+from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers, ok
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import MAX_NUMBER, MAX_OFFSET, CursorParam, Text, Wire, json_response, number, page
+from holdfast.gateway.wire import MAX_NUMBER, MAX_OFFSET, CursorParam, Text, Wire, number
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -69,7 +69,7 @@ async def listing(
     most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
     rows = await here.hold.threads(_in_force, here, caller, agent_id)
     more = len(rows) > skip + most and skip + most <= MAX_OFFSET
-    return page([_allowed_json(row) for row in rows[skip : skip + most]], skip + most if more else None)
+    return answers([_allowed_out(row) for row in rows[skip : skip + most]], skip + most if more else None)
 
 
 @router.post("/api/allowlist", response_model=AllowedCommandOut, status_code=201)
@@ -81,7 +81,7 @@ async def add(here: Here, caller: Caller, body: AllowIn) -> Response:
         with here.write_as(caller) as tx:
             return allowlist.allow(tx, body.agent_id, body.pattern, by=caller.actor)
 
-    return json_response(_allowed_json(await here.hold.threads(write)), 201)
+    return answer(_allowed_out(await here.hold.threads(write)), 201)
 
 
 @router.delete("/api/allowlist", response_model=OkOut)
@@ -99,7 +99,7 @@ async def remove(
             allowlist.disallow(tx, agent_id, pattern, by=caller.actor)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.get("/api/audit", response_model=list[AuditOut])
@@ -116,7 +116,7 @@ async def trail(
             return audit.listing(tx, agent_ids=agents, before=before, limit=most + 1)
 
     rows = await here.hold.threads(read)
-    return page([_audit_json(row) for row in rows[:most]], rows[most - 1].seq if len(rows) > most else None)
+    return answers([_audit_out(row) for row in rows[:most]], rows[most - 1].seq if len(rows) > most else None)
 
 
 def _in_force(here: Gateway, caller: Principal, agent_id: str | None) -> list[AllowedCommand]:
@@ -136,32 +136,32 @@ def _require_agent(here: Gateway, caller: Principal, agent_id: str) -> None:
         raise NotFound(f"no agent {agent_id[:80]!r}", code="unknown_agent")
 
 
-def _allowed_json(row: AllowedCommand) -> dict[str, Any]:
-    return {
-        "agentId": row.agent_id,
-        "pattern": row.pattern,
-        "source": row.source,
-        "createdBy": row.created_by,
-        "createdAt": _time(row.created_at),
-        "lastUsedAt": _time(row.last_used_at),
-        "lastUsedCommand": row.last_used_command,
-    }
+def _allowed_out(row: AllowedCommand) -> AllowedCommandOut:
+    return AllowedCommandOut(
+        agent_id=row.agent_id,
+        pattern=row.pattern,
+        source=row.source,
+        created_by=row.created_by,
+        created_at=_time(row.created_at),
+        last_used_at=_time(row.last_used_at),
+        last_used_command=row.last_used_command,
+    )
 
 
-def _audit_json(row: audit.Record) -> dict[str, Any]:
-    return {
-        "seq": row.seq,
-        "event": row.event,
-        "agentId": row.agent_id,
-        "sessionKey": row.session_key,
-        "tool": row.tool,
-        "command": row.command,
-        "rule": row.rule,
-        "reason": row.reason,
-        "actor": row.actor,
-        "approvalId": row.approval_id,
-        "createdAt": iso(row.created_at),
-    }
+def _audit_out(row: audit.Record) -> AuditOut:
+    return AuditOut(
+        seq=row.seq,
+        event=row.event,
+        agent_id=row.agent_id,
+        session_key=row.session_key,
+        tool=row.tool,
+        command=row.command,
+        rule=row.rule,
+        reason=row.reason,
+        actor=row.actor,
+        approval_id=row.approval_id,
+        created_at=iso(row.created_at),
+    )
 
 
 def _time(at: int | None) -> str | None:

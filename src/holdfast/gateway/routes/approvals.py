@@ -18,9 +18,9 @@ from holdfast.config.tools import Exec
 from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import MAX_OFFSET, CursorParam, Text, Wire, json_response, number, page
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, Text, Wire, number
 from holdfast.log import Tx
 from holdfast.people import users
 
@@ -82,7 +82,7 @@ async def listing(
     most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
     agents = seen_agents(caller, agent_id)
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[ApprovalOut]:
         with here.read_as(caller) as tx:
             wanted = None if status == "all" else ApprovalStatus(status)
             if caller.user_id is not None and caller.limited:
@@ -93,7 +93,7 @@ async def listing(
 
     rows = await here.hold.threads(read)
     more = len(rows) > most and skip + most <= MAX_OFFSET
-    return page(rows[:most], skip + most if more else None)
+    return answers(rows[:most], skip + most if more else None)
 
 
 @router.get("/api/approvals/modes", response_model=list[ModeOut])
@@ -102,7 +102,7 @@ async def modes(here: Here, caller: Caller) -> Response:
     config = here.hold.settings
     seen = seen_agents(caller, None)
     ids = [agent.id for agent in config.agent_list if seen is None or agent.id in seen]
-    return json_response([mode_json(id_, exec_settings(config, id_)) for id_ in ids])
+    return answers([mode_out(id_, exec_settings(config, id_)) for id_ in ids])
 
 
 @router.post("/api/approvals/{id}", response_model=ApprovalOut)
@@ -113,7 +113,7 @@ async def decide(
     if caller.user_id is None or not caller.limited:
         caller.require(Scope.ADMIN)
 
-    def write() -> dict[str, Any]:
+    def write() -> ApprovalOut:
         with here.write_as(caller) as tx:
             who = _decider(tx, caller)
             _require_visible(here, tx, caller, id_)
@@ -122,57 +122,57 @@ async def decide(
             )
             return _shown(here, tx, [given])[0]
 
-    return json_response(await here.hold.threads(write))
+    return answer(await here.hold.threads(write))
 
 
 def look(tx: Tx, ids: Sequence[str], settings: TeamsConfig) -> Mapping[str, Mapping[str, Any]]:
     """What a change of kind `approval` is about."""
     votes = workflow.votes_of(tx, ids)
     return {
-        a.id: approval_json(requests.seen(a, tx.now), votes[a.id])
-        | {"deciders": workflow.logins(tx, settings, a)}
+        a.id: {
+            **approval_out(requests.seen(a, tx.now), votes[a.id]).model_dump(mode="json", by_alias=True),
+            "deciders": workflow.logins(tx, settings, a),
+        }
         for a in requests.get_many(tx, ids)
     }
 
 
-def mode_json(agent_id: str, settings: Exec) -> dict[str, Any]:
-    return {
-        "agentId": agent_id,
-        "security": settings.security,
-        "ask": settings.ask,
-        "askTimeoutSeconds": int(settings.ask_timeout_seconds),
-    }
+def mode_out(agent_id: str, settings: Exec) -> ModeOut:
+    return ModeOut(
+        agent_id=agent_id,
+        security=settings.security,
+        ask=settings.ask,
+        ask_timeout_seconds=int(settings.ask_timeout_seconds),
+    )
 
 
-def approval_json(
-    approval: Approval, votes: Sequence[Vote] = (), needed: int | None = None
-) -> dict[str, Any]:
-    return {
-        "id": approval.id,
-        "agentId": approval.agent_id,
-        "sessionKey": approval.session_key,
-        "turnId": approval.turn_id,
-        "tool": approval.tool,
-        "command": approval.command,
-        "arguments": dict(approval.arguments),
-        "reason": approval.reason,
-        "files": approval.file_names,
-        "whyNotAlways": approval.why_not_always,
-        "status": approval.status,
-        "decidedBy": approval.decided_by,
-        "decidedAt": _time(approval.decided_at),
-        "usedAt": _time(approval.used_at),
-        "expiresAt": iso(approval.expires_at),
-        "createdAt": iso(approval.created_at),
-        "approvedBy": [one.name for one in votes],
-        "needed": needed,
-    }
+def approval_out(approval: Approval, votes: Sequence[Vote] = (), needed: int | None = None) -> ApprovalOut:
+    return ApprovalOut(
+        id=approval.id,
+        agent_id=approval.agent_id,
+        session_key=approval.session_key,
+        turn_id=approval.turn_id,
+        tool=approval.tool,
+        command=approval.command,
+        arguments=dict(approval.arguments),
+        reason=approval.reason,
+        files=approval.file_names,
+        why_not_always=approval.why_not_always,
+        status=approval.status,
+        decided_by=approval.decided_by,
+        decided_at=_time(approval.decided_at),
+        used_at=_time(approval.used_at),
+        expires_at=iso(approval.expires_at),
+        created_at=iso(approval.created_at),
+        approved_by=[one.name for one in votes],
+        needed=needed,
+    )
 
 
-def _shown(here: Gateway, tx: Tx, rows: Sequence[Approval]) -> list[dict[str, Any]]:
+def _shown(here: Gateway, tx: Tx, rows: Sequence[Approval]) -> list[ApprovalOut]:
     votes = workflow.votes_of(tx, [row.id for row in rows])
     settings = here.hold.settings.teams
-    return [approval_json(row, votes[row.id], workflow.needed(tx, settings, row)) for row in rows]
+    return [approval_out(row, votes[row.id], workflow.needed(tx, settings, row)) for row in rows]
 
 
 def _decider(tx: Tx, caller: Principal) -> workflow.Decider:

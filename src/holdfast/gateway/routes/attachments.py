@@ -17,12 +17,11 @@ from holdfast.board import EVERYTHING, attachments, log_view, spaces
 from holdfast.board.attachments import Attachment, Files, Upload
 from holdfast.errors import Forbidden, InvalidInput, TooLarge
 from holdfast.gateway.access import placed_by, require_spaces
-from holdfast.gateway.board_wire import AttachmentOut, PolicyOut, attachment_json
+from holdfast.gateway.board_wire import AttachmentOut, PolicyOut, attachment_out
 from holdfast.gateway.bodies import Part, StrictRoute, boundary_of, parts
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import DeletedOut
+from holdfast.gateway.contract import DeletedOut, answer, answers, deleted
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
 from holdfast.log import Audience, Tx, audit
 
 router = APIRouter(tags=["attachments"], route_class=StrictRoute)
@@ -43,12 +42,12 @@ _FORM = {
 async def policy(here: Here, caller: Caller) -> Response:
     """What may be uploaded."""
     limits = here.hold.settings.board.attachments
-    return json_response(
-        {
-            "allowedMimeTypes": sorted(attachments.ALLOWED),
-            "maxFiles": limits.max_files,
-            "maxBytes": limits.max_bytes,
-        }
+    return answer(
+        PolicyOut(
+            allowed_mime_types=sorted(attachments.ALLOWED),
+            max_files=limits.max_files,
+            max_bytes=limits.max_bytes,
+        )
     )
 
 
@@ -73,7 +72,7 @@ async def upload(
         spool.flush()
         with _mapped(spool) as body:
             made = await here.hold.threads(_keep, here, caller, body, boundary, space_id, log_id)
-    return json_response([attachment_json(one) for one in made], 201)
+    return answers([attachment_out(one) for one in made], status=201)
 
 
 @router.get(
@@ -106,7 +105,7 @@ async def delete(here: Here, caller: Caller, id_: AttachmentPath) -> Response:
                 files(here).drop(gone.sha256)
 
     await here.hold.threads(write)
-    return json_response({"ok": True, "deleted": True, "id": id_})
+    return deleted(id_)
 
 
 def files(here: Gateway) -> Files:

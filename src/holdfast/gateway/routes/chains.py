@@ -2,100 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.agents.loop.ending import Stopped
+from holdfast.agents.loop.ending import Stopped, StoppedOut
 from holdfast.clock import iso
 from holdfast.errors import InvalidInput
 from holdfast.gateway.access import require_key
 from holdfast.gateway.asking import require_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import Text, Wire
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import Session, agenda, chains, sessions
 from holdfast.runtime import chain_view
+from holdfast.runtime.chain_view import ChainOut, ChainTreeOut
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
 ChainId = Annotated[str, Path(alias="id", min_length=1, max_length=128)]
 Reason = Annotated[Text, Field(min_length=1, max_length=400)]
-
-
-class OriginOut(Answer):
-    session_key: str
-    agent_id: str | None
-    trigger: str
-    sender: str | None
-    entry_id: str | None
-    text: str | None = Field(description="What was asked, clipped; null if the caller may not read it.")
-
-
-class LiveOut(Answer):
-    turn: int
-    subagent: int
-    election: int
-
-
-class ChainOut(Answer):
-    id: str
-    state: Literal["live", "ended", "stopped"]
-    origin: OriginOut
-    steps: int = Field(description="Elected turns and delegates, over all sessions.")
-    max_steps: int
-    sent: int = Field(description="Subagents and messages to other sessions.")
-    max_sent: int
-    tokens: int
-    max_tokens: int | None = Field(description="Null: no cap.")
-    cost: float = Field(description="In dollars, as far as prices are known.")
-    max_cost: float | None = Field(description="Null: no cap.")
-    started_at: Iso
-    updated_at: Iso
-    ended_at: Iso | None
-    stopped_at: Iso | None
-    stop_reason: str | None
-    next_due_at: Iso | None
-    live: LiveOut = Field(description="How many of each sort live in it.")
-
-
-class NodeOut(Answer):
-    id: str
-    parent_id: str | None = Field(description="What brought it about; null for the beginning.")
-    depth: int
-    kind: Literal["turn", "work", "delegate", "post_compaction", "subagent"]
-    state: str
-    session_key: str | None
-    agent_id: str | None
-    trigger: str | None
-    mode: str | None
-    text: str | None
-    reply: str | None
-    error: str | None
-    tokens: int = Field(description="Those of a subagent are those of its turns, which stand below it.")
-    cost: float
-    started_at: Iso
-    due_at: Iso | None
-    ended_at: Iso | None
-    hidden: bool = Field(description="It is in a session that the caller may not read.")
-
-
-class ChainTreeOut(ChainOut):
-    nodes: list[NodeOut] = Field(description="What came of each stands behind it.")
-    cut: bool = Field(description="There are more than 500; the newest are told.")
-
-
-class StoppedOut(Answer):
-    stopped: int
-    chains: list[str]
-    ended: dict[str, int] = Field(description="How many of each sort ended.")
-    still_running: list[str] = Field(description="Turns that had not ended yet after ten seconds.")
-    text: str
 
 
 class HaltOut(Answer):
@@ -132,11 +63,11 @@ async def listing(
 ) -> Response:
     """Chains: those that live first, then the last used. With `live`, only those of which something lives."""
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[ChainOut]:
         with here.read_as(caller) as tx:
             return chain_view.listing(tx, here.hold.settings, live=live, limit=min(limit, chains.MAX_PAGE))
 
-    return json_response(await here.hold.threads(read))
+    return answers(await here.hold.threads(read))
 
 
 @router.post("/api/chains/stop", response_model=StoppedOut)
@@ -155,11 +86,11 @@ async def stop_many(here: Here, caller: Caller, body: StopManyIn) -> Response:
 async def show(here: Here, caller: Caller, id_: ChainId) -> Response:
     """One chain, by its id or that of one of its turns, with the tree of what followed from what."""
 
-    def read() -> dict[str, Any]:
+    def read() -> ChainTreeOut:
         with here.read_as(caller) as tx:
             return chain_view.whole(tx, here.hold.settings, id_)
 
-    return json_response(await here.hold.threads(read))
+    return answer(await here.hold.threads(read))
 
 
 @router.post("/api/chains/{id}/stop", response_model=StoppedOut)
@@ -172,22 +103,23 @@ async def stop(here: Here, caller: Caller, id_: ChainId, body: StopIn | None = N
 @router.get("/api/halt", response_model=HaltOut)
 async def halted(here: Here, caller: Admin) -> Response:
     """Whether everything stands still until it is released."""
-    return json_response(_halt_json(await here.hold.threads(_halt, here, caller)))
+    return answer(_halt_out(await here.hold.threads(_halt, here, caller)))
 
 
 @router.post("/api/halt", response_model=HaltedOut)
 async def halt(here: Here, caller: Admin, body: StopIn | None = None) -> Response:
     """Stop everything, and begin no agent's work until it is released, after any restart too."""
     stopped = await here.hold.runs.halt(reason=_reason(caller, body))
-    now = _halt_json(await here.hold.threads(_halt, here, caller))
-    return json_response(now | {"stopped": stopped.json()})
+    now = _halt_out(await here.hold.threads(_halt, here, caller))
+    return answer(HaltedOut(**now.model_dump(), stopped=stopped.json()))
 
 
 @router.delete("/api/halt", response_model=ReleasedOut)
 async def release(here: Here, caller: Admin) -> Response:
     """Let work begin again: what was kept meanwhile is answered now."""
     before = await here.hold.runs.release()
-    return json_response(_halt_json(before) | {"halted": False, "released": before is not None})
+    told = _halt_out(before).model_copy(update={"halted": False})
+    return answer(ReleasedOut(**told.model_dump(), released=before is not None))
 
 
 def _own_chain(here: Gateway, caller: Principal, id_: str) -> str:
@@ -212,10 +144,18 @@ def _halt(here: Gateway, caller: Principal) -> agenda.Halt | None:
         return agenda.halted(tx)
 
 
-def _halt_json(found: agenda.Halt | None) -> dict[str, Any]:
+def _halt_out(found: agenda.Halt | None) -> HaltOut:
     if found is None:
-        return {"halted": False, "since": None, "reason": None}
-    return {"halted": True, "since": iso(found.since), "reason": found.reason}
+        return HaltOut(
+            halted=False,
+            since=None,
+            reason=None,
+        )
+    return HaltOut(
+        halted=True,
+        since=iso(found.since),
+        reason=found.reason,
+    )
 
 
 def _reason(caller: Principal, body: StopIn | None) -> str:
@@ -224,4 +164,4 @@ def _reason(caller: Principal, body: StopIn | None) -> str:
 
 
 def _told(stopped: Stopped) -> Response:
-    return json_response(stopped.json())
+    return answer(stopped.json())

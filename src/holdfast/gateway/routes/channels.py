@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
 from holdfast.channels import Channels, Inbound, Surface
+from holdfast.channels.room import ChannelOut, DeliveryOut, PairingOut
 from holdfast.config.session import PeerKind
 from holdfast.errors import Busy, InvalidInput
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Here, Unlimited
-from holdfast.gateway.contract import Answer, Iso, answer, answers
+from holdfast.gateway.contract import Answer, answer, answers
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import Text, Wire
 from holdfast.log import audit
 from holdfast.log.outbox import DeliveryStatus
 from holdfast.plugins.manifest import Manifest
@@ -77,51 +78,9 @@ class ReceivedOut(Answer):
     duplicate: bool
 
 
-class ChannelOut(Answer):
-    name: str
-    state: Literal["connected", "unconnected", "disabled"]
-    adapter: str | None
-    streaming: str
-    dm_policy: str
-    group_policy: str
-    accounts: list[str]
-    last_inbound_at: Iso | None
-    last_outbound_at: Iso | None
-    pending_deliveries: int = Field(description="A thousand stands for more, too.")
-    waiting_pairings: int
-
-
 class PairingIn(Wire):
     approve: bool
     owner: bool = Field(default=False, description="They are the owner, whom nothing is kept from.")
-
-
-class PairingOut(Answer):
-    channel: str
-    sender: str
-    label: str | None
-    surface: str
-    code: str | None
-    status: Literal["waiting", "approved", "denied"]
-    owner: bool
-    created_at: Iso
-    expires_at: Iso
-    decided_at: Iso | None
-
-
-class DeliveryOut(Answer):
-    id: str
-    key: str
-    channel: str
-    target: str
-    status: DeliveryStatus
-    attempts: int
-    error: str | None
-    receipt: str | None
-    turn_id: str | None
-    created_at: Iso
-    updated_at: Iso
-    delivered_at: Iso | None
 
 
 class OptionOut(Answer):
@@ -180,15 +139,16 @@ async def inbound(request: Request, channel: Annotated[str, Path(max_length=64)]
         caller.require_unlimited()
     message = _parsed(body).message(channel)
     done = await room.receive(message, may_own=caller is None or caller.is_owner)
-    told: dict[str, Any] = {"ok": True, "state": done.state, "reason": done.reason}
-    told |= {"runId": done.run_id, "duplicate": done.duplicate}
-    return json_response(told, 200 if done.duplicate else 202)
+    told = ReceivedOut(
+        ok=True, state=done.state, reason=done.reason, run_id=done.run_id, duplicate=done.duplicate
+    )
+    return answer(told, 200 if done.duplicate else 202)
 
 
 @router.get("/api/channels", response_model=list[ChannelOut])
 async def listing(here: Here, caller: Unlimited) -> Response:
     """The channels in the config, and how they stand."""
-    return json_response(await here.hold.threads(here.hold.agency.channels.listing))
+    return answers(await here.hold.threads(here.hold.agency.channels.listing))
 
 
 @router.get("/api/channels/services", response_model=list[ServiceOut])
@@ -230,10 +190,10 @@ async def deliveries(
     """What is on its way to people and what arrived, the newest first; without the words themselves."""
     room = here.hold.agency.channels
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[DeliveryOut]:
         return room.deliveries(status=status, target=target, limit=min(limit, MAX_PAGE))
 
-    return json_response(await here.hold.threads(read))
+    return answers(await here.hold.threads(read))
 
 
 @router.post("/api/deliveries/{id}/retry", response_model=DeliveryOut)
@@ -241,12 +201,12 @@ async def retry(here: Here, caller: Admin, id_: Annotated[str, Path(alias="id", 
     """Try a delivery again that was given up."""
     room = here.hold.agency.channels
 
-    def write() -> dict[str, Any]:
+    def write() -> DeliveryOut:
         with here.write_as(caller) as tx:
             audit.note(tx, "delivery.retried", id_)
             return room.retry(tx, id_)
 
-    return json_response(await here.hold.threads(write))
+    return answer(await here.hold.threads(write))
 
 
 @router.get("/api/pairings", response_model=list[PairingOut])
@@ -254,7 +214,7 @@ async def pairings(
     here: Here, caller: Admin, channel: Annotated[str | None, Query(max_length=64)] = None
 ) -> Response:
     """Who waits to be let in on a channel, and who was."""
-    return json_response(await here.hold.threads(here.hold.agency.channels.pairings, channel))
+    return answers(await here.hold.threads(here.hold.agency.channels.pairings, channel))
 
 
 @router.post("/api/pairings/{code}", response_model=PairingOut)
@@ -264,13 +224,13 @@ async def decide(
     """Say yes or no to somebody who waits; a yes is told to them."""
     room = here.hold.agency.channels
 
-    def write() -> dict[str, Any]:
+    def write() -> PairingOut:
         done = room.approve(code, owner=body.owner) if body.approve else room.deny(code)
         with here.write_as(caller, ordered=False) as tx:
             audit.note(tx, f"pairing.{done['status']}", f"{done['channel']}:{done['sender']}")
         return done
 
-    return json_response(await here.hold.threads(write))
+    return answer(await here.hold.threads(write))
 
 
 def _service(manifest: Manifest) -> ServiceOut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -13,9 +14,9 @@ from holdfast.clock import iso
 from holdfast.gateway.access import may_use_key, own_view, require_key, require_places
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer, EntryOut, Iso
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.scope import Placed
-from holdfast.gateway.wire import CursorParam, Id, Wire, entry_json, json_response, page
+from holdfast.gateway.wire import CursorParam, EntryOut, Id, Wire, entry_out
 from holdfast.log import Classification, Cursor, EntryDraft, EntryFilter, entry_model
 
 router = APIRouter(tags=["classifier"], route_class=StrictRoute)
@@ -63,7 +64,7 @@ class DecisionOut(Answer):
     topic_id: str | None
     task_id: str | None
     confidence: float | None
-    reasons: dict[str, Any] | None
+    reasons: Mapping[str, Any] | None
     attempt: int
     decided_at: Iso
 
@@ -85,7 +86,7 @@ async def pending(
             return log_view.listing(tx, ask.view(tx, caller), where, limit=limit, cursor=start)
 
     found = await here.hold.threads(read)
-    return page([entry_json(entry) for entry in found.entries], found.next)
+    return answers([entry_out(entry) for entry in found.entries], found.next)
 
 
 @router.get("/api/classifier/session-routing", response_model=RoutingOut)
@@ -99,7 +100,7 @@ async def remembered(here: Here, caller: Caller, ask: Placed, session_key: Sessi
                 return []
             return routing.recall(tx, session_key, options, ask.view(tx, caller))
 
-    return json_response(_routing_json(session_key, await here.hold.threads(read)))
+    return answer(_routing_out(session_key, await here.hold.threads(read)))
 
 
 @router.post("/api/classifier/session-routing", response_model=RoutingOut)
@@ -117,7 +118,7 @@ async def remember(here: Here, caller: Caller, body: RoutingIn) -> Response:
             routing.remember(tx, body.session_key, item, options, heard)
             return routing.recall(tx, body.session_key, options, own_view(caller))
 
-    return json_response(_routing_json(body.session_key, await here.hold.threads(write)))
+    return answer(_routing_out(body.session_key, await here.hold.threads(write)))
 
 
 @router.post("/api/classifier/replay", response_model=ReplayOut)
@@ -130,7 +131,7 @@ async def replay(here: Here, caller: Caller, body: ReplayIn) -> Response:
             require_key(tx, caller, anchor.session_key)
             return decisions.replay(tx, body.anchor_log_id, here.hold.settings.board.classifier)
 
-    return json_response({"ok": True, "count": await here.hold.threads(write)})
+    return answer(ReplayOut(ok=True, count=await here.hold.threads(write)))
 
 
 @router.get("/api/classifier/decisions/{id}", response_model=DecisionOut)
@@ -144,22 +145,31 @@ async def explain(
             log_view.get(tx, id_, EVERYTHING)
             return decisions.explain(tx, id_)
 
-    return json_response(_decision_json(await here.hold.threads(read)))
+    return answer(_decision_out(await here.hold.threads(read)))
 
 
-def _routing_json(session_key: str, items: list[routing.Routed]) -> dict[str, Any]:
-    rows = [{**one.plain(), "ts": iso(one.ts), "taskId": one.task_id} for one in items]
-    return {"sessionKey": session_key, "items": rows}
+def _routing_out(session_key: str, items: list[routing.Routed]) -> RoutingOut:
+    rows = [
+        RoutedOut(
+            ts=iso(one.ts),
+            topic_id=one.topic_id,
+            topic_name=one.topic_name,
+            anchor=one.anchor,
+            task_id=one.task_id,
+        )
+        for one in items
+    ]
+    return RoutingOut(session_key=session_key, items=rows)
 
 
-def _decision_json(made: decisions.Made) -> dict[str, Any]:
-    return {
-        "entryId": made.entry_id,
-        "method": made.method,
-        "topicId": made.topic_id,
-        "taskId": made.task_id,
-        "confidence": made.confidence,
-        "reasons": made.reasons,
-        "attempt": made.attempt,
-        "decidedAt": iso(made.decided_at),
-    }
+def _decision_out(made: decisions.Made) -> DecisionOut:
+    return DecisionOut(
+        entry_id=made.entry_id,
+        method=made.method,
+        topic_id=made.topic_id,
+        task_id=made.task_id,
+        confidence=made.confidence,
+        reasons=made.reasons,
+        attempt=made.attempt,
+        decided_at=iso(made.decided_at),
+    )

@@ -5,7 +5,7 @@ Those that have no meaning here are named in docs/http.md with the reason.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -16,10 +16,10 @@ from holdfast.gateway.asking import AgentIn, accept, require_own_run
 from holdfast.gateway.board_wire import TopicOut
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
-from holdfast.gateway.contract import Answer, OkOut
+from holdfast.gateway.contract import Answer, OkOut, answer, ok
 from holdfast.gateway.routes import topics
 from holdfast.gateway.routes.graph import GraphOut, graph
-from holdfast.gateway.wire import Id, Text, Wire, json_response
+from holdfast.gateway.wire import Id, Text, Wire
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import sessions, turns
 
@@ -70,19 +70,19 @@ router.add_api_route("/api/clawgraph", graph, methods=["GET"], response_model=Gr
 async def chat_counts(here: Here, caller: Caller) -> Response:
     """How much was said under each topic and task, of what the caller may read."""
 
-    def read() -> dict[str, dict[str, int]]:
+    def read() -> ChatCountsOut:
         with here.read_as(caller) as tx:
             of = {name: dict(query.rows(tx)) for name, query in _COUNTS.items()}
-        return {"topicChatCounts": of["topic_id"], "taskChatCounts": of["task_id"]}
+        return ChatCountsOut(topic_chat_counts=of["topic_id"], task_chat_counts=of["task_id"])
 
-    return json_response(await here.hold.threads(read))
+    return answer(await here.hold.threads(read))
 
 
 @router.post("/api/reindex", response_model=OkOut)
 async def reindex(here: Here, caller: Unlimited) -> Response:
     """Have all that was written be found now. The index follows the log by itself: nothing need be sent."""
     await here.hold.threads(here.hold.board.search.bring_up_to_date, caller.reader)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.post("/api/openclaw/chat", status_code=202, response_model=SentMessageOut)
@@ -97,7 +97,7 @@ async def chat(here: Here, caller: Caller, body: ChatIn) -> Response:
         }
     )
     accepted = await accept(here, caller, asked.ask(caller))
-    return json_response({"queued": True, "requestId": accepted.run_id}, 202)
+    return answer(SentMessageOut(queued=True, request_id=accepted.run_id), 202)
 
 
 @router.delete("/api/openclaw/chat", response_model=ChatStoppedOut)
@@ -111,10 +111,10 @@ async def stop_chat(here: Here, caller: Caller, body: ChatStopIn) -> Response:
 
     run_id = body.request_id or await here.hold.threads(running)
     if run_id is None:
-        return json_response({"aborted": False, "runId": None})
+        return answer(ChatStoppedOut(aborted=False, run_id=None))
     await require_own_run(here, caller, run_id)
-    ended: Any = await here.hold.runs.cancel(run_id)
-    return json_response({"aborted": ended.json()["status"] != "committed", "runId": run_id})
+    ended = await here.hold.runs.cancel(run_id)
+    return answer(ChatStoppedOut(aborted=not ended.ok, run_id=run_id))
 
 
 _COUNTS: Final = {

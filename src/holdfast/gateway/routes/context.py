@@ -14,52 +14,21 @@ from starlette.responses import Response
 from holdfast.agents.models.types import ModelRef
 from holdfast.clock import iso
 from holdfast.context import Manifest, Replay, manifest_json, manifests_of_turn, what_if_json, wire
+from holdfast.context.engine_records import EngineOut
+from holdfast.context.manifest import ManifestOut
+from holdfast.context.replay import WhatIfOut
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Here, Unlimited
-from holdfast.gateway.contract import Answer, Iso, TurnOut, answer
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.routes.conversation import SpokenOut, spoken
 from holdfast.gateway.routes.engine import room_of
-from holdfast.gateway.wire import Text, Wire, json_response, turn_json
+from holdfast.gateway.wire import Text, TurnOut, Wire, turn_out
 from holdfast.log import Entry, EntryFilter, Session, Turn, entries, sessions, turns
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 MAX_SPANS = 500
-
-
-class SectionOut(Answer):
-    name: str
-    place: str = Field(description="tools, system, summary, history, carrier, input or pending.")
-    source: str
-    trust: str
-    chars: int
-    tokens: int
-    stable: bool = Field(description="It stands before the carrier, and is meant to repeat.")
-    audience: str
-    hash: str | None
-    count: int
-
-
-class ManifestOut(Answer):
-    turn_id: str
-    call: int
-    session_id: str
-    session_key: str
-    number: int
-    engine: str
-    model: str
-    window: int
-    budget: int
-    used: int
-    stable_tokens: int
-    revision: int
-    digest: str
-    sections: list[SectionOut]
-    warnings: list[str]
-    refused: str | None
-    sent_as: list[str]
-    created_at: Iso
 
 
 class MessageOut(Answer):
@@ -113,16 +82,6 @@ class WhatIfIn(Wire):
     to_turn: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] | None = None
 
 
-class WhatIfOut(Answer):
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
-    refused: str | None = None
-    tokens: dict[str, int] | None = None
-    facts: dict[str, int] | None = None
-    messages: list[dict[str, Any]] = Field(default_factory=list)
-    turns: list[dict[str, Any]] = Field(default_factory=list)
-
-
 @router.post("/api/sessions/{key:path}/turns/{number}/whatif", response_model=WhatIfOut)
 async def what_if(here: Here, caller: Unlimited, key: str, number: Number, body: WhatIfIn) -> Response:
     """What the model would have seen of a turn under another engine, window or model. No model is asked."""
@@ -139,39 +98,14 @@ async def what_if(here: Here, caller: Unlimited, key: str, number: Number, body:
     given: dict[str, Any] = {"engine": body.engine, "window": window, "model": body.model}
     if body.to_turn is not None:
         rows = [row.json() async for row in look.what_ifs(session, number, body.to_turn, **given)]
-        return json_response({"turns": rows})
-    return json_response(what_if_json(await look.what_if(session, number, **given)))
-
-
-class QueueOut(Answer):
-    """What an engine is still to be told, and how its oldest try fared."""
-
-    waiting: int
-    oldest_at: str | None
-    attempts: int
-    next_at: str | None
-    error: str | None
-
-
-class EngineOut(Answer):
-    engine: str
-    selected: bool
-    registered: bool
-    running: bool
-    version: str | None
-    calls: int
-    failures: int
-    by_call: dict[str, int]
-    last_error: str | None
-    last_error_at: str | None
-    last_ok_at: str | None
-    queue: QueueOut
+        return answer(WhatIfOut(turns=rows))
+    return answer(what_if_json(await look.what_if(session, number, **given)))
 
 
 @router.get("/api/engines", response_model=list[EngineOut])
 async def engines(here: Here, caller: Unlimited) -> Response:
     """Every context engine: whether it is in use, how its calls go, and what it is still to be told."""
-    return json_response(await here.hold.threads(room_of(here).engine_health))
+    return answers(await here.hold.threads(room_of(here).engine_health))
 
 
 @router.get("/api/sessions/{key:path}/turns/{number}/context", response_model=ContextOut)
@@ -200,7 +134,7 @@ async def turn_context(
         differs = (await room_of(here).hindsight.rebuild(session, number, call)).difference
     return answer(
         ContextOut(
-            manifest=ManifestOut.model_validate(manifest_json(found.manifest)),
+            manifest=manifest_json(found.manifest),
             identical=found.identical and differs is None,
             difference=differs,
             messages=[
@@ -225,44 +159,44 @@ async def turn_trace(here: Here, caller: Unlimited, key: str, number: Number) ->
 
     turn, agent_id, said, asked = await here.hold.threads(read)
     said.sort(key=lambda entry: entry.position)
-    told = TurnOut.model_validate(turn_json(turn, agent_id))
+    told = turn_out(turn, agent_id)
     return answer(TraceOut(turn=told, spans=list(_spans(turn, [spoken(one) for one in said], asked))))
 
 
 def _spans(turn: Turn, said: Sequence[SpokenOut], asked: Sequence[Manifest]) -> Iterator[SpanOut]:
     """Each model call from when its context was built to its answer, with the tools it called behind it."""
-    results = {one.result.call_id: one for one in said if one.result is not None}
-    answered = [one for one in said if one.role == "assistant" and one.usage is not None]
+    results = {one["result"]["callId"]: one for one in said if one["result"] is not None}
+    answered = [one for one in said if one["role"] == "assistant" and one["usage"] is not None]
     for index, manifest in enumerate(asked):
         reply = answered[index] if index < len(answered) else None
         yield _model_span(turn, manifest, reply)
-        for called in [] if reply is None else reply.calls:
-            result = results.get(called.call_id)
+        for called in [] if reply is None else reply["calls"]:
+            result = results.get(called["callId"])
             yield SpanOut(
                 kind="tool",
-                name=called.name,
-                started_at=reply.created_at if reply is not None else iso(manifest.created_at),
-                ended_at=None if result is None else result.created_at,
-                failed=result is not None and result.result is not None and result.result.is_error,
+                name=called["name"],
+                started_at=reply["createdAt"] if reply is not None else iso(manifest.created_at),
+                ended_at=None if result is None else result["createdAt"],
+                failed=result is not None and result["result"] is not None and result["result"]["isError"],
                 error=None,
                 input_tokens=None,
                 output_tokens=None,
                 cache_read_tokens=None,
                 cost=None,
                 call=None,
-                entry_id=None if result is None else result.id,
+                entry_id=None if result is None else result["id"],
             )
 
 
 def _model_span(turn: Turn, manifest: Manifest, reply: SpokenOut | None) -> SpanOut:
-    used = {} if reply is None or reply.usage is None else reply.usage
+    used = {} if reply is None or reply["usage"] is None else reply["usage"]
     cost = used.get("cost")
     ended = iso(turn.ended_at) if reply is None and turn.ended_at is not None else None
     return SpanOut(
         kind="model",
-        name=manifest.model if reply is None or reply.model is None else reply.model,
+        name=manifest.model if reply is None or reply["model"] is None else reply["model"],
         started_at=iso(manifest.created_at),
-        ended_at=ended if reply is None else reply.created_at,
+        ended_at=ended if reply is None else reply["createdAt"],
         failed=manifest.refused is not None or (reply is None and turn.error is not None),
         error=manifest.refused or (turn.error if reply is None else None),
         input_tokens=used.get("input"),
@@ -270,5 +204,5 @@ def _model_span(turn: Turn, manifest: Manifest, reply: SpokenOut | None) -> Span
         cache_read_tokens=used.get("cacheRead"),
         cost=cost.get("total") if isinstance(cost, dict) else None,
         call=manifest.call,
-        entry_id=None if reply is None else reply.id,
+        entry_id=None if reply is None else reply["id"],
     )

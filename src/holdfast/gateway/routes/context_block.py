@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.board.block import MAX_CHARS, MIN_CHARS
-from holdfast.board.context import ContextAsk, Mode
+from holdfast.board.context import ContextAsk, ContextBlockOut, Mode
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer
 from holdfast.gateway.routing import QueryRoute, Sighted
 from holdfast.gateway.scope import sight_of
 from holdfast.gateway.tokens import Principal
@@ -19,24 +18,6 @@ from holdfast.runtime import readers
 
 router = APIRouter(tags=["board"], route_class=QueryRoute)
 T = TypeVar("T")
-
-
-def _without_what_was_not_sent(schema: dict[str, Any]) -> None:
-    schema["required"] = [name for name in schema["required"] if name not in ("sessionKey", "q")]
-
-
-class ContextBlockOut(Answer):
-    """`sessionKey` and `q` are there when they were sent."""
-
-    model_config = ConfigDict(json_schema_extra=_without_what_was_not_sent)
-
-    ok: Literal[True]
-    session_key: str
-    q: str
-    mode: Mode
-    layers: list[str] = Field(description="The sections of which something stands in the block.")
-    block: str = Field(description="At most `maxChars` long, however that is counted.")
-    data: dict[str, Any] = Field(description="The same as plain values, and what was left out.")
 
 
 class ContextQuery(Sighted):

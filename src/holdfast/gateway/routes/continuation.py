@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from holdfast.continuation.room import ContinuationOut
 from holdfast.errors import NotFound
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import answer, answers
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
-
-
-class ContinuationOut(Answer):
-    id: str
-    kind: Literal["work", "delegate", "post_compaction"]
-    session_key: str
-    agent_id: str
-    status: str
-    phase: str
-    text: str
-    mode: str | None
-    hop: int
-    chain_id: str | None
-    child_session_key: str | None
-    retries: int
-    busy_skips: int
-    error: str | None
-    elected_at: Iso
-    due_at: Iso | None
-    ended_at: Iso | None
 
 
 @router.get("/api/continuation", response_model=list[ContinuationOut])
@@ -47,7 +27,7 @@ async def listing(
     """Elected turns and delegates that have not ended, the next first."""
     room = here.hold.agency.continuation
     found = await room.listing(session_key=session_key, limit=min(limit, 500))
-    return json_response([one for one in found if _sees(caller, one)])
+    return answers([one for one in found if _sees(caller, one)])
 
 
 @router.delete("/api/continuation/{id}", response_model=ContinuationOut)
@@ -58,8 +38,8 @@ async def cancel(
     room = here.hold.agency.continuation
     if not _sees(caller, await room.get(id_)):
         raise NotFound(f"nothing was elected as {id_[:80]!r}", code="unknown_continuation")
-    return json_response(await room.cancel(id_, reason=f"cancelled by {caller.name}"))
+    return answer(await room.cancel(id_, reason=f"cancelled by {caller.name}"))
 
 
-def _sees(caller: Principal, told: dict[str, Any]) -> bool:
+def _sees(caller: Principal, told: ContinuationOut) -> bool:
     return not caller.limited or (caller.spaces is None and caller.may_see_agent(told["agentId"]))

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from holdfast.agents.tools.outputs import kept_outputs
 from holdfast.board import attachments, log_view, topics
 from holdfast.board.attachments import Attachment
 from holdfast.context import message_body
 from holdfast.errors import InvalidInput
-from holdfast.gateway.board_wire import AttachmentOut, attachment_json
+from holdfast.gateway.board_wire import AttachmentOut, attachment_out
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer, LineOut, SessionOut, TurnOut, answer, answers
+from holdfast.gateway.contract import answer, answers
 from holdfast.gateway.scope import Ask
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import CursorParam, Timestamp, entry_json, session_json, turn_json
+from holdfast.gateway.wire import (
+    CursorParam,
+    LineOut,
+    SessionOut,
+    Timestamp,
+    TurnOut,
+    line_out,
+    session_out,
+    turn_out,
+)
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import (
     Cursor,
@@ -36,6 +47,7 @@ from holdfast.log import (
     sessions,
     turns,
 )
+from holdfast.records import record
 from holdfast.text import clip
 
 router = APIRouter(tags=["sessions"], route_class=StrictRoute)
@@ -47,45 +59,53 @@ MAX_SHOWN: Final = 4_000
 MAX_SEARCHED: Final = 5_000
 _STRETCH: Final = 500
 _TITLE: Final = 80
+_CRON_MARK: Final = re.compile(r"\[cron:([^\]\n]+)\] ")
 _GOES_ON: Final = (TurnStatus.ACCEPTED, TurnStatus.RUNNING)
 
 
-class CalledOut(Answer):
-    call_id: str
+@record
+class CalledOut(TypedDict):
+    callId: str
     name: str
     arguments: dict[str, Any]
 
 
-class CallResultOut(Answer):
-    call_id: str
+@record
+class CallResultOut(TypedDict):
+    callId: str
     name: str
-    is_error: bool
-    chars: int = Field(description=f"`content` has at most {MAX_SHOWN} of them; the entry has all.")
-    outputs: list[str] = Field(description="Names of what was too long for the model and is kept.")
+    isError: bool
+    chars: Annotated[int, Field(description=f"`content` has at most {MAX_SHOWN} of them; the entry has all.")]
+    outputs: Annotated[list[str], Field(description="Names of what was too long for the model and is kept.")]
 
 
+@record
 class SpokenOut(LineOut):
     """An entry with what its message holds besides words."""
 
     thinking: str | None
     calls: list[CalledOut]
     result: CallResultOut | None
-    images: int = Field(description="Pictures that it has; they are in its `raw`.")
-    files: list[AttachmentOut] = Field(description="Files that came with it.")
-    cut_off: bool = Field(description="The answer broke off here.")
+    images: Annotated[int, Field(description="Pictures that it has; they are in its `raw`.")]
+    files: Annotated[list[AttachmentOut], Field(description="Files that came with it.")]
+    cutOff: Annotated[bool, Field(description="The answer broke off here.")]  # noqa: N815
     model: str | None
-    usage: dict[str, Any] | None = Field(description="Of the model call that said it.")
+    usage: Annotated[dict[str, Any] | None, Field(description="Of the model call that said it.")]
 
 
-class ConversationOut(Answer):
-    entries: list[SpokenOut] = Field(description="Newest first.")
-    turns: list[TurnOut] = Field(description="The turns that they belong to, and those that go on.")
-    next: str | None = Field(description="There is more; send this back as `cursor`.")
+@record
+class ConversationOut(TypedDict):
+    entries: Annotated[list[SpokenOut], Field(description="Newest first.")]
+    turns: Annotated[list[TurnOut], Field(description="The turns that they belong to, and those that go on.")]
+    next: Annotated[str | None, Field(description="There is more; send this back as `cursor`.")]
 
 
+@record
 class ChatOut(SessionOut):
-    title: str | None = Field(description="Its label, else the first words that a person said in it.")
-    preview: str | None = Field(description="The last words that were said in it.")
+    title: Annotated[
+        str | None, Field(description="Its label, else the first words that a person said in it.")
+    ]
+    preview: Annotated[str | None, Field(description="The last words that were said in it.")]
     running: bool
 
 
@@ -120,7 +140,7 @@ async def conversation(
             own = _turns(tx, found.entries, session_key if cursor is None else None)
             return ConversationOut(
                 entries=[spoken(entry, files.get(entry.id, ())) for entry in found.entries],
-                turns=[TurnOut.model_validate(turn) for turn in own],
+                turns=own,
                 next=None if found.next is None else str(found.next),
             )
 
@@ -163,7 +183,7 @@ async def recent_turns(
     def read() -> list[TurnOut]:
         with here.read_as(caller) as tx:
             found = turns.recent(tx, status=status, limit=min(limit, MAX_TURNS))
-            return [TurnOut.model_validate(row) for row in _told(tx, found)]
+            return _told(tx, found)
 
     return answers(await here.hold.threads(read))
 
@@ -175,22 +195,18 @@ def spoken(entry: Entry, files: Sequence[Attachment] = ()) -> SpokenOut:
     thoughts = [str(part.get("thinking", "")) for part in blocks if part.get("type") == "thinking"]
     source = entry.source or {}
     usage = body.get("usage")
-    return SpokenOut.model_validate(
-        entry_json(entry)
-        | {
-            "content": _words(entry, blocks),
-            "role": entry.role,
-            "turnId": entry.turn_id,
-            "thinking": "\n\n".join(thoughts) or None,
-            "calls": [_called(part) for part in blocks if part.get("type") == "toolCall"],
-            "result": _result(entry, source, body),
-            "images": sum(part.get("type") == "image" for part in blocks),
-            "files": [attachment_json(one) for one in files],
-            "cutOff": isinstance(source.get("partial"), str),
-            "model": _model(body),
-            "usage": usage if isinstance(usage, dict) else None,
-        }
-    )
+    return {
+        **line_out(entry),
+        "content": _words(entry, blocks),
+        "thinking": "\n\n".join(thoughts) or None,
+        "calls": [_called(part) for part in blocks if part.get("type") == "toolCall"],
+        "result": _result(entry, source, body),
+        "images": sum(part.get("type") == "image" for part in blocks),
+        "files": [attachment_out(one) for one in files],
+        "cutOff": isinstance(source.get("partial"), str),
+        "model": _model(body),
+        "usage": usage if isinstance(usage, dict) else None,
+    }
 
 
 def _words(entry: Entry, blocks: list[dict[str, Any]]) -> str:
@@ -202,7 +218,7 @@ def _words(entry: Entry, blocks: list[dict[str, Any]]) -> str:
     return entry.content
 
 
-def _called(part: dict[str, Any]) -> dict[str, Any]:
+def _called(part: dict[str, Any]) -> CalledOut:
     given = part.get("arguments")
     return {
         "callId": str(part.get("id", "")),
@@ -211,7 +227,7 @@ def _called(part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(entry: Entry, source: Any, body: Any) -> dict[str, Any] | None:
+def _result(entry: Entry, source: Any, body: Any) -> CallResultOut | None:
     if entry.role != "toolResult":
         return None
     told = {**body, **source}
@@ -267,7 +283,7 @@ def _page(
     return entry_model.Page(found, start)
 
 
-def _turns(tx: Tx, shown: Sequence[Entry], session_key: str | None) -> list[dict[str, Any]]:
+def _turns(tx: Tx, shown: Sequence[Entry], session_key: str | None) -> list[TurnOut]:
     """The turns of these entries; on a session's first page also its newest, which may say nothing yet."""
     ids = list(dict.fromkeys(entry.turn_id for entry in shown if entry.turn_id is not None))
     found = {turn.id: turn for turn in turns.get_many(tx, ids)}
@@ -277,29 +293,33 @@ def _turns(tx: Tx, shown: Sequence[Entry], session_key: str | None) -> list[dict
     return _told(tx, sorted(found.values(), key=lambda turn: turn.id, reverse=True))
 
 
-def _told(tx: Tx, found: Sequence[Turn]) -> list[dict[str, Any]]:
+def _told(tx: Tx, found: Sequence[Turn]) -> list[TurnOut]:
     agents = {s.id: s.agent_id for s in sessions.get_many(tx, sorted({t.session_id for t in found}))}
-    return [turn_json(turn, agents.get(turn.session_id)) for turn in found]
+    return [turn_out(turn, agents.get(turn.session_id)) for turn in found]
 
 
 def _chat(tx: Tx, session: Session) -> ChatOut:
     newest = turns.listing(tx, session.id, limit=1)
     last = entries.listing(tx, EntryFilter(session_id=session.id), limit=6).entries
     said = next((entry for entry in last if entry.role in ("user", "assistant") and entry.content), None)
-    return ChatOut.model_validate(
-        session_json(session)
-        | {
-            "title": session.label or _first_words(tx, session),
-            "preview": None if said is None else _line(said.content),
-            "running": bool(newest) and newest[0].status in _GOES_ON,
-        }
-    )
+    return {
+        **session_out(session),
+        "title": session.label or _first_words(tx, session),
+        "preview": None if said is None else _line(_words(said)),
+        "running": bool(newest) and newest[0].status in _GOES_ON,
+    }
 
 
 def _first_words(tx: Tx, session: Session) -> str | None:
     opening = entries.transcript(tx, session.id, limit=6)
-    said = next((e.content for e in opening if e.role == "user" and not e.content.startswith("/")), None)
-    return None if said is None else _line(said)
+    said = next((e for e in opening if e.role == "user" and not e.content.startswith("/")), None)
+    return None if said is None else _line(_words(said))
+
+
+def _words(entry: Entry) -> str:
+    """What a person reads of it: a standing task's prompt by its name, not by the mark that is for models."""
+    mark = _CRON_MARK.match(entry.content) if (entry.source or {}).get("channel") == "cron" else None
+    return entry.content if mark is None else f"{mark[1]}: {entry.content[mark.end() :]}"
 
 
 def _line(text: str) -> str:

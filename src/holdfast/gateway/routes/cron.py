@@ -9,13 +9,14 @@ from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.cron import Standing, Wish
+from holdfast.agents.cron.tasks import StandingTaskOut
 from holdfast.clock import iso
 from holdfast.errors import NotFound
 from holdfast.gateway.access import seen_agents
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
-from holdfast.gateway.contract import Answer, DeletedOut, Iso
-from holdfast.gateway.wire import MAX_OFFSET, CursorParam, Text, Wire, json_response, number, page
+from holdfast.gateway.contract import Answer, DeletedOut, Iso, answer, answers, deleted
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, Text, Wire, number
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -28,32 +29,6 @@ Target = Annotated[Text, Field(min_length=1, max_length=300)]
 Model = Annotated[Text, Field(min_length=1, max_length=200)]
 Limit = Annotated[int, Field(ge=1, le=604_800)]
 TaskId = Annotated[str, Path(alias="id", max_length=256)]
-
-
-class StandingTaskOut(Answer):
-    id: str
-    name: str
-    agent_id: str
-    session: Where
-    session_key: str
-    schedule: dict[str, str] = Field(description="`kind` is cron, every or at.")
-    prompt: str
-    model: str | None
-    timeout_seconds: int | None
-    deliver: str
-    enabled: bool
-    next_due: Iso | None
-    last_run: Iso | None
-    last_status: Literal["running", "ok", "silent", "failed"] | None
-    last_error: str | None
-    last_turn_id: str | None
-    last_delivery: str | None = Field(description="How the delivery of the last reply stands.")
-    runs: int
-    failures: int = Field(description="In a row.")
-    created_by: dict[str, Any]
-    created_at: Iso
-    updated_at: Iso
-    revision: int
 
 
 class StandingTaskIn(Wire):
@@ -120,12 +95,12 @@ async def listing(
     """The standing tasks, oldest first."""
     most, skip = min(limit, MAX_PAGE), number(cursor, offset, most=MAX_OFFSET)
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[StandingTaskOut]:
         return room.listing(agent_ids=seen_agents(caller, None), limit=most + 1, offset=skip)
 
     rows = await here.hold.threads(read)
     more = len(rows) > most and skip + most <= MAX_OFFSET
-    return page(rows[:most], skip + most if more else None)
+    return answers(rows[:most], skip + most if more else None)
 
 
 @router.post("/api/cron", response_model=StandingTaskOut, status_code=201)
@@ -134,7 +109,7 @@ async def add(here: Here, caller: Unlimited, room: Room, body: StandingTaskIn) -
     agent = body.agent_id or here.hold.settings.default_agent_id
     wish = Wish(**body.model_dump(exclude={"name", "agent_id"}), name=body.name or "", agent_id=agent)
     made_by = {"kind": "api", "token": caller.name, "owner": caller.is_owner}
-    return json_response(await here.hold.threads(room.add, wish, made_by), 201)
+    return answer(await here.hold.threads(room.add, wish, made_by), 201)
 
 
 @router.get("/api/cron/{id}", response_model=StandingTaskOut)
@@ -143,23 +118,23 @@ async def get(here: Here, caller: Caller, room: Room, id_: TaskId) -> Response:
     agents = seen_agents(caller, None)
     if agents is not None and found["agentId"] not in agents:
         raise NotFound("no such agent or task, or none that the token may see", code="unknown_task")
-    return json_response(found)
+    return answer(found)
 
 
 @router.patch("/api/cron/{id}", response_model=StandingTaskOut)
 async def change(here: Here, caller: Unlimited, room: Room, id_: TaskId, body: StandingTaskPatch) -> Response:
     """Change a task; a new schedule, or being switched on, counts from now."""
-    return json_response(await here.hold.threads(room.change, id_, body.sent(), body.revision))
+    return answer(await here.hold.threads(room.change, id_, body.sent(), body.revision))
 
 
 @router.delete("/api/cron/{id}", response_model=DeletedOut)
 async def remove(here: Here, caller: Unlimited, room: Room, id_: TaskId) -> Response:
     await here.hold.threads(room.remove, id_)
-    return json_response({"ok": True, "deleted": True, "id": id_})
+    return deleted(id_)
 
 
 @router.post("/api/cron/{id}/run", response_model=StandingRunOut, status_code=202)
 async def run(here: Here, caller: Unlimited, room: Room, id_: TaskId) -> Response:
     """A run at once, besides the schedule."""
     item = await here.hold.threads(room.run_now, id_)
-    return json_response({"id": id_, "dueAt": iso(item.due_at), "agendaId": item.id}, 202)
+    return answer(StandingRunOut(id=id_, due_at=iso(item.due_at), agenda_id=item.id), 202)

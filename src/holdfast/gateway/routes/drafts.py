@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from holdfast.board import drafts
 from holdfast.board.drafts import Draft
-from holdfast.gateway.board_wire import DraftIn, DraftOut, draft_json
+from holdfast.gateway.board_wire import DraftIn, DraftOut, draft_out
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Here, Unlimited
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.contract import answer, answers
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -27,7 +27,7 @@ async def listing(
         with here.read_as(caller) as tx:
             return drafts.listing(tx, limit=limit)
 
-    return json_response([draft_json(draft) for draft in await here.hold.threads(read)])
+    return answers([draft_out(draft) for draft in await here.hold.threads(read)])
 
 
 @router.post(
@@ -44,4 +44,4 @@ async def put(here: Here, caller: Unlimited, body: DraftIn) -> Response:
             return drafts.put(tx, body.key, body.value)
 
     draft, created = await here.hold.threads(write)
-    return json_response(draft_json(draft), 201 if created else 200)
+    return answer(draft_out(draft), 201 if created else 200)

@@ -24,12 +24,13 @@ from holdfast.context import (
     recall_tools,
     wire,
 )
+from holdfast.context.engine import CompactOutcome
 from holdfast.gateway.access import heard_under, require_key
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer
+from holdfast.gateway.contract import Answer, OkOut, answer, foreign, ok
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Id, Text, Timestamp, Wire, json_response
+from holdfast.gateway.wire import Id, Text, Timestamp, Wire
 from holdfast.log import Session, sessions
 
 router = APIRouter(tags=["engine"], prefix="/api/engine", route_class=StrictRoute)
@@ -160,10 +161,16 @@ class RecallIn(SessionIn):
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
+class EngineNameOut(Answer):
+    id: str
+    name: str
+    owns_compaction: bool
+
+
 class BootstrapOut(Answer):
     session_id: str
     session_key: str
-    engine: dict[str, Any]
+    engine: EngineNameOut
 
 
 class IngestOut(Answer):
@@ -178,12 +185,22 @@ class AssembleOut(Answer):
     system_prompt_addition: str | None
 
 
+class CompactedOut(Answer):
+    summary_id: str | None
+    first_kept_entry_id: str | None
+    tokens_before: int
+    tokens_after: int
+    extractive: bool
+    session_id: str | None
+    session_key: str | None
+
+
 class CompactOut(Answer):
     ok: bool
     compacted: bool
-    outcome: Literal["compacted", "nothing_to_do", "no_progress", "failed"]
+    outcome: CompactOutcome
     reason: str
-    result: dict[str, Any]
+    result: CompactedOut
 
 
 class AfterTurnOut(Answer):
@@ -194,14 +211,15 @@ class AfterTurnOut(Answer):
     compaction_due: bool
 
 
+class RollbackOut(Answer):
+    child_session_key: str
+    reason: Literal["deleted"]
+
+
 class SpawnOut(Answer):
     prepared: Literal[True]
     child_session_id: str
-    rollback: dict[str, Any] = Field(description="Send this to onSubagentEnded if the spawn fails.")
-
-
-class EndedOut(Answer):
-    ok: Literal[True]
+    rollback: RollbackOut = Field(description="Send this to onSubagentEnded if the spawn fails.")
 
 
 @router.post("/bootstrap", response_model=BootstrapOut)
@@ -211,8 +229,8 @@ async def bootstrap(here: Here, caller: Caller, body: BootstrapIn) -> Response:
     room = room_of(here)
     await room.bootstrap(session, _messages(body.messages))
     info = room.engine(session.agent_id).info
-    engine = {"id": info.id, "name": info.name, "ownsCompaction": info.owns_compaction}
-    return json_response({"sessionId": session.id, "sessionKey": session.key, "engine": engine})
+    engine = EngineNameOut(id=info.id, name=info.name, owns_compaction=info.owns_compaction)
+    return answer(BootstrapOut(session_id=session.id, session_key=session.key, engine=engine))
 
 
 @router.post("/ingest", response_model=IngestOut)
@@ -222,7 +240,7 @@ async def ingest(here: Here, caller: Caller, body: IngestIn) -> Response:
     done = await room_of(here).ingest(
         session, body.message.message(), key=body.key, is_heartbeat=body.is_heartbeat
     )
-    return json_response(_ingested(done.ingested, done.duplicate))
+    return answer(_ingested(done.ingested, done.duplicate))
 
 
 @router.post("/ingestBatch", response_model=IngestOut)
@@ -237,9 +255,9 @@ async def ingest_batch(here: Here, caller: Caller, body: IngestBatchIn) -> Respo
         )
         status = done_turn.status
         duplicate = status == "duplicate"
-        return json_response(_ingested(0 if duplicate else len(found), duplicate))
+        return answer(_ingested(0 if duplicate else len(found), duplicate))
     done = await room.ingest_batch(session, found, key=body.key, is_heartbeat=body.is_heartbeat)
-    return json_response(_ingested(done.ingested, done.duplicate))
+    return answer(_ingested(done.ingested, done.duplicate))
 
 
 @router.post("/assemble", response_model=AssembleOut)
@@ -263,12 +281,12 @@ async def assemble(here: Here, caller: Caller, body: AssembleIn) -> Response:
     )
     ids = [m.mark.entry_id for m in result.messages if m.mark is not None]
     keys = await here.hold.threads(room.host_keys, session, ids)
-    return json_response(
-        {
-            "messages": [_shown(m, keys) for m in result.messages],
-            "estimatedTokens": result.estimated_tokens,
-            "systemPromptAddition": result.system_prompt_addition,
-        }
+    return answer(
+        AssembleOut(
+            messages=[_shown(m, keys) for m in result.messages],
+            estimated_tokens=result.estimated_tokens,
+            system_prompt_addition=result.system_prompt_addition,
+        )
     )
 
 
@@ -284,7 +302,7 @@ async def compact(here: Here, caller: Caller, body: CompactIn) -> Response:
         current_tokens=body.current_token_count,
         instructions=body.instructions,
     )
-    return json_response(_compacted(result))
+    return answer(_compacted(result))
 
 
 @router.post("/afterTurn", response_model=AfterTurnOut)
@@ -299,14 +317,14 @@ async def after_turn(here: Here, caller: Caller, body: AfterTurnIn) -> Response:
         window=body.token_budget,
         is_heartbeat=body.is_heartbeat,
     )
-    return json_response(
-        {
-            "used": found.pressure.used,
-            "window": found.pressure.window,
-            "band": found.pressure.band,
-            "flushDue": found.flush_due,
-            "compactionDue": found.compaction_due,
-        }
+    return answer(
+        AfterTurnOut(
+            used=found.pressure.used,
+            window=found.pressure.window,
+            band=found.pressure.band,
+            flush_due=found.flush_due,
+            compaction_due=found.compaction_due,
+        )
     )
 
 
@@ -317,7 +335,7 @@ async def recall(here: Here, caller: Caller, body: RecallIn) -> Response:
     found = await here.hold.threads(
         lambda: recall_tools.call(here.hold.store, body.tool, body.arguments, session=session)
     )
-    return json_response(found)
+    return foreign(found)
 
 
 @router.post("/prepareSubagentSpawn", response_model=SpawnOut)
@@ -334,18 +352,18 @@ async def prepare_subagent_spawn(here: Here, caller: Caller, body: SpawnIn) -> R
         ttl_ms=body.ttl_ms,
     )
     await room_of(here).prepare_subagent_spawn(params)
-    rollback = {"childSessionKey": child.key, "reason": "deleted"}
-    return json_response({"prepared": True, "childSessionId": child.id, "rollback": rollback})
+    rollback = RollbackOut(child_session_key=child.key, reason="deleted")
+    return answer(SpawnOut(prepared=True, child_session_id=child.id, rollback=rollback))
 
 
-@router.post("/onSubagentEnded", response_model=EndedOut)
+@router.post("/onSubagentEnded", response_model=OkOut)
 async def on_subagent_ended(here: Here, caller: Caller, body: EndedIn) -> Response:
     """Clean up behind a child session."""
     child = await _session(here, caller, body.child_session_key)
     await room_of(here).on_subagent_ended(
         SubagentEndedParams(child_session_id=child.id, child_session_key=child.key, reason=body.reason)
     )
-    return json_response({"ok": True})
+    return ok()
 
 
 async def _session(here: Gateway, caller: Principal, key: str, *, create: bool = False) -> Session:
@@ -380,23 +398,27 @@ def _shown(message: Message, keys: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _ingested(count: int, duplicate: bool) -> dict[str, Any]:
-    return {"ingested": count, "duplicate": duplicate, "status": "duplicate" if duplicate else "committed"}
+def _ingested(count: int, duplicate: bool) -> IngestOut:
+    return IngestOut(
+        ingested=count,
+        duplicate=duplicate,
+        status="duplicate" if duplicate else "committed",
+    )
 
 
-def _compacted(result: CompactResult) -> dict[str, Any]:
-    return {
-        "ok": result.ok,
-        "compacted": result.compacted,
-        "outcome": result.outcome,
-        "reason": result.reason,
-        "result": {
-            "summaryId": result.summary_id,
-            "firstKeptEntryId": result.first_kept_id,
-            "tokensBefore": result.tokens_before,
-            "tokensAfter": result.tokens_after,
-            "extractive": result.extractive,
-            "sessionId": result.successor_session_id,
-            "sessionKey": result.successor_session_key,
-        },
-    }
+def _compacted(result: CompactResult) -> CompactOut:
+    return CompactOut(
+        ok=result.ok,
+        compacted=result.compacted,
+        outcome=result.outcome,
+        reason=result.reason,
+        result=CompactedOut(
+            summary_id=result.summary_id,
+            first_kept_entry_id=result.first_kept_id,
+            tokens_before=result.tokens_before,
+            tokens_after=result.tokens_after,
+            extractive=result.extractive,
+            session_id=result.successor_session_id,
+            session_key=result.successor_session_key,
+        ),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
@@ -10,9 +10,9 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.errors import InvalidInput, Unavailable
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import ChangeOut
+from holdfast.gateway.contract import answers
 from holdfast.gateway.scope import Placed, visible_changes
-from holdfast.gateway.wire import MAX_NUMBER, CursorParam, change_json, number, page
+from holdfast.gateway.wire import MAX_NUMBER, ChangeOut, CursorParam, change_out, number
 from holdfast.log import changes
 
 router = APIRouter(tags=["changes"], route_class=StrictRoute)
@@ -31,15 +31,15 @@ async def listing(
     after = number(cursor, since_seq)
     most = min(limit, changes.MAX_PAGE)
 
-    def read() -> tuple[list[dict[str, Any]], int | None]:
+    def read() -> tuple[list[ChangeOut], int | None]:
         with here.read_as(caller) as tx:
             batch = changes.since(tx, after, limit=most)
-            seen = [change_json(*one) for one in visible_changes(tx, here.views, caller, ask, batch)]
+            seen = [change_out(*one) for one in visible_changes(tx, here.views, caller, ask, batch)]
             last = batch[-1].seq if batch else after
             return seen, last if last < changes.bounds(tx)[1] else None
 
     rows, last = await here.hold.threads(read)
-    return page(rows, last)
+    return answers(rows, last)
 
 
 @router.get(

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from holdfast.board.graph import MAX_LOGS, MapAsk
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer
+from holdfast.gateway.contract import Answer, answer
 from holdfast.gateway.scope import Asked, sight_of
-from holdfast.gateway.wire import json_response
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -50,4 +49,4 @@ async def graph(
     )
     began = time.monotonic()
     made = await here.hold.threads(here.hold.board.map.build, wanted)
-    return json_response({"ok": True, **made, "took": round((time.monotonic() - began) * 1000)})
+    return answer(GraphOut(ok=True, **made, took=round((time.monotonic() - began) * 1000)))

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Path, Request
-from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.agents.heartbeat import Heartbeats
+from holdfast.agents.heartbeat.room import HeartbeatOut
 from holdfast.clock import iso
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
-
-
-class ItemOut(Answer):
-    text: str
-    scheduled: bool
-    due: bool
-    last_at: Iso | None
-
-
-class HoursOut(Answer):
-    start: str | None
-    end: str | None
-    timezone: str
-
-
-class HeartbeatOut(Answer):
-    agent_id: str
-    last_at: Iso | None
-    last_status: str | None
-    last_reason: str | None
-    turn_id: str | None
-    delivery: str | None
-    next_at: Iso | None
-    enabled: bool
-    every: str
-    target: str
-    prompt: str | None = Field(description="What the agent is told, if not HEARTBEAT.md; to admins alone.")
-    active_hours: HoursOut | None
-    session_key: str | None
-    active: bool
-    tokens_today: int
-    cost_today: float
-    items: list[ItemOut]
 
 
 class BeatOut(Answer):
@@ -70,7 +36,10 @@ async def listing(here: Here, caller: Caller, room: Room) -> Response:
     """One for each agent that the caller may see."""
     agents = [agent.id for agent in here.hold.settings.agent_list if _sees(caller, agent.id)]
     found = await here.hold.threads(room.statuses, agents)
-    return json_response(found if caller.is_owner else [one | {"prompt": None} for one in found])
+    if not caller.is_owner:
+        for one in found:
+            one["prompt"] = None
+    return answers(found)
 
 
 @router.post("/api/heartbeat/{agent}/now", response_model=BeatOut, status_code=202)
@@ -82,8 +51,7 @@ async def now(
     For tokens without limits: what it says is delivered to people.
     """
     item = await here.hold.threads(room.now, agent)
-    told: dict[str, Any] = {"agentId": agent, "dueAt": iso(item.due_at), "agendaId": item.id}
-    return json_response(told, 202)
+    return answer(BeatOut(agent_id=agent, due_at=iso(item.due_at), agenda_id=item.id), 202)
 
 
 def _sees(caller: Principal, agent_id: str) -> bool:

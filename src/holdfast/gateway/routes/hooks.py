@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from holdfast.agents.cron import Standing
-from holdfast.gateway.contract import Answer
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.contract import Answer, answer
 
 router = APIRouter(tags=["agents"])
 
@@ -35,5 +34,5 @@ async def call(request: Request, name: Annotated[str, Path(max_length=64)]) -> R
     room = cast("Standing", request.app.state.gateway.hold.agency.standing)
     headers = {key.lower(): value for key, value in request.headers.items()}
     done = await room.receive(name, headers, await request.body())
-    told = {"ok": True, "runId": done.run_id, "duplicate": not done.created}
-    return json_response(told, 202 if done.created else 200)
+    told = HookOut(ok=True, run_id=done.run_id, duplicate=not done.created)
+    return answer(told, 202 if done.created else 200)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Header, Path, Query
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.responses import Response
 
 from holdfast.board import log_view, sharing
@@ -17,18 +17,18 @@ from holdfast.errors import InvalidInput, TooLarge
 from holdfast.gateway.access import audience_of, own_view, repeated, require_draft, require_places
 from holdfast.gateway.bodies import DirectRoute, StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import AcceptedOut, DeletedOut, EntryOut, FullEntryOut
+from holdfast.gateway.contract import Answer, DeletedOut, answer, answers, deleted, dumps
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import (
     MAX_OFFSET,
     CursorParam,
+    EntryOut,
+    FullEntryOut,
     LogIn,
     LogPatch,
-    dumps,
-    entry_json,
-    json_response,
-    page,
+    entry_out,
+    full_entry_out,
 )
 from holdfast.keys import effective_key
 from holdfast.log import (
@@ -52,6 +52,13 @@ EntryPath = Annotated[str, Path(alias="id", max_length=256)]
 IdempotencyKey = Annotated[str | None, Header(alias="X-Idempotency-Key", min_length=1, max_length=512)]
 
 
+class AcceptedOut(Answer):
+    ok: Literal[True]
+    queued: Literal[True]
+    id: str | None = Field(description="The agenda item that will write them; null for an empty list.")
+    count: int
+
+
 async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = None) -> Response:
     """Write one entry. The same idempotency key again answers with the entry that was written first."""
     draft = body.draft(key)
@@ -64,8 +71,8 @@ async def append(here: Here, caller: Caller, body: LogIn, key: IdempotencyKey = 
                 repeated(done.entry)
             return done
 
-    done = await here.hold.threads(write)
-    return json_response(entry_json(done.entry, raw=True), 201 if done.created else 200)
+    written = await here.hold.threads(write)
+    return answer(full_entry_out(written.entry, raw=True), 201 if written.created else 200)
 
 
 router.add_api_route(
@@ -95,7 +102,7 @@ async def ingest_batch(
             return ingest.accept(tx, [_allowed(here, tx, caller, draft) for draft in drafts]).id
 
     id_ = await here.hold.threads(write) if drafts else None
-    return json_response({"ok": True, "queued": True, "id": id_, "count": len(drafts)}, 202)
+    return answer(AcceptedOut(ok=True, queued=True, id=id_, count=len(drafts)), 202)
 
 
 @router.get("/api/log", response_model=list[FullEntryOut])
@@ -137,7 +144,7 @@ async def listing(
             )
 
     found = await here.hold.threads(read)
-    return page([entry_json(e, raw=include_raw) for e in found.entries], found.next)
+    return answers([full_entry_out(e, raw=include_raw) for e in found.entries], found.next)
 
 
 @router.get("/api/log/{id}", response_model=FullEntryOut)
@@ -154,7 +161,7 @@ async def get(
         with here.read_as(caller, ask.session_key) as tx:
             return log_view.get(tx, id_, ask.view(tx, caller))
 
-    return json_response(entry_json(await here.hold.threads(read), raw=include_raw))
+    return answer(full_entry_out(await here.hold.threads(read), raw=include_raw))
 
 
 @router.patch("/api/log/{id}", response_model=EntryOut)
@@ -172,7 +179,7 @@ async def patch(here: Here, caller: Caller, id_: EntryPath, body: LogPatch) -> R
                 entry = entries.correct(tx, id_, body.content)
             return entries.annotate(tx, id_, annotations) if annotations else entry
 
-    return json_response(entry_json(await here.hold.threads(write)))
+    return answer(entry_out(await here.hold.threads(write)))
 
 
 @router.delete("/api/log/{id}", response_model=DeletedOut)
@@ -186,7 +193,7 @@ async def delete(here: Here, caller: Caller, id_: EntryPath) -> Response:
             return entries.delete(tx, id_)
 
     entry = await here.hold.threads(write)
-    return json_response({"ok": True, "deleted": True, "id": entry.id})
+    return deleted(entry.id)
 
 
 def take_in_waiting(here: Gateway) -> None:

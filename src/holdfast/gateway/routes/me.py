@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
@@ -13,10 +13,10 @@ from holdfast.errors import Forbidden, NotFound
 from holdfast.gateway import page_sessions, tokens
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer, Iso, OkOut
+from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers, ok
 from holdfast.gateway.page_sessions import PageSession
 from holdfast.gateway.tokens import Principal, Scope, Token
-from holdfast.gateway.wire import MAX_NUMBER, Text, Wire, json_response, page
+from holdfast.gateway.wire import MAX_NUMBER, Text, Wire
 from holdfast.log import Tx, audit
 from holdfast.people import Right, User, contacts, users
 from holdfast.people.contacts import Contact
@@ -93,7 +93,7 @@ async def own_password(here: Here, caller: Caller, body: PasswordIn) -> Response
             page_sessions.end_of_token(tx, user_id, but=caller.session_id)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.get("/api/me/sessions", response_model=list[PageSessionOut])
@@ -105,7 +105,7 @@ async def own_sessions(here: Here, caller: Caller) -> Response:
             return [one for one in page_sessions.listing(tx, _holder(caller)) if one.is_open(tx.now)]
 
     rows = await here.hold.threads(read)
-    return page([_session_json(one, caller.session_id) for one in rows], None)
+    return answers([_session_out(one, caller.session_id) for one in rows])
 
 
 @router.delete("/api/me/sessions/{id}", response_model=OkOut)
@@ -122,7 +122,7 @@ async def end_own_session(here: Here, caller: Caller, id_: Ref) -> Response:
             audit.note(tx, "logout", caller.name, by=caller.actor)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.get("/api/me/tokens", response_model=list[OwnTokenOut])
@@ -133,7 +133,7 @@ async def own_tokens(here: Here, caller: Caller) -> Response:
         with here.read_as(caller) as tx:
             return [one for one in tokens.listing(tx, user_id) if one.revoked_at is None]
 
-    return page([_token_json(one) for one in await here.hold.threads(read)], None)
+    return answers([_token_out(one) for one in await here.hold.threads(read)])
 
 
 @router.post("/api/me/tokens", response_model=OwnTokenOut, status_code=201)
@@ -142,14 +142,14 @@ async def add_own_token(here: Here, caller: Caller, body: OwnTokenIn) -> Respons
     caller.require_right(Right.TOKENS)
     user_id = _at_page(caller)
 
-    def write() -> dict[str, Any]:
+    def write() -> OwnTokenOut:
         with here.write_as(caller, ordered=False) as tx:
             ends = None if body.days is None else tx.now + body.days * 86_400_000
             user, scope = users.get(tx, user_id), Scope.parse(body.scope)
             made, text = tokens.add(tx, body.name, scope=scope, expires_at=ends, user=user)
-            return _token_json(made) | {"token": text}
+            return _token_out(made).model_copy(update={"token": text})
 
-    return json_response(await here.hold.threads(write), 201)
+    return answer(await here.hold.threads(write), 201)
 
 
 @router.delete("/api/me/tokens/{id}", response_model=OkOut)
@@ -161,7 +161,7 @@ async def revoke_own_token(here: Here, caller: Caller, id_: Ref) -> Response:
             tokens.revoke(tx, id_, user_id=user_id)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.put("/api/me/away", response_model=AwayOut)
@@ -169,24 +169,24 @@ async def away(here: Here, caller: Caller, body: AwayIn) -> Response:
     """Be away, with somebody who decides meanwhile what one may decide oneself; without `until`: be back."""
     user_id = _at_page(caller)
 
-    def write() -> dict[str, Any]:
+    def write() -> AwayOut:
         with here.write_as(caller, ordered=False) as tx:
             delegate = None if body.delegate is None else users.get(tx, body.delegate)
             contacts.set_away(tx, users.get(tx, user_id), body.until, delegate)
-            return _away_json(tx, users.get(tx, user_id))
+            return _away_out(tx, users.get(tx, user_id))
 
-    return json_response(await here.hold.threads(write))
+    return answer(await here.hold.threads(write))
 
 
 @router.get("/api/me/away", response_model=AwayOut)
 async def own_away(here: Here, caller: Caller) -> Response:
     user_id = _person(caller)
 
-    def read() -> dict[str, Any]:
+    def read() -> AwayOut:
         with here.read_as(caller) as tx:
-            return _away_json(tx, users.get(tx, user_id))
+            return _away_out(tx, users.get(tx, user_id))
 
-    return json_response(await here.hold.threads(read))
+    return answer(await here.hold.threads(read))
 
 
 @router.get("/api/me/contacts", response_model=list[ContactOut])
@@ -194,11 +194,11 @@ async def own_contacts(here: Here, caller: Caller) -> Response:
     """The chats in which one is asked for decisions."""
     user_id = _person(caller)
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[ContactOut]:
         with here.read_as(caller) as tx:
-            return [_contact_json(one) for one in contacts.of(tx, user_id)]
+            return [_contact_out(one) for one in contacts.of(tx, user_id)]
 
-    return page(await here.hold.threads(read), None)
+    return answers(await here.hold.threads(read))
 
 
 @router.post("/api/me/contacts", response_model=LinkCodeOut, status_code=201)
@@ -211,7 +211,7 @@ async def link_code(here: Here, caller: Caller) -> Response:
             return contacts.make_code(tx, "link", user_id=user_id)
 
     code = await here.hold.threads(write)
-    return json_response({"code": code, "minutes": contacts.CODE_MS // 60_000}, 201)
+    return answer(LinkCodeOut(code=code, minutes=contacts.CODE_MS // 60_000), 201)
 
 
 @router.delete("/api/me/contacts", response_model=OkOut)
@@ -225,17 +225,24 @@ async def unlink(
             contacts.unlink(tx, users.get(tx, user_id), handle)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
-def _away_json(tx: Tx, user: User) -> dict[str, Any]:
+def _away_out(tx: Tx, user: User) -> AwayOut:
     until = user.away_until if user.away_until is not None and user.away_until > tx.now else None
     delegate = None if until is None or user.delegate_id is None else users.get(tx, user.delegate_id).login
-    return {"until": None if until is None else iso(until), "delegate": delegate}
+    return AwayOut(
+        until=None if until is None else iso(until),
+        delegate=delegate,
+    )
 
 
-def _contact_json(one: Contact) -> dict[str, Any]:
-    return {"handle": one.handle, "address": one.address, "linkedAt": iso(one.linked_at)}
+def _contact_out(one: Contact) -> ContactOut:
+    return ContactOut(
+        handle=one.handle,
+        address=one.address,
+        linked_at=iso(one.linked_at),
+    )
 
 
 def _person(caller: Principal) -> str:
@@ -266,24 +273,24 @@ def _holder(caller: Principal) -> str:
     return caller.user_id or caller.id
 
 
-def _session_json(one: PageSession, current: str | None) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "address": one.address,
-        "program": one.program,
-        "createdAt": iso(one.created_at),
-        "lastUsedAt": iso(one.last_used_at),
-        "expiresAt": iso(one.expires_at),
-        "current": one.id == current,
-    }
+def _session_out(one: PageSession, current: str | None) -> PageSessionOut:
+    return PageSessionOut(
+        id=one.id,
+        address=one.address,
+        program=one.program,
+        created_at=iso(one.created_at),
+        last_used_at=iso(one.last_used_at),
+        expires_at=iso(one.expires_at),
+        current=one.id == current,
+    )
 
 
-def _token_json(one: Token) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "scope": one.scope.name.lower(),
-        "createdAt": iso(one.created_at),
-        "expiresAt": None if one.expires_at is None else iso(one.expires_at),
-        "token": None,
-    }
+def _token_out(one: Token) -> OwnTokenOut:
+    return OwnTokenOut(
+        id=one.id,
+        name=one.name,
+        scope=one.scope.label,
+        created_at=iso(one.created_at),
+        expires_at=None if one.expires_at is None else iso(one.expires_at),
+        token=None,
+    )

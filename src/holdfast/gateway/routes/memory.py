@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
@@ -18,9 +18,10 @@ from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
 from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.wire import Text, Wire
 from holdfast.log import FOR_OWNER, audit
 from holdfast.memory import Ask, Chat
+from holdfast.memory.results import FoundOut
 from holdfast.runtime import forgetting, readers
 from holdfast.runtime.forgetting import files_of
 
@@ -35,39 +36,6 @@ SessionParam = Annotated[
 PathParam = Annotated[str, Query(min_length=1, max_length=1024)]
 
 
-class HitOut(Answer):
-    path: str = Field(
-        description="As `GET /api/memory/get` takes it; `sessions/<entry>.md` for what was said."
-    )
-    snippet: str
-    start_line: int | None
-    end_line: int | None
-    score: float
-    source: Literal["memory", "sessions"]
-    parts: dict[str, float] = Field(default_factory=dict, description="With `explain`: what the score is of.")
-
-
-class DiagnosticsOut(Answer):
-    backend: str
-    mode: Literal["hybrid", "text", "refused"]
-    searched: int
-    behind: int
-    took_ms: int
-    note: str
-    left_out: int
-    healing: str | None
-    confidence: float | None
-
-
-class FoundOut(Answer):
-    results: list[HitOut]
-    provider: str
-    model: str
-    fallback: str | None
-    citations: bool
-    diagnostics: DiagnosticsOut
-
-
 class LinesOut(Answer):
     path: str
     text: str
@@ -77,7 +45,7 @@ class LinesOut(Answer):
     more: bool
 
 
-class MemoryFileOut(Answer):
+class FileOut(Answer):
     path: str
     bytes: int
     updated_at: Iso
@@ -111,12 +79,6 @@ class MemoryStatusOut(Answer):
     collections: list[CollectionOut]
     embedders: list[EmbedderOut]
     health: dict[str, Any]
-
-
-class WorkspaceFileOut(Answer):
-    path: str
-    bytes: int
-    updated_at: Iso
 
 
 class WorkspaceTextOut(Answer):
@@ -208,14 +170,15 @@ async def get(
     """Lines of a memory file."""
     agent = _agent(here, caller, agent_id)
 
-    def read() -> dict[str, object]:
+    def read() -> LinesOut:
         reader, chat = here.reader_for(caller, session_key), Chat.of(session_key)
-        return here.hold.memory.read(agent, path, reader, start=start, lines=lines, chat=chat)
+        found = here.hold.memory.read(agent, path, reader, start=start, lines=lines, chat=chat)
+        return LinesOut.model_validate(found)
 
-    return json_response(await here.hold.threads(read))
+    return answer(await here.hold.threads(read))
 
 
-@router.get("/api/memory/files", response_model=list[MemoryFileOut])
+@router.get("/api/memory/files", response_model=list[FileOut])
 async def files(
     here: Here,
     caller: Caller,
@@ -225,23 +188,24 @@ async def files(
     """The files that an agent remembers by, as `GET /api/memory/get` takes their paths."""
     agent = _agent(here, caller, agent_id)
 
-    def read() -> list[dict[str, object]]:
+    def read() -> list[FileOut]:
         if not here.reader_for(caller, None).may_read_of(FOR_OWNER, agent):
             return []
         found = ((one, *each) for one in here.hold.collections(agent) for each in one.files())
         return [
-            {"path": one.address(path), "bytes": facts.st_size, "updatedAt": iso(facts.st_mtime_ns // 10**6)}
+            FileOut(path=one.address(path), bytes=facts.st_size, updated_at=iso(facts.st_mtime_ns // 10**6))
             for one, path, facts in islice(found, limit)
         ]
 
-    return json_response(await here.hold.threads(read))
+    return answers(await here.hold.threads(read))
 
 
 @router.get("/api/memory/status", response_model=MemoryStatusOut)
 async def status(here: Here, caller: Caller, agent_id: AgentParam = None) -> Response:
     """What is indexed, by whom it is embedded, and how fresh it is."""
     agent = _agent(here, caller, agent_id)
-    return json_response(await here.hold.threads(lambda: here.hold.memory.status(agent)))
+    found = await here.hold.threads(here.hold.memory.status, agent)
+    return answer(MemoryStatusOut.model_validate(found))
 
 
 @router.get("/api/memory/quotes", response_model=QuotesOut)
@@ -281,14 +245,14 @@ async def forget(here: Here, caller: Admin, body: ForgetIn) -> Response:
     return answer(await here.hold.threads(write))
 
 
-@router.get("/api/workspace/files", response_model=list[WorkspaceFileOut])
+@router.get("/api/workspace/files", response_model=list[FileOut])
 async def workspace_files(here: Here, caller: Caller, agent_id: AgentParam = None) -> Response:
     """The files of an agent's workspace that a person may edit."""
     agent = _owned(here, caller, agent_id)
 
-    def read() -> list[WorkspaceFileOut]:
+    def read() -> list[FileOut]:
         found = files_of(here.hold, agent).listing()
-        return [WorkspaceFileOut(path=one.path, bytes=one.size, updated_at=iso(one.at)) for one in found]
+        return [FileOut(path=one.path, bytes=one.size, updated_at=iso(one.at)) for one in found]
 
     return answers(await here.hold.threads(read))
 

@@ -16,12 +16,11 @@ from holdfast.errors import NotFound, Unauthorized
 from holdfast.gateway import page_sessions
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer, OkOut
+from holdfast.gateway.contract import Answer, OkOut, answer, ok
 from holdfast.gateway.guard import address_of
 from holdfast.gateway.oidc import Granted, Provider, opened, person_of, sealed
 from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.tokens import NOBODY_YET, Principal
-from holdfast.gateway.wire import json_response
 from holdfast.log import Origin, audit
 from holdfast.people import contacts
 
@@ -115,9 +114,9 @@ async def refresh(here: Here, caller: Caller, request: Request) -> Response:
             audit.note(tx, "login.renewed", caller.name, by=caller.actor)
 
     await here.hold.threads(again)
-    answer = json_response({"ok": True})
-    _keep(answer, here, request, cookie)
-    return answer
+    told = ok()
+    _keep(told, here, request, cookie)
+    return told
 
 
 @router.post("/api/oidc/logout", response_model=LogoutOut)
@@ -129,9 +128,9 @@ async def logout(here: Here, caller: Caller, request: Request) -> Response:
         here.book.end_session(caller, cookie)
         return _provider(here, request).logout_address(_base(here, request))
 
-    answer = json_response({"ok": True, "url": await here.hold.threads(end)})
-    answer.delete_cookie(COOKIE, samesite="strict", httponly=True)
-    return answer
+    told = answer(LogoutOut(ok=True, url=await here.hold.threads(end)))
+    told.delete_cookie(COOKIE, samesite="strict", httponly=True)
+    return told
 
 
 def _let_in(here: Gateway, granted: Granted, origin: Origin, program: str | None) -> str:

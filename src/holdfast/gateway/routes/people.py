@@ -5,7 +5,7 @@ Who may do what is the table of `people.roles`; what is not said there is refuse
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -19,11 +19,11 @@ from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.gateway import page_sessions
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso, LoginOut, OkOut
+from holdfast.gateway.contract import Answer, Iso, LoginOut, OkOut, answer, answers, ok
 from holdfast.gateway.guard import address_of
 from holdfast.gateway.routes.system import logged_in
 from holdfast.gateway.tokens import NOBODY_YET, Principal
-from holdfast.gateway.wire import Text, Wire, json_response, page
+from holdfast.gateway.wire import Text, Wire
 from holdfast.log import Origin, Tx
 from holdfast.people import Budget, Invitation, Right, Role, Team, User, budgets, roles, teams, users
 
@@ -147,12 +147,12 @@ async def user_list(here: Here, caller: Caller) -> Response:
     """Everyone who may log in, or could."""
     caller.require_right(Right.PEOPLE)
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[UserOut]:
         with here.read_as(caller) as tx:
             all_teams = teams.listing(tx)
-            return [_user_json(user, all_teams) for user in users.listing(tx)]
+            return [_user_out(user, all_teams) for user in users.listing(tx)]
 
-    return page(await here.hold.threads(read), None)
+    return answers(await here.hold.threads(read))
 
 
 @router.post("/api/users", response_model=UserOut, status_code=201)
@@ -160,13 +160,13 @@ async def add_user(here: Here, caller: Caller, body: UserIn) -> Response:
     """Make somebody who may log in. To let them choose their own password, invite them instead."""
     _require_giving(caller, body.role)
 
-    def write() -> dict[str, Any]:
+    def write() -> UserOut:
         password = None if body.password is None else users.hashed(body.password)
         with here.write_as(caller, ordered=False) as tx:
             made = users.add(tx, body.login, role=body.role, name=body.name, password=password)
-            return _user_json(made, [])
+            return _user_out(made, [])
 
-    return json_response(await here.hold.threads(write), 201)
+    return answer(await here.hold.threads(write), 201)
 
 
 @router.patch("/api/users/{id}", response_model=UserOut)
@@ -174,7 +174,7 @@ async def change_user(here: Here, caller: Caller, id_: Ref, body: UserPatch) -> 
     """Rename somebody, change their role, set a new password, let them in or out."""
     caller.require_right(Right.PEOPLE)
 
-    def write() -> dict[str, Any]:
+    def write() -> UserOut:
         password = None if body.password is None else users.hashed(body.password)
         with here.write_as(caller, ordered=False) as tx:
             user = users.get(tx, id_)
@@ -186,9 +186,9 @@ async def change_user(here: Here, caller: Caller, id_: Ref, body: UserPatch) -> 
             )
             if password is not None or body.disabled:
                 page_sessions.end_of_token(tx, user.id)
-            return _user_json(new, teams.listing(tx))
+            return _user_out(new, teams.listing(tx))
 
-    return json_response(await here.hold.threads(write))
+    return answer(await here.hold.threads(write))
 
 
 @router.get("/api/teams", response_model=list[TeamOut])
@@ -196,12 +196,12 @@ async def team_list(here: Here, caller: Caller) -> Response:
     """All teams for who manages them; one's own for everyone else."""
     own = None if caller.may(Right.PEOPLE) else {team.id for team in caller.teams}
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[TeamOut]:
         with here.read_as(caller) as tx:
             logins = _logins(tx)
-            return [_team_json(team, logins) for team in teams.listing(tx) if own is None or team.id in own]
+            return [_team_out(team, logins) for team in teams.listing(tx) if own is None or team.id in own]
 
-    return page(await here.hold.threads(read), None)
+    return answers(await here.hold.threads(read))
 
 
 @router.post("/api/teams", response_model=TeamOut, status_code=201)
@@ -232,14 +232,17 @@ async def team_usage(here: Here, caller: Caller, id_: Ref) -> Response:
     if not caller.may(Right.PEOPLE) and id_ not in {team.id for team in caller.teams}:
         raise NotFound(f"no team {id_[:80]!r}", code="unknown_team")
 
-    def read() -> dict[str, Any]:
+    def read() -> TeamUsageOut:
         with here.read_as(caller) as tx:
             team = teams.get(tx, id_)
-            spans = budgets.periods(tx.now).items()
-            found = {name: budgets.spent(tx, team, since) for name, (since, _) in spans}
-            return {name: {"tokens": one.tokens, "cost": one.cost} for name, one in found.items()}
+            since = {name: begin for name, (begin, _) in budgets.periods(tx.now).items()}
+            day, month = (budgets.spent(tx, team, since[name]) for name in ("day", "month"))
+            return TeamUsageOut(
+                day=TeamSpentOut(tokens=day.tokens, cost=day.cost),
+                month=TeamSpentOut(tokens=month.tokens, cost=month.cost),
+            )
 
-    return json_response(await here.hold.threads(read))
+    return answer(await here.hold.threads(read))
 
 
 @router.delete("/api/teams/{id}", response_model=OkOut)
@@ -252,7 +255,7 @@ async def remove_team(here: Here, caller: Caller, id_: Ref) -> Response:
             teams.remove(tx, id_)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.put("/api/teams/{id}/members/{user}", response_model=TeamOut)
@@ -297,11 +300,11 @@ async def invitation_list(here: Here, caller: Caller) -> Response:
     """The invitations that are still open."""
     caller.require_right(Right.PEOPLE)
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[InvitationOut]:
         with here.read_as(caller) as tx:
-            return [_invitation_json(one) for one in users.open_invitations(tx)]
+            return [_invitation_out(one) for one in users.open_invitations(tx)]
 
-    return page(await here.hold.threads(read), None)
+    return answers(await here.hold.threads(read))
 
 
 @router.post("/api/invitations", response_model=InvitationOut, status_code=201)
@@ -309,14 +312,14 @@ async def invite(here: Here, caller: Caller, body: InvitationIn) -> Response:
     """An invitation for one person: send them its link, `/invitation#CODE`, which is not shown again."""
     _require_giving(caller, body.role)
 
-    def write() -> dict[str, Any]:
+    def write() -> InvitationOut:
         with here.write_as(caller, ordered=False) as tx:
             if body.team_id is not None:
                 teams.get(tx, body.team_id)
             made, code = users.invite(tx, body.role, by=caller.actor, team_id=body.team_id, days=body.days)
-            return _invitation_json(made) | {"code": code}
+            return _invitation_out(made).model_copy(update={"code": code})
 
-    return json_response(await here.hold.threads(write), 201)
+    return answer(await here.hold.threads(write), 201)
 
 
 @router.delete("/api/invitations/{id}", response_model=OkOut)
@@ -328,7 +331,7 @@ async def withdraw(here: Here, caller: Caller, id_: Ref) -> Response:
             users.withdraw(tx, id_)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.post("/api/invitations/accept", response_model=LoginOut)
@@ -354,11 +357,11 @@ def _accepted(tx: Tx, body: AcceptIn, password: users.Hashed) -> User:
 
 
 async def _written(here: Gateway, caller: Principal, change: Any, status: int = 200) -> Response:
-    def write() -> dict[str, Any]:
+    def write() -> TeamOut:
         with here.write_as(caller, ordered=False) as tx:
-            return _team_json(change(tx), _logins(tx))
+            return _team_out(change(tx), _logins(tx))
 
-    return json_response(await here.hold.threads(write), status)
+    return answer(await here.hold.threads(write), status)
 
 
 def _require_giving(caller: Principal, role: Role) -> None:
@@ -389,50 +392,45 @@ def _require_agents(here: Gateway, caller: Principal, agents: Any) -> None:
         )
 
 
-def _user_json(user: User, all_teams: list[Team]) -> dict[str, Any]:
-    return {
-        "id": user.id,
-        "login": user.login,
-        "name": user.name,
-        "role": user.role.value,
-        "hasPassword": user.has_password,
-        "issuer": user.issuer,
-        "teams": [team.id for team in all_teams if user.id in team.members],
-        "disabled": not user.active,
-        "createdAt": iso(user.created_at),
-        "lastLoginAt": None if user.last_login_at is None else iso(user.last_login_at),
-    }
+def _user_out(user: User, all_teams: list[Team]) -> UserOut:
+    return UserOut(
+        id=user.id,
+        login=user.login,
+        name=user.name,
+        role=user.role,
+        has_password=user.has_password,
+        issuer=user.issuer,
+        teams=[team.id for team in all_teams if user.id in team.members],
+        disabled=not user.active,
+        created_at=iso(user.created_at),
+        last_login_at=None if user.last_login_at is None else iso(user.last_login_at),
+    )
 
 
 def _logins(tx: Tx) -> dict[str, str]:
     return {user.id: user.login for user in users.listing(tx)}
 
 
-def _team_json(team: Team, logins: dict[str, str]) -> dict[str, Any]:
-    return {
-        "id": team.id,
-        "name": team.name,
-        "spaceId": team.space_id,
-        "agents": list(team.agents),
-        "members": sorted(logins[id_] for id_ in team.members if id_ in logins),
-        "budget": {
-            "tokensPerDay": team.budget.tokens_per_day,
-            "tokensPerMonth": team.budget.tokens_per_month,
-            "costPerDay": team.budget.cost_per_day,
-            "costPerMonth": team.budget.cost_per_month,
-        },
-        "channels": [{"address": one.address, "exposed": one.exposed} for one in team.channels],
-        "createdAt": iso(team.created_at),
-    }
+def _team_out(team: Team, logins: dict[str, str]) -> TeamOut:
+    return TeamOut(
+        id=team.id,
+        name=team.name,
+        space_id=team.space_id,
+        agents=list(team.agents),
+        members=sorted(logins[id_] for id_ in team.members if id_ in logins),
+        budget=BudgetIO.model_validate(asdict(team.budget), by_name=True),
+        channels=[TeamChannelOut(address=one.address, exposed=one.exposed) for one in team.channels],
+        created_at=iso(team.created_at),
+    )
 
 
-def _invitation_json(one: Invitation) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "role": one.role.value,
-        "teamId": one.team_id,
-        "invitedBy": one.invited_by,
-        "createdAt": iso(one.created_at),
-        "expiresAt": iso(one.expires_at),
-        "code": None,
-    }
+def _invitation_out(one: Invitation) -> InvitationOut:
+    return InvitationOut(
+        id=one.id,
+        role=one.role,
+        team_id=one.team_id,
+        invited_by=one.invited_by,
+        created_at=iso(one.created_at),
+        expires_at=iso(one.expires_at),
+        code=None,
+    )

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from holdfast.errors import NotFound
 from holdfast.gateway.bodies import StrictRoute, parse
 from holdfast.gateway.context import Caller, Here, Unlimited
-from holdfast.gateway.contract import Answer
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.contract import Answer, answers, foreign
 from holdfast.plugins import Part, PluginHost, PluginRequest
 from holdfast.plugins.api import METHODS, Route
 from holdfast.plugins.guarded import answer
@@ -41,7 +40,7 @@ class PluginOut(Answer):
 async def listing(here: Here, _: Unlimited) -> Response:
     """The plugins that were found, and how each fares."""
     engines = {one["engine"]: one for one in await here.hold.threads(here.hold.context.engine_health)}
-    return json_response([plugin.json(engines) for plugin in here.hold.plugins.plugins])
+    return answers([PluginOut.model_validate(plugin.json(engines)) for plugin in here.hold.plugins.plugins])
 
 
 @router.api_route(
@@ -72,7 +71,7 @@ async def call(
         caller=caller.name,
     )
     made = await answer(route, part, asked, here.hold.settings.plugins.limits.call_seconds)
-    return json_response(made.body, made.status)
+    return foreign(made.body, made.status)
 
 
 def _route(host: PluginHost, id_: str, method: str, path: str) -> tuple[Route, Part]:

@@ -25,8 +25,8 @@ from holdfast.config.models import OAuth
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers
-from holdfast.gateway.wire import Text, Wire, json_response
+from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers, ok
+from holdfast.gateway.wire import Text, Wire
 from holdfast.log import audit
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
@@ -115,7 +115,7 @@ async def log_out_of(
             audit.note(tx, "provider.logout", f"{id_}:{profile}")
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.put("/api/providers/{id}/key", response_model=OkOut)
@@ -133,7 +133,7 @@ async def keep_key(here: Here, caller: Admin, id_: Ref, body: KeyIn) -> Response
             audit.note(tx, "provider.key", kept)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.delete("/api/providers/{id}/keys/{profile}", response_model=OkOut)
@@ -150,7 +150,7 @@ async def drop_key(
             audit.note(tx, "provider.key_forgotten", f"{id_}:{profile}")
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.post("/api/providers/{id}/login", response_model=LoginBegunOut)

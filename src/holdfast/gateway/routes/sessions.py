@@ -15,20 +15,21 @@ from holdfast.errors import NotFound
 from holdfast.gateway.access import may_use_key
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here, Unlimited
-from holdfast.gateway.contract import LineOut, SessionOut, TurnOut
+from holdfast.gateway.contract import answer, answers
 from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import (
     MAX_NUMBER,
     MAX_OFFSET,
     CursorParam,
     Id,
+    LineOut,
+    SessionOut,
+    TurnOut,
     Wire,
-    entry_json,
-    json_response,
+    line_out,
     number,
-    page,
-    session_json,
-    turn_json,
+    session_out,
+    turn_out,
 )
 from holdfast.log import Entry, Session, SessionStatus, Turn, Tx, entries, sessions, turns
 
@@ -72,7 +73,7 @@ async def listing(
 
     rows = await here.hold.threads(read)
     more = len(rows) > most and skip + most <= MAX_OFFSET
-    return page([session_json(s) for s in rows[:most]], skip + most if more else None)
+    return answers([session_out(s) for s in rows[:most]], skip + most if more else None)
 
 
 @router.get("/api/sessions/{key:path}/turns", response_model=list[TurnOut])
@@ -94,8 +95,8 @@ async def turn_list(
             return session, turns.listing(tx, session.id, before=end, limit=most + 1)
 
     session, rows = await here.hold.threads(read)
-    shown = [turn_json(t, session.agent_id) for t in rows[:most]]
-    return page(shown, rows[most - 1].number if len(rows) > most else None)
+    shown = [turn_out(t, session.agent_id) for t in rows[:most]]
+    return answers(shown, rows[most - 1].number if len(rows) > most else None)
 
 
 @router.get("/api/sessions/{key:path}/transcript", response_model=list[LineOut])
@@ -110,8 +111,8 @@ async def transcript(
             return entries.transcript(tx, sessions.find(tx, key).id, after=start, limit=most + 1)
 
     rows = await here.hold.threads(read)
-    shown = [entry_json(e) | {"role": e.role, "turnId": e.turn_id} for e in rows[:most]]
-    return page(shown, rows[most - 1].position if len(rows) > most else None)
+    shown = [line_out(e) for e in rows[:most]]
+    return answers(shown, rows[most - 1].position if len(rows) > most else None)
 
 
 @router.put("/api/sessions/{key:path}/space", response_model=SessionOut)
@@ -124,14 +125,14 @@ async def give_space(here: Here, caller: Unlimited, key: str, body: SpaceOfSessi
                 spaces.require(tx, body.space_id)
             return sessions.give_space(tx, sessions.find(tx, key), body.space_id)
 
-    return json_response(session_json(await here.hold.threads(write)))
+    return answer(session_out(await here.hold.threads(write)))
 
 
 @router.post("/api/sessions/{key:path}/reset", response_model=SessionOut)
 async def reset(here: Here, caller: Caller, key: str) -> Response:
     """Archive the session and begin its successor; what runs in it is stopped."""
     session = await here.hold.runs.reset(lambda tx: own_session(here, tx, caller, key))
-    return json_response(session_json(session))
+    return answer(session_out(session))
 
 
 @router.post("/api/sessions/{key:path}/fork", response_model=SessionOut, status_code=201)
@@ -158,14 +159,14 @@ async def fork(here: Here, caller: Unlimited, key: str, body: ForkIn) -> Respons
             before=before,
         )
     )
-    return json_response(session_json(child), 201)
+    return answer(session_out(child), 201)
 
 
 @router.post("/api/sessions/{key:path}/archive", response_model=SessionOut)
 async def archive(here: Here, caller: Caller, key: str) -> Response:
     """End the session and what runs in it; the next message to its key begins a new one."""
     session = await here.hold.runs.archive(lambda tx: own_session(here, tx, caller, key))
-    return json_response(session_json(session))
+    return answer(session_out(session))
 
 
 @router.get("/api/sessions/{key:path}", response_model=SessionOut)
@@ -176,7 +177,7 @@ async def get(here: Here, caller: Caller, key: str) -> Response:
         with here.read_as(caller) as tx:
             return sessions.find(tx, key)
 
-    return json_response(session_json(await here.hold.threads(read)))
+    return answer(session_out(await here.hold.threads(read)))
 
 
 def own_session(here: Gateway, tx: Tx, caller: Principal, key: str) -> Session:

@@ -19,9 +19,9 @@ from holdfast.errors import InvalidInput, TooLarge, Unavailable
 from holdfast.gateway import tokens
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers
+from holdfast.gateway.contract import Answer, Iso, OkOut, answer, answers, dumps, ok
 from holdfast.gateway.tokens import Scope, Token
-from holdfast.gateway.wire import Text, Wire, dumps, json_response
+from holdfast.gateway.wire import Text, Wire
 from holdfast.log import audit
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
@@ -91,14 +91,14 @@ async def schema(here: Here, caller: Admin) -> Response:
 @router.get("/api/config/text", response_model=ConfigTextOut)
 async def config_text(here: Here, caller: Admin) -> Response:
     """The config file as it is written."""
-    return json_response(await here.hold.threads(_config_text, here))
+    return answer(await here.hold.threads(_config_text, here))
 
 
 @router.put("/api/config/text", response_model=ConfigTextOut)
 async def save_config_text(here: Here, caller: Admin, body: ConfigTextIn) -> Response:
     """Save the config file; nothing is written unless the whole is valid. What is masked stays as it was."""
 
-    def write() -> dict[str, Any]:
+    def write() -> ConfigTextOut:
         if len(body.text) > MOST_TEXT:
             raise TooLarge(f"a config has at most {MOST_TEXT:,} characters")
         here.hold.config.save_text(body.text, before=body.before, author=caller.author)
@@ -107,7 +107,7 @@ async def save_config_text(here: Here, caller: Admin, body: ConfigTextIn) -> Res
                 audit.note(tx, "config.changed", "as text")
         return _config_text(here)
 
-    return json_response(await here.hold.threads(write))
+    return answer(await here.hold.threads(write))
 
 
 @router.get("/api/tokens", response_model=list[TokenOut])
@@ -153,7 +153,7 @@ async def revoke_token(here: Here, caller: Admin, id_: Ref) -> Response:
             tokens.revoke(tx, id_)
 
     await here.hold.threads(write)
-    return json_response({"ok": True})
+    return ok()
 
 
 @router.get("/api/doctor", response_model=list[FindingOut])
@@ -211,25 +211,25 @@ def _schema() -> str:
     return dumps({"jsonSchema": config_schema()})
 
 
-def _config_text(here: Gateway) -> dict[str, Any]:
+def _config_text(here: Gateway) -> ConfigTextOut:
     store = here.hold.config
     error = store.last_error
     told = None if error is None else error.message
     waiting = [] if here.services is None else here.services.config_trail.waiting_for_restart()
-    return {
-        "path": str(store.path),
-        "text": store.shown_text(),
-        "error": told,
-        "shared": store.is_shared,
-        "restart": waiting,
-    }
+    return ConfigTextOut(
+        path=str(store.path),
+        text=store.shown_text(),
+        error=told,
+        shared=store.is_shared,
+        restart=waiting,
+    )
 
 
 def _token(one: Token) -> TokenOut:
     return TokenOut(
         id=one.id,
         name=one.name,
-        scope=one.scope.name.lower(),  # type: ignore[arg-type]
+        scope=one.scope.label,
         spaces=None if one.spaces is None else list(one.spaces),
         agents=None if one.agents is None else list(one.agents),
         created_at=iso(one.created_at),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from fastapi import APIRouter
 from pydantic import Field, model_validator
@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from holdfast.agents.approvals import audit
 from holdfast.board import sharing
-from holdfast.board.sharing import Shared
+from holdfast.board.sharing import Shared, SharedOut
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Here, Unlimited
-from holdfast.gateway.contract import Answer
-from holdfast.gateway.wire import Id, Text, Wire, json_response
+from holdfast.gateway.contract import answer
+from holdfast.gateway.wire import Id, Text, Wire
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import Tx, parse_audience
 from holdfast.log import audit as trail
@@ -38,14 +38,6 @@ class ShareIn(Wire):
         return self
 
 
-class SharedOut(Answer):
-    kind: Literal["entry", "topic", "session"]
-    id: str
-    before: str
-    audience: str
-    entries: int = Field(description="How many entries can be read by more people now.")
-
-
 @router.post("/api/share", response_model=SharedOut)
 async def share(here: Here, caller: Unlimited, body: ShareIn) -> Response:
     """Let more people read something. It is never taken back: who could read it, may have."""
@@ -54,7 +46,7 @@ async def share(here: Here, caller: Unlimited, body: ShareIn) -> Response:
         with here.write_as(caller) as tx:
             return share_in(tx, body, actor=caller.actor)
 
-    return json_response((await here.hold.threads(write)).json())
+    return answer((await here.hold.threads(write)).json())
 
 
 def share_in(tx: Tx, body: ShareIn, *, actor: str) -> Shared:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -11,8 +11,7 @@ from holdfast.agents.skills import Checked, SlashCommand
 from holdfast.errors import NotFound
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer
-from holdfast.gateway.wire import json_response
+from holdfast.gateway.contract import Answer, answers
 
 router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
@@ -48,25 +47,25 @@ async def listing(
     config.agent(agent)
     room, taken = here.hold.agency.skills, here.hold.agency.runs.commands.names
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[SkillOut]:
         commands = {command.skill: command for command in room.commands(agent, taken)}
         return [_skill(each, commands.get(each.skill.name)) for each in room.checked(agent)]
 
-    return json_response(await here.hold.threads(read))
+    return answers(await here.hold.threads(read))
 
 
-def _skill(each: Checked, command: SlashCommand | None) -> dict[str, Any]:
+def _skill(each: Checked, command: SlashCommand | None) -> SkillOut:
     skill = each.skill
-    return {
-        "name": skill.name,
-        "description": skill.description,
-        "tier": skill.tier.label,
-        "location": str(skill.path),
-        "homepage": skill.homepage,
-        "emoji": skill.emoji,
-        "eligible": each.eligible,
-        "reasons": [{"kind": reason.kind, "text": reason.text} for reason in each.reasons],
-        "userInvocable": skill.user_invocable,
-        "modelInvocable": skill.model_invocable,
-        "command": None if command is None else f"/{command.name}",
-    }
+    return SkillOut(
+        name=skill.name,
+        description=skill.description,
+        tier=skill.tier.label,
+        location=str(skill.path),
+        homepage=skill.homepage,
+        emoji=skill.emoji,
+        eligible=each.eligible,
+        reasons=[ReasonOut(kind=reason.kind, text=reason.text) for reason in each.reasons],
+        user_invocable=skill.user_invocable,
+        model_invocable=skill.model_invocable,
+        command=None if command is None else f"/{command.name}",
+    )

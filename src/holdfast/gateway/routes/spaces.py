@@ -12,12 +12,13 @@ from holdfast.board import Space, View, spaces
 from holdfast.board.visibility import narrowed
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.gateway.access import may_use_key
-from holdfast.gateway.board_wire import AllowedOut, ConnectivityIn, SpaceIn, SpaceOut, space_json
+from holdfast.gateway.board_wire import AllowedOut, ConnectivityIn, SpaceIn, SpaceOut, space_out
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
+from holdfast.gateway.contract import answer, answers
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import CursorParam, json_response, page
+from holdfast.gateway.wire import CursorParam
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
 
@@ -40,7 +41,7 @@ async def listing(
 
     found = await here.hold.threads(read)
     after = found[most - 1].id if len(found) > most else None
-    return page([space_json(space, caller) for space in found[:most]], after)
+    return answers([space_out(space, caller) for space in found[:most]], after)
 
 
 @router.post(
@@ -60,7 +61,7 @@ async def upsert(here: Here, caller: Caller, body: SpaceIn) -> Response:
             )
 
     done = await here.hold.threads(write)
-    return json_response(space_json(done.space, caller), 201 if done.created else 200)
+    return answer(space_out(done.space, caller), 201 if done.created else 200)
 
 
 @router.get("/api/spaces/allowed", response_model=AllowedOut)
@@ -75,7 +76,7 @@ async def allowed(here: Here, caller: Caller, ask: Asked) -> Response:
     view = await here.hold.threads(read)
     if view.source is None or not caller.may_see_space(view.source):
         raise InvalidInput("no space to look from", code="no_space", hint="Send spaceId.")
-    return json_response({"spaceId": view.source, "allowedSpaceIds": sorted(view.spaces or ())})
+    return answer(AllowedOut(space_id=view.source, allowed_space_ids=sorted(view.spaces or ())))
 
 
 @router.patch("/api/spaces/{id}/connectivity", response_model=SpaceOut)
@@ -94,7 +95,7 @@ async def connect(
         with here.write_as(caller) as tx:
             return spaces.connect(tx, id_, body.connectivity, default_visible=body.default_visible)
 
-    return json_response(space_json(await here.hold.threads(write), caller))
+    return answer(space_out(await here.hold.threads(write), caller))
 
 
 def _require_all(caller: Principal) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field, model_validator
@@ -18,24 +18,14 @@ from holdfast.errors import Unavailable
 from holdfast.gateway.asking import on_pages, serving
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Admin, Caller, Gateway, Here, Unlimited
-from holdfast.gateway.contract import (
-    AgendaOut,
-    CallerOut,
-    ConfigOut,
-    HealthDetailOut,
-    HealthOut,
-    LoginOut,
-    McpServerOut,
-    OkOut,
-)
+from holdfast.gateway.contract import Answer, Iso, LoginOut, OkOut, answer, answers, ok
 from holdfast.gateway.guard import address_of
 from holdfast.gateway.metrics import exposition
 from holdfast.gateway.page_sessions import COOKIE
 from holdfast.gateway.problems import problem
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import json_response
 from holdfast.log import Origin, agenda, audit, turns
-from holdfast.people import users
+from holdfast.people import Role, users
 from holdfast.supervision import PartHealth, Supervisor
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
@@ -63,6 +53,79 @@ class Login(BaseModel):
         return self
 
 
+class HealthOut(Answer):
+    status: Literal["ok"]
+    version: str
+
+
+class PartOut(Answer):
+    name: str
+    state: Literal["ok", "failing", "stuck", "down", "done"]
+    vital: bool
+    restarts: int
+    errors: int
+    last_error: str | None
+
+
+class StoreProblemOut(Answer):
+    code: str
+    message: str
+    hint: str
+
+
+class StoreHealthOut(Answer):
+    durability: Literal["process", "power"]
+    pooled: bool
+    problem: StoreProblemOut | None
+
+
+class HealthDetailOut(Answer):
+    ready: bool
+    store: StoreHealthOut
+    parts: list[PartOut]
+
+
+class CallerOut(Answer):
+    name: str
+    scope: Literal["read", "write", "admin"]
+    spaces: list[str] | None = Field(description="Null: no limit.")
+    agents: list[str] | None = Field(description="Null: no limit.")
+    user_id: str | None = Field(description="Null: a token, and no person.")
+    role: Role | None
+    teams: list[str]
+    agent_id: str = Field(description="Who answers on the pages where none is named.")
+
+
+class ConfigOut(Answer):
+    config: dict[str, Any] = Field(description="Secrets are masked.")
+    error: str | None = Field(description="Why the file as it stands is not in use.")
+
+
+class McpServerOut(Answer):
+    name: str
+    state: Literal["ready", "starting", "failing", "off"]
+    tools: list[str]
+    held: list[str] = Field(description="Tools that a person has not agreed to yet.")
+    error: str | None
+    restarts: int
+
+
+class AgendaOut(Answer):
+    id: str
+    kind: str
+    lane: str
+    status: str
+    due_at: Iso
+    attempts: int
+    max_attempts: int
+    error: str | None
+    cancel_requested: bool
+    session_key: str | None = Field(description="The session that it is about, if it is about one.")
+    agent_id: str | None
+    turn_id: str | None = Field(description="The turn that it runs, which can be cancelled by this id.")
+    task_id: str | None = Field(description="The standing task that it runs.")
+
+
 @router.get("/healthz", response_model=HealthOut)
 async def health(
     here: Here, ready: Annotated[bool, Query(description="Ask the store too.")] = False
@@ -74,7 +137,7 @@ async def health(
         refusal = await _not_ready(here.services.supervisor)
         if refusal is not None:
             return refusal
-    return json_response({"status": "ok", "version": __version__})
+    return answer(HealthOut(status="ok", version=__version__))
 
 
 @router.get("/api/health", response_model=HealthDetailOut)
@@ -84,13 +147,15 @@ async def health_detail(here: Here, caller: Admin) -> Response:
     error = await supervisor.store_watch.look()
     parts = supervisor.parts()
     store = here.hold.store
-    told = None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}
-    return json_response(
-        {
-            "ready": error is None and all(part.ready for part in parts),
-            "store": {"durability": store.durability, "pooled": store.pooled, "problem": told},
-            "parts": [_part(part) for part in parts],
-        }
+    told = None
+    if error is not None:
+        told = StoreProblemOut(code=error.code, message=error.message, hint=error.hint)
+    return answer(
+        HealthDetailOut(
+            ready=error is None and all(part.ready for part in parts),
+            store=StoreHealthOut(durability=store.durability, pooled=store.pooled, problem=told),
+            parts=[_part(part) for part in parts],
+        )
     )
 
 
@@ -113,7 +178,7 @@ async def logged_in(here: Gateway, principal: Principal, request: Request) -> Re
     public = here.hold.settings.gateway.public_url or ""
     days = here.hold.settings.gateway.auth.cookie_days
     program = request.headers.get("user-agent")
-    response = json_response({"ok": True, "name": principal.name, "scope": principal.scope.name.lower()})
+    response = answer(LoginOut(ok=True, name=principal.name, scope=principal.scope.label))
     response.set_cookie(
         COOKIE,
         await here.hold.threads(here.book.open_session, principal, days=days, program=program),
@@ -131,7 +196,7 @@ async def logout(here: Here, caller: Caller, request: Request) -> Response:
     cookie = request.cookies.get(COOKIE)
     if cookie:
         await here.hold.threads(here.book.end_session, caller, cookie)
-    response = json_response({"ok": True})
+    response = ok()
     response.delete_cookie(COOKIE, samesite="strict", httponly=True)
     return response
 
@@ -139,17 +204,17 @@ async def logout(here: Here, caller: Caller, request: Request) -> Response:
 @router.get("/api/whoami", response_model=CallerOut)
 async def whoami(here: Here, caller: Caller) -> Response:
     """Who the token speaks for, and what it may do."""
-    return json_response(
-        {
-            "name": caller.name,
-            "scope": caller.scope.name.lower(),
-            "spaces": None if caller.spaces is None else sorted(caller.spaces),
-            "agents": None if caller.agents is None else sorted(caller.agents),
-            "userId": caller.user_id,
-            "role": None if caller.role is None else caller.role.value,
-            "teams": [team.id for team in caller.teams],
-            "agentId": on_pages(here, caller),
-        }
+    return answer(
+        CallerOut(
+            name=caller.name,
+            scope=caller.scope.label,
+            spaces=None if caller.spaces is None else sorted(caller.spaces),
+            agents=None if caller.agents is None else sorted(caller.agents),
+            user_id=caller.user_id,
+            role=caller.role,
+            teams=[team.id for team in caller.teams],
+            agent_id=on_pages(here, caller),
+        )
     )
 
 
@@ -157,9 +222,8 @@ async def whoami(here: Here, caller: Caller) -> Response:
 async def config(here: Here, caller: Admin) -> Response:
     """The config in force, secrets masked; and what is wrong with the file, if it could not be taken over."""
     error = here.hold.config.last_error
-    return json_response(
-        {"config": public_dump(here.hold.settings), "error": None if error is None else error.message}
-    )
+    told = None if error is None else error.message
+    return answer(ConfigOut(config=public_dump(here.hold.settings), error=told))
 
 
 @router.patch("/api/config", response_model=ConfigOut)
@@ -179,7 +243,7 @@ async def patch_config(here: Here, caller: Admin, body: Annotated[dict[str, Any]
 
     if not here.hold.config.is_shared or OWN & body.keys():
         await here.hold.threads(note)
-    return json_response({"config": public_dump(new), "error": None})
+    return answer(ConfigOut(config=public_dump(new), error=None))
 
 
 @router.get("/api/agenda", response_model=list[AgendaOut])
@@ -190,15 +254,15 @@ async def agenda_list(here: Here, caller: Admin, limit: Annotated[int, Query(ge=
         with here.read_as(caller) as tx:
             return agenda.listing(tx, limit=limit)
 
-    return json_response([_item(item) for item in await here.hold.threads(read)])
+    return answers([_item(item) for item in await here.hold.threads(read)])
 
 
 @router.get("/api/mcp/servers", response_model=list[McpServerOut])
 async def mcp_servers(here: Here, caller: Admin) -> Response:
     """The servers of others that the config names: how each stands, its tools, and what waits."""
     states = here.hold.agency.mcp.states()
-    return json_response(
-        [{**asdict(one), "tools": list(one.tools), "held": list(one.held)} for one in states]
+    return answers(
+        [McpServerOut(**asdict(one) | {"tools": list(one.tools), "held": list(one.held)}) for one in states]
     )
 
 
@@ -218,15 +282,15 @@ async def _not_ready(supervisor: Supervisor) -> Response | None:
     return problem(503, "part_failing", told, hint=hint, headers=_SOON, parts=parts)
 
 
-def _part(part: PartHealth) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "state": part.state,
-        "vital": part.vital,
-        "restarts": part.restarts,
-        "errors": part.errors,
-        "lastError": part.error,
-    }
+def _part(part: PartHealth) -> PartOut:
+    return PartOut(
+        name=part.name,
+        state=part.state,
+        vital=part.vital,
+        restarts=part.restarts,
+        errors=part.errors,
+        last_error=part.error,
+    )
 
 
 def _who(here: Gateway, body: Login, origin: Origin) -> Principal:
@@ -238,21 +302,21 @@ def _who(here: Gateway, body: Login, origin: Origin) -> Principal:
     return here.book.home
 
 
-def _item(item: agenda.Item) -> dict[str, Any]:
+def _item(item: agenda.Item) -> AgendaOut:
     """Of what it is to do only ids are told."""
     session = item.lane if item.kind in turns.KINDS else item.payload.get("sessionKey")
-    return {
-        "sessionKey": session,
-        "agentId": item.payload.get("agentId"),
-        "turnId": item.payload.get("turnId"),
-        "taskId": item.payload.get("taskId"),
-        "id": item.id,
-        "kind": item.kind,
-        "lane": item.lane,
-        "status": item.status,
-        "dueAt": iso(item.due_at),
-        "attempts": item.attempts,
-        "maxAttempts": item.max_attempts,
-        "error": item.error,
-        "cancelRequested": item.cancel_requested,
-    }
+    return AgendaOut(
+        session_key=session,
+        agent_id=item.payload.get("agentId"),
+        turn_id=item.payload.get("turnId"),
+        task_id=item.payload.get("taskId"),
+        id=item.id,
+        kind=item.kind,
+        lane=item.lane,
+        status=item.status,
+        due_at=iso(item.due_at),
+        attempts=item.attempts,
+        max_attempts=item.max_attempts,
+        error=item.error,
+        cancel_requested=item.cancel_requested,
+    )

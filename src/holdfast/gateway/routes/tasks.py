@@ -8,15 +8,16 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from holdfast.board import Keyset, Task, TaskStatus, Topic, stats, tasks, topics
+from holdfast.board.stats import BoardMetricsOut
 from holdfast.clock import Millis
 from holdfast.gateway.access import own_view, placed_by, require_spaces
-from holdfast.gateway.board_wire import BoardMetricsOut, TaskIn, TaskOut, TaskPatch, task_json
+from holdfast.gateway.board_wire import TaskIn, TaskOut, TaskPatch, task_out
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited
-from holdfast.gateway.contract import DeletedOut
+from holdfast.gateway.contract import DeletedOut, answer, answers, deleted
 from holdfast.gateway.scope import Asked
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import MAX_OFFSET, CursorParam, DueBefore, json_response, page
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, DueBefore
 from holdfast.log import FOR_OWNER, Audience, Tx, audit, space_of
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
@@ -55,7 +56,7 @@ async def listing(
             )
 
     found = await here.hold.threads(read)
-    return page([task_json(task) for task in found.tasks], found.next)
+    return answers([task_out(task) for task in found.tasks], found.next)
 
 
 @router.post(
@@ -79,7 +80,7 @@ async def upsert(here: Here, caller: Caller, body: TaskIn) -> Response:
             return tasks.upsert(tx, title, topic_id=topic_id, **made, **values)
 
     done = await here.hold.threads(write)
-    return json_response(task_json(done.task), 201 if done.created else 200)
+    return answer(task_out(done.task), 201 if done.created else 200)
 
 
 @router.get("/api/tasks/{id}", response_model=TaskOut)
@@ -90,7 +91,7 @@ async def get(here: Here, caller: Caller, ask: Asked, id_: TaskPath) -> Response
         with here.read_as(caller, ask.session_key) as tx:
             return tasks.get(tx, id_, ask.view(tx, caller))
 
-    return json_response(task_json(await here.hold.threads(read)))
+    return answer(task_out(await here.hold.threads(read)))
 
 
 @router.patch("/api/tasks/{id}", response_model=TaskOut)
@@ -104,7 +105,7 @@ async def patch(here: Here, caller: Caller, id_: TaskPath, body: TaskPatch) -> R
             _require_places(tx, caller, values.get("topic_id"), values.get("space_id"))
             return tasks.update(tx, id_, values)
 
-    return json_response(task_json(await here.hold.threads(write)))
+    return answer(task_out(await here.hold.threads(write)))
 
 
 @router.delete("/api/tasks/{id}", response_model=DeletedOut)
@@ -118,18 +119,18 @@ async def delete(here: Here, caller: Caller, id_: TaskPath) -> Response:
             audit.note(tx, "deleted.task", id_, by=caller.actor)
 
     await here.hold.threads(write)
-    return json_response({"ok": True, "deleted": True, "id": id_})
+    return deleted(id_)
 
 
 @router.get("/api/metrics/board", response_model=BoardMetricsOut)
 async def metrics(here: Here, caller: Unlimited) -> Response:
     """The board in figures."""
 
-    def read() -> dict[str, Any]:
+    def read() -> BoardMetricsOut:
         with here.read_as(caller) as tx:
             return stats.figures(tx)
 
-    return json_response(await here.hold.threads(read))
+    return answer(await here.hold.threads(read))
 
 
 def _require_places(tx: Tx, caller: Principal, topic_id: str | None, space_id: str | None) -> Topic | None:

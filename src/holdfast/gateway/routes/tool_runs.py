@@ -14,9 +14,9 @@ from holdfast.clock import iso
 from holdfast.errors import InvalidInput
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import Answer, Iso, answer, answers
 from holdfast.gateway.routes.sessions import own_session
-from holdfast.gateway.wire import CursorParam, json_response, page
+from holdfast.gateway.wire import CursorParam
 from holdfast.log import Cursor, Entry, EntryFilter, Session, entries, sessions
 from holdfast.text import clip
 
@@ -83,7 +83,7 @@ async def listing(
             return recorded_calls(stretch), last
 
     calls, after = await here.hold.threads(read)
-    return page([_call_json(call) for call in calls], after)
+    return answers([_call_out(call) for call in calls], after)
 
 
 @router.get("/api/sessions/{key:path}/outputs/{id}", response_model=OutputOut)
@@ -107,7 +107,7 @@ async def output(
     found = await here.hold.threads(read)
     if start > max(1, found.total):
         raise InvalidInput(f"this output has only {found.total} lines", code="past_the_end")
-    return json_response(_output_json(id_, found))
+    return answer(_output_out(id_, found))
 
 
 def _agent(session: Session) -> str:
@@ -122,35 +122,35 @@ def _whole(stretch: list[Entry]) -> list[Entry]:
     return stretch[:end] or stretch
 
 
-def _call_json(found: RecordedCall) -> dict[str, Any]:
+def _call_out(found: RecordedCall) -> ToolCallOut:
     result = found.result
-    return {
-        "callId": found.call.id,
-        "name": found.call.name,
-        "arguments": dict(found.call.arguments),
-        "turnId": found.entry.turn_id,
-        "entryId": found.entry.id,
-        "at": iso(found.entry.created_at),
-        "result": None
+    return ToolCallOut(
+        call_id=found.call.id,
+        name=found.call.name,
+        arguments=dict(found.call.arguments),
+        turn_id=found.entry.turn_id,
+        entry_id=found.entry.id,
+        at=iso(found.entry.created_at),
+        result=None
         if result is None
-        else {
-            "entryId": result.entry.id,
-            "text": clip(result.entry.content, MAX_SHOWN),
-            "chars": len(result.entry.content),
-            "isError": result.is_error,
-            "outputs": list(result.kept),
-            "at": iso(result.entry.created_at),
-        },
-    }
+        else ResultOut(
+            entry_id=result.entry.id,
+            text=clip(result.entry.content, MAX_SHOWN),
+            chars=len(result.entry.content),
+            is_error=result.is_error,
+            outputs=list(result.kept),
+            at=iso(result.entry.created_at),
+        ),
+    )
 
 
-def _output_json(id_: str, found: Page) -> dict[str, Any]:
-    return {
-        "id": id_,
-        "text": found.text,
-        "from": found.start,
-        "to": found.end,
-        "lines": found.total,
-        "nextFrom": found.on,
-        "nextOffset": found.offset,
-    }
+def _output_out(id_: str, found: Page) -> OutputOut:
+    return OutputOut(
+        id=id_,
+        text=found.text,
+        **{"from": found.start},
+        to=found.end,
+        lines=found.total,
+        next_from=found.on,
+        next_offset=found.offset,
+    )

@@ -13,13 +13,13 @@ from holdfast.board.tags import owner_of
 from holdfast.clock import Millis
 from holdfast.errors import NotFound
 from holdfast.gateway.access import own_view, placed_by, require_spaces
-from holdfast.gateway.board_wire import OrderIn, TopicIn, TopicOut, TopicPatch, topic_json
+from holdfast.gateway.board_wire import OrderIn, TopicIn, TopicOut, TopicPatch, topic_out
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
-from holdfast.gateway.contract import DeletedOut, FullEntryOut
+from holdfast.gateway.contract import DeletedOut, answer, answers, deleted
 from holdfast.gateway.scope import Asked, Placed
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import MAX_OFFSET, CursorParam, DueBefore, entry_json, json_response, page
+from holdfast.gateway.wire import MAX_OFFSET, CursorParam, DueBefore, FullEntryOut, full_entry_out
 from holdfast.log import Cursor, EntryFilter, Tx, audit, entry_model
 
 router = APIRouter(tags=["board"], route_class=StrictRoute)
@@ -51,7 +51,7 @@ async def listing(
             )
 
     found = await here.hold.threads(read)
-    return page([topic_json(topic) for topic in found.topics], found.next)
+    return answers([topic_out(topic) for topic in found.topics], found.next)
 
 
 @router.post(
@@ -80,7 +80,7 @@ async def upsert(here: Here, caller: Caller, body: TopicIn) -> Response:
             return done
 
     done = await here.hold.threads(write)
-    return json_response(topic_json(done.topic), 201 if done.created else 200)
+    return answer(topic_out(done.topic), 201 if done.created else 200)
 
 
 @router.post("/api/topics/reorder", response_model=list[TopicOut])
@@ -91,7 +91,7 @@ async def reorder(here: Here, caller: Caller, body: OrderIn) -> Response:
         with here.write_as(caller) as tx:
             return topics.reorder(tx, body.ordered_ids, own_view(caller))
 
-    return json_response([topic_json(topic) for topic in await here.hold.threads(write)])
+    return answers([topic_out(topic) for topic in await here.hold.threads(write)])
 
 
 @router.get("/api/topics/{id}", response_model=TopicOut)
@@ -102,7 +102,7 @@ async def get(here: Here, caller: Caller, ask: Asked, id_: TopicPath) -> Respons
         with here.read_as(caller, ask.session_key) as tx:
             return topics.get(tx, id_, ask.view(tx, caller))
 
-    return json_response(topic_json(await here.hold.threads(read)))
+    return answer(topic_out(await here.hold.threads(read)))
 
 
 @router.patch("/api/topics/{id}", response_model=TopicOut)
@@ -116,7 +116,7 @@ async def patch(here: Here, caller: Caller, id_: TopicPath, body: TopicPatch) ->
             require_spaces(caller, new.space_ids - old.space_ids)
             return new
 
-    return json_response(topic_json(await here.hold.threads(write)))
+    return answer(topic_out(await here.hold.threads(write)))
 
 
 @router.delete("/api/topics/{id}", response_model=DeletedOut)
@@ -130,7 +130,7 @@ async def delete(here: Here, caller: Caller, id_: TopicPath) -> Response:
             audit.note(tx, "deleted.topic", id_, by=caller.actor)
 
     await here.hold.threads(write)
-    return json_response({"ok": True, "deleted": True, "id": id_})
+    return deleted(id_)
 
 
 @router.get("/api/topics/{id}/thread", response_model=list[FullEntryOut])
@@ -157,7 +157,7 @@ async def thread(
             )
 
     found = await here.hold.threads(read)
-    return page([entry_json(entry, raw=include_raw) for entry in found.entries], found.next)
+    return answers([full_entry_out(entry, raw=include_raw) for entry in found.entries], found.next)
 
 
 def _made_by(tx: Tx, caller: Principal, space_id: str | None, tags: Sequence[str]) -> dict[str, Any]:

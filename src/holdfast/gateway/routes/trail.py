@@ -11,10 +11,11 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
-from holdfast.gateway.contract import Answer, Iso
+from holdfast.gateway.contract import answers
 from holdfast.gateway.tokens import Principal
-from holdfast.gateway.wire import MAX_NUMBER, CursorParam, number, page
+from holdfast.gateway.wire import MAX_NUMBER, CursorParam, number
 from holdfast.log import audit
+from holdfast.log.audit import ActOut
 from holdfast.people import Right
 
 router = APIRouter(tags=["people"], route_class=StrictRoute)
@@ -22,20 +23,6 @@ router = APIRouter(tags=["people"], route_class=StrictRoute)
 MAX_PAGE = 499
 Words = Annotated[str | None, Query(max_length=512)]
 Time = Annotated[int | None, Query(ge=0, le=MAX_NUMBER, description="Milliseconds since 1970.")]
-
-
-class ActOut(Answer):
-    seq: int
-    at: Iso
-    act: str
-    actor: str
-    surface: str
-    address: str | None
-    on_behalf_of: str | None
-    target: str
-    details: dict[str, str]
-    before: str
-    digest: str
 
 
 @router.get("/api/audit/trail", response_model=list[ActOut])
@@ -71,7 +58,7 @@ async def trail(
             return audit.listing(tx, which, before=before, limit=most + 1)
 
     rows = await here.hold.threads(read)
-    return page([row.json() for row in rows[:most]], rows[most - 1].seq if len(rows) > most else None)
+    return answers([row.json() for row in rows[:most]], rows[most - 1].seq if len(rows) > most else None)
 
 
 @router.get("/api/audit/trail.jsonl", response_class=StreamingResponse)

@@ -25,7 +25,7 @@ from holdfast.gateway.rpc.protocol import Call, Refused, notice
 from holdfast.gateway.scope import Ask, visible_changes
 from holdfast.gateway.stream import require_live, until_ended
 from holdfast.gateway.tokens import HOW_TO_LOG_IN, Principal
-from holdfast.gateway.wire import change_json
+from holdfast.gateway.wire import change_out
 from holdfast.ids import uuid7
 from holdfast.log import Change, Ping, Reset
 
@@ -58,7 +58,7 @@ async def change_notices(
                 yield notice("events.reset", {"subscriptionId": id_, "seq": event.seq})
                 continue
             for one in await here.hold.threads(look, event):
-                yield notice("events.change", {"subscriptionId": id_, **change_json(*one)})
+                yield notice("events.change", {"subscriptionId": id_, **change_out(*one)})
 
 
 METHODS: Final[dict[str, Method]] = methods.table

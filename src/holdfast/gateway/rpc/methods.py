@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
+from holdfast.agents.loop.asks import AcceptedRunOut
+from holdfast.agents.loop.run_status import RunOut
 from holdfast.gateway import asking, run_stream
 from holdfast.gateway.asking import AgentIn, require_own_run, require_run
 from holdfast.gateway.context import Gateway
 from holdfast.gateway.routes.sessions import own_session
 from holdfast.gateway.scope import Ask
 from holdfast.gateway.tokens import Principal, Scope
-from holdfast.gateway.wire import MAX_NUMBER, Text, Wire, entry_json, session_json
+from holdfast.gateway.wire import MAX_NUMBER, LineOut, SessionOut, Text, Wire, line_out, session_out
 from holdfast.keys import MAX_KEY_LENGTH
 from holdfast.log import Entry, EntryFilter, EntryType, Session, SessionStatus, changes, entries, sessions
 
@@ -91,45 +93,45 @@ class WaitIn(RunIn):
     timeout_ms: Annotated[int, Field(ge=0, le=MAX_WAIT_MS)] = 30_000
 
 
-async def send(peer: Peer, sent: AskIn) -> dict[str, Any]:
+async def send(peer: Peer, sent: AskIn) -> AcceptedRunOut:
     """Ask, and follow the run if that is wanted and it was not answered at once."""
-    accepted = await asking.accept(peer.here, peer.caller, sent.ask(peer.caller))
+    accepted = await asking.accept_sent(peer.here, peer.caller, sent)
     if sent.stream and accepted.reply is None:
         peer.follow_run(accepted.run_id)
     return accepted.json()
 
 
 @methods.add("agent", AskIn, Scope.WRITE)
-async def ask(peer: Peer, sent: AskIn) -> dict[str, Any]:
+async def ask(peer: Peer, sent: AskIn) -> AcceptedRunOut:
     return await send(peer, sent)
 
 
 @methods.add("agent.steer", AskIn, Scope.WRITE)
-async def steer(peer: Peer, sent: AskIn) -> dict[str, Any]:
+async def steer(peer: Peer, sent: AskIn) -> AcceptedRunOut:
     """A message for the turn that runs; if none does any more, it is a turn of its own."""
     return await send(peer, sent.model_copy(update={"mode": "steer"}))
 
 
 @methods.add("agent.wait", WaitIn)
-async def wait(peer: Peer, sent: WaitIn) -> dict[str, Any]:
+async def wait(peer: Peer, sent: WaitIn) -> RunOut:
     await require_run(peer.here, peer.caller, sent.run_id)
     return (await run_stream.ended(peer.here, sent.run_id, sent.timeout_ms / 1000)).json()
 
 
 @methods.add("agent.status", RunIn)
-async def status(peer: Peer, sent: RunIn) -> dict[str, Any]:
+async def status(peer: Peer, sent: RunIn) -> RunOut:
     await require_run(peer.here, peer.caller, sent.run_id)
     return (await peer.here.hold.runs.status(sent.run_id)).json()
 
 
 @methods.add("agent.cancel", RunIn, Scope.WRITE)
-async def cancel(peer: Peer, sent: RunIn) -> dict[str, Any]:
+async def cancel(peer: Peer, sent: RunIn) -> RunOut:
     await require_own_run(peer.here, peer.caller, sent.run_id)
     return (await peer.here.hold.runs.cancel(sent.run_id)).json()
 
 
 @methods.add("agent.resume", RunIn, Scope.WRITE)
-async def resume(peer: Peer, sent: RunIn) -> dict[str, Any]:
+async def resume(peer: Peer, sent: RunIn) -> RunOut:
     await require_own_run(peer.here, peer.caller, sent.run_id)
     status = await peer.here.hold.runs.resume(sent.run_id)
     peer.follow_run(sent.run_id)
@@ -203,24 +205,24 @@ async def listing(peer: Peer, sent: ListIn) -> dict[str, Any]:
 
     rows = await peer.here.hold.threads(read)
     more = len(rows) > sent.limit
-    return {"sessions": [session_json(s) for s in rows[: sent.limit]], "more": more}
+    return {"sessions": [session_out(s) for s in rows[: sent.limit]], "more": more}
 
 
 @methods.add("sessions.get", SessionIn)
-async def get(peer: Peer, sent: SessionIn) -> dict[str, Any]:
+async def get(peer: Peer, sent: SessionIn) -> SessionOut:
     def read() -> Session:
         with peer.here.read_as(peer.caller) as tx:
             return sessions.find(tx, sent.session_key)
 
-    return session_json(await peer.here.hold.threads(read))
+    return session_out(await peer.here.hold.threads(read))
 
 
 @methods.add("sessions.reset", SessionIn, Scope.WRITE)
-async def reset(peer: Peer, sent: SessionIn) -> dict[str, Any]:
+async def reset(peer: Peer, sent: SessionIn) -> SessionOut:
     """Archive the session and begin its successor; what runs in it is stopped."""
     here, caller = peer.here, peer.caller
     after = await here.hold.runs.reset(lambda tx: own_session(here, tx, caller, sent.session_key))
-    return session_json(after)
+    return session_out(after)
 
 
 @methods.add("sessions.history", HistoryIn)
@@ -238,7 +240,7 @@ async def history(peer: Peer, sent: HistoryIn) -> dict[str, Any]:
 
 
 @methods.add("chat.send", ChatIn, Scope.WRITE)
-async def chat_send(peer: Peer, sent: ChatIn) -> dict[str, Any]:
+async def chat_send(peer: Peer, sent: ChatIn) -> AcceptedRunOut:
     """As `agent`, into a session that is named."""
     return await send(peer, sent)
 
@@ -255,7 +257,7 @@ async def chat_history(peer: Peer, sent: ChatHistoryIn) -> dict[str, Any]:
 
     session, rows = await peer.here.hold.threads(read)
     shown = sorted(rows, key=lambda entry: entry.position)
-    return {"session": session_json(session), "messages": _lines(shown)}
+    return {"session": session_out(session), "messages": _lines(shown)}
 
 
 @methods.add("chat.abort", AbortIn, Scope.WRITE)
@@ -278,8 +280,8 @@ async def chat_abort(peer: Peer, sent: AbortIn) -> dict[str, Any]:
     return {"aborted": sum(one.count for one in done.ended)}
 
 
-def _lines(rows: list[Entry]) -> list[dict[str, Any]]:
-    return [entry_json(e) | {"role": e.role, "turnId": e.turn_id} for e in rows]
+def _lines(rows: list[Entry]) -> list[LineOut]:
+    return [line_out(e) for e in rows]
 
 
 class NothingIn(Wire):

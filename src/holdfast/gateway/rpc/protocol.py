@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.gateway import problems
 from holdfast.gateway.bodies import MalformedJson, parse
-from holdfast.gateway.wire import dumps
+from holdfast.gateway.contract import dumps
 
 Id: TypeAlias = str | int | float | None
 

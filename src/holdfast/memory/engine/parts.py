@@ -16,6 +16,9 @@ from holdfast.memory.engine.segment import MOVING, Columns, Segment, State
 from holdfast.memory.engine.vectors import Quantised
 
 FAN_IN = 2
+_TIER = 4
+"""How many times larger the segments of the next tier are. Two of a tier are merged, so that there is one of
+each: with 4 a million rows lie in three or four segments and each was written six times, with 2 in five."""
 _SMALL = 4
 
 Part = tuple[Segment, State]
@@ -127,7 +130,7 @@ def next_merge(parts: Parts, seal_rows: int) -> Parts:
 def _tier(rows: int, seal_rows: int) -> int:
     tier, bound = 0, 2 * seal_rows
     while rows >= bound:
-        tier, bound = tier + 1, bound * FAN_IN
+        tier, bound = tier + 1, bound * _TIER
     return tier
 
 

@@ -126,6 +126,9 @@ class EmbeddedView:
     def _codes(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.uint16]:
         """Term by term the codes of these documents' postings, 0 where there is none; kept for the next
         question about the same documents."""
+        within = self._within_last(terms, numbers)
+        if within is not None:
+            return within
         if self._looked_up[0] is not numbers:
             self._looked_up = numbers, {}
         known = self._looked_up[1]
@@ -143,6 +146,16 @@ class EmbeddedView:
                     held = rows.take(nearest, mode="clip") == own
                     found[at] = codes.take(nearest, mode="clip") * held
         return out
+
+    def _within_last(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.uint16] | None:
+        """The same for documents that were last asked about among others, and terms looked up then."""
+        last, known = self._looked_up
+        if last is None or last is numbers or not len(last) or not known.keys() >= set(terms):
+            return None
+        at = np.minimum(last.searchsorted(numbers), len(last) - 1)
+        if not (last[at] == numbers).all():
+            return None
+        return np.array([known[term][at] for term in terms], np.uint16).reshape(len(terms), len(numbers))
 
     def _gains(self, terms: Sequence[str]) -> list[Gain]:
         """What each of the terms adds to a document, by how often it stands there and how long that is."""
