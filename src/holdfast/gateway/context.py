@@ -48,6 +48,7 @@ class Gateway:
     examining: asyncio.Lock = field(default_factory=asyncio.Lock)
     adding_channel: asyncio.Lock = field(default_factory=asyncio.Lock)
     logins: dict[str, UnderWay] = field(default_factory=dict)
+    sockets: set[asyncio.Task[None]] = field(default_factory=set)
 
     @contextmanager
     def read_as(self, caller: Principal, session_key: str | None = None) -> Iterator[Tx]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -65,6 +66,7 @@ log = logging.getLogger(__name__)
 BACKLOG: Final = 2048
 FAILED: Final = 70  # as sysexits.h calls a fault of the program's own
 GRACE_SECONDS: Final = 5.0
+GOODBYE_SECONDS: Final = 1.5
 KEPT_SECONDS: Final = 75  # longer than clients keep idle connections, so that none is closed as it is used
 
 
@@ -97,6 +99,13 @@ class _Server(uvicorn.Server):
             self.services.begin_stop()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """WebSockets say goodbye themselves: uvicorn would close them first, with a code of its own."""
+        open_ones: set[asyncio.Task[None]] = self._app.state.gateway.sockets  # type: ignore[attr-defined]
+        if open_ones:
+            await asyncio.wait(open_ones, timeout=GOODBYE_SECONDS)
+        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:

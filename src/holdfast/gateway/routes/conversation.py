@@ -305,7 +305,7 @@ def _chat(tx: Tx, session: Session) -> ChatOut:
     return {
         **session_out(session),
         "title": session.label or _first_words(tx, session),
-        "preview": None if said is None else _line(_words(said)),
+        "preview": None if said is None else _line(_spoken(said)),
         "running": bool(newest) and newest[0].status in _GOES_ON,
     }
 
@@ -313,10 +313,10 @@ def _chat(tx: Tx, session: Session) -> ChatOut:
 def _first_words(tx: Tx, session: Session) -> str | None:
     opening = entries.transcript(tx, session.id, limit=6)
     said = next((e for e in opening if e.role == "user" and not e.content.startswith("/")), None)
-    return None if said is None else _line(_words(said))
+    return None if said is None else _line(_spoken(said))
 
 
-def _words(entry: Entry) -> str:
+def _spoken(entry: Entry) -> str:
     """What a person reads of it: a standing task's prompt by its name, not by the mark that is for models."""
     mark = _CRON_MARK.match(entry.content) if (entry.source or {}).get("channel") == "cron" else None
     return entry.content if mark is None else f"{mark[1]}: {entry.content[mark.end() :]}"

@@ -343,4 +343,7 @@ async def _serve(gateway: Gateway, socket: WebSocket, principal: Principal | Non
     if services is None or services.stopping.is_set():
         await socket.close(_TRY_AGAIN, "stopping")
         return
-    await Connection(gateway, socket, principal).serve(services.stopping)
+    talk = asyncio.create_task(Connection(gateway, socket, principal).serve(services.stopping))
+    gateway.sockets.add(talk)
+    talk.add_done_callback(gateway.sockets.discard)
+    await talk
