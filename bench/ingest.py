@@ -25,7 +25,7 @@ from common import Client, cpu_seconds, request, rounds, rss_mb, start, table, t
 
 from holdfast.ids import entry_id
 from holdfast.log import OWNER, EntryDraft, Store, entries, open_store, sqlite_url
-from holdfast.log import durability as log_durability
+from holdfast.log import connections as log_durability
 from holdfast.log.store import sqlite_module
 
 OURS = """

@@ -32,7 +32,7 @@ from holdfast.log import (
     Store,
     Threads,
     Tx,
-    durability,
+    connections,
     heard_by,
     open_store,
     parse_audience,
@@ -118,7 +118,7 @@ def _watched_manifests() -> Iterator[None]:
 def _no_waits_for_the_disk() -> Iterator[None]:
     """As the tests' PostgreSQL: processes are killed here, machines are not. Other processes do wait."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(durability, "flush", lambda _: None)
+        patch.setattr(connections, "flush", lambda _: None)
         yield
 
 

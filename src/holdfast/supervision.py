@@ -18,7 +18,7 @@ from typing import Final, Literal
 from holdfast.config.runtime import HealthOptions
 from holdfast.errors import HoldfastError, Transient, Unavailable
 from holdfast.log import Pulse, Store
-from holdfast.log.pulse import described
+from holdfast.log.threads import described
 
 log = logging.getLogger(__name__)
 

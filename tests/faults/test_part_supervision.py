@@ -11,7 +11,7 @@ import pytest
 from builders import append, until
 from holdfast.config.runtime import HealthOptions
 from holdfast.errors import Unavailable
-from holdfast.log import Pulse, Store, durability
+from holdfast.log import Pulse, Store, connections
 from holdfast.supervision import Part, Supervisor
 
 
@@ -166,7 +166,7 @@ def test_a_disk_that_refused_a_flush_ends_the_process(
     def refused(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(durability, "flush", refused)
+    monkeypatch.setattr(connections, "flush", refused)
     ended: list[str] = []
     ticks = Ticks()
     supervisor = Supervisor(sqlite_store, HealthOptions, on_fatal=ended.append, now=ticks)

@@ -15,7 +15,7 @@ from pooler import pgbouncer
 from builders import PATIENCE, append, in_threads, new_database, rows
 from holdfast.errors import Unavailable
 from holdfast.log import OWNER, Bridge, EntryDraft, Store, changes, check, entries, open_store
-from holdfast.log.libpq import Preparing
+from holdfast.log.statements import Preparing
 from holdfast.memory.engine.postgres_connections import Connections
 
 

@@ -15,7 +15,7 @@ import pytest
 import forks
 from builders import accept, append, claim, in_threads, outcome, rows
 from holdfast.errors import Unavailable
-from holdfast.log import OWNER, Store, agenda, check, durability, sqlite_url, turns
+from holdfast.log import OWNER, Store, agenda, check, connections, sqlite_url, turns
 from holdfast.log.store import Durability
 
 WRITER = """
@@ -56,7 +56,7 @@ class Disk:
         self.database = database
         self.image = image
         self.flushes = 0
-        self._flush = durability.flush
+        self._flush = connections.flush
         shutil.copy(database, image)
 
     def flush(self, file: int) -> None:
@@ -80,7 +80,7 @@ def test_what_was_acknowledged_is_what_the_disk_has(
 ) -> None:
     path = Path(shutil.copy(sqlite_template, tmp_path / "holdfast.db"))
     disk = Disk(path, tmp_path / "after.db")
-    monkeypatch.setattr(durability, "flush", disk.flush)
+    monkeypatch.setattr(connections, "flush", disk.flush)
     with opened(path, how) as store:
         turn = accept(store, "hello")
         (item,) = claim(store, {"turn": 1})
@@ -104,7 +104,7 @@ def test_who_writes_at_once_shares_a_flush(
 ) -> None:
     path = Path(shutil.copy(sqlite_template, tmp_path / "holdfast.db"))
     disk = Disk(path, tmp_path / "after.db")
-    monkeypatch.setattr(durability, "flush", disk.flush)
+    monkeypatch.setattr(connections, "flush", disk.flush)
     with opened(path, "power") as store:
         in_threads(8, lambda writer: [append(store, f"{writer}-{n}") for n in range(10)])
         survived = contents(disk.image)
@@ -121,7 +121,7 @@ def test_after_a_flush_that_failed_nothing_more_is_acknowledged(
         raise OSError(5, "Input/output error")
 
     with opened(path, "power") as store:
-        monkeypatch.setattr(durability, "flush", failing)
+        monkeypatch.setattr(connections, "flush", failing)
         for _ in range(2):
             with pytest.raises(Unavailable) as caught:
                 append(store)

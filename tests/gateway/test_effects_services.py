@@ -17,7 +17,7 @@ from builders import PATIENCE, in_threads, new_database, rows
 from holdfast import logs
 from holdfast.log import OWNER, agenda, entries
 from holdfast.log.changes import Bridge
-from holdfast.log.pulse import Pulse
+from holdfast.log.threads import Pulse
 from holdfast.runtime import Holdfast, open_home
 from holdfast.services import Services
 

@@ -23,8 +23,8 @@ from holdfast.log import (
     Store,
     agenda,
     check,
+    connections,
     copy,
-    durability,
     entries,
     entry_model,
     open_store,
@@ -434,8 +434,8 @@ def test_no_commit_does_the_work_of_a_checkpoint_while_somebody_else_does_it(sql
 def test_the_log_of_a_store_that_is_never_quiet_is_begun_anew(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durability, "CHECKPOINT_FRAMES", 200)
-    monkeypatch.setattr(durability, "RESTART_FRAMES", 500)
+    monkeypatch.setattr(connections, "CHECKPOINT_FRAMES", 200)
+    monkeypatch.setattr(connections, "RESTART_FRAMES", 500)
     checkpointer = sqlite_store.checkpointer()
     assert checkpointer is not None
     for _ in range(10):
@@ -449,7 +449,7 @@ def test_the_log_of_a_store_that_is_never_quiet_is_begun_anew(
 def test_a_reader_that_stays_keeps_nobody_from_writing_beside_a_checkpoint(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durability, "RESTART_FRAMES", 500)
+    monkeypatch.setattr(connections, "RESTART_FRAMES", 500)
     checkpointer = sqlite_store.checkpointer()
     assert checkpointer is not None
     with sqlite_store.read(OWNER) as tx:

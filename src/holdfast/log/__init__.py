@@ -46,13 +46,11 @@ from holdfast.log.changes import Bridge, Change, Feed, Ping, Reset, Waiter
 from holdfast.log.entry_model import Classification, Cursor, Entry, EntryDraft, EntryFilter, EntryType
 from holdfast.log.leases import this_process
 from holdfast.log.notes import Note, NoteDraft
-from holdfast.log.pulse import Pulse
 from holdfast.log.reset import Entered, enter
 from holdfast.log.retention import Retention, forget_entry, prune
 from holdfast.log.sessions import Session, SessionStatus
-from holdfast.log.signals import Signals
 from holdfast.log.store import Store, Tx, sqlite_url
-from holdfast.log.threads import Allowance, Pace, Threads, ringing, rung, to_the_end
+from holdfast.log.threads import Allowance, Pace, Pulse, Signals, Threads, ringing, rung, to_the_end
 from holdfast.log.turns import Outcome, Turn, TurnStatus
 from holdfast.log.upkeep import check, copy
 

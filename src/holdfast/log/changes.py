@@ -24,11 +24,10 @@ from holdfast.clock import Millis
 from holdfast.errors import Transient
 from holdfast.log import changes
 from holdfast.log.audience import SYSTEM
-from holdfast.log.pulse import Pulse
 from holdfast.log.statements import Insert, Statement
 from holdfast.log.store import Store, Tx
 from holdfast.log.tables import changes as table
-from holdfast.log.threads import Threads, ringing, rung
+from holdfast.log.threads import Pulse, Threads, ringing, rung
 
 SIGNAL: Final = "changes"
 MAX_PAGE: Final = 1000

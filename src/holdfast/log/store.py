@@ -29,12 +29,20 @@ from holdfast.clock import Clock, Millis, StoreClock
 from holdfast.errors import InvalidInput, Transient, Unavailable
 from holdfast.log import faults
 from holdfast.log.audience import SYSTEM, Origin, Reader
-from holdfast.log.connections import PREPARING, CommitFailed, Connections, Driver, begin
-from holdfast.log.durability import MOST_FRAMES, Checkpointer, GroupFlush
-from holdfast.log.signals import Signals
+from holdfast.log.connections import (
+    MOST_FRAMES,
+    PREPARING,
+    Checkpointer,
+    CommitFailed,
+    Connections,
+    Driver,
+    GroupFlush,
+    begin,
+)
+from holdfast.log.threads import Signals
 
 if TYPE_CHECKING:
-    from holdfast.log.libpq import Preparing
+    from holdfast.log.statements import Preparing
 
 T = TypeVar("T")
 Durability = Literal["process", "power"]
@@ -384,7 +392,7 @@ def _locked(number: int, settled: str = "") -> str:
 
 
 def _preparing() -> Preparing:
-    from holdfast.log.libpq import Preparing
+    from holdfast.log.statements import Preparing
 
     return Preparing()
 

@@ -1,16 +1,122 @@
-"""The bounded pool in which asynchronous code runs the synchronous store, and who goes first in it."""
+"""Threads: the bounded pool in which asynchronous code runs the synchronous store, who goes first in it,
+wake-ups by name from any thread to any thread, and what a part that runs for long tells of itself.
+
+A part that meets the same trouble again and again says so once, and from then on how often.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
-from holdfast.errors import Transient
+from holdfast.errors import HoldfastError, Transient
+
+
+class Signals:
+    """A bell for each name. Callbacks run on the thread that rings and must only hand over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+
+    def subscribe(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` on every ring of `name`; returns the function that ends it."""
+        with self._lock:
+            self._callbacks.setdefault(name, []).append(callback)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if callback in self._callbacks.get(name, ()):
+                    self._callbacks[name].remove(callback)
+
+        return unsubscribe
+
+    def notify_all(self) -> None:
+        """Ring every bell: something happened, and it is not known what."""
+        for name in tuple(self._callbacks):
+            self.notify(name)
+
+    def notify(self, name: str) -> None:
+        with self._lock:
+            callbacks = tuple(self._callbacks.get(name, ()))
+        for callback in callbacks:
+            callback()
+
+
+log = logging.getLogger(__name__)
+
+REMIND_SECONDS: Final = 60.0
+
+
+class Pulse:
+    """The passes of one loop. Written by the loop alone, on its own thread; read by anyone."""
+
+    def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
+        self.passes = 0
+        self.errors = 0
+        self.error: HoldfastError | str | None = None
+        self.last_error: str | None = None
+        self.since: float | None = None
+        self._now = now
+        self._begun: float | None = None
+        self._again = 0
+        self._told = 0.0
+
+    def begin(self) -> None:
+        """A pass begins; until it has passed or failed, the part may be stuck in it."""
+        self._begun = self._now()
+
+    def passed(self) -> None:
+        """A pass went well."""
+        self._begun = None
+        self.passes += 1
+        if self.error is not None:
+            log.info("%s: works again%s", self.name, self._counted())
+            self.error, self.since, self._again = None, None, 0
+
+    def failed(self, error: Exception) -> None:
+        """A pass went wrong, and there will be another."""
+        self._begun = None
+        self.errors += 1
+        known, self.error = self.error, error if isinstance(error, HoldfastError) else described(error)
+        self.since = self._now() if self.since is None else self.since
+        if str(known) == str(self.error):
+            self._again += 1
+            if self._now() - self._told >= REMIND_SECONDS:
+                log.warning("%s: %s%s", self.name, self.error, self._counted())
+                self._told, self._again = self._now(), 0
+            return
+        self._told, self._again, self.last_error = self._now(), 0, str(self.error)
+        trace = None if isinstance(error, HoldfastError) else error
+        log.error("%s: %s; trying again", self.name, self.error, exc_info=trace)
+
+    def busy_for(self) -> float:
+        """Seconds since the pass began that is under way."""
+        begun = self._begun
+        return 0.0 if begun is None else self._now() - begun
+
+    def failing_for(self) -> float:
+        """Seconds since it last went well, if it does not now."""
+        since = self.since
+        return 0.0 if since is None else self._now() - since
+
+    def _counted(self) -> str:
+        return f" (the same error {self._again} times more)" if self._again else ""
+
+
+def described(error: Exception) -> str:
+    """A fault that nobody foresaw, in one line."""
+    first = (str(error).splitlines() or [""])[0][:300]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

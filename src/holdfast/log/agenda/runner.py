@@ -29,9 +29,8 @@ from holdfast.log.agenda.state import (
     Status,
 )
 from holdfast.log.audience import SYSTEM
-from holdfast.log.pulse import Pulse
 from holdfast.log.store import Store, Tx
-from holdfast.log.threads import Threads, ringing, rung, to_the_end
+from holdfast.log.threads import Pulse, Threads, ringing, rung, to_the_end
 
 log = logging.getLogger(__name__)
 
