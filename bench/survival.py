@@ -34,7 +34,7 @@ from holdfast.context import (
     draft_of,
 )
 from holdfast.context.lossless import LosslessEngine, check, nodes, projections
-from holdfast.context.recall_tools import call
+from holdfast.context.lossless.recall import call
 from holdfast.context.tokens import message_tokens
 from holdfast.home import Home
 from holdfast.log import OWNER, Session, Store, Threads, entries, open_store, sessions, sqlite_url

@@ -11,7 +11,7 @@ from context_builders import Stage, used_tool
 
 from holdfast.context import AssembleParams, AssembleResult, CompactResult, Message
 from holdfast.context.lossless import LosslessEngine, Problem, Projection, check, projections
-from holdfast.context.recall_tools import call
+from holdfast.context.lossless.recall import call
 from holdfast.context.tokens import message_tokens
 from holdfast.log import OWNER, Store, Threads, sessions
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from holdfast.config import Compaction
 from holdfast.config.agents import AgentDefaults
 from holdfast.context import Budgets, chars
-from holdfast.context.pressure import is_near
+from holdfast.context.budget import is_near
 
 WINDOWS = st.integers(2_048, 1_048_576)
 SETTINGS = st.builds(

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.clock import ManualClock
 from holdfast.config.context import Compaction
 from holdfast.context import UserMessage, flush_plan
-from holdfast.context.pressure import is_near
+from holdfast.context.budget import is_near
 from holdfast.context.summaries import SummaryRequest, summarise
 
 SAID = [UserMessage(text="Ticket HF-1234 is about commit 9f8e7d6c5b4a in /srv/holdfast/log.py.")]

@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.context import ToolSpec
-from holdfast.context.kept import Kept
-from holdfast.context.request import tools_text
+from holdfast.context.request import Kept, tools_text
 
 
 def tool(name: str) -> ToolSpec:

@@ -28,8 +28,8 @@ from holdfast.context import (
     engines,
 )
 from holdfast.context.lossless import KIND, compaction_kind, debts, nodes, projections, repair
+from holdfast.context.lossless.recall import schemas
 from holdfast.context.lossless.rendering import GUIDE
-from holdfast.context.recall_tools import schemas
 from holdfast.errors import ConfigError, InvalidInput, NotFound
 from holdfast.log import OWNER, Store, Threads, agenda, changes, entries, sessions
 

@@ -12,8 +12,8 @@ from test_compaction import HISTORY, _splits_a_pair
 from holdfast.context import AssistantMessage, Message, SummaryMessage, ToolCall, ToolResult, UserMessage
 from holdfast.context.compaction import boundaries
 from holdfast.context.lossless import audit
-from holdfast.context.lossless.items import Item, fresh, with_condensed, with_leaf
 from holdfast.context.lossless.passes import condensable, leaf_end, tail_start
+from holdfast.context.lossless.projections import Item, fresh, with_condensed, with_leaf
 from holdfast.context.lossless.recall import words_of
 from holdfast.context.lossless.rendering import choose
 from holdfast.context.lossless.settings import Settings

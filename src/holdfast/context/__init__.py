@@ -5,7 +5,21 @@ built = await room.build(BuildRequest(session=…, turn_id=…, number=…, mode
 """
 
 from holdfast.context.account import how_to_shrink
-from holdfast.context.budget import Budgets, chars
+from holdfast.context.budget import (
+    HEARTBEAT_OK,
+    NO_REPLY,
+    SILENT_WORDS,
+    Budgets,
+    FlushPlan,
+    Pressure,
+    chars,
+    flush_due,
+    flush_plan,
+    how_full,
+    is_silent,
+    mark_flushed,
+    needs_compaction,
+)
 from holdfast.context.engine import (
     AfterTurnParams,
     AssembleParams,
@@ -21,17 +35,21 @@ from holdfast.context.engine import (
     ContextEngine,
     EngineContext,
     EngineFactory,
+    EngineFailed,
     EngineInfo,
     IngestBatchParams,
     IngestParams,
     IngestResult,
+    Registry,
     Rollback,
     SpawnParams,
     SubagentEndedParams,
     build_memory_system_prompt_addition,
     delegate_compaction_to_runtime,
+    engines,
+    register_context_engine,
 )
-from holdfast.context.fence import disarmed, fence, neutralise, safe
+from holdfast.context.fence import ShownData, disarmed, fence, neutralise, plain, safe, shown_data
 from holdfast.context.manifest import Manifest, Section, Stored
 from holdfast.context.manifest import as_json as manifest_json
 from holdfast.context.manifest import load as load_manifest
@@ -52,24 +70,9 @@ from holdfast.context.messages import (
     encode,
     wire,
 )
-from holdfast.context.pressure import (
-    HEARTBEAT_OK,
-    NO_REPLY,
-    SILENT_WORDS,
-    FlushPlan,
-    Pressure,
-    flush_due,
-    flush_plan,
-    how_full,
-    is_silent,
-    mark_flushed,
-    needs_compaction,
-)
-from holdfast.context.registry import EngineFailed, Registry, engines, register_context_engine
 from holdfast.context.replay import Diff, Rebuilt, Replay, WhatIf, diff, replay, shared_tokens, what_if_json
 from holdfast.context.request import BuildRequest, Built, ModelFacts, Text, ToolSpec
 from holdfast.context.room import AfterTurn, ContextRoom
-from holdfast.context.shown_data import ShownData, plain, shown_data
 from holdfast.context.summaries import Summariser, SummaryRequest
 from holdfast.context.tokens import Estimator
 from holdfast.context.transcript import PARTIAL, draft_of, message_body, message_of

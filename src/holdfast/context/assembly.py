@@ -11,12 +11,23 @@ from typing import Any
 from holdfast.clock import Millis
 from holdfast.context import blobs, calibration, manifest, pruning, states
 from holdfast.context.account import framed, section, sections_of, too_large
+from holdfast.context.budget import Pressure, how_full, needs_compaction
 from holdfast.context.compaction import fit
 from holdfast.context.engine import AssembleParams, AssembleResult, EngineInfo
 from holdfast.context.fence import safe
 from holdfast.context.history import MOST_MESSAGES, History, Past, message_by_ref, not_before
-from holdfast.context.inputs import Inputs, Opening, RecordingReader, opening_of, record
-from holdfast.context.layout import CLOSES, OPENS, Stable, carrier, stable_parts
+from holdfast.context.inputs import (
+    CLOSES,
+    OPENS,
+    Inputs,
+    Opening,
+    RecordingReader,
+    Stable,
+    carrier,
+    opening_of,
+    record,
+    stable_parts,
+)
 from holdfast.context.manifest import JOINT, Manifest, Section
 from holdfast.context.messages import (
     CarrierMessage,
@@ -27,7 +38,6 @@ from holdfast.context.messages import (
     context_digest,
     text_digest,
 )
-from holdfast.context.pressure import Pressure, how_full, needs_compaction
 from holdfast.context.request import BuildRequest, Built, Text, ordered_tools, tools_text
 from holdfast.context.states import State
 from holdfast.context.tokens import PER_MESSAGE, Estimator

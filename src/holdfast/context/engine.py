@@ -1,4 +1,4 @@
-"""The protocol of a context engine: what builds a session's context, and what the runtime owes it.
+"""The contract of context engines, and the slot of the one that builds: never replaced by another in silence.
 
 The log is the runtime's: an engine is told of what was written, never asked to guess what it has seen.
 `ingest` and `commit_turn` carry keys that make a repeat harmless, `assemble` may be called any number of
@@ -7,7 +7,8 @@ times for one turn and gives the same answer for the same state.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast.clock import Clock
 from holdfast.context.history import Past
 from holdfast.context.messages import Message
 from holdfast.context.summaries import Summariser
+from holdfast.errors import Conflict, HoldfastError, NotFound, Unavailable
 from holdfast.log import Store, Threads
 
 Rollback: TypeAlias = Callable[[], Awaitable[None]]
@@ -310,3 +312,70 @@ _MEMORY_TOOLS: Final = {
     "context_search": "What was said earlier in this conversation and is no longer shown: context_search.",
     "context_read": "Its exact words: context_read.",
 }
+
+
+DEFAULT_ENGINE = "legacy"
+
+_HINT = 'Fix or install its plugin, or set plugins.slots.contextEngine to "legacy".'
+
+
+class EngineFailed(Unavailable):
+    code = "engine_failed"
+
+
+class Registry:
+    """Factories by engine id. One of a home, for what its plugins bring, stands on the one of the process."""
+
+    def __init__(self, below: Registry | None = None) -> None:
+        self._below = below
+        self._factories: dict[str, EngineFactory] = {}
+        self._lock = threading.Lock()
+
+    def register(self, id_: str, factory: EngineFactory, *, replace: bool = False) -> None:
+        with self._lock:
+            if id_ in self and not replace:
+                raise Conflict(f"there is an engine {id_!r} already", code="engine_taken")
+            self._factories[id_] = factory
+
+    def unregister(self, id_: str) -> None:
+        with self._lock:
+            self._factories.pop(id_, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._factories, *(self._below or ())}))
+
+    def make(self, id_: str, context: EngineContext) -> ContextEngine:
+        """What the factory of this id makes, or an error that says what to do; nothing stands in for it.
+        Whether it is an engine is the host's to look at."""
+        if id_ not in self._factories and self._below is not None and id_ in self._below:
+            return self._below.make(id_, context)
+        factory = self._factories.get(id_)
+        if factory is None:
+            known = ", ".join(self)
+            raise NotFound(
+                f"no context engine {id_!r} is registered (there are: {known})",
+                code="unknown_engine",
+                hint=_HINT,
+            )
+        try:
+            engine = factory(context)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise engine_failed(id_, "start", error) from error
+        return engine
+
+
+def engine_failed(id_: str, doing: str, error: BaseException) -> EngineFailed:
+    """The error of an engine's own code, named as such."""
+    said = str(error) or type(error).__name__
+    shown = said.encode("utf-8", "backslashreplace").decode()
+    return EngineFailed(f"context engine {id_!r} failed in {doing}: {shown}"[:500], hint=_HINT)
+
+
+engines = Registry()
+
+
+def register_context_engine(id_: str, factory: EngineFactory, *, replace: bool = False) -> None:
+    """Offer an engine under an id; `plugins.slots.contextEngine` selects it."""
+    engines.register(id_, factory, replace=replace)

@@ -26,6 +26,7 @@ from holdfast.context.engine import (
     CompactOutcome,
     CompactParams,
     CompactResult,
+    EngineFailed,
     EngineInfo,
     IngestBatchParams,
     IngestParams,
@@ -33,6 +34,7 @@ from holdfast.context.engine import (
     Rollback,
     SpawnParams,
     SubagentEndedParams,
+    engine_failed,
 )
 from holdfast.context.messages import (
     AssistantMessage,
@@ -43,7 +45,6 @@ from holdfast.context.messages import (
     ToolResult,
     UserMessage,
 )
-from holdfast.context.registry import EngineFailed, engine_failed
 from holdfast.errors import Conflict, HoldfastError
 
 T = TypeVar("T")

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Generic, TypeVar
 
 from holdfast.config import AgentSettings
 from holdfast.config.memory import DailyLogs
-from holdfast.context.budget import Budgets
-from holdfast.context.kept import Kept
+from holdfast.context.budget import Budgets, Pressure
 from holdfast.context.manifest import Manifest
 from holdfast.context.messages import Message, Trust
-from holdfast.context.pressure import Pressure
 from holdfast.context.workspace import Occasion
 from holdfast.log import FOR_OWNER, Audience, Session
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST: Final = 1_000
+
+
+class Kept(Generic[T, R]):
+    """`make` for a run of objects, remembered by which objects they are; they must never change."""
+
+    def __init__(self, make: Callable[[Sequence[T]], R], *, most: int = MOST) -> None:
+        self._make = make
+        self._most = most
+        self._known: dict[tuple[int, ...], tuple[tuple[T, ...], R]] = {}
+
+    def __call__(self, objects: Sequence[T]) -> R:
+        """The objects are held with what was made of them, so that no other can have their identity."""
+        key = tuple(map(id, objects))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            found = self._known[key] = (tuple(objects), self._make(objects))
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True)

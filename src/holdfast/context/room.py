@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import AgentSettings, Compaction, Config
-from holdfast.context import calibration, manifest, pressure
+from holdfast.context import budget, calibration, manifest
 from holdfast.context import engine_records as records
 from holdfast.context.assembly import Assembly, addition_too_large, within_budget
-from holdfast.context.budget import Budgets
+from holdfast.context.budget import Budgets, Pressure, how_full, needs_compaction
 from holdfast.context.compaction import Compactor
 from holdfast.context.deliveries import TOLD, Deliverer
 from holdfast.context.engine import (
+    DEFAULT_ENGINE,
     AfterTurnParams,
     AssembleParams,
     AssembleResult,
@@ -25,9 +26,12 @@ from holdfast.context.engine import (
     CompactResult,
     ContextEngine,
     EngineContext,
+    Registry,
     Rollback,
     SpawnParams,
     SubagentEndedParams,
+    engine_failed,
+    engines,
 )
 from holdfast.context.history import History
 from holdfast.context.host import Fault, Health, HostedEngine, dispose_all
@@ -35,8 +39,6 @@ from holdfast.context.intake import Intake, Prepare, as_it_is
 from holdfast.context.legacy import LegacyEngine
 from holdfast.context.lossless import LosslessEngine
 from holdfast.context.messages import Message
-from holdfast.context.pressure import Pressure, how_full, needs_compaction
-from holdfast.context.registry import DEFAULT_ENGINE, Registry, engine_failed, engines
 from holdfast.context.replay import Hindsight, Replay, replay
 from holdfast.context.request import BuildRequest, Built
 from holdfast.context.summaries import Summariser
@@ -300,7 +302,7 @@ class ContextRoom:
         due = needs_compaction(settings, used=used, window=window) and not engine.info.owns_compaction
         return AfterTurn(
             how_full(settings, window, counted=used),
-            pressure.flush_due(session, settings, used=used, window=window),
+            budget.flush_due(session, settings, used=used, window=window),
             due,
         )
 
@@ -369,11 +371,11 @@ class ContextRoom:
         used, window = reported_input_tokens or account.used, account.window
         settings = self._compaction(session.key)
         due = needs_compaction(settings, used=used, window=window) or built.needs_compaction
-        near = pressure.is_near(settings, used=used, window=window)
+        near = budget.is_near(settings, used=used, window=window)
         fresh = await self._threads(self._fresh, session) if near else session
         return AfterTurn(
             how_full(settings, window, counted=reported_input_tokens, estimate=account.used),
-            flush_due=near and pressure.flush_due(fresh, settings, used=used, window=window),
+            flush_due=near and budget.flush_due(fresh, settings, used=used, window=window),
             compaction_due=due and settings.enabled and not engine.info.owns_compaction,
         )
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from holdfast.config import Config
 from holdfast.config.secret import reveal_all
 from holdfast.context import EngineContext, EngineFactory
-from holdfast.context.registry import Registry, engines
+from holdfast.context.engine import Registry, engines
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.home import Home
 from holdfast.log import OWNER, Reader

@@ -33,7 +33,7 @@ from holdfast.agents.models.wire import (
     usage_of,
 )
 from holdfast.context import AssistantMessage, Message, SystemMessage, ToolSpec
-from holdfast.context.kept import Kept
+from holdfast.context.request import Kept
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:

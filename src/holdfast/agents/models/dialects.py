@@ -20,7 +20,7 @@ from holdfast.agents.models.pool import Pool, revealed, timeout, trusted
 from holdfast.agents.models.types import ModelFailure
 from holdfast.agents.models.wire import BEGINS, EMPTY
 from holdfast.context import AssistantMessage, Message, SystemMessage, UserMessage
-from holdfast.context.kept import Kept
+from holdfast.context.request import Kept
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

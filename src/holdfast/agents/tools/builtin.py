@@ -30,7 +30,8 @@ from holdfast.agents.tools.web_tools import WebFetch, WebSearch
 from holdfast.board import tools as board_tools
 from holdfast.board.context_room import Board
 from holdfast.clock import Clock
-from holdfast.context import Trust, recall_tools
+from holdfast.context import Trust
+from holdfast.context.lossless.recall import TOOLS, answer_tool
 from holdfast.effects import DeclaredTool, Effect
 from holdfast.errors import InvalidInput, TooLarge
 from holdfast.home import Home
@@ -69,11 +70,11 @@ def context_adapters(store: Store, threads: Threads, offered: Callable[[str], bo
     """Offered where the context engine of an agent says so: `legacy` has no tools."""
 
     def call(name: str) -> Call:
-        return lambda caller, given: recall_tools.call(
+        return lambda caller, given: answer_tool(
             store, name, given, session=caller.session, most_chars=int(cap_of(caller) * _PAGE_SHARE)
         )
 
-    made = (_adapter(name, tool, call(name), threads) for name, tool in recall_tools.TOOLS.items())
+    made = (_adapter(name, tool, call(name), threads) for name, tool in TOOLS.items())
     return [replace(tool, offered=lambda caller: offered(caller.agent_id)) for tool in made]
 
 

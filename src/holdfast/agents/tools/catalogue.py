@@ -15,8 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.context import Budgets, ToolSpec
-from holdfast.context.kept import Kept
-from holdfast.context.request import tools_text
+from holdfast.context.request import Kept, tools_text
 from holdfast.context.tokens import raw_tokens
 
 Mode = Literal["auto", "all", "core"]

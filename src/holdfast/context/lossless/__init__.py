@@ -4,11 +4,10 @@ register: `plugins.slots.contextEngine = "lossless"`; settings in `plugins.entri
 """
 
 from holdfast.context.lossless.debts import KIND, Debt
-from holdfast.context.lossless.draining import compaction_kind
-from holdfast.context.lossless.engine import LosslessEngine
+from holdfast.context.lossless.engine import LosslessEngine, compaction_kind
 from holdfast.context.lossless.integrity import Problem, check, repair
-from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
+from holdfast.context.lossless.projections import Item, Projection
 from holdfast.context.lossless.recall import Found, Hit, Page, Recall, search
 from holdfast.context.lossless.settings import Settings
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakValueDictionary
 
 from holdfast.context.engine import (
@@ -14,8 +15,10 @@ from holdfast.context.engine import (
     AssembleParams,
     AssembleResult,
     BaseEngine,
+    CompactOutcome,
     CompactParams,
     CompactResult,
+    ContextEngine,
     EngineContext,
     EngineInfo,
     Rollback,
@@ -24,8 +27,8 @@ from holdfast.context.engine import (
 )
 from holdfast.context.lossless import debts, projections
 from holdfast.context.lossless.debts import Debt
-from holdfast.context.lossless.items import Item, Projection, as_json, from_json
 from holdfast.context.lossless.planning import Order
+from holdfast.context.lossless.projections import Item, Projection, as_json, from_json
 from holdfast.context.lossless.reading import Reader
 from holdfast.context.lossless.rendering import GUIDE, Chosen, choose, known_summary
 from holdfast.context.lossless.settings import parse
@@ -33,7 +36,8 @@ from holdfast.context.lossless.sweep import Report, Sweeper, left_of, result_of
 from holdfast.context.lossless.writing import Guard, Writer
 from holdfast.context.messages import Message, SummaryMessage
 from holdfast.context.transcript import whole_pairs
-from holdfast.log import SYSTEM, Tx, changes, sessions
+from holdfast.errors import NotFound
+from holdfast.log import SYSTEM, SessionStatus, Store, Threads, Tx, agenda, changes, sessions
 
 log = logging.getLogger(__name__)
 
@@ -283,3 +287,47 @@ def _may_compact(view: View) -> bool:
     if debt is None:
         return True
     return debt.next_attempt_at <= view.now and not (debt.pending and debt.reason == "backlog")
+
+
+def compaction_kind(
+    store: Store,
+    threads: Threads,
+    engine: Callable[[str | None], ContextEngine],
+    *,
+    limit: int = 2,
+    compacted: Callable[[sessions.Session], Awaitable[None]] | None = None,
+) -> agenda.Kind:
+    """How items of kind `context.compact` are run. `engine` gives the engine of an agent, as a room does;
+    a session whose slot has changed meanwhile, or that has ended, owes nothing any more."""
+
+    def active(session_id: str) -> sessions.Session | None:
+        with store.read(SYSTEM) as tx:
+            try:
+                found = sessions.get(tx, session_id)
+            except NotFound:
+                return None
+        return found if found.status is SessionStatus.ACTIVE else None
+
+    async def handle(job: agenda.Job) -> None:
+        session_id = str(job.item.payload["sessionId"])
+        session = await threads(active, session_id)
+        slot = None if session is None else engine(session.agent_id)
+        if session is not None and isinstance(slot, LosslessEngine):
+            debt = await slot.drain(session.id)
+            if compacted is not None and debt is not None and debt.outcome == CompactOutcome.COMPACTED:
+                await compacted(session)
+        owes = isinstance(slot, LosslessEngine)
+        await threads(store.run, SYSTEM, partial(_ends, job=job, session_id=session_id, owes=owes))
+
+    return agenda.Kind(handle, relative=True, limit=limit)
+
+
+def _ends(tx: Tx, job: agenda.Job, session_id: str, *, owes: bool) -> None:
+    """End the item in one step with the look at what is owed: while it runs it stands for all that is noted,
+    so what was noted since it was paid brings it back."""
+    debt = debts.find(tx, session_id, lock=True)
+    if owes and debt is not None and debt.pending:
+        raise agenda.PostponeJob(debt.next_attempt_at, debt.reason)
+    if not owes:
+        debts.forgive(tx, session_id)
+    job.settle(tx)

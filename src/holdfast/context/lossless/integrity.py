@@ -9,8 +9,8 @@ from itertools import pairwise
 import sqlalchemy as sa
 
 from holdfast.context.lossless import debts, nodes, projections, spans
-from holdfast.context.lossless.items import Item, Projection, own_start
 from holdfast.context.lossless.nodes import Node
+from holdfast.context.lossless.projections import Item, Projection, own_start
 from holdfast.context.lossless.settings import Settings
 from holdfast.context.lossless.spans import END, Span
 from holdfast.context.lossless.tables import projections as projection_table

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from holdfast.clock import Millis
-from holdfast.context.lossless.items import Item
+from holdfast.context.lossless.projections import Item
 from holdfast.context.lossless.tables import links
 from holdfast.context.lossless.tables import summaries as table
 from holdfast.errors import NotFound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.context.compaction import boundaries
-from holdfast.context.lossless.items import Item, Projection
+from holdfast.context.lossless.projections import Item, Projection
 from holdfast.context.lossless.settings import Settings
 from holdfast.context.messages import AssistantMessage, Message, ToolResult, UserMessage
 from holdfast.context.tokens import message_tokens

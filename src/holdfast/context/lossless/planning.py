@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from holdfast.context.lossless import nodes, passes, projections
-from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
+from holdfast.context.lossless.projections import Item, Projection
 from holdfast.context.lossless.reading import Reader
 from holdfast.context.lossless.rendering import position
 from holdfast.context.lossless.settings import Settings

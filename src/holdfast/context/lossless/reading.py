@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from holdfast.clock import Millis
 from holdfast.context.history import MOST_MESSAGES, History, Past
 from holdfast.context.lossless import nodes, passes
-from holdfast.context.lossless.items import Item, Projection
 from holdfast.context.lossless.nodes import Node
+from holdfast.context.lossless.projections import Item, Projection
 from holdfast.context.lossless.rendering import position, shown
 from holdfast.context.lossless.settings import Settings
 from holdfast.context.messages import Message

@@ -13,8 +13,8 @@ from typing import Final
 from holdfast.clock import iso
 from holdfast.context.compaction import boundaries
 from holdfast.context.fence import fence, safe
-from holdfast.context.lossless.items import Item
 from holdfast.context.lossless.nodes import Node
+from holdfast.context.lossless.projections import Item
 from holdfast.context.messages import Message, SummaryMessage, Trust, UserMessage
 from holdfast.context.pruning import head_and_tail
 from holdfast.context.tokens import message_tokens

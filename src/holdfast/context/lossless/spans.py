@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from holdfast.context.lossless import nodes
-from holdfast.context.lossless.items import Item
 from holdfast.context.lossless.nodes import Node
+from holdfast.context.lossless.projections import Item
 from holdfast.log import Tx
 
 END: Final = 1 << 62

@@ -11,10 +11,10 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.context.engine import CompactOutcome, CompactResult
-from holdfast.context.lossless import items, nodes, projections
-from holdfast.context.lossless.items import Projection
+from holdfast.context.lossless import nodes, projections
 from holdfast.context.lossless.nodes import Node
 from holdfast.context.lossless.planning import CondenseJob, Job, LeafJob, MendJob, Order, Plan, Planner
+from holdfast.context.lossless.projections import Projection
 from holdfast.context.lossless.reading import Reader
 from holdfast.context.lossless.rendering import summary_message
 from holdfast.context.lossless.settings import Settings
@@ -171,11 +171,11 @@ class Sweeper:
 def _changed(job: Job, node: Node) -> Projection:
     match job:
         case LeafJob(known=known, item=item, until=until):
-            return items.with_leaf(known, item, until, node.item)
+            return projections.with_leaf(known, item, until, node.item)
         case CondenseJob(known=known, run=run):
-            return items.with_condensed(known, run, node.item)
+            return projections.with_condensed(known, run, node.item)
         case MendJob(known=known, item=item):
-            return items.with_condensed(known, [item], node.item)
+            return projections.with_condensed(known, [item], node.item)
 
 
 def result_of(report: Report) -> CompactResult:

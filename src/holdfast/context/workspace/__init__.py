@@ -12,29 +12,27 @@ from holdfast.clock import Millis
 from holdfast.config import AgentEntry
 from holdfast.context.workspace.editing import EditableFiles, Version, WorkspaceFile
 from holdfast.context.workspace.files import (
-    AgentIdentity,
-    FileReader,
-    FileText,
-    Fitted,
-    configured_identity,
-    cut,
-    daily_path,
-    fit,
-    identity_of,
-    local_time,
-    merged,
-    startup_paths,
-)
-from holdfast.context.workspace.rules import (
     FOR_ALL,
     OCCASIONAL,
     OPENABLE,
     ORDER,
     REQUIRED,
+    AgentIdentity,
+    FileReader,
+    FileText,
+    Fitted,
     Occasion,
     SessionKind,
+    configured_identity,
+    cut,
+    daily_path,
+    fit,
+    identity_of,
     kind_of,
+    local_time,
+    merged,
     names_for,
+    startup_paths,
     trust_of,
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from holdfast.context.workspace.rules import ORDER
+from holdfast.context.workspace.files import ORDER
 from holdfast.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
 from holdfast.home import private_opener
 

@@ -21,10 +21,10 @@ from holdfast.context import (
     ToolResult,
     Trust,
     UserMessage,
-    recall_tools,
     wire,
 )
 from holdfast.context.engine import CompactOutcome
+from holdfast.context.lossless.recall import answer_tool
 from holdfast.gateway.access import heard_under, require_key
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Gateway, Here
@@ -333,7 +333,7 @@ async def recall(here: Here, caller: Caller, body: RecallIn) -> Response:
     """What a session's context no longer shows, read or searched; it is data, whatever it says."""
     session = await _session(here, caller, body.session_key)
     found = await here.hold.threads(
-        lambda: recall_tools.call(here.hold.store, body.tool, body.arguments, session=session)
+        lambda: answer_tool(here.hold.store, body.tool, body.arguments, session=session)
     )
     return foreign(found)
 
