@@ -16,7 +16,8 @@ from holdfast.log.turns import Turn
 T = TypeVar("T")
 
 KEY = "agent:main:main"
-PATIENCE = 30.0
+PATIENCE = 60.0
+"""No test waits so long; on a machine that is busy with ten other things it may take a good part of it."""
 LONG = int(os.environ.get("HOLDFAST_EXAMPLES", "1"))
 
 

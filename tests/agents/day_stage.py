@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from builders import LONG, soon, until
+from builders import LONG, PATIENCE, soon, until
 from holdfast.agents.approvals import requests
 from holdfast.agents.loop import Accepted, Ask
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
@@ -234,7 +234,7 @@ class Director:
             self._stalls.release()
         if isinstance(turn, Call) and turn.name == "strike":
             for _ in range(2):
-                assert self._stalls.acquire(timeout=30)
+                assert self._stalls.acquire(timeout=PATIENCE)
         return self._billed(asked, turn)
 
     def _billed(self, asked: Asked, said: Turn, *, turn: bool = True) -> Turn:

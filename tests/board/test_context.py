@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders import PATIENCE
 from holdfast.board import ingest, routing, spaces, topics
 from holdfast.board.context import ContextAsk, came_later, has_signal, present_first, wants_recall
 from holdfast.board.context_room import Board
@@ -33,7 +34,7 @@ class Scripted:
 
     def search(self, wanted: Wanted) -> Recollection:
         self.asked.append(wanted)
-        assert self.let.wait(30)
+        assert self.let.wait(4 * PATIENCE)
         return Recollection(
             [Recalled("log", 0.5, position=at, parts={"lexical": 0.5}) for at in self.positions], [], "text"
         )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import PATIENCE
 from holdfast.board import spaces, tasks, topics
 from holdfast.board.context import ContextAsk
 from holdfast.board.context_cache import ShortCache, Stamp
@@ -154,7 +155,7 @@ def test_a_place_that_comes_free_goes_to_who_waits() -> None:
     with gate.entered():
         waiting.start()
         assert not inside.is_set()
-    waiting.join(30)
+    waiting.join(PATIENCE)
     assert inside.is_set()
 
 

@@ -12,7 +12,7 @@ from channel_stage import Stage, call, stage
 from click.testing import CliRunner
 from serving import assert_problem, make_token, wait_for
 
-from builders import rows
+from builders import PATIENCE, rows
 from holdfast.channels import pairing
 from holdfast.channels.surface import Surface
 from holdfast.cli.root import cli
@@ -180,7 +180,7 @@ def test_only_the_secret_or_an_unlimited_token_lets_a_message_in(home: Path) -> 
         url, path = there.gateway.url, "/api/channels/pier/inbound"
         assert call(url, body, secret="wrong")["code"] == "bad_signature"
         assert call(url, body, channel="nowhere")["code"] == "bad_signature"
-        assert httpx.post(url + path, json=body, verify=False).status_code == 401
+        assert httpx.post(url + path, json=body, timeout=PATIENCE, verify=False).status_code == 401
         store = there.gateway.hold.store
         limited = make_token(store, "limited", Scope.WRITE, agents=["main"])
         with there.gateway.client(limited) as client:

@@ -13,6 +13,7 @@ import httpx
 from click.testing import Result
 
 import forks
+from builders import PATIENCE
 from holdfast.config import load_config, parse_config
 from holdfast.templates import FILES, template
 
@@ -163,7 +164,7 @@ def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) ->
                 break
         token = run("token").output.strip()
         transport = httpx.HTTPTransport(retries=20)
-        with httpx.Client(transport=transport, base_url=url, trust_env=False, timeout=20) as client:
+        with httpx.Client(transport=transport, base_url=url, trust_env=False, timeout=PATIENCE) as client:
             assert client.get("/healthz").status_code == 200
             answer = client.get("/api/whoami", headers={"Authorization": f"Bearer {token}"})
             assert answer.json()["scope"] == "admin"
@@ -183,7 +184,7 @@ def test_up_sets_everything_up_serves_and_stops_cleanly(run: Run, home: Path) ->
         assert second.exit_code == 1
         assert "already" in second.stderr
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     finally:
         process.kill()
         process.wait()

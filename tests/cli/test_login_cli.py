@@ -11,6 +11,7 @@ import httpx
 import pytest
 from cli_stage import Run
 
+from builders import PATIENCE
 from oauth_server import OAuthServer
 
 
@@ -46,7 +47,7 @@ def test_a_page_that_comes_back_logs_in_and_one_with_another_state_does_not(
         wrong = target.split("state=")[0] + "state=somebody-elses"
 
         def go() -> None:
-            with httpx.Client(trust_env=False) as browser:
+            with httpx.Client(trust_env=False, timeout=PATIENCE) as browser:
                 strays.append(browser.get(wrong).status_code)
                 strays.append(browser.get(target).status_code)
 

@@ -148,12 +148,19 @@ def test_a_wrong_file_keeps_the_last_good_config(path: Path) -> None:
     assert store.last_error is None
 
 
-def test_a_file_that_goes_away_keeps_the_last_good_config(path: Path) -> None:
+def test_a_file_that_goes_away_or_is_emptied_keeps_the_last_good_config(path: Path) -> None:
+    """Many programs empty a file before they write it, and it may be looked at just then."""
     path.write_text("{gateway: {port: 1}}")
     store = ConfigStore(path)
     path.unlink()
     assert not store.reload()
     assert (store.current.gateway.port, store.last_error is None) == (1, False)
+    path.write_text("\n")
+    assert not store.reload()
+    assert (store.current.gateway.port, store.last_error is None) == (1, False)
+    path.write_text("{}")
+    assert store.reload()
+    assert (store.current, store.last_error) == (Config(), None)
 
 
 def test_a_file_that_is_wrong_at_the_start_is_an_error(path: Path) -> None:

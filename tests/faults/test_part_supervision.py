@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import append, until
+from builders import PATIENCE, append, until
 from holdfast.config.runtime import HealthOptions
 from holdfast.errors import Unavailable
 from holdfast.log import Pulse, Store, connections
@@ -192,7 +192,7 @@ def test_a_store_that_does_not_answer_is_told_although_all_threads_wait_for_it(
     from holdfast import supervision
 
     let_go = threading.Event()
-    monkeypatch.setattr(sqlite_store, "probe", lambda: let_go.wait(30))
+    monkeypatch.setattr(sqlite_store, "probe", lambda: let_go.wait(4 * PATIENCE))
     monkeypatch.setattr(supervision, "ANSWER_SECONDS", 0.05)
 
     async def scene() -> None:

@@ -267,7 +267,7 @@ def test_a_topic_is_talked_about_with_the_agent_and_notes_stay_with_it(
         wait_for(lambda: api.get(f"/api/log/{kept['id']}").json()["topicId"] == other)
         page.go_back()
         page.locator(".answered").wait_for()
-        assert note.count() == 0
+        note.wait_for(state="detached")
 
 
 def test_the_log_does_not_move_under_ones_eyes_and_its_filters_are_in_the_address(
@@ -287,7 +287,7 @@ def test_the_log_does_not_move_under_ones_eyes_and_its_filters_are_in_the_addres
         page.get_by_role("button", name="Older entries").click()
         rows.nth(119).wait_for()
         page.mouse.wheel(0, 900)
-        page.wait_for_function("() => scrollY > 500")
+        page.wait_for_function("() => scrollY >= 900")
         before = rows.nth(20).bounding_box()
         make(api, "/api/log", content="waits for a word", **place)
         make(api, "/api/log", content="of another agent", **place | {"agentId": "main"})

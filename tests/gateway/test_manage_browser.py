@@ -376,6 +376,7 @@ def test_a_lesser_login_is_offered_nothing_that_would_be_refused_and_is_refused_
         assert page.request.post("/api/memory/forget", data={"entryIds": ["log-1"]}).status == 403
         if limit == "read only":
             page.goto("/memory/files?agent=main&path=AGENTS.md")
+            page.get_by_label("Text of AGENTS.md").wait_for()
             assert page.get_by_role("button", name="Save").count() == 0
             page.goto(f"/board/topics/{topic}")
             page.get_by_role("heading", name=f"Keel {limit}").wait_for()

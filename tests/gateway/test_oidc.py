@@ -20,6 +20,7 @@ import httpx
 import pytest
 from serving import Running, assert_problem, running
 
+from builders import PATIENCE
 from holdfast.clock import ManualClock, Millis
 from holdfast.config import Config
 from holdfast.errors import Forbidden, Unauthorized
@@ -49,7 +50,9 @@ class House:
         return f"{self.gateway.url}/api/oidc/callback"
 
     def set_groups(self, **groups: list[str]) -> None:
-        answer = httpx.get(f"{self.issuer}/test/groups", params={"of": json.dumps(groups)}, trust_env=False)
+        answer = httpx.get(
+            f"{self.issuer}/test/groups", params={"of": json.dumps(groups)}, timeout=PATIENCE, trust_env=False
+        )
         assert answer.status_code == 200
 
 
@@ -124,7 +127,7 @@ def shifted(house: House, minutes: float) -> Iterator[None]:
 
 @contextmanager
 def browser(house: House) -> Iterator[httpx.Client]:
-    with httpx.Client(trust_env=False, timeout=30, headers={"Origin": house.gateway.url}) as client:
+    with httpx.Client(trust_env=False, timeout=PATIENCE, headers={"Origin": house.gateway.url}) as client:
         yield client
 
 
@@ -220,7 +223,7 @@ def test_a_token_for_somebody_else_or_with_another_signature_is_not_believed(hou
         sent = {"grant_type": "authorization_code", "code": code, "redirect_uri": house.callback}
         sent |= {"code_verifier": pair}
         own = ("other", "secret-of-other")
-        of_other = httpx.post(f"{house.issuer}/token", data=sent, auth=own, trust_env=False)
+        of_other = httpx.post(f"{house.issuer}/token", data=sent, auth=own, timeout=PATIENCE, trust_env=False)
         assert of_other.status_code == 200, of_other.text
         told = assert_problem(client.get(begun(client, house, "swapper")), 401, "oidc_not_believed")
         assert "for somebody else" in told["detail"]

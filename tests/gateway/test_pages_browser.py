@@ -251,7 +251,7 @@ def test_who_looks_elsewhere_is_told_by_the_browser_and_nobody_who_looks_here(
         page.get_by_label("Message", exact=True).fill("RUN:touch one.txt:END")
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Approve once").click()
-        page.get_by_text("Done.").wait_for()
+        page.locator(".answered", has_text="Done.").wait_for()
         assert notices(page) == [], "who looks at the page needs no word of it"
 
         look_elsewhere(page)
@@ -314,7 +314,8 @@ def test_rows_of_every_page_are_gone_through_by_j_and_k(
             ("/memory/files", "IDENTITY.md", "SOUL.md"),
         ):
             page.goto(path)
-            page.locator("main").get_by_text(second).first.wait_for()
+            for row in (first, second):
+                page.locator("main").get_by_text(row).first.wait_for()
             for key, there in (("j", first), ("j", second), ("k", first)):
                 page.keyboard.press(key)
                 at = page.evaluate("document.activeElement.innerText")

@@ -10,20 +10,28 @@ from typing import Any
 from agent_stage import agents_serving
 from serving import wait_for
 
+from builders import PATIENCE
 from holdfast.testing import Asked, Call, Say
 
 
 class CountedModel:
-    """Asks for a command that needs approval, except in small talk; counts the calls that run at once."""
+    """Asks for a command that needs approval, except in small talk; counts the calls that run at once.
+
+    The first waits for a second one, so that there are two whatever the machine is busy with.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.two = threading.Event()
         self.now = self.most = 0
 
     def __call__(self, asked: Asked) -> Say | Call:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
+            if self.now == 2:
+                self.two.set()
+        assert self.two.wait(4 * PATIENCE)
         time.sleep(0.05)
         with self.lock:
             self.now -= 1

@@ -61,10 +61,14 @@ def test_an_answer_of_the_server_itself_and_one_to_a_fault_are_not_to_be_sniffed
     assert (broken.status_code, sniffing_of(broken)) == (500, [NOSNIFF])
 
 
+def make_hasty(hold: Holdfast) -> None:
+    """From now on it waits a second for the head of a request."""
+    hold.config.patch({"gateway": {"limits": {"headSeconds": 1}}})
+
+
 @pytest.fixture
 def hasty(hold: Holdfast) -> Iterator[Running]:
-    """A gateway that waits a second for the head of a request."""
-    hold.config.patch({"gateway": {"limits": {"headSeconds": 1}}})
+    make_hasty(hold)
     with running(hold) as found:
         yield found
 
@@ -134,22 +138,27 @@ def test_who_does_not_finish_the_head_of_a_request_in_time_is_hung_up_on(
     assert b"x-content-type-options: nosniff" in told.lower()
 
 
-def test_the_second_request_of_a_connection_has_as_little_time(hasty: Running) -> None:
-    with raw(hasty) as sock:
+def test_the_second_request_of_a_connection_has_as_little_time(gateway: Running) -> None:
+    with raw(gateway) as sock:
         sock.sendall(HEAD + b"\r\n")
         assert sock.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        make_hasty(gateway.hold)
         with dribbling(sock, HEAD + b"X-Slow: " + b"a" * 2000):
             assert b"HTTP/1.1 408 " in heard(sock)
 
 
-def test_a_request_that_comes_in_pieces_but_in_time_is_answered_and_a_stream_stays(hasty: Running) -> None:
-    with raw(hasty) as sock:
+def test_a_request_that_comes_in_pieces_but_in_time_is_answered(gateway: Running) -> None:
+    with raw(gateway) as sock:
         for piece in (HEAD, b"X-Whole: yes\r\n", b"Connection: close\r\n\r\n"):
             sock.sendall(piece)
         assert heard(sock).startswith(b"HTTP/1.1 200 ")
-    over = threading.Event()
-    with hasty.client(hasty.admin) as reader, hasty.client(hasty.admin) as api, streaming(reader) as seen:
-        over.wait(1.2)
+
+
+def test_a_stream_outlives_who_was_silent_for_too_long(gateway: Running, api: httpx.Client) -> None:
+    make_hasty(gateway.hold)
+    with gateway.client(gateway.admin) as reader, streaming(reader) as seen:
+        with raw(gateway) as silent:
+            assert heard(silent).startswith(b"HTTP/1.1 408 ")
         api.post("/api/log", json={"content": "still here"})
         assert next(seen)["data"]["content"] == "still here"
 

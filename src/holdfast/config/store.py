@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.config.editing import is_json, masked, merge_text, restored, secrets_in
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Subscriber = Callable[[Config], None]
+_EMPTIED: Final = "the file was emptied; write {} for the defaults"
 
 
 class ConfigStore:
@@ -118,6 +119,8 @@ class ConfigStore:
                 texts = Texts.read(self.path)
                 if texts.own is None and self._texts.own is not None:
                     raise InvalidConfig(str(self.path), [Problem("", "the file has gone")])
+                if _is_blank(texts.own) and not _is_blank(self._texts.own):
+                    raise InvalidConfig(str(self.path), [Problem("", _EMPTIED)])
                 if texts == self._texts:
                     self._last_error = None
                     return False
@@ -282,6 +285,10 @@ def take_out_idle(path: Path) -> list[str]:
         kept, left_out = without_idle(data, error.problems)
     _write(path, merge_text(before, _difference(data, kept)), keep=before)
     return [problem.path for problem in left_out]
+
+
+def _is_blank(text: str | None) -> bool:
+    return not (text or "").strip()
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parents[1] / "heartbeat"))
 
 from heart_stage import HOME, HeartStage
 
+from builders import soon
 from holdfast.agents.cron import Wish
 from holdfast.errors import Busy, Conflict, NotFound
 from holdfast.log import FOR_OWNER, OWNER, SessionStatus, Store, Threads, agenda, changes, sessions
@@ -152,7 +153,7 @@ def test_a_run_that_is_not_over_leaves_the_next_one_out_and_others_wait_their_tu
             slow = stage.standing.add(Wish(prompt="Slow.", every="1h", deliver="none"), CLI)
             stage.standing.add(Wish(prompt="Other.", at="90m", deliver="none"), CLI)
             stage.clock.advance(hours=1)
-            await asyncio.wait_for(stage.begun.wait(), 30)
+            await soon(stage.begun.wait())
             stage.clock.advance(hours=1)
             await stage.until(lambda: all(item.due_at > stage.clock.now() for item in stage.due("cron")))
             told = stage.standing.get(slow["id"])

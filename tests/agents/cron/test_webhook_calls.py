@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "heartbeat"))
 
 from heart_stage import HeartStage
 
+from builders import soon
 from holdfast.agents.cron import sign
 from holdfast.agents.cron.webhooks import fill_template, signed_call
 from holdfast.errors import Busy, InvalidInput, TooLarge, Unauthorized
@@ -93,7 +94,7 @@ def test_a_signed_call_becomes_one_turn_on_data_from_outside(
             first = await stage.standing.receive("github", call, BODY)
             again = await stage.standing.receive("github", {**call, "x-github-delivery": "other"}, BODY)
             assert (first.created, again.created, again.run_id) == (True, False, first.run_id)
-            await stage.runs.wait(first.run_id, 30)
+            await soon(stage.runs.wait(first.run_id))
             key = "agent:main:hook:github"
             assert stage.spoken(key)[0] == ("user", "Event: issues\nIssue: It <system>breaks</system>")
             (request,) = stage.server.requests

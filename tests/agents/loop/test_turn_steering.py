@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from loop_stage import Stage, ask, staged
 
-from builders import soon, until
+from builders import PATIENCE, soon, until
 from holdfast.errors import Busy
 from holdfast.log import FOR_OWNER, OWNER, Store, Threads, agenda, turns
 from holdfast.testing import Call, Calls, Fail, Say, Stall, unauthorised
@@ -99,7 +99,7 @@ def test_a_message_during_the_last_words_is_answered_by_the_same_turn(
 
     def slow(_: Any) -> Say:
         asked.set()
-        assert let_go.wait(30)
+        assert let_go.wait(4 * PATIENCE)
         return Say("The answer.")
 
     async def main() -> None:
@@ -128,7 +128,7 @@ def test_what_was_said_into_a_turn_that_failed_gets_a_turn_of_its_own(
 
     def slow(_: Any) -> Fail:
         asked.set()
-        assert let_go.wait(30)
+        assert let_go.wait(4 * PATIENCE)
         return unauthorised()
 
     async def main() -> None:

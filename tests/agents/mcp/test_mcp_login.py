@@ -135,7 +135,7 @@ async def log_in(settings: McpServer, credentials: Path) -> None:
 
     async def show(url: str) -> None:
         async def browse() -> None:
-            async with httpx.AsyncClient(follow_redirects=True) as browser:
+            async with httpx.AsyncClient(follow_redirects=True, timeout=PATIENCE) as browser:
                 answer = await browser.get(url)
                 assert "logged in" in answer.text
 

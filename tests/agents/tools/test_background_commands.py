@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_world import World
 
-from builders import KEY, until
+from builders import KEY, PATIENCE, until
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.parts import ProcessHook
 from holdfast.agents.tools import Commands, Toolbox
@@ -31,7 +31,7 @@ def begun(here: World, command: str) -> str:
 def polled(here: World, id_: str, wanted: str) -> str:
     """What polls tell until the command has said something."""
     told = ""
-    until_ = time.monotonic() + 20
+    until_ = time.monotonic() + PATIENCE
     while wanted not in told and time.monotonic() < until_:
         told += here.ok("exec", {"poll": id_, "waitSeconds": 1})
     return told

@@ -11,6 +11,8 @@ import httpx
 from service_stage import ServiceOnTrial
 from serving import Running
 
+from builders import PATIENCE
+
 CHAT = "agent:main:web:dm:0a1b2c3d4e5f"
 
 
@@ -22,7 +24,7 @@ class WebServer(ServiceOnTrial):
     most_chars = 64_000
 
     def __init__(self) -> None:
-        self._api = httpx.Client(verify=False)
+        self._api = httpx.Client(verify=False, timeout=PATIENCE)
 
     def meet(self, gateway: Running) -> None:
         self._api = gateway.client(gateway.admin)
