@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { dueOf } from "../src/schedule/due.ts";
+import { dueOf, inWords } from "../src/schedule/due.ts";
 import { changesOf, typedOf } from "../src/schedule/heartbeat-form.ts";
 
 const item = (some) => ({
@@ -37,4 +37,19 @@ test("only what was changed in a heartbeat is written, and an emptied field take
   assert.deepEqual(changesOf(before, { ...before, every: " 2h ", prompt: "" }), { every: "2h", prompt: null });
   assert.deepEqual(changesOf(before, { ...before, end: "22:00" }), { activeHours: { start: "08:00", end: "22:00" } });
   assert.deepEqual(changesOf(before, { ...before, start: "", end: "" }), { activeHours: null });
+});
+
+test("an everyday cron expression is told in words, and any other as it stands", () => {
+  const told = {
+    "0 8 * * *": "every day at 08:00",
+    "30 17 * * 1-5": "on workdays at 17:30",
+    "0 17 * * 5": "on Fridays at 17:00",
+    "5 * * * *": "every hour at :05",
+    "*/15 * * * *": "every 15 minutes",
+    "0 9 1 * *": "every month on day 1 at 09:00",
+  };
+  for (const [cron, words] of Object.entries(told)) assert.equal(inWords(cron), words);
+  for (const cron of ["0 8 1 * 1", "0 8 * 2 *", "0 8,9 * * *", "every 30m", "whenever", "0 8 * * MON", "0 0 8 * * *"]) {
+    assert.equal(inWords(cron), cron);
+  }
 });

@@ -124,7 +124,7 @@ function ChatRow({ chat, chosen, unread, waits }: ChatRowProps) {
         )}
       </span>
       <span className="chat-preview">
-        <Told text={chat.preview === null ? "Nothing was said yet" : chat.preview === chat.title ? "" : gist(chat.preview)} />
+        <Told text={chat.preview === null ? "Nothing was said yet" : chat.preview === chat.title ? (chat.running ? "" : "No answer came") : gist(chat.preview)} />
       </span>
       {waits && <span className="tag warn-tag">needs you</span>}
       {unread && <span className="unread-dot" role="img" aria-label="unread" />}

@@ -366,12 +366,14 @@ function Ending({ item, run, mayAsk, inspect, onAgain }: TurnProps) {
         <Ago at={turn.endedAt ?? turn.acceptedAt} />
         {turn.model !== null && <span className="turn-model">{turn.model}</span>}
         <Spent turn={turn} />
-        {answer !== undefined && <CopyButton text={answer.entry.content} />}
-        {inspect !== null && turn.trigger !== "command" && (
-          <Link className="quiet-button" to={inspect(turn)} aria-label={`Inspect turn ${turn.number}`}>
-            <Icon name="eye" /> Inspect
-          </Link>
-        )}
+        <span className="turn-does">
+          {answer !== undefined && <CopyButton text={answer.entry.content} />}
+          {inspect !== null && turn.trigger !== "command" && (
+            <Link className="quiet-button" to={inspect(turn)} aria-label={`Inspect turn ${turn.number}`}>
+              <Icon name="eye" /> Inspect
+            </Link>
+          )}
+        </span>
       </footer>
     </>
   );

@@ -33,11 +33,15 @@ export function ContextView({ sessionKey, number }: ViewProps) {
         </span>
       </p>
       {manifest.refused !== null && <p className="note">It was not sent: {manifest.refused}</p>}
-      {manifest.warnings.map((warning) => (
-        <p key={warning} className="note">
-          <Told text={warning} />
-        </p>
-      ))}
+      {manifest.warnings.length > 0 && (
+        <ul className="note" aria-label="To know">
+          {manifest.warnings.map((warning) => (
+            <li key={warning}>
+              <Told text={warning} />
+            </li>
+          ))}
+        </ul>
+      )}
       <Sections sections={manifest.sections} chosen={chosen} onChoose={setChosen} used={manifest.used} />
       <Facts
         rows={[

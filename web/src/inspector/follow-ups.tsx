@@ -67,7 +67,7 @@ export function ChainView({ id, turnId }: { id: string; turnId?: string }) {
   }
 
   return (
-    <>
+    <div className="chain-about">
       <Facts
         rows={[
           ["State", data.state === "live" ? "goes on" : data.state],
@@ -91,7 +91,7 @@ export function ChainView({ id, turnId }: { id: string; turnId?: string }) {
         ))}
       </ol>
       {data.cut && <p className="quiet">There are more than 500; these are the newest.</p>}
-    </>
+    </div>
   );
 }
 

@@ -5,7 +5,9 @@ import { lazy, type ReactNode, Suspense, useState } from "react";
 
 import { asProblem, type Problem } from "../api/problem";
 import { Skeleton, Trouble } from "../parts/states";
+import { useTitle } from "../parts/title";
 import { toast } from "../parts/toast";
+import { Link } from "../router/router";
 
 type EditorLanguage = "markdown" | "json" | "text";
 
@@ -35,6 +37,38 @@ interface EditorProps<T extends ReadText> {
   readAgain?: () => Promise<T>;
   /** What stands below it, such as its history; `take` puts another text into the field. */
   below?: (now: T | null, take: ((text: string) => void) | undefined) => ReactNode;
+}
+
+/** Files to choose from; on a phone a strip above the one that is open. */
+export function FilePick({ files }: { files: readonly { name: string; to: string; about: ReactNode; open: boolean; missing?: boolean }[] }) {
+  return (
+    <nav className="pick" aria-label="Files">
+      <ul>
+        {files.map(({ name, to, about, open, missing = false }) => (
+          <li key={name}>
+            <Link to={to} aria-current={open ? "page" : undefined} className={missing ? "not-there" : undefined}>
+              <span>{name}</span>
+              <small>{about}</small>
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+interface AskedProps<T extends ReadText> extends Omit<EditorProps<T>, "read"> {
+  /** What the gateway answered when it was asked for the file, or why not. */
+  asked: { data: T | undefined; error: Problem | null };
+}
+
+/** A file that was asked for: one that is not there yet is begun by writing it. */
+export function AskedFile<T extends ReadText>({ asked, ...rest }: AskedProps<T>) {
+  useTitle(rest.path);
+  const fresh = asked.error?.code === "unknown_file";
+  if (asked.error !== null && !fresh) return <Trouble problem={asked.error} />;
+  if (asked.data === undefined && !fresh) return <Skeleton rows={10} what={rest.path} />;
+  return <FileEditor read={asked.data ?? null} {...rest} />;
 }
 
 /** One file: edited, compared, and not written over what somebody else saved meanwhile. */

@@ -9,11 +9,10 @@ import { queries, useApi } from "../live/query";
 import { useChosenAgent } from "../parts/agent-choice";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
-import { useTitle } from "../parts/title";
-import { Link, type PageProps } from "../router/router";
+import { type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
 import { isOwner } from "../shell/rights";
-import { FileEditor } from "./file-editor";
+import { AskedFile, FilePick } from "./file-editor";
 import { MemoryHead } from "./memory-head";
 
 const Compared = lazy(() => import("../parts/compared"));
@@ -57,43 +56,23 @@ function FileList({ agent, open }: { agent: string; open: string | null }) {
   const missing = Object.keys(MEANING).filter((name) => name !== "BOOTSTRAP.md" && name !== "BOOT.md" && !data.some((file) => file.path === name));
   const to = (path: string): string => `/memory/files?agent=${encodeURIComponent(agent)}&path=${encodeURIComponent(path)}`;
   return (
-    <nav className="pick" aria-label="Files">
-      <ul>
-        {data.map((file) => (
-          <li key={file.path}>
-            <Link to={to(file.path)} aria-current={file.path === open ? "page" : undefined}>
-              <span>{file.path}</span>
-              <small>
-                {MEANING[file.path] ?? <Ago at={file.updatedAt} />}
-              </small>
-            </Link>
-          </li>
-        ))}
-        {missing.map((name) => (
-          <li key={name}>
-            <Link to={to(name)} aria-current={name === open ? "page" : undefined} className="not-there">
-              <span>{name}</span>
-              <small>not there yet: {MEANING[name]}</small>
-            </Link>
-          </li>
-        ))}
-      </ul>
-    </nav>
+    <FilePick
+      files={[
+        ...data.map(({ path, updatedAt }) => ({ name: path, to: to(path), about: MEANING[path] ?? <Ago at={updatedAt} />, open: path === open })),
+        ...missing.map((name) => ({ name, to: to(name), about: `not there yet: ${MEANING[name] ?? ""}`, open: name === open, missing: true })),
+      ]}
+    />
   );
 }
 
 function Opened({ agent, path, line }: { agent: string; path: string; line: number }) {
-  useTitle(path);
   const owner = isOwner(useLoggedIn());
-  const { data, error } = useApi("/api/workspace/file", { query: { path, agentId: agent } });
-  const fresh = error?.code === "unknown_file";
-  if (error !== null && !fresh) return <Trouble problem={error} />;
-  if (data === undefined && !fresh) return <Skeleton rows={10} what={path} />;
+  const asked = useApi("/api/workspace/file", { query: { path, agentId: agent } });
   return (
-    <FileEditor
+    <AskedFile
       path={path}
       line={line}
-      read={data ?? null}
+      asked={asked}
       mayEdit={owner}
       save={async (text, before) => {
         const saved = await api.put("/api/workspace/file", { path, text, before, agentId: agent });

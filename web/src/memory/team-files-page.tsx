@@ -6,12 +6,11 @@ import { queries, useApi } from "../live/query";
 import { OneLine } from "../parts/one-line";
 import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Ago } from "../parts/time";
-import { useTitle } from "../parts/title";
 import { Told } from "../parts/verbatim";
-import { go, Link, type PageProps } from "../router/router";
+import { go, type PageProps } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
 import { writesForTeams } from "../shell/rights";
-import { FileEditor } from "./file-editor";
+import { AskedFile, FilePick } from "./file-editor";
 
 export default function TeamFilesPage({ params, query }: PageProps) {
   const team = params.id ?? "";
@@ -44,20 +43,7 @@ export default function TeamFilesPage({ params, query }: PageProps) {
       {data === undefined && error === null && <Skeleton rows={6} what="the files" />}
       {data !== undefined && (
         <div className={path === null ? "split" : "split opened"}>
-          <nav className="pick" aria-label="Files">
-            <ul>
-              {data.map((file) => (
-                <li key={file.path}>
-                  <Link to={to(file.path)} aria-current={file.path === path ? "page" : undefined}>
-                    <span>{file.path}</span>
-                    <small>
-                      <Ago at={file.updatedAt} />
-                    </small>
-                  </Link>
-                </li>
-              ))}
-            </ul>
-          </nav>
+          <FilePick files={data.map((file) => ({ name: file.path, to: to(file.path), about: <Ago at={file.updatedAt} />, open: file.path === path }))} />
           {path === null ? (
             <Nothing>{data.length === 0 ? "No file yet. The team's agents write here too, in the team's session." : "Choose a file."}</Nothing>
           ) : (
@@ -70,16 +56,12 @@ export default function TeamFilesPage({ params, query }: PageProps) {
 }
 
 function Opened({ team, path, mayEdit }: { team: string; path: string; mayEdit: boolean }) {
-  useTitle(path);
   const where = { path: { id: team }, query: { path } };
-  const { data, error } = useApi("/api/teams/{id}/file", where);
-  const fresh = error?.code === "unknown_file";
-  if (error !== null && !fresh) return <Trouble problem={error} />;
-  if (data === undefined && !fresh) return <Skeleton rows={10} what={path} />;
+  const asked = useApi("/api/teams/{id}/file", where);
   return (
-    <FileEditor
+    <AskedFile
       path={path}
-      read={data ?? null}
+      asked={asked}
       mayEdit={mayEdit}
       save={async (text, before) => {
         const saved = await api.put("/api/teams/{id}/file", { path, text, before }, { path: { id: team } });

@@ -34,7 +34,7 @@ export function Agenda({ tasks }: { tasks: readonly StandingTaskOut[] }) {
   ];
   return (
     <>
-      <h2 className="more">Agenda</h2>
+      <h2 className="part">Agenda</h2>
       {error !== null && <Trouble problem={error} again={() => void items.refetch()} />}
       {items.data === undefined && error === null && <Skeleton rows={4} what="the agenda" />}
       {items.data !== undefined && rows.length === 0 && <Nothing>Nothing is due and nothing runs.</Nothing>}

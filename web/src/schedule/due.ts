@@ -72,3 +72,23 @@ function asElected(one: ContinuationOut): Due {
     cancel: { kind: "election", id: one.id },
   };
 }
+
+const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/** A cron expression of an everyday kind, in words; any other as it stands. */
+export function inWords(when: string): string {
+  const [minute = "", hour = "", day = "", month = "", weekday = "", ...more] = when.trim().split(/\s+/);
+  if (when.trim().startsWith("every ") || more.length > 0 || weekday === "" || month !== "*") return when.trim();
+  const at = /^\d{1,2}$/.test(minute) && /^\d{1,2}$/.test(hour) ? `at ${hour.padStart(2, "0")}:${minute.padStart(2, "0")}` : null;
+  if (day === "*" && weekday === "*" && hour === "*") {
+    const step = /^\*\/(\d+)$/.exec(minute)?.[1];
+    if (step !== undefined) return `every ${step} minutes`;
+    return /^\d{1,2}$/.test(minute) ? `every hour at :${minute.padStart(2, "0")}` : when.trim();
+  }
+  if (at === null) return when.trim();
+  if (day === "*" && weekday === "*") return `every day ${at}`;
+  if (day === "*" && weekday === "1-5") return `on workdays ${at}`;
+  const name = /^\d$/.test(weekday) ? DAYS[Number(weekday)] : undefined;
+  if (day === "*" && name !== undefined) return `on ${name}s ${at}`;
+  return /^\d{1,2}$/.test(day) && weekday === "*" ? `every month on day ${day} ${at}` : when.trim();
+}

@@ -15,6 +15,7 @@ import { Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import { useLoggedIn } from "../shell/login-state";
 import { Agenda } from "./agenda";
+import { inWords } from "./due";
 import { Heartbeat } from "./heartbeat";
 
 export default function SchedulePage() {
@@ -34,6 +35,7 @@ export default function SchedulePage() {
       {tasks.data?.length === 0 && (
         <Nothing>Nothing is scheduled. Write above what an agent should do, and when; agents can schedule work too.</Nothing>
       )}
+      <h2 className="part">Standing tasks</h2>
       <ul className="cards" aria-label="Standing tasks">
         {tasks.data?.map((task) => (
           <li key={task.id}>
@@ -41,7 +43,7 @@ export default function SchedulePage() {
           </li>
         ))}
       </ul>
-      <h2 className="more">Heartbeats</h2>
+      <h2 className="part">Heartbeats</h2>
       <ul className="cards" aria-label="Heartbeats">
         {beats.data?.map((beat) => (
           <li key={beat.agentId}>
@@ -83,7 +85,18 @@ function NewTask() {
       <button type="submit" className="primary" disabled={busy || prompt.trim() === ""}>
         Schedule
       </button>
+      <Meaning of={when} />
     </form>
+  );
+}
+
+/** What is written there, in words, while one writes it. */
+function Meaning({ of }: { of: string }) {
+  const words = inWords(of);
+  return (
+    <span className="quiet when-words" role="status">
+      {words === of.trim() ? "a cron expression, or such as: every 30m" : words}
+    </span>
   );
 }
 
@@ -127,6 +140,7 @@ function Change({ task, close }: { task: StandingTaskOut; close: () => void }) {
       <textarea aria-label="What to do" rows={3} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
       <div className="row">
         <When value={when} onChange={setWhen} />
+        <Meaning of={when} />
         <button type="submit" className="primary" disabled={prompt.trim() === "" || when.trim() === ""}>
           Save
         </button>
@@ -161,8 +175,8 @@ function Task({ task, may }: { task: StandingTaskOut; may: boolean }) {
           <Told text={task.name} />
         </h2>
         <span className="quiet">
-          {nameOf(task.agentId)} · <code>{whenOf(task.schedule)}</code>
-          {task.schedule.tz !== undefined && ` in ${task.schedule.tz}`}
+          {nameOf(task.agentId)} · <span title={whenOf(task.schedule)}>{inWords(whenOf(task.schedule))}</span>
+          {task.schedule.tz !== undefined && `, ${task.schedule.tz}`}
         </span>
         {!task.enabled && <span className="tag">off</span>}
         {task.lastStatus === "failed" && <span className="tag bad">failed {task.failures} in a row</span>}

@@ -9,11 +9,12 @@ import { Refused } from "../../parts/refused";
 import { EntryDetail } from "./entry-detail";
 import { EntryState } from "./entry-state";
 import { useEntry } from "./entries";
-import { whoOf } from "./who";
+import { useWho } from "./who";
 
 export default function EntryPage({ params }: PageProps) {
   const { entries, held } = useEntry(params.id ?? "");
   const entry = held.rows[0];
+  const whoOf = useWho();
   return (
     <>
       <p className="trail">

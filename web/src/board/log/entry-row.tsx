@@ -14,7 +14,7 @@ import { Link } from "../../router/router";
 import type { Entry, Task, Topic } from "../types";
 import { EntryDetail } from "./entry-detail";
 import { EntryState } from "./entry-state";
-import { whoOf } from "./who";
+import { useWho } from "./who";
 
 interface EntryRowProps {
   entry: Entry;
@@ -32,6 +32,7 @@ const LONG = 900;
 export const EntryRow = memo(function EntryRow({ entry, entries, refused, topic, task, onOpen }: EntryRowProps) {
   const [open, setOpen] = useState(false);
   const [whole, setWhole] = useState(false);
+  const whoOf = useWho();
   const isLong = entry.content.length > LONG || entry.content.split("\n").length > 14;
 
   function toggle(): void {

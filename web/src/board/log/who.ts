@@ -1,8 +1,12 @@
+import { useAgentNames } from "../../parts/agents";
 import type { Entry } from "../types";
 
-/** Who an entry is of, as people say it. */
-export function whoOf(entry: Pick<Entry, "agentId" | "agentLabel" | "type">): string {
-  if (entry.agentLabel !== null && entry.agentLabel !== "") return entry.agentLabel;
-  if (entry.agentId === "user") return "User";
-  return entry.agentId ?? (entry.type === "system" ? "System" : "Unknown");
+/** Who an entry is of, as the conversation says it. */
+export function useWho(): (entry: Pick<Entry, "agentId" | "agentLabel" | "type">) => string {
+  const nameOf = useAgentNames();
+  return ({ agentId, agentLabel, type }) => {
+    if (agentLabel !== null && agentLabel !== "") return agentLabel;
+    if (agentId === "user") return "You";
+    return agentId === null ? (type === "system" ? "Holdfast" : "Unknown") : nameOf(agentId);
+  };
 }

@@ -1,7 +1,7 @@
 import { Ago } from "../../parts/time";
 import { Told } from "../../parts/verbatim";
 import { excerpt } from "../highlight";
-import { whoOf } from "../log/who";
+import { useWho } from "../log/who";
 import { useNames } from "../places";
 import { wordFor } from "../statuses";
 import { Highlighted } from "./highlighted";
@@ -10,6 +10,7 @@ import type { Hit } from "./hits";
 /** A hit in two lines: what it is, and where and when. */
 export function HitLine({ hit, query }: { hit: Hit; query: string }) {
   const names = useNames();
+  const whoOf = useWho();
   const topicName = (id: string | null): string | undefined => (id === null ? undefined : names.topic.get(id)?.name);
   switch (hit.kind) {
     case "topic":

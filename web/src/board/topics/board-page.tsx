@@ -57,6 +57,18 @@ export default function BoardPage({ query }: PageProps) {
 
   return (
     <div className="board">
+      <div className="head">
+        <h1>{chosen?.name ?? "Board"}</h1>
+        {may && (
+          <OneLine
+            label="Name of a new topic"
+            placeholder="New topic…"
+            button="Make topic"
+            maxLength={MAX_TITLE}
+            onSubmit={(name) => collection.make({ name, ...(spaceId === null ? {} : { spaceId }) })}
+          />
+        )}
+      </div>
       <SpaceList
         spaces={spaces.rows}
         owners={owners}
@@ -78,18 +90,6 @@ export default function BoardPage({ query }: PageProps) {
         )}
       </SpaceList>
       <div className="board-main">
-        <div className="head">
-          <h1>{chosen?.name ?? "Board"}</h1>
-          {may && (
-            <OneLine
-              label="Name of a new topic"
-              placeholder="New topic…"
-              button="Make topic"
-              maxLength={MAX_TITLE}
-              onSubmit={(name) => collection.make({ name, ...(spaceId === null ? {} : { spaceId }) })}
-            />
-          )}
-        </div>
         <div className="board-tools">
           <BoardFilter text={text} priority={priority} tag={tag} onChange={filter} />
           <div className="segmented" role="group" aria-label="How topics are shown">
