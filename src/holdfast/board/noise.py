@@ -78,6 +78,11 @@ _GOES_ON = re.compile(
       | damit )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
+_AGREES = re.compile(
+    r"""\W*(?: yes | yeah | yep | ja | no | nope | nah | nein | true | right | exactly | genau | stimmt | klar
+      | leider )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _GOES_BACK = re.compile(
     r"""\W*(?:(?:ok(?:ay)?|and|und|so|now|jetzt|also|aber|but)\W+){0,2}
     (?: (?:going\ |coming\ )?back\ to | as\ for | regarding | once\ more\ about | again\ about
@@ -214,6 +219,12 @@ def announces_new_thread(text: str) -> bool:
 def goes_on(text: str) -> bool:
     """Whether it begins as only what goes on with something does: "And …", "Then …", "They …"."""
     return _GOES_ON.match(text[:_CUE_REACH]) is not None
+
+
+@lru_cache(maxsize=_KEPT)
+def agrees(text: str) -> bool:
+    """Whether it begins by saying yes or no to what was said before it."""
+    return _AGREES.match(text[:_CUE_REACH]) is not None
 
 
 @lru_cache(maxsize=_KEPT)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.clock import Millis
 from holdfast.memory.folding import fold
-from holdfast.memory.stopwords import FUNCTION_WORDS
+from holdfast.memory.stopwords import ENGLISH, FUNCTION_WORDS, GERMAN
 from holdfast.memory.text import Language, language_of, query_terms, run_terms, runs, terms_in
 from holdfast.memory.timewords import CALENDAR, TimeRange, asks_for_time, resolve
 
@@ -52,6 +52,7 @@ _GREETING = re.compile(
 )
 _ROLES = frozenset({"user", "assistant", "system", "tool", "agent", "bot", "unknown"})
 _WORD = re.compile(r"[^\W_]+")
+_ENGLISH_ALONE = ENGLISH - GERMAN
 _SHORTEST_NAME = 3
 _LONGEST_GREETING = 200
 
@@ -169,8 +170,8 @@ def is_greeting(text: str) -> bool:
 
 def names_in(text: str) -> frozenset[str]:
     """The terms of the names in an English question: what has a capital within a sentence. In German every
-    noun has one."""
-    if language_of(text) != "english":
+    noun has one, and a short question may be either: it must have a word that is English alone."""
+    if language_of(text) != "english" or _ENGLISH_ALONE.isdisjoint(map(fold, runs(text))):
         return frozenset()
     return frozenset(term for word in _NAMED.findall(text) for term in run_terms(word, "english"))
 
