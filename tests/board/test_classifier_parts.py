@@ -193,6 +193,13 @@ def test_some_beginnings_only_go_on(text: str) -> None:
     assert not noise.goes_on(f"Anna says: {text}")
 
 
+def test_yes_or_no_goes_on_at_whatever_length_it_is_told() -> None:
+    assert noise.agrees("Ja, bis dahin nehme ich den Anhänger von meinem Schwager und den Gurt von Petra")
+    assert noise.agrees("No. Joel wants the garden, and the station is too far for his knee")
+    assert not noise.agrees("Januar passt uns auch")
+    assert not noise.agrees("Nobody came to the viewing")
+
+
 @pytest.mark.parametrize(
     "text", ["Back to the fence", "Ok, zurück zum Zaun", "Noch mal zur Heizung", "As for the trip: no"]
 )

@@ -26,8 +26,9 @@ KEY = "discord:dm:7"
 class Scripted:
     """An index that answers what it is told, when it is let."""
 
-    def __init__(self, *positions: int) -> None:
+    def __init__(self, *positions: int, confidence: float = 1.0) -> None:
         self.positions = list(positions)
+        self.confidence = confidence
         self.let = threading.Event()
         self.let.set()
         self.asked: list[Wanted] = []
@@ -35,9 +36,8 @@ class Scripted:
     def search(self, wanted: Wanted) -> Recollection:
         self.asked.append(wanted)
         assert self.let.wait(4 * PATIENCE)
-        return Recollection(
-            [Recalled("log", 0.5, position=at, parts={"lexical": 0.5}) for at in self.positions], [], "text"
-        )
+        found = [Recalled("log", 0.5, position=at, parts={"lexical": 0.5}) for at in self.positions]
+        return Recollection(found, [], "text", confidence=self.confidence)
 
 
 def say(store: Store, text: str, **fields: Any) -> int:
@@ -177,6 +177,18 @@ def test_what_recall_finds_but_the_view_hides_is_not_shown(sqlite_store: Store) 
     made = board.continuity.build(ContextAsk(q="a secret of the far space?", sight=sight, mode="full"))
     assert "B:semantic" not in made.layers
     assert hidden.id not in str(made.data)
+    board.close()
+
+
+@pytest.mark.parametrize(("confidence", "shown"), [(0.42, 3), (0.6, 6), (0.9, 9)])
+def test_the_less_sure_it_is_that_anything_answers_the_fewer_finds_are_shown(
+    sqlite_store: Store, confidence: float, shown: int
+) -> None:
+    things = "pump hinge kettle ladder pillow lantern shovel window basket anchor candle helmet".split()
+    told = [say(sqlite_store, f"The {thing} of the harbour is {thing} blue") for thing in things]
+    board = board_of(sqlite_store, Scripted(*told, confidence=confidence))
+    made = board.continuity.build(ContextAsk(q="harbour colours", sight=Sight(reader=OWNER), max_chars=4000))
+    assert made.block.count("of the harbour is") == shown
     board.close()
 
 

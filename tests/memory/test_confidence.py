@@ -20,6 +20,7 @@ from holdfast.memory.confidence import Signals, answer, confidence
 from holdfast.memory.dictionary import Dictionary
 from holdfast.memory.documents import Document
 from holdfast.memory.embedders.static import StaticEmbedder
+from holdfast.memory.question import is_request, names_in
 from holdfast.memory.quotas import Shares
 from holdfast.memory.recall import prepare
 from holdfast.memory.reference import InMemoryEngine
@@ -70,6 +71,35 @@ def test_an_everyday_word_that_few_entries_have_tells_less_than_a_rare_one(every
     assert sure(everyday) < FLOOR
     assert sure("What is 9 times 23?") < FLOOR
     assert sure("Where do we sleep before the flight?") >= FLOOR
+
+
+@pytest.mark.parametrize(
+    ("asked", "said_of_it"),
+    [
+        ("What is today's date?", "The fitting has a new date, the seamstress has broken her wrist."),
+        ("Wie wird das Wetter am Wochenende?", "Am Wochenende rudern wir nach Münden."),
+        ("Wie rechne ich Zoll in Zentimeter um?", "Schief wie sonst was. Drei Zentimeter auf vier Meter."),
+    ],
+)
+def test_what_anybody_could_know_is_not_answered_by_who_spoke_of_the_like(
+    static: StaticEmbedder, asked: str, said_of_it: str
+) -> None:
+    talk = [said_of_it, "The boiler engineer comes on Wednesday.", "Der Vierer hat einen Riss."]
+    documents = [said(number, text) for number, text in enumerate(talk)]
+    view = InMemoryEngine(documents, {static.id.fingerprint: static.embed_documents(talk)})
+    query = prepare(asked, view, static, now=NOW)
+    assert answer(query, view, static, Scoring(), limit=3).confidence < FLOOR
+
+
+def test_a_greeting_asks_nothing() -> None:
+    for text in ("Good night!", "Gute Nacht!", "Guten Abend, wie geht es Ihnen?"):
+        assert is_request(text)
+    assert not is_request("Good night at the Hotel Alfama?")
+
+
+def test_a_german_question_with_no_word_of_its_own_language_names_nobody() -> None:
+    assert names_in("Was zahlt Familie Brandt insgesamt?") == frozenset()
+    assert names_in("When does Marta start?") == {"marta"}
 
 
 @settings(max_examples=60)

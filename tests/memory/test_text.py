@@ -77,6 +77,7 @@ def test_a_german_word_is_found_in_its_other_forms(said: str, asked: str) -> Non
         ("Die Donaureise ist im Juni.", "Wann ist die Schiffsreise?"),
         ("Die Operation der Augen ist am 16.", "Wann ist die Augenoperation?"),
         ("Die Wärmepumpe wird im Mai geliefert.", "Wann wird die Pumpe geliefert?"),
+        ("Die Förderzusage ist da: 50 Prozent.", "Wie hoch ist die Förderung?"),
     ],
 )  # fmt: skip
 def test_a_german_compound_is_found_by_its_words_and_by_others_that_share_one(said: str, asked: str) -> None:

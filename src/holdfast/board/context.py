@@ -44,6 +44,7 @@ from holdfast.board.topics import Topic
 from holdfast.board.visibility import Sight, View
 from holdfast.board.working_set import WorkingSet, working_set
 from holdfast.config.board import BoardConfig
+from holdfast.config.memory import FLOOR
 from holdfast.errors import Busy, HoldfastError
 from holdfast.log import Store, Tx
 from holdfast.memory.timewords import asks_for_time
@@ -65,6 +66,8 @@ NEWEST: Final = 10
 LEAST_LATER: Final = 0.4
 _COMPARED: Final = 16
 _OVER_SHARE: Final = 0.6
+_SURE: Final = 0.75
+_FEW: Final = 2
 MAX_SHOWN_Q: Final = 2_000
 _ANY: Final = Stamp(0)
 _SETS_SECONDS: Final = 30.0
@@ -230,8 +233,10 @@ class Continuity:
         if recalled is not None:
             asked = cleaned(ask.q)
             options, patient = self._options(), ask.mode == "patient"
-            shown = _shortlist(recalled, asked, options, patient=patient)
-            gathered = replace(gathered, recalled=shown, limit=_limit(options, patient=patient))
+            sure = sureness(recalled.confidence) if has_signal(asked) else 1.0
+            limit = few_if_unsure(_limit(options, patient=patient), sure)
+            shown = _shortlist(recalled, asked, options, sure, patient=patient)
+            gathered = replace(gathered, recalled=shown, limit=limit)
         block = render(
             sections(gathered, cleaned(ask.q)),
             intent=cleaned(ask.q),
@@ -334,15 +339,28 @@ def _search_ask(ask: ContextAsk, question: str) -> SearchAsk:
     )
 
 
-def _shortlist(found: SearchFound, asked: str, options: BoardConfig, *, patient: bool) -> SearchFound:
+def sureness(confidence: float) -> float:
+    """How sure it is that something answers, from 0 at the floor's default to 1."""
+    return min(1.0, max(0.0, (confidence - FLOOR) / (_SURE - FLOOR)))
+
+
+def few_if_unsure(most: int, sure: float) -> int:
+    """How many finds are shown: where it is unsure that any answers, the best few."""
+    return min(most, _FEW + round(sure * (most - _FEW)))
+
+
+def _shortlist(
+    found: SearchFound, asked: str, options: BoardConfig, sure: float, *, patient: bool
+) -> SearchFound:
     """What the block weighs: more entries than it shows, since some say the same, and none that is far behind
     the best."""
     more = 2 if patient else 0
     weighed = 3 * _limit(options, patient=patient) // 2
+    places = max(1, round(sure * (options.context_topic_limit + more)))
     after = came_later(asked, found.logs, found.later)
     return replace(
         found,
-        topics=_good(found.topics)[: options.context_topic_limit + more],
+        topics=_good(found.topics)[: min(places, options.context_topic_limit + more)],
         tasks=_good(found.tasks)[: options.context_task_limit + more],
         logs=_good(present_first([*found.logs, *after]))[:weighed],
         notes=_good(found.notes)[:weighed],

@@ -27,6 +27,7 @@ from holdfast.log import Audience, Entry, EntryType, meet
 
 LONGEST_EPISODE: Final = 4
 _VISIT_MS: Final = 7_200_000
+_AT_ONCE_MS: Final = 600_000
 _SHORT_ANSWER: Final = 6
 _SHORT_REMARK: Final = 3
 _SHARED: Final = 5.2
@@ -101,6 +102,8 @@ class Exchange:
         if answers and short <= _SHORT_ANSWER and not noise.is_fresh_request(self.asked):
             return True
         if noise.goes_on(self.asked) and short <= _SHORT_REMARK:
+            return True
+        if pause <= _AT_ONCE_MS and noise.agrees(self.asked):
             return True
         return any(commonness_of(word) <= _SHARED for word in self.words & before.words)
 

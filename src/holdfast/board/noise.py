@@ -10,6 +10,7 @@ from typing import Any, Final
 from holdfast.board.words import asked_terms, each_term, is_filler, telling
 from holdfast.errors import InvalidInput
 from holdfast.keys import AgentKey, ParsedKey, parse_key
+from holdfast.memory.question import is_greeting
 
 CONTROL_CHANNELS: Final = frozenset(("heartbeat", "control-plane", "maintenance", "backup", "watchdog"))
 CRON_CHANNELS: Final = frozenset(("cron-event", "cron"))
@@ -38,15 +39,6 @@ _CUES = re.compile(
       | unrelated(?=[:,]|\ to\ (?:this|that)) | on\ another\ note
       | (?:switch|chang)(?:e|ing)\ (?:topics?|subjects?|gears) | something\ (?:else|different|new)
       | by\ the\ way | btw | neues\ thema | (?:andere|neue)\ frage | übrigens | etwas\ anderes )\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_GREETING = re.compile(
-    r"""(?:(?:hi|hey|hello|hallo|moin|servus|good\ (?:morning|evening|afternoon|day)
-      |guten\ (?:morgen|tag|abend))
-      (?:\ (?:there|again|everyone|zusammen|you))?\W*)?
-    (?: how\ (?:are\ you|is\ it\ going|do\ you\ do)(?:\ (?:today|doing|doing\ today))?
-      | how's\ it\ going | what's\ up | wie\ geht(?:'s|\ es|s)?(?:\ (?:dir|ihnen|euch))?(?:\ heute)?
-      | alles\ (?:gut|klar)(?:\ bei\ dir)? )?\W*""",
     re.VERBOSE | re.IGNORECASE,
 )
 _REQUEST = re.compile(
@@ -84,6 +76,11 @@ _GOES_ON = re.compile(
       | right | stimmt | ok(?:ay)? | gut | good | it(?:'s)? | they | them | he | she | er | sie | es | if
       | wenn | because | weil | instead | both | beide | doch | genau | exactly | dafür | davon | dazu | daran
       | damit )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_AGREES = re.compile(
+    r"""\W*(?: yes | yeah | yep | ja | no | nope | nah | nein | true | right | exactly | genau | stimmt | klar
+      | leider )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _GOES_BACK = re.compile(
@@ -187,9 +184,7 @@ def is_command(text: str) -> bool:
 @lru_cache(maxsize=_KEPT)
 def is_low_signal(text: str) -> bool:
     """Whether nothing in it says what it is about: "yes", "ok do it", "how are you?", a thumbs-up."""
-    if _GREETING.fullmatch(text[:_CUE_REACH].strip()):
-        return True
-    return all(is_filler(term) or term in _GOING_ON for term in each_term(text))
+    return is_greeting(text) or all(is_filler(term) or term in _GOING_ON for term in each_term(text))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -224,6 +219,12 @@ def announces_new_thread(text: str) -> bool:
 def goes_on(text: str) -> bool:
     """Whether it begins as only what goes on with something does: "And …", "Then …", "They …"."""
     return _GOES_ON.match(text[:_CUE_REACH]) is not None
+
+
+@lru_cache(maxsize=_KEPT)
+def agrees(text: str) -> bool:
+    """Whether it begins by saying yes or no to what was said before it."""
+    return _AGREES.match(text[:_CUE_REACH]) is not None
 
 
 @lru_cache(maxsize=_KEPT)

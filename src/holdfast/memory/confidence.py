@@ -71,7 +71,7 @@ class Signals:
 
 
 WEIGHTS: Final[dict[str, tuple[float, ...]]] = {
-    "static": (-1.49, 1.38, 0.81, 1.56, 0.00, 0.00, -1.77, -3.64, 1.26, 5.18, -2.77, -2.19),
+    "static": (-1.30, 1.32, 0.94, 2.47, 0.00, 0.43, -1.84, -3.45, 1.45, 3.41, -4.02, -2.01),
     "better": (-0.92, 1.45, 0.57, 3.01, 0.00, 2.97, -1.06, -6.19, 0.17, 5.26, -2.55, -2.22),
 }
 """The bias, then the weights of the signals in their order, by who serves: a better embedder's word counts

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.clock import Millis
 from holdfast.memory.folding import fold
-from holdfast.memory.stopwords import FUNCTION_WORDS
+from holdfast.memory.stopwords import ENGLISH, FUNCTION_WORDS, GERMAN
 from holdfast.memory.text import Language, language_of, query_terms, run_terms, runs, terms_in
 from holdfast.memory.timewords import CALENDAR, TimeRange, asks_for_time, resolve
 
@@ -29,20 +29,32 @@ _REQUEST = re.compile(
     | give\ me | tell\ me\ (?:a|an|something) | suggest | recommend | list | name | spell | generate
     | fix\ the | make\ this | set\ (?:a|an) | play | order | call | find\ me | what\ is\ an?
     | what\ are\ the\ rules | what\ does\ the\ (?:\w+\ )?word | how\ do\ (?:i|you) | how\ does
-    | what\ time\ is\ it
+    | what\ time\ is\ it | what(?:'s|\ is)\ (?:today's\ date|the\ (?:date|weather)) | what\ day\ is\ it
     | who\ (?:wrote|painted|composed|invented|discovered|won|was\ the\ first)
     | what(?:'s|\ is)\ the\ (?:capital|difference|meaning|square\ root) )\b
     | übersetz | schreib | erklär | nenn | rechne | erzähl | gib\ mir | formulier | stell\b | spiel\b
     | bestell | ruf\b | such\ mir | was\ ist\ (?:ein|der\ unterschied|die\ hauptstadt) | was\ reimt
     | was\ (?:bedeutet|heißt)\ (?:das\ wort|['"„]) | wie\ heißt\ die\ hauptstadt
-    | wie\ (?:funktioniert|spielt\ man|bindet\ man|macht\ man|spät\ ist)
+    | wie\ (?:funktioniert|spielt\ man|bindet\ man|macht\ man|rechne[nt]?\ (?:ich|man)|spät\ ist)
+    | wie\ (?:ist|wird)\ das\ wetter | was\ sind\ \d
     | wer\ hat\ .{1,60}\ (?:geschrieben|erfunden|entdeckt|gemalt|komponiert)
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
+_GREETING = re.compile(
+    r"""(?:(?:hi|hey|hello|hallo|moin|servus|good\ (?:morning|evening|afternoon|day|night)
+      |guten\ (?:morgen|tag|abend)|gute\ nacht)
+      (?:\ (?:there|again|everyone|zusammen|you))?\W*)?
+    (?: how\ (?:are\ you|is\ it\ going|do\ you\ do)(?:\ (?:today|doing|doing\ today))?
+      | how's\ it\ going | what's\ up | wie\ geht(?:'s|\ es|s)?(?:\ (?:dir|ihnen|euch))?(?:\ heute)?
+      | alles\ (?:gut|klar)(?:\ bei\ dir)? )?\W*""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _ROLES = frozenset({"user", "assistant", "system", "tool", "agent", "bot", "unknown"})
 _WORD = re.compile(r"[^\W_]+")
+_ENGLISH_ALONE = ENGLISH - GERMAN
 _SHORTEST_NAME = 3
+_LONGEST_GREETING = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +158,20 @@ def _is_identifier(run: str) -> bool:
 @lru_cache(maxsize=1 << 10)
 def is_request(text: str) -> bool:
     """Whether it asks for something to be made, or for what anybody could know: "Translate …", "Who wrote …".
-    Such may be asked of what was said as well, and seldom are."""
-    return _REQUEST.match(text) is not None
+    Such may be asked of what was said as well, and seldom are; a greeting asks nothing."""
+    return _REQUEST.match(text) is not None or is_greeting(text)
+
+
+@lru_cache(maxsize=1 << 10)
+def is_greeting(text: str) -> bool:
+    """Whether it only greets or asks how one is."""
+    return _GREETING.fullmatch(text[:_LONGEST_GREETING].strip()) is not None
 
 
 def names_in(text: str) -> frozenset[str]:
     """The terms of the names in an English question: what has a capital within a sentence. In German every
-    noun has one."""
-    if language_of(text) != "english":
+    noun has one, and a short question may be either: it must have a word that is English alone."""
+    if language_of(text) != "english" or _ENGLISH_ALONE.isdisjoint(map(fold, runs(text))):
         return frozenset()
     return frozenset(term for word in _NAMED.findall(text) for term in run_terms(word, "english"))
 

@@ -193,8 +193,9 @@ def _forms(run: str, language: Language) -> tuple[str, ...]:
     if len(parts) > 1:
         parts = [part for part in parts if part not in _STOPS[language]]
         parts += [_whole(joined)] if len(run) <= _LONGEST_RUN else []
-    parts += words_of(run, language)
-    return tuple(_root(stem(part, language), language)[:_LONGEST_TERM] for part in parts)
+    found = [stem(part, language) for part in parts]
+    found += map(_stem_of_part, words_of(run, language))
+    return tuple([_root(one, language)[:_LONGEST_TERM] for one in found])
 
 
 def words_of(run: str, language: Language) -> tuple[str, ...]:
@@ -221,6 +222,13 @@ def _split(word: str) -> tuple[str, ...]:
         if last in words:
             return first, last
     return next(((first, last) for first, last in long[::-1] if first in words), ())
+
+
+def _stem_of_part(part: str) -> str:
+    """The stem of a compound's word. What is a stem by itself has no ending to lose: the "Förder" of a
+    "Förderzusage" is that of the "Förderung"."""
+    words, _, long = _parts()
+    return part if part in long and part not in words else stem(part, "german")
 
 
 def _without_joint(first: str) -> str:

@@ -9,7 +9,7 @@ Analyse = Callable[[str], list[str]]
 _PROBES = (
     "The Café's parse_json v1.2.3 für die Straße ran 10 times: 東京 /usr/lib running",
     "Die Kassenwartin hat das Zimmer, das reserviert war, umgebucht und die Operation bestätigt.",
-    "Die Schiffsreise und die Wärmepumpe stehen in der Steuererklärung.",
+    "Die Schiffsreise und die Wärmepumpe stehen in der Steuererklärung, auch die Förderzusage.",
     "She has reserved the rooms that were cancelled before the bookings.",
 )
 
