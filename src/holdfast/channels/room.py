@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from holdfast.agents.approvals import ApprovalStatus, asking
+from holdfast.agents.approvals import ApprovalStatus, workflow
 from holdfast.agents.cron import webhooks
 from holdfast.agents.loop import Deliver, Runs, TurnHook
 from holdfast.agents.loop.asks import Terms
@@ -352,7 +352,7 @@ class Channels(Office):
         def write(tx: Tx) -> str:
             tx.origin = Origin(press.surface.channel)
             handle = f"{press.surface.channel}:{press.sender}"
-            found = asking.answer(tx, self._config(), handle, id_, choice)
+            found = workflow.answer(tx, self._config(), handle, id_, choice)
             waits = found.status is ApprovalStatus.PENDING
             return "Noted; it waits for others." if waits else f"{found.tool} is {found.status}."
 

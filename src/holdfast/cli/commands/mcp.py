@@ -207,7 +207,7 @@ def _tools(app: App, name: str, settings: McpServer) -> tuple[Definition, ...]:
 
 
 def _agree(app: App, name: str, found: tuple[Definition, ...]) -> None:
-    from holdfast.agents.mcp.servers import Pins
+    from holdfast.agents.mcp import Pins
 
     Pins(app.home).agree(name, {one.tool: one.digest for one in found})
 
