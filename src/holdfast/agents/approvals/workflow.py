@@ -23,7 +23,6 @@ from holdfast.agents.approvals.tables import approvals as table
 from holdfast.config import Config
 from holdfast.config.runtime import ApprovalRule, TeamsConfig
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
-from holdfast.hidden_characters import make_visible
 from holdfast.log import (
     FOR_OWNER,
     SYSTEM,
@@ -38,6 +37,7 @@ from holdfast.log import (
     turns,
 )
 from holdfast.people import Role, Team, User, contacts, teams, users
+from holdfast.text import make_visible
 
 Decision = Literal["approve", "deny", "allow"]
 ANY: Final = "*"

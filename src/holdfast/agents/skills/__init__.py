@@ -45,7 +45,7 @@ from holdfast.agents.skills.skill import InstallSpec, Requirements, Skill, Tier,
 from holdfast.config import public_dump
 from holdfast.context import Trust, fence, neutralise
 from holdfast.errors import Forbidden
-from holdfast.hidden_characters import make_visible
+from holdfast.text import make_visible
 
 if TYPE_CHECKING:
     from holdfast.config import Config
