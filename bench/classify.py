@@ -256,7 +256,7 @@ def rate(samples: Sequence[dict[str, Any]], count: int, per_session: int, store_
 
     from holdfast.board import classifier, ingest, pending
     from holdfast.log import EntryDraft, Threads, agenda, entries
-    from holdfast.runtime.opening import open_home
+    from holdfast.runtime import open_home
     from holdfast.runtime.rooms import index_recall
 
     async def run(folder: str) -> tuple[float, float, Counter[str]]:

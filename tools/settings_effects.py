@@ -28,8 +28,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from holdfast.config import Config
-from holdfast.config.secret import Secret
 from holdfast.config.section import Section, is_section, plain
+from holdfast.config.values import Secret
 
 SHOWN: Final = Path(__file__).parents[1] / "tests" / "config" / "settings_shown.txt"
 _CONFIG: Final = str(Path(__file__).parents[1] / "src" / "holdfast" / "config")

@@ -74,7 +74,7 @@ class Services:
         self._sweeps: list[Callable[[Tx], object]] = []
         self.runner.register(INGEST, agenda.Kind(self._ingest, limit=2))
         self.runner.register(RETENTION, agenda.Kind(self._retain, limit=1))
-        asks = approvals.asking.asking_kind(hold.store, hold.threads, lambda: hold.settings)
+        asks = approvals.workflow.asking_kind(hold.store, hold.threads, lambda: hold.settings)
         self.runner.register(approvals.requests.ASKING, asks)
         self._sorting = Pace(gap=_SORTING_GAP_SECONDS)
         self.cycles = MemoryCycles(

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.channels import Abilities, Message, SendFailed, Surface, marks
+from holdfast.channels import Abilities, Message, SendFailed, Surface, marks, post
 from holdfast.channels.connecting import Connected
 from holdfast.channels.delivering import Deliverer
-from holdfast.channels.room import post
 from holdfast.clock import ManualClock
 from holdfast.config.channels import ChannelConfig
 from holdfast.log import OWNER, Store, Threads, agenda, outbox

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.config import Config, InvalidConfig, Secret, parse_config, public_dump, reveal_all
-from holdfast.config.secret import is_secret_name
+from holdfast.config.values import is_secret_name
 from holdfast.errors import ConfigError
 
 CANARY = "sk-canary-0123456789abcdef"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import ManualClock
-from holdfast.config.context import Compaction
+from holdfast.config.agents import Compaction
 from holdfast.context import UserMessage, flush_plan
 from holdfast.context.budget import is_near
 from holdfast.context.summaries import SummaryRequest, summarise

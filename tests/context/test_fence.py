@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.context import Trust, disarmed, fence, neutralise, safe
 from holdfast.context.fence import has_marker, unfence
-from holdfast.hidden_characters import make_visible
+from holdfast.text import make_visible
 
 PIECES = st.lists(
     st.one_of(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.agents.subagents import Run
 from holdfast.clock import Millis
 from holdfast.config import Compaction
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import Budgets, Pressure, how_full, needs_compaction
 from holdfast.continuation import compaction, delegates, limits, tokens
 from holdfast.continuation.limits import Budget

@@ -15,7 +15,7 @@ from holdfast.agents.loop.events import Hub, Reporter, StreamName
 from holdfast.agents.loop.parts import listen, tellable
 from holdfast.agents.models.types import ModelRef, ModelReply, TextDelta, Usage
 from holdfast.clock import ManualClock
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import ToolResult, shown_data
 from holdfast.continuation import tokens
 from holdfast.continuation.hook import ContinuationHook

@@ -44,7 +44,7 @@ from holdfast.log import (
     sessions,
     turns,
 )
-from holdfast.runtime.chain_tree import Node, tree
+from holdfast.runtime.chain_view import Node, tree
 
 LONG = int(os.environ.get("HOLDFAST_CRASH_KILLS", "6")) >= 100
 HOUR = 3_600_000

@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[1] / "channels"))
 
 from channel_stage import SECRET, FarEnd, call, far_end
 
-from holdfast.agents.approvals import Approval, ApprovalRequest, asking, requests, workflow
+from holdfast.agents.approvals import Approval, ApprovalRequest, requests, workflow
 from holdfast.channels import Inbound, Surface
 from holdfast.clock import ManualClock
 from holdfast.config import Config
@@ -263,9 +263,9 @@ def test_a_button_is_an_answer_of_whoever_the_service_says_pressed_it(gateway: R
         code = contacts.make_code(tx, "link", user_id=users.get(tx, "ann").id)
         contacts.link(tx, code, "pier:ann8", "pier:dm:ann8")
     with pytest.raises(Forbidden), gateway.hold.store.write(SYSTEM) as tx:
-        asking.answer(tx, settings, "pier:mal", wish.id, "approve")
+        workflow.answer(tx, settings, "pier:mal", wish.id, "approve")
     with gateway.hold.store.write(SYSTEM) as tx:
-        assert asking.answer(tx, settings, "pier:ann8", wish.id, "deny").decided_by == "user:ann"
+        assert workflow.answer(tx, settings, "pier:ann8", wish.id, "deny").decided_by == "user:ann"
 
 
 def test_people_who_agree_at_the_same_time_are_counted_by_either_engine(store: Store) -> None:
@@ -323,7 +323,7 @@ def test_who_was_asked_is_asked_again_after_as_long_as_the_config_says(sqlite_st
         contacts.link(tx, contacts.make_code(tx, "link", user_id=boss.id), "pier:boss", "pier:dm:boss")
         wish = ApprovalRequest(agent_id="main", tool="exec", command="c", arguments={}, reason="")
         made = requests.request(tx, wish, lasts_ms=3_600_000)
-        asking.ask(tx, config, made.id, 0)
+        workflow.ask_people(tx, config, made.id, 0)
         due = {one.due_at - tx.now for one in agenda.listing(tx) if one.kind == requests.ASKING}
         assert due == {0, 3 * 60_000}
         assert outbox.sent_to(tx, f"approval:{made.id}:") == [("pier", "pier:dm:boss")]

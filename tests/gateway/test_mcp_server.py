@@ -27,7 +27,8 @@ from builders import PATIENCE
 from holdfast.cli.client import announced
 from holdfast.gateway.tokens import Scope, revoke
 from holdfast.log import OWNER
-from holdfast.mcp_server import opening, tools
+from holdfast.mcp_server import api as mcp_api
+from holdfast.mcp_server import tools
 from holdfast.mcp_server.server import _tool
 from holdfast.runtime import Holdfast
 from holdfast.text import rough_tokens
@@ -223,10 +224,10 @@ async def test_several_ids_and_a_long_topic_are_read_whole_whatever_comes_in_bet
 
 @given(st.text(max_size=400), st.integers(0, 400))
 def test_a_page_holds_no_more_bytes_than_it_may_and_takes_all_that_fits(text: str, most: int) -> None:
-    cut = opening.fitting(text, most)
+    cut = mcp_api.fitting(text, most)
     assert 0 <= cut <= len(text)
-    assert cut == 0 or opening.weight(text[:cut]) <= most
-    if opening.weight(text) <= most:
+    assert cut == 0 or mcp_api.weight(text[:cut]) <= most
+    if mcp_api.weight(text) <= most:
         assert cut == len(text)
 
 

@@ -28,7 +28,7 @@ from holdfast.cli.client import announced
 from holdfast.coding_agents import connect, hook
 from holdfast.runtime import open_home
 from holdfast.testing import Asked, Call, Say, ScriptedAnthropic, Turn
-from holdfast.testing.responses import ScriptedResponses
+from holdfast.testing.openai import ScriptedResponses
 
 PROGRAMS = Path(os.environ.get("HOLDFAST_CODING_AGENTS", "/nowhere")) / "node_modules" / ".bin"
 # The programs need a newer Node than many machines have: that of the development environment.

@@ -8,8 +8,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from holdfast.hidden_characters import make_visible
-from holdfast.text import clean_text
+from holdfast.text import clean_text, make_visible
 
 _READ: Final = 4_000
 _LEAST_RUN: Final = 4

@@ -11,7 +11,7 @@ from holdfast.agents.loop import Accepted, Ask
 from holdfast.agents.loop.asks import Address, Terms, address
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
-from holdfast.channels import changes, history, marks, pairing, records
+from holdfast.channels import history, marks, pairing, records
 from holdfast.channels.connecting import Connections
 from holdfast.channels.files import FileRoom
 from holdfast.channels.inbound import Changed, Inbound, Standing, Verdict, is_named, judge
@@ -159,7 +159,7 @@ class Receiver:
             await parts.cancel(outcome.stops)
         return outcome.found
 
-    def _changed(self, tx: Tx, change: Changed) -> changes.Outcome:
+    def _changed(self, tx: Tx, change: Changed) -> history.Outcome:
         surface = change.surface
         rules = self._parts.connections.settings(surface.channel, surface.account)
         said = Inbound(
@@ -175,7 +175,7 @@ class Receiver:
         key = records.bound_session(tx, surface)
         if key is None:
             key = address(self._ask(said, owner, place), self._parts.config()).session_key
-        return changes.follow(tx, change, key, None if change.text is None else _said(said))
+        return history.follow_change(tx, change, key, None if change.text is None else _said(said))
 
     async def _accepted(self, asked: _Asked | Run) -> str | None:
         """The run that answers."""

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
+from holdfast.agents import Origin
 from holdfast.agents.loop.asks import Deliver
-from holdfast.agents.routing import Origin
 from holdfast.config.session import PeerKind
 from holdfast.errors import InvalidInput
 from holdfast.ids import AgentId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.agents.routing import route
+from holdfast.agents import route
 from holdfast.channels.inbound import Inbound
 from holdfast.channels.surface import Surface
 from holdfast.config import Config

@@ -16,7 +16,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from holdfast.agents.routing import route
+from holdfast.agents import route
 from holdfast.channels.files import FileRoom
 from holdfast.channels.surface import Surface
 from holdfast.channels.transport import Abilities, BaseChannel, Message, SendFailed

@@ -1,22 +1,29 @@
 """One JSON5 file, checked as a whole, reloaded live; defaults live in these models and nowhere else."""
 
 from holdfast.config.adopt import adopt_openclaw
-from holdfast.config.agents import AgentEntry, AgentSettings, ModelChoice
-from holdfast.config.autonomy import ActiveHours, Continuation, Heartbeat, Subagents
+from holdfast.config.agents import (
+    ActiveHours,
+    AgentEntry,
+    AgentSettings,
+    Compaction,
+    ContextPruning,
+    Continuation,
+    Heartbeat,
+    MemoryFlush,
+    ModelChoice,
+    Subagents,
+)
 from holdfast.config.board import BoardConfig
 from holdfast.config.channels import ChannelConfig
-from holdfast.config.context import Compaction, ContextPruning, MemoryFlush
 from holdfast.config.editing import default_config_text, merge_text
 from holdfast.config.memory import MemoryConfig
-from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config, config_schema, public_dump
-from holdfast.config.secret import Secret, SecretUrl, reveal_all
 from holdfast.config.section import merge_patch
 from holdfast.config.session import Binding, BindingMatch, PeerKind, PeerMatch, ResetPolicy
-from holdfast.config.source import Author, load_config, parse_config
+from holdfast.config.source import Author, InvalidConfig, Problem, load_config, parse_config
 from holdfast.config.store import ConfigStore
 from holdfast.config.tools import ToolPolicy, ToolsConfig
-from holdfast.config.values import Duration, parse_duration, parse_size
+from holdfast.config.values import Duration, Secret, SecretUrl, parse_duration, parse_size, reveal_all
 
 __all__ = [
     "ActiveHours",

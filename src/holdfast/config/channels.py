@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from holdfast.config.secret import FreeMap, Secret
 from holdfast.config.section import Section, key, overlay, part, table
-from holdfast.config.values import Count, Flag, Id, Int, Minutes, Ms, Positive, Seconds
+from holdfast.config.values import Count, Flag, FreeMap, Id, Int, Minutes, Ms, Positive, Seconds, Secret
 
 SMALLEST_CHUNK = 100
 ANYONE = "*"

@@ -11,9 +11,8 @@ from pydantic_core import PydanticUndefined
 
 from holdfast.config.agents import AgentEntry, AgentSettings
 from holdfast.config.root import SHORTCUTS, Config
-from holdfast.config.secret import Secret
 from holdfast.config.section import Section, fields, is_section, plain
-from holdfast.config.values import Duration
+from holdfast.config.values import Duration, Secret
 
 Seen = dict[type[Section], str]
 

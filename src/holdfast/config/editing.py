@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.config.secret import MASK, Secret, wrap_secrets
 from holdfast.config.section import Section, merge_patch
+from holdfast.config.values import MASK, Secret, wrap_secrets
 
 _SKIPPED: Final = re.compile(r"(?:[\s\ufeff]|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", re.S)
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.S)

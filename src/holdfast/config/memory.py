@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, part
 from holdfast.config.values import (
     Bytes,
@@ -20,6 +19,7 @@ from holdfast.config.values import (
     Num,
     Positive,
     Ratio,
+    Secret,
 )
 
 QMD_WEIGHTS = {"vectorWeight": 0.7, "textWeight": 0.3}

@@ -7,9 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import field_validator, model_validator
 
-from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Flag, Hours, Int, Minutes, Names, Num, Positive, Seconds
+from holdfast.config.values import Flag, Hours, Int, Minutes, Names, Num, Positive, Seconds, Secret
 
 Api = Literal[
     "openai-completions",

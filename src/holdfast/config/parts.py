@@ -7,9 +7,8 @@ from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from holdfast.config.secret import FreeMap, Secret
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Bytes, Count, Flag, Id, Ms, Names, Positive, Seconds
+from holdfast.config.values import Bytes, Count, Flag, FreeMap, Id, Ms, Names, Positive, Seconds, Secret
 
 BOOTSTRAP_NAMES = (
     "AGENTS.md",

@@ -28,10 +28,10 @@ from holdfast.config.runtime import (
     StoreConfig,
     TeamsConfig,
 )
-from holdfast.config.secret import without_password
 from holdfast.config.section import Section, deep_merge, key, overlay, part, table
 from holdfast.config.session import Binding, SessionConfig
 from holdfast.config.tools import McpConfig, RootTools
+from holdfast.config.values import without_password
 from holdfast.errors import NotFound
 from holdfast.keys import NOT_CHANNELS
 

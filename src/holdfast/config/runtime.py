@@ -6,7 +6,6 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from holdfast.config.secret import Secret, SecretUrl
 from holdfast.config.section import Section, key, part, table
 from holdfast.config.values import (
     Bytes,
@@ -19,6 +18,8 @@ from holdfast.config.values import (
     Names,
     Positive,
     Seconds,
+    Secret,
+    SecretUrl,
     Zone,
 )
 

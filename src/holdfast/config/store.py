@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.clock import Clock, Millis, SystemClock
 from holdfast.config.editing import is_json, masked, merge_text, restored, secrets_in
-from holdfast.config.problems import InvalidConfig, Problem
 from holdfast.config.root import Config
-from holdfast.config.secret import MASK, wrap_secrets
 from holdfast.config.source import (
     IN_STORE,
     OWN,
     Author,
+    InvalidConfig,
+    Problem,
     Publisher,
     Texts,
     accept,
@@ -35,6 +35,7 @@ from holdfast.config.source import (
     split,
     without_idle,
 )
+from holdfast.config.values import MASK, wrap_secrets
 from holdfast.errors import ConfigError, Conflict, InvalidInput, Unavailable
 
 if TYPE_CHECKING:

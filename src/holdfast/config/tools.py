@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from holdfast.config.secret import Secret
 from holdfast.config.section import Section, key, part, table
-from holdfast.config.values import Bytes, Count, Flag, Ms, Names, Positive, Seconds
+from holdfast.config.values import Bytes, Count, Flag, Ms, Names, Positive, Seconds, Secret
 
 ToolProfile = Literal["minimal", "coding", "messaging", "full"]
 SAFE_BINS = ("cat", "cut", "grep", "head", "jq", "ls", "pwd", "sort", "tail", "tr", "uniq", "wc")

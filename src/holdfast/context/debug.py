@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 
 from holdfast.clock import Clock, iso
 from holdfast.config.runtime import LoggingConfig
-from holdfast.config.secret import is_secret_name
+from holdfast.config.values import is_secret_name
 from holdfast.context.messages import Message, SystemMessage, digest, text_digest, wire
 from holdfast.context.request import Built, tools_text
 from holdfast.context.tokens import message_tokens, raw_tokens

@@ -22,7 +22,7 @@ from typing import Final
 
 from holdfast.context.messages import AssistantMessage, CarrierMessage, Message, Trust
 from holdfast.errors import InvalidInput
-from holdfast.hidden_characters import make_visible, visible_with_places
+from holdfast.text import make_visible, visible_with_places
 
 _HIDDEN: Final = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from holdfast.agents.loop.asks import ASK, Terms
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import CompactResult, Pressure
 from holdfast.continuation import notices, records
 from holdfast.continuation.parts import Compacted, Parts

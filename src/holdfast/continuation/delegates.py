@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast import traces
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.subagents import Errand, Run, SpawnInput, stats, stopped_on_purpose
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import Trust, disarmed
 from holdfast.continuation import attachments, limits, notices, records, wakes
 from holdfast.continuation.parts import Parts

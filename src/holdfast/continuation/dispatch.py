@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from holdfast import traces
 from holdfast.agents.subagents import registry
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.continuation import delegates, elections, limits, notices, records, wakes
 from holdfast.continuation import state as st
 from holdfast.continuation.limits import FOLD_CHECK_MS, STALE_RUNNING_MS

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast import traces
 from holdfast.agents.subagents import registry
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.continuation import delegates, limits, notices, records, wakes
 from holdfast.continuation.attachments import Attachment
 from holdfast.continuation.limits import Capped

@@ -9,7 +9,7 @@ from holdfast import traces
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.parts import Ended, Heard, TurnEnd, TurnHook
 from holdfast.agents.subagents import Run
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import ShownData, Text
 from holdfast.continuation import (
     compaction,

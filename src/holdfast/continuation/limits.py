@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
 from holdfast.agents.subagents import Run
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import is_silent
 from holdfast.continuation.records import SessionState, Waiting
 from holdfast.continuation.state import Kind, Phase, Record, Status

@@ -12,7 +12,7 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.subagents import Errand, Run, SpawnInput
 from holdfast.agents.tools.types import Caller
 from holdfast.config import Compaction, Config
-from holdfast.config.autonomy import Continuation
+from holdfast.config.agents import Continuation
 from holdfast.context import CompactResult
 from holdfast.continuation.attachments import Payloads
 from holdfast.continuation.limits import Budget

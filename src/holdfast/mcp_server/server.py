@@ -24,8 +24,7 @@ from mcp.shared.exceptions import MCPError
 from holdfast import __version__
 from holdfast.errors import HoldfastError, Unauthorized, Unavailable
 from holdfast.mcp_server import tools
-from holdfast.mcp_server.api import Api
-from holdfast.mcp_server.opening import open_ids
+from holdfast.mcp_server.api import Api, open_ids
 
 log = logging.getLogger(__name__)
 

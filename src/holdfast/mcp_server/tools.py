@@ -16,8 +16,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
-from holdfast.mcp_server.api import Api
-from holdfast.mcp_server.opening import open_ids
+from holdfast.mcp_server.api import Api, open_ids
 
 ANSWER_BYTES: Final = 20_000
 LINE: Final = 200

@@ -32,10 +32,17 @@ from holdfast.agents.plugin_hooks import (
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always, never
 from holdfast.effects import Effect
 from holdfast.plugins.api import CommandCall, PluginApi, PluginRequest, PluginResponse, Refused, Service
-from holdfast.plugins.discovery import Found, Origin, bundled_plugins, discover
 from holdfast.plugins.hooks import PluginHooks
 from holdfast.plugins.host import Phase, Plugin, PluginHost
-from holdfast.plugins.manifest import InvalidManifest, Manifest, read_manifest
+from holdfast.plugins.manifest import (
+    Found,
+    InvalidManifest,
+    Manifest,
+    Origin,
+    bundled_plugins,
+    discover,
+    read_manifest,
+)
 from holdfast.plugins.running import Part, PluginFailed, PluginLoop
 
 __all__ = [

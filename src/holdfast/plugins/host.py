@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.config import Config
-from holdfast.config.secret import reveal_all
+from holdfast.config.values import reveal_all
 from holdfast.context import EngineContext, EngineFactory
 from holdfast.context.engine import Registry, engines
 from holdfast.errors import Conflict, HoldfastError, NotFound
@@ -29,9 +29,8 @@ from holdfast.home import Home
 from holdfast.log import OWNER, Reader
 from holdfast.log.audience import heard_by, parse_audience
 from holdfast.plugins.api import PluginApi, Registrations
-from holdfast.plugins.discovery import Found, Origin, discover
 from holdfast.plugins.guarded import GuardedEngine
-from holdfast.plugins.manifest import SLOTS, Slot
+from holdfast.plugins.manifest import SLOTS, Found, Origin, Slot, discover
 from holdfast.plugins.running import Part, PluginLoop
 from holdfast.text import clip
 

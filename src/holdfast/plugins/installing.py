@@ -28,8 +28,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from holdfast.clock import Clock, iso
 from holdfast.errors import Conflict, InvalidInput, NotFound, Unavailable
 from holdfast.home import Home
-from holdfast.plugins.discovery import Found, Origin, find_manifest, read_found
-from holdfast.plugins.manifest import Manifest
+from holdfast.plugins.manifest import Found, Manifest, Origin, find_manifest, read_found
 
 RECORD: Final = "installed.json"
 _PIP_SECONDS: Final = 600

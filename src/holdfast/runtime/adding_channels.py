@@ -16,7 +16,7 @@ from holdfast.errors import Conflict, InvalidInput, NotFound, Unavailable
 if TYPE_CHECKING:
     from holdfast.channels import ChannelContext, Received
     from holdfast.plugins import Found
-    from holdfast.runtime.hold import Holdfast
+    from holdfast.runtime import Holdfast
 
 CHECK_SECONDS: Final = 60.0
 
@@ -129,7 +129,7 @@ async def _checked(make: Any, context: ChannelContext) -> str:
 def _context(name: str, options: Mapping[str, Any], folder: Path) -> ChannelContext:
     from holdfast.channels import ChannelContext
     from holdfast.config.channels import ChannelConfig
-    from holdfast.config.secret import reveal_all
+    from holdfast.config.values import reveal_all
 
     settings = ChannelConfig.model_validate({"options": dict(options)})
 

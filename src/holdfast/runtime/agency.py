@@ -50,7 +50,7 @@ from holdfast.runtime.plugging import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.runtime.hold import Holdfast
+    from holdfast.runtime import Holdfast
 
 RECALLED: Final = 6
 _LABEL: Final = re.compile(r"^\[\d{1,2} \w+ \d{4}\] [^:\n]{1,80}: ")

@@ -21,7 +21,7 @@ from holdfast.log import Entry, Tx, audit, changes, entries, entry_model, forget
 from holdfast.log.tables import entries as entry_table
 
 if TYPE_CHECKING:
-    from holdfast.runtime.hold import Holdfast
+    from holdfast.runtime import Holdfast
 
 LEAST: Final = 16
 """Fewer characters than this are said every day, and quote nobody."""

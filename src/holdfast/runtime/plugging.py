@@ -27,7 +27,7 @@ from holdfast.channels import (
     Surface,
 )
 from holdfast.config.channels import ChannelConfig
-from holdfast.config.secret import reveal_all
+from holdfast.config.values import reveal_all
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.log import FOR_OWNER, Session, Turn, Tx, sessions
 from holdfast.memory.collections import Collection
@@ -44,8 +44,8 @@ from holdfast.plugins.host import BUILTIN
 from holdfast.text import clean_text
 
 if TYPE_CHECKING:
+    from holdfast.runtime import Holdfast
     from holdfast.runtime.agency import Agency
-    from holdfast.runtime.hold import Holdfast
 
 G = TypeVar("G")
 T = TypeVar("T")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.board.context import ContextAsk
     from holdfast.board.search import SearchAsk
     from holdfast.memory import Ask
-    from holdfast.runtime.hold import Holdfast
+    from holdfast.runtime import Holdfast
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ _config_seen = 0
 
 def _open(home: Path, store_url: str, gateway: int, lenient: bool) -> None:
     """Open the home to read it. What stops the gateway stops its readers, and they outlive it in no case."""
-    from holdfast.runtime.opening import open_home
+    from holdfast.runtime import open_home
 
     global _here
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -13,7 +13,7 @@ from holdfast.memory import MemoryService
 if TYPE_CHECKING:
     from holdfast.board.recall import IndexRecall
     from holdfast.memory.collections import Collection
-    from holdfast.runtime.hold import Holdfast
+    from holdfast.runtime import Holdfast
 
 
 def open_memory_room(hold: Holdfast) -> MemoryService:

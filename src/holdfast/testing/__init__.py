@@ -22,8 +22,7 @@ other:
 
 from holdfast.testing.anthropic import ScriptedAnthropic
 from holdfast.testing.google import ScriptedGoogle
-from holdfast.testing.openai import ScriptedOpenAI
-from holdfast.testing.responses import ScriptedResponses
+from holdfast.testing.openai import ScriptedOpenAI, ScriptedResponses
 from holdfast.testing.script import (
     Asked,
     Call,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from loop_stage import MODEL, staged
 
+from holdfast.agents import Origin
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.asks import address, queue_mode
-from holdfast.agents.routing import Origin
 from holdfast.config import Config
 from holdfast.log import OWNER, Store, Threads, sessions
 from holdfast.testing import Say

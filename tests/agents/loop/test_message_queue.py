@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from loop_stage import Stage, ask, staged
 
 from builders import examples, soon
+from holdfast.agents import Origin
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.accepting import LONGEST_WAIT, due_after, surplus
-from holdfast.agents.routing import Origin
 from holdfast.clock import ManualClock, Millis
 from holdfast.errors import Busy
 from holdfast.log import OWNER, Store, Threads, TurnStatus, agenda, entries, turns

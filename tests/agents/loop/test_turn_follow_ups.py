@@ -9,8 +9,8 @@ from pathlib import Path
 from loop_stage import ask, staged
 
 from builders import KEY, rows, soon, until
+from holdfast.agents import Origin
 from holdfast.agents.loop import Deliver
-from holdfast.agents.routing import Origin
 from holdfast.clock import ManualClock
 from holdfast.context import Image
 from holdfast.log import OWNER, Store, Threads, agenda, entries, outbox, turns

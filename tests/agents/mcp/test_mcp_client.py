@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 import forks
 from builders import PATIENCE
 from holdfast.agents.approvals import requests
-from holdfast.agents.mcp import connection
+from holdfast.agents.mcp import McpServers, connection
 from holdfast.agents.mcp.connection import DESCRIPTION, NAME, SCHEMA, defined, prefixed, sorted_by_pins
-from holdfast.agents.mcp.servers import McpServers
 from holdfast.agents.mcp.transports import STDERR
 from holdfast.agents.tools.types import Caller
 from holdfast.cli.root import cli

@@ -12,8 +12,8 @@ from holdfast.agents.models import ModelAbout, ModelEvent, ModelRef, ModelReply,
 from holdfast.agents.models.catalogue import Catalogue
 from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential
+from holdfast.agents.models.dialects import Pool
 from holdfast.agents.models.lessons import LessonKeeper
-from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.recall_model import Search
 from holdfast.agents.models.wire import Echoes
 from holdfast.clock import ManualClock

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.agents.subagents import Standing, Wish, refusal
 from holdfast.agents.subagents.checks import SpawnInput
-from holdfast.config.autonomy import Subagents
+from holdfast.config.agents import Subagents
 
 AGENTS = ("main", "work", "home")
 

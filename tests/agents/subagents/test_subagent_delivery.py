@@ -20,10 +20,9 @@ from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import TurnEnd
 from holdfast.agents.subagents import Parts as SubagentParts
-from holdfast.agents.subagents import registry
+from holdfast.agents.subagents import SubagentHook, registry
 from holdfast.agents.subagents.handlers import Waker, recover
 from holdfast.agents.subagents.registry import Announce, Run, Status
-from holdfast.agents.subagents.room import SubagentHook
 from holdfast.clock import ManualClock
 from holdfast.config import Config
 from holdfast.config.board import BoardConfig

@@ -4,7 +4,7 @@ with store.write(OWNER) as tx:
     admission = admit(tx, ExecCall(agent_id="main", command="make", workspace=folder), settings)
 """
 
-from holdfast.agents.approvals import allowlist, asking, audit, requests, workflow
+from holdfast.agents.approvals import allowlist, audit, requests, workflow
 from holdfast.agents.approvals.allowlist import AllowedCommand
 from holdfast.agents.approvals.gate import (
     Admission,
@@ -15,8 +15,7 @@ from holdfast.agents.approvals.gate import (
     allow_always,
     redeem,
 )
-from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalRequest, ApprovalStatus
-from holdfast.agents.approvals.waiting import decision
+from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalRequest, ApprovalStatus, decision
 
 __all__ = [
     "SIGNAL",
@@ -31,7 +30,6 @@ __all__ = [
     "admit_write",
     "allow_always",
     "allowlist",
-    "asking",
     "audit",
     "decision",
     "redeem",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from holdfast.agents.approvals.tables import approvals as table
 from holdfast.clock import DAY_MS, Millis
 from holdfast.errors import Busy, Conflict, NotFound
 from holdfast.ids import uuid7
-from holdfast.log import Tx, agenda, changes, outbox
+from holdfast.log import SYSTEM, Store, Threads, Tx, Waiter, agenda, changes, outbox, ringing
 from holdfast.log import audit as trail
 from holdfast.people import contacts
 from holdfast.text import clean_json, clean_text
@@ -345,3 +346,36 @@ def _approval(row: Mapping[Any, Any]) -> Approval:
     values["status"] = ApprovalStatus(values["status"])
     values["files"] = values["files"] or {}
     return Approval(**values)
+
+
+LONGEST_SECONDS: Final = 60.0
+
+
+async def decision(store: Store, threads: Threads, id_: str, *, waiter: Waiter | None = None) -> Approval:
+    """The approval once it is decided or has run out of time. Cancelling it leaves the approval waiting.
+
+    A turn that asked for it gives its place to another until then: people take their time.
+    """
+    bell = asyncio.Event()
+    unsubscribe = store.signals.subscribe(SIGNAL, ringing(bell.set))
+    try:
+        async with agenda.waiting():
+            while True:
+                bell.clear()
+                approval, left = await threads(_look, store, id_)
+                if approval.status is not ApprovalStatus.PENDING:
+                    return approval
+                await (waiter or Waiter()).wait(bell, min(left, LONGEST_SECONDS))
+    finally:
+        unsubscribe()
+
+
+def _look(store: Store, id_: str) -> tuple[Approval, float]:
+    """The approval and the seconds it has left; one that has none is marked on the way."""
+    with store.read(SYSTEM) as tx:
+        approval, now = get(tx, id_), tx.now
+    if approval.status is ApprovalStatus.PENDING and approval.expires_at <= now:
+        with store.write(SYSTEM) as tx:
+            expire(tx)
+            approval = get(tx, id_)
+    return approval, max(0.001, (approval.expires_at - now) / 1000)

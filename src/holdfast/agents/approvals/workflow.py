@@ -1,12 +1,15 @@
-"""Who decides on a call: the owner, and whom `teams.approvals.rules` names; how many of them, in whose stead.
+"""Who decides on an approval, how people are asked and reminded, and how their answer is taken.
 
 What the config says at the moment of the answer counts, so that who is taken out of it decides no more.
 Nobody but the owner says yes to what they asked for themselves; one person counts once, however they come.
+
+What goes out is a message with `choices` and what it is `about`: a channel that has buttons shows them and
+hands the one that was pressed to `answer`; on any other people write `/approve <id>` or `/deny <id>`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -14,13 +17,27 @@ import sqlalchemy as sa
 
 from holdfast.agents.approvals import requests
 from holdfast.agents.approvals.gate import allow_always
-from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus
+from holdfast.agents.approvals.requests import SIGNAL, Approval, ApprovalStatus, asked_key
 from holdfast.agents.approvals.tables import approval_votes as votes
 from holdfast.agents.approvals.tables import approvals as table
+from holdfast.config import Config
 from holdfast.config.runtime import ApprovalRule, TeamsConfig
-from holdfast.errors import Conflict, Forbidden, NotFound
-from holdfast.log import FOR_OWNER, SYSTEM, Tx, audit, changes, sessions, turns
+from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
+from holdfast.log import (
+    FOR_OWNER,
+    SYSTEM,
+    Store,
+    Threads,
+    Tx,
+    agenda,
+    audit,
+    changes,
+    outbox,
+    sessions,
+    turns,
+)
 from holdfast.people import Role, Team, User, contacts, teams, users
+from holdfast.text import make_visible
 
 Decision = Literal["approve", "deny", "allow"]
 ANY: Final = "*"
@@ -247,3 +264,88 @@ def _asker(tx: Tx, approval: Approval) -> str | None:
     sender = (meta.get("ask") or {}).get("sender")
     linked = contacts.at(tx, sender)
     return sender if linked is None else f"user:{linked.login}"
+
+
+CHOICES: Final = ({"id": "approve", "label": "Approve"}, {"id": "deny", "label": "Deny"})
+MOST_COMMAND: Final = 1_500
+_MINUTE: Final = 60_000
+
+
+def asking_kind(store: Store, threads: Threads, config: Callable[[], Config]) -> agenda.Kind:
+    """Asks those who may decide, and again after a while for as long as nobody did."""
+
+    def work(payload: dict[str, Any]) -> None:
+        store.run(SYSTEM, lambda tx: ask_people(tx, config(), str(payload["id"]), int(payload["round"])))
+
+    async def handle(job: agenda.Job) -> None:
+        await threads(work, dict(job.item.payload))
+
+    return agenda.Kind(handle, relative=True)
+
+
+def answer(tx: Tx, config: Config, handle: str, id_: str, choice: str) -> Approval:
+    """What somebody chose in a chat: `handle` is who they are there, as their service says it is."""
+    if choice not in ("approve", "deny"):
+        raise InvalidInput(f"not a choice: {choice[:40]!r}", code="bad_choice", hint="Use approve or deny.")
+    decision: Decision = "approve" if choice == "approve" else "deny"
+    who = decider(tx, handle, owner=False)
+    return decide(tx, config.teams, who, id_, decision)
+
+
+def decider(tx: Tx, sender: str | None, *, owner: bool) -> Decider:
+    """Who speaks: the person whose chat or login it is, else the owner where they are known to be."""
+    user = contacts.at(tx, sender)
+    if user is None and sender is not None and sender.startswith("user:"):
+        try:
+            user = users.get(tx, sender.removeprefix("user:"))
+        except NotFound:
+            user = None
+    if user is not None and user.active:
+        return person(user)
+    if owner:
+        return Decider(THE_OWNER.person, sender or THE_OWNER.name, owner=True)
+    raise Forbidden(
+        "deciding is for the owner alone, and for people who are known here",
+        code="owner_only",
+        hint="Link this chat: /link <code>.",
+    )
+
+
+def ask_people(tx: Tx, config: Config, id_: str, round_: int) -> None:
+    """Ask those who may answer and have not, in their chats; and see to the next time."""
+    approval = requests.seen(requests.get(tx, id_), tx.now)
+    if approval.status is not ApprovalStatus.PENDING:
+        return
+    found = case(tx, config.teams, approval)
+    said = {one.person for one in votes_of(tx, [id_])[id_]}
+    asked = {one.id for one in deciders(tx, found)} - said
+    for contact in contacts.of(tx):
+        if contact.user_id in asked:
+            _post(tx, approval, round_, contact.address, found.needed)
+    again = config.teams.approvals.remind_minutes
+    due = None if again is None else tx.now + again * _MINUTE
+    if due is not None and due < approval.expires_at:
+        agenda.enqueue(
+            tx, requests.ASKING, {"id": id_, "round": round_ + 1}, lane=f"approval:{id_}", due_at=due
+        )
+
+
+def _post(tx: Tx, approval: Approval, round_: int, address: str, needed: int) -> None:
+    channel = address.partition(":")[0].partition("/")[0]
+    payload = {
+        "text": question(approval, round_, needed),
+        "choices": list(CHOICES),
+        "about": {"kind": "approval", "id": approval.id},
+    }
+    key = asked_key(approval.id, round_, address)
+    outbox.post(tx, outbox.Parcel(key=key, kind=channel, target=address, payload=payload))
+
+
+def question(approval: Approval, round_: int, needed: int) -> str:
+    """What a person reads. Whatever hides in the command is made visible."""
+    command = make_visible(approval.command)
+    shown = command if len(command) <= MOST_COMMAND else f"{command[:MOST_COMMAND]}… (see the page for all)"
+    head = "Still waiting" if round_ else "Waits for approval"
+    several = f"\n{needed} people must agree." if needed > 1 else ""
+    told = f"{head}: {approval.tool} of agent {approval.agent_id}\n{shown}\n{make_visible(approval.reason)}"
+    return f"{told}{several}\n/approve {approval.id}\n/deny {approval.id}"

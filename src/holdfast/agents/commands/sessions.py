@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.agents.approvals import Approval, ApprovalStatus, asking, requests, workflow
+from holdfast.agents.approvals import Approval, ApprovalStatus, requests, workflow
 from holdfast.agents.approvals.workflow import Decider, Decision
 from holdfast.agents.commands.registry import Command, CommandContext, Reply
 from holdfast.agents.models.types import ModelFailure, ModelRef
@@ -91,7 +91,7 @@ def _decided(context: CommandContext, id_: str, decision: Decision, pattern: str
     ask = _proven(context)
     with context.parts.store.write(SYSTEM) as tx:
         tx.origin = Origin("chat" if ask.origin is None else ask.origin.channel)
-        who = asking.decider(tx, ask.sender, owner=ask.owner)
+        who = workflow.decider(tx, ask.sender, owner=ask.owner)
         waiting = _waiting(tx, context, id_, who)
         return workflow.decide(tx, context.parts.config().teams, who, waiting.id, decision, pattern=pattern)
 

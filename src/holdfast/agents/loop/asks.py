@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, get_args, get_or
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from holdfast.agents.routing import Origin, route
+from holdfast.agents import Origin, route
 from holdfast.clock import Millis
 from holdfast.config import Config
 from holdfast.config.agents import Thinking

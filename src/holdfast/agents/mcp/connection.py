@@ -24,8 +24,7 @@ from holdfast.config.tools import McpServer
 from holdfast.context import Trust
 from holdfast.context.fence import disarmed, fence, unfence
 from holdfast.errors import HoldfastError, InvalidInput, Unavailable
-from holdfast.hidden_characters import make_visible
-from holdfast.text import clean_json, clean_text, clip
+from holdfast.text import clean_json, clean_text, clip, make_visible
 
 if TYPE_CHECKING:
     from mcp import Client

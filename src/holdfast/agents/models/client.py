@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from holdfast.agents.models.catalogue import Resolved, priced
 from holdfast.agents.models.credentials import Credential
-from holdfast.agents.models.dialects import CHAT, OAUTH_BETA, TALK, Talk, load, their_model, without_talk
+from holdfast.agents.models.dialects import (
+    CHAT,
+    OAUTH_BETA,
+    TALK,
+    Pool,
+    Talk,
+    load,
+    their_model,
+    without_talk,
+)
 from holdfast.agents.models.failures import failure, translated
-from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.types import (
     ANY_OBJECT,
     CallDelta,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.agents.models.catalogue import Served
-from holdfast.agents.models.pool import authorities
+from holdfast.agents.models.dialects import authorities
 from holdfast.agents.models.types import ModelRef
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from holdfast.agents.models.answering import Answered, Answering, Build, Exhaust
 from holdfast.agents.models.catalogue import RECALL, Catalogue, Endpoint, Resolved, plugged_in
 from holdfast.agents.models.client import Client
 from holdfast.agents.models.credentials import Credential, Credentials
-from holdfast.agents.models.dialects import CHAT, load
+from holdfast.agents.models.dialects import CHAT, Pool, load
 from holdfast.agents.models.discovery import Discovery, Found, Row
 from holdfast.agents.models.lessons import Lesson, LessonKeeper, Lessons, Remembered
 from holdfast.agents.models.logins import EARLY_MS
-from holdfast.agents.models.pool import Pool
 from holdfast.agents.models.recall_model import RecallModel, Search
 from holdfast.agents.models.types import Model, ModelAbout, ModelFailure, ModelRef
 from holdfast.agents.models.wire import Echoes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.agents.models.types import FailureReason, ModelFailure, ModelRef
-from holdfast.config.secret import MASK
+from holdfast.config.values import MASK
 from holdfast.text import clip
 
 if TYPE_CHECKING:

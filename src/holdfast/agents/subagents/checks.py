@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.subagents.registry import Cleanup, ContextMode, Mode
-from holdfast.config.agents import Thinking
-from holdfast.config.autonomy import Subagents
+from holdfast.config.agents import Subagents, Thinking
 from holdfast.errors import Busy, Forbidden, HoldfastError, InvalidInput, NotFound
 from holdfast.keys import canonical_agent_id
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
+from holdfast.agents import Origin
 from holdfast.agents.loop.accepting import of_the_runtime
 from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Terms
-from holdfast.agents.routing import Origin
 from holdfast.agents.subagents import ending, registry
 from holdfast.agents.subagents.ending import Watcher
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status

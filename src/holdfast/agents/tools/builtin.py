@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.opening import opened
 from holdfast.agents.sandbox import Backend
-from holdfast.agents.skills import Skill, SkillRoom, Tier
-from holdfast.agents.skills.room import location
+from holdfast.agents.skills import Skill, SkillRoom, Tier, location
 from holdfast.agents.tools.commands import Commands
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.agents.tools.fetching import Fetcher

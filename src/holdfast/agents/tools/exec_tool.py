@@ -20,8 +20,16 @@ from holdfast.agents.sandbox import SCRATCH, Host, Job, Limits, Outcome, Place, 
 from holdfast.agents.sandbox.backends import Access, Backend
 from holdfast.agents.tools.checks import approved, asked_approval, unless_cancelled
 from holdfast.agents.tools.commands import STOPS, Command, CommandFiles, Commands, Record
-from holdfast.agents.tools.reach import Root, Spot, reach_of, sandboxes
-from holdfast.agents.tools.settings import has_folder, sandbox_of, sandboxed, situation_of
+from holdfast.agents.tools.settings import (
+    Root,
+    Spot,
+    has_folder,
+    reach_of,
+    sandbox_of,
+    sandboxed,
+    sandboxes,
+    situation_of,
+)
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.config.tools import Exec
 from holdfast.effects import Effect

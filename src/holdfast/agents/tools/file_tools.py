@@ -21,8 +21,7 @@ from holdfast.agents.approvals.bound_files import state_of
 from holdfast.agents.policy import exec_settings, judge_write
 from holdfast.agents.tools.checks import approved, asked_approval
 from holdfast.agents.tools.outputs import PREFIX, Outputs, page_of
-from holdfast.agents.tools.reach import Spot, reach_of
-from holdfast.agents.tools.settings import cap_of, has_files, tools_of
+from holdfast.agents.tools.settings import Spot, cap_of, has_files, reach_of, tools_of
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.context import Image, Trust, neutralise
 from holdfast.context.fence import neutralised_with_places

@@ -21,7 +21,7 @@ from holdfast.cli.chat.line import About, Decision, Line, Target, Told
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.cli.groups import App
+    from holdfast.cli.root import App
 
 T = TypeVar("T")
 _SOON_SECONDS: Final = 1.0

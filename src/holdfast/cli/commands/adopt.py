@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 
 if TYPE_CHECKING:
     from holdfast.adopt import Report

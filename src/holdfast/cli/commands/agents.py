@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.cli.workspaces import workspace_of
 from holdfast.errors import Conflict, InvalidInput, NotFound
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_json, print_table, size
+from holdfast.cli.root import App, Command, json_option, pass_app
 
 if TYPE_CHECKING:
     from holdfast.backup import Restored, Taken

@@ -16,8 +16,8 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 
 LEAST_WIDTH: Final = 40
 MOST_WIDTH: Final = 120

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import click
 
-from holdfast.cli.groups import App, Command, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_json, print_table
+from holdfast.cli.root import App, Command, Group, json_option, pass_app
 from holdfast.clock import parse_iso
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

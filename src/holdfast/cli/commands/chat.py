@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_json
+from holdfast.cli.root import App, Command, json_option, pass_app
 
 if TYPE_CHECKING:
     from holdfast.cli.chat.events import End

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.groups import App, Command, Group, json_option, pass_app
 from holdfast.cli.output import print_json
+from holdfast.cli.root import App, Command, Group, json_option, pass_app
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Unavailable
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from holdfast.cli.commands.sessions import find_session
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:

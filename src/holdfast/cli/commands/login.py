@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import click
 
 from holdfast.agents.models import logins
-from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_json
+from holdfast.cli.root import App, Command, json_option, pass_app
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 
 if TYPE_CHECKING:

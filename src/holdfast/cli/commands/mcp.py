@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _tools(app: App, name: str, settings: McpServer) -> tuple[Definition, ...]:
 
 
 def _agree(app: App, name: str, found: tuple[Definition, ...]) -> None:
-    from holdfast.agents.mcp.servers import Pins
+    from holdfast.agents.mcp import Pins
 
     Pins(app.home).agree(name, {one.tool: one.digest for one in found})
 

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 
 if TYPE_CHECKING:
     from holdfast.cli.client import Client

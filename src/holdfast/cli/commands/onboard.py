@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import cell, print_json
+from holdfast.cli.root import App, Command, json_option, pass_app
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table, when
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.log import OWNER
 

@@ -15,8 +15,8 @@ from typing import Final
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_fields, print_json
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.errors import InvalidInput, NotFound, Unavailable
 
 STOP_SPARE_SECONDS: Final = 20

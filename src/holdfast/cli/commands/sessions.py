@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.groups import App, Command, Group, json_option, pass_app
 from holdfast.cli.output import cell, print_fields, print_json, print_table, when
+from holdfast.cli.root import App, Command, Group, json_option, pass_app
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.commands.chains import chains_line, halted_line
-from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_fields, print_json, size
+from holdfast.cli.root import App, Command, json_option, pass_app
 from holdfast.clock import JUMP_MS
 from holdfast.log import OWNER
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.groups import App, Group, json_option, pass_app
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def keep_store(home: Home, given: str) -> str | None:
     """
     from holdfast.cli.commands.up import write_config
     from holdfast.config import ConfigStore, SecretUrl
-    from holdfast.runtime import configured_url
-    from holdfast.runtime.opening import STORE_PASSWORD
+    from holdfast.runtime import STORE_PASSWORD, configured_url
 
     wanted = store_address(given)
     revealed = SecretUrl(wanted).reveal(os.environ)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.groups import App, Command, json_option, pass_app
 from holdfast.cli.output import print_json
+from holdfast.cli.root import App, Command, json_option, pass_app
 from holdfast.cli.workspaces import prepare_workspaces
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
-from holdfast.channels import Channels, Inbound, Surface
-from holdfast.channels.room import ChannelOut, DeliveryOut, PairingOut
+from holdfast.channels import ChannelOut, Channels, DeliveryOut, Inbound, PairingOut, Surface
 from holdfast.config.session import PeerKind
 from holdfast.errors import Busy, InvalidInput
 from holdfast.gateway.bodies import StrictRoute

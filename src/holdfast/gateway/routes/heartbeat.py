@@ -7,8 +7,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
-from holdfast.agents.heartbeat import Heartbeats
-from holdfast.agents.heartbeat.room import HeartbeatOut
+from holdfast.agents.heartbeat import HeartbeatOut, Heartbeats
 from holdfast.clock import iso
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here, Unlimited

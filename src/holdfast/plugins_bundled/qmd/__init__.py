@@ -19,14 +19,15 @@ from holdfast.memory.reading import read_within
 from holdfast.plugins import PluginApi
 from holdfast.plugins.backends import MemoryContext, MemoryHit, MemorySource
 from holdfast.plugins_bundled.qmd.program import (
+    SESSIONS,
     QmdFailed,
     QmdHit,
     QmdProgram,
+    SessionExports,
     collections_from,
     hits_from,
     query_document,
 )
-from holdfast.plugins_bundled.qmd.transcripts import SESSIONS, SessionExports
 
 _LIST_SECONDS: Final = 10.0
 
