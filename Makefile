@@ -24,12 +24,14 @@ run: $(STAMP)
 	@$(MAKE) --no-print-directory pages || echo 'The pages could not be built; Holdfast starts without. Later: make pages'
 	$(BIN)/holdfast up
 
-# One more than the two cores of the machine that this is measured on: many tests wait for processes of their own.
-WORKERS ?= 3
+# Two more than the cores of the machine that this is measured on: many tests wait for processes of their own.
+WORKERS ?= 4
+# Each file by one worker, which begins what its tests share; the longest first, as tests/conftest.py sorts them.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
-	$(MAKE) --no-print-directory -j 2 lint types pages page-tests
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(MAKE) --no-print-directory -j 3 lint types pages page-tests
+	$(BIN)/pytest -n $(WORKERS) $(BY_FILE)
 
 page-tests: $(MODULES) $(PLUGIN_MODULES)
 	$(NPM) test --silent
@@ -38,11 +40,11 @@ page-tests: $(MODULES) $(PLUGIN_MODULES)
 # For every day: SQLite alone, without the tests that tests/slow_tests.txt names.
 test-quick: $(STAMP)
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n 2 --dist worksteal --quick
+	$(BIN)/pytest -n 2 $(BY_FILE) --quick
 
 # Measures all tests and names anew those that are too slow for test-quick.
 slow-tests: $(STAMP)
-	PYTHONPATH=. $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -p tools.cpu_account --cpu-account=build/cpu
+	PYTHONPATH=. $(BIN)/pytest -q -n $(WORKERS) $(BY_FILE) -p tools.cpu_account --cpu-account=build/cpu
 	$(BIN)/python tools/cpu_account.py build/cpu
 	$(BIN)/python tools/slow_tests.py build/cpu > tests/slow_tests.txt
 

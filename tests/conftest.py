@@ -12,6 +12,7 @@ import itertools
 import shutil
 import tempfile
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,6 @@ cheaper.compile_statements_once()
 cheaper.stop_servers_at_once()
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
-LONG_SECONDS = 5.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,13 +66,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`--quick`: what a minute allows, by what each test took when all were measured. Else the longest come
-    first, so that none is left over at the end, when the other workers have nothing to do."""
+    """`--quick`: what a minute allows, by what each test took when all were measured. Else the longest files
+    come first, so that none is left over at the end, when the other workers have nothing to do. A file stays
+    in one piece: what its tests share is begun once."""
     lines = (line.split() for line in SLOW_TESTS.read_text().splitlines() if not line.startswith("#"))
     slow = {name: float(seconds) for seconds, name in lines}
     if not config.getoption("--quick"):
-        took = {item: slow.get(measured_name(item.nodeid), 0.0) for item in items}
-        items.sort(key=lambda item: took[item] if took[item] >= LONG_SECONDS else 0.0, reverse=True)
+        took: dict[Path, float] = defaultdict(float)
+        for file, name in {(item.path, measured_name(item.nodeid)) for item in items}:
+            took[file] += slow.get(name, 0.0)
+        items.sort(key=lambda item: took[item.path], reverse=True)
         return
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
