@@ -12,7 +12,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Final
+from typing import Final, Literal
+
+from typing_extensions import TypedDict
 
 from holdfast.board import log_view, topics
 from holdfast.board.context_cache import ShortCache, stamp
@@ -20,8 +22,10 @@ from holdfast.board.graph_entities import entities
 from holdfast.board.semantic import semantic_text
 from holdfast.board.topics import Topic
 from holdfast.board.visibility import Sight, View
+from holdfast.board.work import TopicStatus
 from holdfast.config.board import BoardConfig
 from holdfast.log import Classification, Entry, Store, Tx
+from holdfast.records import NotRequired, record
 
 PAGE: Final = 200
 MAX_LOGS: Final = 5_000
@@ -38,6 +42,52 @@ class MapAsk:
     max_nodes: int = 260
     min_edge_weight: float = 0.16
     limit_logs: int = 2400
+
+
+@record
+class MapNode(TypedDict):
+    """A topic, an agent or whoever wrote without being one, or a name that entries name."""
+
+    id: str
+    type: Literal["topic", "agent", "entity"]
+    label: str
+    count: int
+    spaceId: NotRequired[str]
+    status: NotRequired[TopicStatus]
+    agentId: NotRequired[str | None]
+
+
+@record
+class MapEdge(TypedDict):
+    """The weight is how much of both is shared, between 0 and 1."""
+
+    source: str
+    target: str
+    type: Literal["co_occurs", "mentions", "speaks_in"]
+    weight: float
+    count: int
+
+
+@record
+class LeftOut(TypedDict):
+    edges: int
+    topics: int
+
+
+@record
+class MapStats(TypedDict):
+    entries: int
+    topics: int
+    entities: int
+    nodes: int
+    edges: int
+    leftOut: LeftOut
+
+
+class Drawn(TypedDict):
+    nodes: list[MapNode]
+    edges: list[MapEdge]
+    stats: MapStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +131,11 @@ class MemoryMap:
     def __init__(self, store: Store, options: Callable[[], BoardConfig]) -> None:
         self._store = store
         self._options = options
-        self._cache: ShortCache[dict[str, Any]] = ShortCache(kept=16, seconds=30)
+        self._cache: ShortCache[Drawn] = ShortCache(kept=16, seconds=30)
         self._lock = threading.Lock()
         self._named: OrderedDict[tuple[str, int], Mapping[str, str]] = OrderedDict()
 
-    def build(self, ask: MapAsk) -> dict[str, Any]:
+    def build(self, ask: MapAsk) -> Drawn:
         """Nodes and edges as JSON; given again while nothing was written since."""
         with self._store.read(ask.sight.reader) as tx:
             now = stamp(tx, ask.sight.session_key)
@@ -119,9 +169,7 @@ class MemoryMap:
         return found
 
 
-def draw(
-    mentions: Iterable[Mention], tally: Tally, known: Mapping[str, Topic], ask: MapAsk
-) -> dict[str, Any]:
+def draw(mentions: Iterable[Mention], tally: Tally, known: Mapping[str, Topic], ask: MapAsk) -> Drawn:
     """The map from the counts: the most telling names, the busiest topics, the strongest links."""
     names = _telling(tally, min(ask.max_entities, ask.max_nodes))
     left = max(0, ask.max_nodes - len(names))
@@ -132,8 +180,8 @@ def draw(
     strong = sorted((e for e in edges if e["weight"] >= ask.min_edge_weight), key=_by_weight)[:MAX_EDGES]
     nodes = [_topic_node(known[id_], tally) for id_ in shown]
     nodes += [_agent_node(agent, tally) for agent in agents]
-    nodes += [_node("entity", key, _label(tally, key), tally.names[key]) for key in names]
-    stats = {
+    nodes += [_name_node(key, tally) for key in names]
+    stats: MapStats = {
         "entries": tally.entries,
         "topics": len(known),
         "entities": len(tally.names),
@@ -185,7 +233,7 @@ def _edges(
     names: frozenset[str],
     shown: frozenset[str],
     agents: frozenset[str],
-) -> list[dict[str, Any]]:
+) -> list[MapEdge]:
     together: Counter[tuple[str, str]] = Counter()
     for mention in mentions:
         together.update(combinations(sorted(names & mention.names.keys()), 2))
@@ -207,13 +255,19 @@ def _edges(
     return edges
 
 
-def _edge(kind: str, source: str, target: str, count: int, one: int, other: int) -> dict[str, Any]:
-    """The weight is how much of both is shared, between 0 and 1."""
+def _edge(
+    kind: Literal["co_occurs", "mentions", "speaks_in"],
+    source: str,
+    target: str,
+    count: int,
+    one: int,
+    other: int,
+) -> MapEdge:
     weight = round(count / math.sqrt(max(1, one) * max(1, other)), 4)
     return {"source": source, "target": target, "type": kind, "weight": weight, "count": count}
 
 
-def _by_weight(edge: Mapping[str, Any]) -> tuple[float, str, str]:
+def _by_weight(edge: MapEdge) -> tuple[float, str, str]:
     return (-edge["weight"], edge["source"], edge["target"])
 
 
@@ -221,15 +275,27 @@ def _label(tally: Tally, key: str) -> str:
     return min(tally.labels[key].items(), key=lambda one: (-one[1], one[0]))[0]
 
 
-def _topic_node(topic: Topic, tally: Tally) -> dict[str, Any]:
-    node = _node("topic", topic.id, topic.name, tally.topics[topic.id])
-    return node | {"id": topic.id, "spaceId": topic.space_id, "status": topic.status}
+def _topic_node(topic: Topic, tally: Tally) -> MapNode:
+    return {
+        "id": topic.id,
+        "type": "topic",
+        "label": topic.name,
+        "count": tally.topics[topic.id],
+        "spaceId": topic.space_id,
+        "status": topic.status,
+    }
 
 
-def _agent_node(agent: str, tally: Tally) -> dict[str, Any]:
+def _agent_node(agent: str, tally: Tally) -> MapNode:
     """By the name that it goes by; the id is what its entries are listed by."""
-    return _node("agent", agent, agent, tally.agents[agent]) | {"agentId": tally.agent_ids[agent]}
+    return {
+        "id": f"agent:{agent}",
+        "type": "agent",
+        "label": agent,
+        "count": tally.agents[agent],
+        "agentId": tally.agent_ids[agent],
+    }
 
 
-def _node(kind: str, key: str, label: str, count: int) -> dict[str, Any]:
-    return {"id": f"{kind}:{key}", "type": kind, "label": label, "count": count}
+def _name_node(key: str, tally: Tally) -> MapNode:
+    return {"id": f"entity:{key}", "type": "entity", "label": _label(tally, key), "count": tally.names[key]}

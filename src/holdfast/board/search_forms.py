@@ -7,19 +7,72 @@ from functools import lru_cache
 from json.encoder import JSONEncoder, encode_basestring
 from typing import Any, Final
 
+from typing_extensions import TypedDict
+
 from holdfast.board.routing import Routed
 from holdfast.board.search import Found, SearchFound
 from holdfast.board.shown import Showable, Shown
 from holdfast.board.tasks import Task
 from holdfast.board.timeline import Said
 from holdfast.board.topics import Topic
+from holdfast.board.work import Priority, TaskStatus, TopicStatus
 from holdfast.clock import iso
+from holdfast.log import Classification, EntryType
+from holdfast.records import Iso, record
 from holdfast.text import clip
 
 PREVIEW: Final = 640
 DIGEST: Final = 400
 _json: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _quoted: Final[Callable[[str], str]] = encode_basestring
+
+
+@record
+class _Scored(TypedDict):
+    id: str
+    score: float
+    parts: dict[str, float]
+
+
+@record
+class _WorkHit(_Scored):
+    spaceId: str
+    priority: Priority
+    pinned: bool
+    dueDate: Iso | None
+    tags: list[str]
+    digest: str | None
+    updatedAt: Iso
+
+
+@record
+class TopicHit(_WorkHit):
+    name: str
+    status: TopicStatus
+
+
+@record
+class TaskHit(_WorkHit):
+    topicId: str
+    title: str
+    status: TaskStatus
+
+
+@record
+class EntryHit(_Scored):
+    """Its text is clipped."""
+
+    type: EntryType
+    content: str
+    summary: str | None
+    topicId: str | None
+    taskId: str | None
+    spaceId: str | None
+    sessionKey: str | None
+    agentId: str | None
+    agentLabel: str | None
+    classificationStatus: Classification
+    createdAt: Iso
 
 
 def topic_form(topic: Topic) -> dict[str, Any]:

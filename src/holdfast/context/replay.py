@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any, NotRequired
+from typing import Annotated, Literal, NotRequired, cast
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from holdfast.context import blobs, calibration, manifest
@@ -101,13 +102,35 @@ class WhatIf:
 
 
 @record
+class _Tokens(TypedDict):
+    before: int
+    after: int
+
+
+@record
+class _Facts(_Tokens):
+    of: int
+
+
+class _Step(TypedDict):
+    """A message as it was sent or would be; calls, call ids and pictures stand beside it where it has any."""
+
+    op: Annotated[Literal["=", "-", "+"], Field(description="Kept, only then, only now.")]
+    role: str
+    kind: str
+    content: str
+    trust: str
+    source: str
+
+
+@record
 class WhatIfOut(TypedDict):
     before: NotRequired[ManifestOut]
     after: NotRequired[ManifestOut]
     refused: NotRequired[str | None]
-    tokens: NotRequired[dict[str, int]]
-    facts: NotRequired[dict[str, int]]
-    messages: NotRequired[list[dict[str, Any]]]
+    tokens: NotRequired[_Tokens]
+    facts: NotRequired[_Facts]
+    messages: NotRequired[list[_Step]]
     turns: NotRequired[list[dict[str, object]]]
 
 
@@ -121,10 +144,12 @@ def what_if_json(found: WhatIf) -> WhatIfOut:
         "refused": found.refused,
         "tokens": {"before": found.before.used, "after": found.after.used},
         "facts": {"before": kept, "after": would, "of": len(found.facts)},
-        "messages": [
-            {"op": op, **wire(m), "trust": m.trust.label, "source": m.source} for op, m in found.steps()
-        ],
+        "messages": [_step(op, message) for op, message in found.steps()],
     }
+
+
+def _step(op: str, message: Message) -> _Step:
+    return cast("_Step", {"op": op, **wire(message), "trust": message.trust.label, "source": message.source})
 
 
 def difference(one: Sequence[Message], other: Sequence[Message]) -> str | None:

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from typing_extensions import TypedDict
+
+from holdfast.records import record
+
 log = logging.getLogger(__name__)
 
 FOLDER: Final = "damaged"
@@ -26,6 +30,21 @@ _NOT_THE_FILES_FAULT: Final = (
 )
 
 
+@record
+class DamageOut(TypedDict):
+    part: str
+    why: str
+    at: int
+
+
+@record
+class IndexHealthOut(TypedDict):
+    damaged: list[DamageOut]
+    setAside: list[str]
+    healing: bool
+    unsearched: int
+
+
 @dataclass(frozen=True, slots=True)
 class Damage:
     """One part that was found damaged, and when."""
@@ -34,7 +53,7 @@ class Damage:
     why: str
     at: int
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> DamageOut:
         return {"part": self.part, "why": self.why, "at": self.at}
 
 
@@ -47,7 +66,7 @@ class Health:
     healing: bool = False
     unsearched: int = 0
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> IndexHealthOut:
         return {
             "damaged": [one.json() for one in self.damaged],
             "setAside": list(self.set_aside),

@@ -156,14 +156,14 @@ function FirstChat({ first }: { first: Chat | undefined }) {
 function Remembered({ first }: { first: Chat | undefined }) {
   const q = first?.title ?? "";
   const { data } = useApi("/api/search", { query: { q, limitLogs: 3 } }, { enabled: q !== "", live: ["log."] });
-  const hits = (data?.logs ?? []) as unknown as { id: string; content?: string; text?: string; snippet?: string }[];
+  const hits = data?.logs ?? [];
   return (
     <Step done={hits.length > 0} title="What is remembered">
       {first === undefined && <p className="quiet">What is remembered of your first chat appears here.</p>}
       {hits.map((hit) => (
         <blockquote key={hit.id} className="memory-line">
           <Link to={`/log/${encodeURIComponent(hit.id)}`}>
-            <Told text={(hit.snippet ?? hit.content ?? hit.text ?? "").slice(0, 200)} />
+            <Told text={hit.content.slice(0, 200)} />
           </Link>
         </blockquote>
       ))}

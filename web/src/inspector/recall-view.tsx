@@ -7,16 +7,6 @@ import { Plain, Told } from "../parts/verbatim";
 import { Link } from "../router/router";
 import type { ViewProps } from "./inspector";
 
-interface Hit {
-  id: string;
-  score: number;
-  parts: Record<string, number>;
-  name?: string;
-  title?: string;
-  content?: string;
-  snippet?: string;
-}
-
 export function RecallView({ sessionKey, number }: ViewProps) {
   const path = { key: sessionKey, number };
   const { data, error } = useApi("/api/sessions/{key}/turns/{number}/context", { path, query: { call: 0 } });
@@ -43,9 +33,9 @@ function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
   if (error !== null) return <Trouble problem={error} />;
   if (data === undefined) return <Skeleton rows={4} what="what is found" />;
   const hits = [
-    ...(data.topics as unknown as Hit[]).map((hit) => [hit, "topic", `/board/topics/${encodeURIComponent(hit.id)}`] as const),
-    ...(data.notes as unknown as Hit[]).map((hit) => [hit, "note", `/log/${encodeURIComponent(hit.id)}`] as const),
-    ...(data.logs as unknown as Hit[]).map((hit) => [hit, "entry", `/log/${encodeURIComponent(hit.id)}`] as const),
+    ...data.topics.map((hit) => [hit, "topic", hit.name, `/board/topics/${encodeURIComponent(hit.id)}`] as const),
+    ...data.notes.map((hit) => [hit, "note", hit.content, `/log/${encodeURIComponent(hit.id)}`] as const),
+    ...data.logs.map((hit) => [hit, "entry", hit.content, `/log/${encodeURIComponent(hit.id)}`] as const),
   ].sort(([a], [b]) => b.score - a.score);
   return (
     <>
@@ -55,12 +45,12 @@ function FoundNow({ q, sessionKey }: { q: string; sessionKey: string }) {
       </p>
       {hits.length === 0 && <Nothing>Nothing is found.</Nothing>}
       <ol className="recalled">
-        {hits.map(([hit, kind, to]) => (
+        {hits.map(([hit, kind, text, to]) => (
           <li key={`${kind} ${hit.id}`}>
             <div className="row">
               <span className="tag">{kind}</span>
               <Link to={to} className="grow">
-                <Told text={gist(hit.name ?? hit.title ?? hit.snippet ?? hit.content ?? hit.id).slice(0, 160)} />
+                <Told text={gist(text).slice(0, 160)} />
               </Link>
               <span className="score">{hit.score.toFixed(2)}</span>
             </div>

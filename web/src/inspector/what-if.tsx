@@ -3,7 +3,7 @@ import { type SyntheticEvent, useState } from "react";
 
 import { api } from "../api/client";
 import { asProblem, type Problem } from "../api/problem";
-import type { ManifestOut, WhatIfOut } from "../api/schema";
+import type { WhatIfOut } from "../api/schema";
 import { useApi } from "../live/query";
 import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
@@ -11,13 +11,6 @@ import { Nothing, Skeleton, Trouble } from "../parts/states";
 import { Plain, Told } from "../parts/verbatim";
 import type { ViewProps } from "./inspector";
 import { SectionChanges } from "./section-changes";
-
-interface Change {
-  op: "=" | "-" | "+";
-  kind: string;
-  content: string;
-  trust: string;
-}
 
 const OPS = { "=": ["stays", "tag"], "-": ["goes", "tag bad"], "+": ["comes", "tag good"] } as const;
 
@@ -87,10 +80,8 @@ export function WhatIfView({ sessionKey, number }: ViewProps) {
 }
 
 function Outcome({ found }: { found: WhatIfOut }) {
-  const before = found.before as unknown as ManifestOut;
-  const after = found.after as unknown as ManifestOut;
-  const changes = found.messages as unknown as Change[];
-  const { facts, tokens } = found;
+  const { before, after, facts, tokens, messages: changes = [] } = found;
+  if (before === undefined || after === undefined) return null;
   return (
     <>
       {found.refused !== null && <p className="note">It would not have been sent: {found.refused}</p>}
@@ -99,7 +90,7 @@ function Outcome({ found }: { found: WhatIfOut }) {
           ["Tokens", `${(tokens?.after ?? 0).toLocaleString()} instead of ${(tokens?.before ?? 0).toLocaleString()}`],
           ["Window", `${after.window.toLocaleString()} instead of ${before.window.toLocaleString()}`],
           ["Engine", after.engine === before.engine ? after.engine : `${after.engine} instead of ${before.engine}`],
-          ...(facts == null || (facts.of ?? 0) === 0 ? [] : [["Facts", `${facts.after} of ${facts.of} would still be there; ${facts.before} were`] as const]),
+          ...(facts === undefined || facts.of === 0 ? [] : [["Facts", `${facts.after} of ${facts.of} would still be there; ${facts.before} were`] as const]),
         ]}
       />
       <SectionChanges before={before.sections} after={after.sections} />

@@ -30,7 +30,7 @@ function Status({ agent }: { agent: string }) {
   const { data, error, refetch } = useApi("/api/memory/status", { query: { agentId: agent } }, { live: ["memory.", "log."] });
   if (error !== null) return <Trouble problem={error} again={() => void refetch()} />;
   if (data === undefined) return <Skeleton rows={6} what="the index" />;
-  const health = data.health as { healing?: boolean; damaged?: { part: string; why: string }[] };
+  const health = data.health;
   return (
     <div className="index">
       <section className="panel">
@@ -42,10 +42,10 @@ function Status({ agent }: { agent: string }) {
             ["Files read", data.updatedAt === null ? "never" : <Ago key="at" at={data.updatedAt} />],
             ["Said", `taken in up to entry ${data.position.toLocaleString()}`],
             ["Served by", data.backend === "builtin" ? "the built-in index" : data.backend],
-            ["Health", health.healing === true ? "a damaged part is made again" : (health.damaged?.length ?? 0) > 0 ? "mended" : "whole"],
+            ["Health", health.healing ? "a damaged part is made again" : health.damaged.length > 0 ? "mended" : "whole"],
           ]}
         />
-        {health.damaged?.map((one) => (
+        {health.damaged.map((one) => (
           <p key={one.part} className="note">
             {one.part}: {one.why}
           </p>

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.board.graph import MAX_LOGS, MapAsk
+from holdfast.board.graph import MAX_LOGS, MapAsk, MapEdge, MapNode, MapStats
 from holdfast.gateway.bodies import StrictRoute
 from holdfast.gateway.context import Caller, Here
 from holdfast.gateway.contract import Answer, answer
@@ -20,9 +20,9 @@ router = APIRouter(tags=["board"], route_class=StrictRoute)
 
 class GraphOut(Answer):
     ok: Literal[True]
-    nodes: list[dict[str, Any]] = Field(description="Topics, agents and entities, with how often they occur.")
-    edges: list[dict[str, Any]] = Field(description="co_occurs, mentions, speaks_in; a weight up to 1.")
-    stats: dict[str, Any]
+    nodes: list[MapNode] = Field(description="Topics, agents and entities, with how often they occur.")
+    edges: list[MapEdge] = Field(description="co_occurs, mentions, speaks_in; a weight up to 1.")
+    stats: MapStats
     took: int
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
@@ -21,6 +21,7 @@ from holdfast.gateway.tokens import Principal
 from holdfast.gateway.wire import Text, Wire
 from holdfast.log import FOR_OWNER, audit
 from holdfast.memory import Ask, Chat
+from holdfast.memory.damage import IndexHealthOut
 from holdfast.memory.results import FoundOut
 from holdfast.runtime import forgetting, readers
 from holdfast.runtime.forgetting import files_of
@@ -78,7 +79,7 @@ class MemoryStatusOut(Answer):
     updated_at: Iso | None
     collections: list[CollectionOut]
     embedders: list[EmbedderOut]
-    health: dict[str, Any]
+    health: IndexHealthOut
 
 
 class WorkspaceTextOut(Answer):

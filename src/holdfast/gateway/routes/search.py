@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.board.search import SearchAsk
+from holdfast.board.search_forms import EntryHit, TaskHit, TopicHit
 from holdfast.gateway.context import Caller, Gateway, Here
 from holdfast.gateway.contract import Answer
 from holdfast.gateway.routing import QueryRoute, Sighted
@@ -25,10 +26,10 @@ class SearchOut(Answer):
     ok: Literal[True]
     q: str
     mode: str = Field(description="hybrid, text, or empty when there was nothing to look for.")
-    topics: list[dict[str, Any]]
-    tasks: list[dict[str, Any]]
-    logs: list[dict[str, Any]]
-    notes: list[dict[str, Any]]
+    topics: list[TopicHit]
+    tasks: list[TaskHit]
+    logs: list[EntryHit]
+    notes: list[EntryHit]
     confidence: float = Field(
         default=1.0, description="How likely it is that something that was said answers this."
     )

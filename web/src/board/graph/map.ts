@@ -1,27 +1,8 @@
 /** The memory map as the gateway tells it, and what lies next to what in it. */
-export interface MapNode {
-  id: string;
-  type: "topic" | "agent" | "entity";
-  label: string;
-  count: number;
-  spaceId?: string;
-  status?: string;
-  agentId?: string | null;
-}
+import type { GraphOut, MapEdge, MapNode } from "../../api/schema";
 
-export interface MapEdge {
-  source: string;
-  target: string;
-  type: "co_occurs" | "mentions" | "speaks_in";
-  weight: number;
-  count: number;
-}
-
-export interface MemoryMap {
-  nodes: MapNode[];
-  edges: MapEdge[];
-  stats: { entries: number; leftOut: { edges: number; topics: number } };
-}
+export type { MapEdge, MapNode };
+export type MemoryMap = Pick<GraphOut, "nodes" | "edges" | "stats">;
 
 export interface Neighbour {
   node: MapNode;

@@ -1,41 +1,5 @@
 /** What a search found, in the groups that it is shown in. */
-import type { Entry, Priority, TaskStatus, TopicStatus } from "../types";
-
-interface Scored {
-  id: string;
-  score: number;
-  parts: Record<string, number>;
-}
-
-interface WorkHit extends Scored {
-  spaceId: string;
-  priority: Priority;
-  digest: string | null;
-  updatedAt: string;
-}
-
-export interface TopicHit extends WorkHit {
-  name: string;
-  status: TopicStatus;
-}
-
-export interface TaskHit extends WorkHit {
-  topicId: string;
-  title: string;
-  status: TaskStatus;
-}
-
-export type EntryHit = Scored &
-  Pick<Entry, "type" | "content" | "summary" | "topicId" | "taskId" | "agentId" | "agentLabel" | "createdAt">;
-
-export interface Found {
-  q: string;
-  topics: TopicHit[];
-  tasks: TaskHit[];
-  logs: EntryHit[];
-  notes: EntryHit[];
-  took: number;
-}
+import type { EntryHit, SearchOut, TaskHit, TopicHit } from "../../api/schema";
 
 /** One line of the results. */
 export type Hit =
@@ -49,7 +13,7 @@ export interface HitGroup {
 }
 
 /** Topics, tasks, notes, entries; groups without a hit are left out. */
-export function hitGroups(found: Found): HitGroup[] {
+export function hitGroups(found: SearchOut): HitGroup[] {
   const groups: HitGroup[] = [
     { name: "Topics", hits: found.topics.map(topicHit) },
     { name: "Tasks", hits: found.tasks.map(taskHit) },

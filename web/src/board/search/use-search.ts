@@ -3,10 +3,10 @@ import { useEffect, useState } from "react";
 
 import { get } from "../../api/client";
 import { asProblem, type Problem } from "../../api/problem";
-import type { Found } from "./hits";
+import type { SearchOut } from "../../api/schema";
 
 export interface Searched {
-  found: Found | undefined;
+  found: SearchOut | undefined;
   /** What is found belongs to an earlier question, or nothing was found yet. */
   searching: boolean;
   problem: Problem | undefined;
@@ -18,7 +18,7 @@ const LIMITS = { limitTopics: 6, limitTasks: 6, limitLogs: 12 };
 
 export function useSearch(text: string): Searched {
   const q = text.trim();
-  const [found, setFound] = useState<Found>();
+  const [found, setFound] = useState<SearchOut>();
   const [failed, setFailed] = useState<{ q: string; problem: Problem }>();
 
   useEffect(() => {
@@ -38,10 +38,10 @@ export function useSearch(text: string): Searched {
   return { found, searching: found?.q !== q && problem === undefined, problem };
 }
 
-async function search(q: string, signal: AbortSignal): Promise<Found> {
+async function search(q: string, signal: AbortSignal): Promise<SearchOut> {
   for (;;) {
     try {
-      return await get<Found>("/api/search", { q, ...LIMITS }, signal);
+      return await get<SearchOut>("/api/search", { q, ...LIMITS }, signal);
     } catch (error) {
       const problem = asProblem(error);
       if (problem.status !== 429) throw error;
