@@ -142,6 +142,8 @@ def test_words_without_meaning_stay_and_strange_ones_begin_a_topic() -> None:
         ("Am 27. März um 7:15 Uhr, 320 Euro pro Person", []),
         ("Tuesday 3 March at 05:00 UTC, 18,000 euros, 31 minutes, 5pm", []),
         ("Hello Mr. Vogt, good morning, thanks!", ["vogt"]),
+        ("Drei Zentimeter auf vier Meter, 2 Kubikmeter", []),
+        ("The meter broke", ["meter", "broke"]),
     ],
 )
 def test_dates_amounts_and_addresses_are_no_evidence(text: str, told: list[str]) -> None:

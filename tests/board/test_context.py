@@ -184,7 +184,18 @@ def test_what_recall_finds_but_the_view_hides_is_not_shown(sqlite_store: Store) 
 def test_the_less_sure_it_is_that_anything_answers_the_fewer_finds_are_shown(
     sqlite_store: Store, confidence: float, shown: int
 ) -> None:
-    things = "pump hinge kettle ladder pillow lantern shovel window basket anchor candle helmet".split()
+    things = (
+        "pump",
+        "hinge",
+        "kettle",
+        "ladder",
+        "lantern",
+        "shovel",
+        "basket",
+        "anchor",
+        "candle",
+        "helmet",
+    )
     told = [say(sqlite_store, f"The {thing} of the harbour is {thing} blue") for thing in things]
     board = board_of(sqlite_store, Scripted(*told, confidence=confidence))
     made = board.continuity.build(ContextAsk(q="harbour colours", sight=Sight(reader=OWNER), max_chars=4000))

@@ -245,6 +245,40 @@ def test_a_host_reads_and_searches_what_the_context_no_longer_shows(api: httpx.C
     assert_problem(refused, 422, "invalid_input")
 
 
+@pytest.mark.parametrize(
+    "named", ["context_search", "holdfast__context_search", "mcp__holdfast__context_search"]
+)
+def test_a_search_over_http_does_not_find_what_searches_before_it_asked_and_found(
+    api: httpx.Client, named: str
+) -> None:
+    _post(
+        api,
+        "ingestBatch",
+        sessionKey=KEY,
+        messages=[_user("the heron stands at the weir"), _assistant("Noted.")],
+    )
+
+    def search() -> Any:
+        return _post(api, "recall", sessionKey=KEY, tool="context_search", arguments={"query": "heron weir"})
+
+    first = search()
+    for number in range(3):
+        call = [{"id": f"c{number}", "name": named, "arguments": {"query": "heron weir"}}]
+        result = {
+            "role": "toolResult",
+            "content": str(search()),
+            "toolCallId": f"c{number}",
+            "toolName": named,
+        }
+        _post(api, "ingestBatch", sessionKey=KEY, messages=[{**_assistant(""), "toolCalls": call}, result])
+    again = search()
+    assert [hit["snippet"] for hit in again["hits"]] == [hit["snippet"] for hit in first["hits"]]
+    assert again["hits"][0]["snippet"] == "the heron stands at the weir"
+    listed = [row["content"] for row in api.get("/api/search", params={"q": "heron weir"}).json()["logs"]]
+    assert listed[0] == "the heron stands at the weir"
+    assert not any("entryId" in content or named in content for content in listed)
+
+
 def test_an_entry_is_read_by_id_as_all_who_hear_the_session_that_asks(api: httpx.Client) -> None:
     mine = api.post("/api/log", json={"content": "the key is under the mat", "agentId": "user"}).json()
     there = api.get(f"/api/log/{mine['id']}", params={"sessionKey": KEY})

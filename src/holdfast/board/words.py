@@ -48,34 +48,36 @@ nein gern genau gestern machen mehr neu schon super viel vielleicht wirklich zei
 _MEASURES = """
 utc gmt cet cest est pst am pm euro euros eur dollar dollars usd chf gbp pound pounds cent cents percent
 prozent per pro second seconds sekunde sekunden minute minutes minuten hour hours stunde stunden uhr o'clock
-day days tag tage tagen week weeks woche wochen month months monat monate monaten year years jahr jahre
-jahren kg kilo kilos km cm mm ml mb gb tb kb ms gram grams gramm litre litres liter metres kilometer
-kilometern kilometers miles grad degrees below above over under around about unter über etwa rund monday
-tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
-sundays montag montags dienstag dienstags mittwoch mittwochs donnerstag donnerstags freitag freitags samstag
-samstags sonntag sonntags january february march april may june july august september october november
-december januar februar märz mai juni juli oktober dezember one two three four five six seven eight nine ten
-eleven twelve eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf first third erste ersten zweite
-zweiten dritte dritten half halb
+day days tag tage tagen week weeks woche wochen month months monat monate monaten year years jahr jahre jahren
+kg kilo kilos km cm mm ml mb gb tb kb ms gram grams gramm litre litres liter litern centimetre centimetres
+centimeters zentimeter zentimetern millimetre millimetres millimeter millimetern kubik kubikmeter quadratmeter
+quadratmetern kilometer kilometern kilometers miles grad degrees below above over under around about unter
+über etwa rund monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays
+fridays saturdays sundays montag montags dienstag dienstags mittwoch mittwochs donnerstag donnerstags freitag
+freitags samstag samstags sonntag sonntags january february march april may june july august september october
+november december januar februar märz mai juni juli oktober dezember one two three four five six seven eight
+nine ten eleven twelve eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf first third erste ersten
+zweite zweiten dritte dritten half halb
 """
 _COMMON = """
-mr mrs ms dr prof herr herrn frau firma hello hi dear welcome congratulations glückwunsch noted notiert
-gerne gern abend abends morgens nachts nacht mittags vormittag nachmittag evening afternoon noon midnight
-soll sollen sollte könnte könnten müssen müsste brauche brauchen braucht komme kommt kommen gehe geht gehen
-gibt geben nimm nehme nehmen nimmt liegt liegen steht stehen heißt kostet kosten läuft laufen bleibt bleiben
-macht mache lass lassen dafür davon daran dabei darauf darin dazu deshalb trotzdem bereits bisher erst
-ungefähr höchstens mindestens wichtig richtig stimmt wäre würde würden hätte habe hatten wurde wurden worden
-sagt sagte sagen gesagt eher lieber beide beiden jeweils insgesamt zusammen ihre ihrem ihren ihrer ihnen
-seine seinem seinen seiner meinem meinen meiner deine deinen unsere unserem unseren unserer diesem diesen
-welche welcher welches wann warum wohin seit zwischen während trotz wegen statt nächste nächsten nächster
-letzte letzten letztes neue neuen neuer neues alte alten ganz ganze ganzen viele wenig weniger alles nichts
-niemand jemand ab beim ins dran weg los her hin nämlich sowieso sonst immer nie oft gleich bald später
-früher jetzt gerade wohl zurzeit will wollen wollte kannst können dürfen darf schreibe schreiben schicke
-schicken geschickt bekommen bekommt habt bitte fehlt passt klingt schön frage fragen gefragt says tell told
-asked asking wants needs gets goes comes cost costs paid pay price priced moved moves takes puts date dates
-number list until since already yet drafted added changed sent written write called open opened closed free
-next last same both either without instead against per also maybe perhaps done fixed set sets setting let
-lets entwurf termin frist liste datum nummer preis
+mr mrs ms dr prof herr herrn frau firma hello hi dear welcome congratulations glückwunsch noted notiert gerne
+gern abend abends morgens nachts nacht mittags vormittag nachmittag evening afternoon noon midnight soll
+sollen sollte könnte könnten müssen müsste brauche brauchen braucht komme kommt kommen gehe geht gehen gibt
+geben nimm nehme nehmen nimmt liegt liegen steht stehen heißt kostet kosten läuft laufen bleibt bleiben macht
+mache lass lassen dafür davon daran dabei darauf darin dazu deshalb trotzdem bereits bisher erst ungefähr
+höchstens mindestens wichtig richtig stimmt wäre würde würden hätte habe hatten wurde wurden worden sagt sagte
+sagen gesagt eher lieber beide beiden jeweils insgesamt zusammen ihre ihrem ihren ihrer ihnen seine seinem
+seinen seiner meinem meinen meiner deine deinen unsere unserem unseren unserer diesem diesen welche welcher
+welches wann warum wohin seit zwischen während trotz wegen statt nächste nächsten nächster letzte letzten
+letztes neue neuen neuer neues alte alten ganz ganze ganzen viele wenig weniger alles nichts niemand jemand ab
+beim ins dran weg los her hin nämlich sowieso sonst immer nie oft gleich bald später früher jetzt gerade wohl
+zurzeit will wollen wollte kannst können dürfen darf schreibe schreiben schicke schicken geschickt bekommen
+bekommt habt bitte fehlt passt klingt schön frage fragen gefragt says tell told asked asking wants needs gets
+goes comes cost costs paid pay price priced moved moves takes puts date dates number list until since already
+yet drafted added changed sent written write called open opened closed free next last same both either without
+instead against per also maybe perhaps done fixed set sets setting let lets due rest near kriegen kriegt
+kriegst kriege gekriegt holen holt hole geholt dauert meint meinte denke denkt entwurf termin frist liste
+datum nummer preis
 """
 
 
@@ -142,7 +144,7 @@ def subject_terms(text: str) -> tuple[str, ...]:
     """
     head = text[:MAX_CHARS]
     language = language_of(head)
-    return tuple([form for run in runs(head) for form in word_subjects(run, language)])
+    return tuple([form for run in _uncounted(head) for form in word_subjects(run, language)])
 
 
 @lru_cache(maxsize=8_192)
@@ -156,10 +158,21 @@ def subject_words(text: str) -> dict[str, str]:
     head = text[:MAX_CHARS]
     language = language_of(head)
     found: dict[str, str] = {}
-    for run in runs(head):
+    for run in _uncounted(head):
         for form in word_subjects(run, language):
             found.setdefault(form, run)
     return found
+
+
+def _uncounted(text: str) -> Iterator[str]:
+    """The words of a text without metres that are counted: "four metres" is a measure, "the meter" may be
+    what it is about."""
+    before = ""
+    for run in runs(text):
+        counted = run[:1] in "Mm" and fold(run) in _METRES and (before.isdigit() or fold(before) in MEASURES)
+        if not counted:
+            yield run
+        before = run
 
 
 @lru_cache(maxsize=1 << 16)
@@ -208,6 +221,7 @@ def _spelled(words: str) -> frozenset[str]:
 _SMALL_TALK: Final = frozenset(map(fold, _FILLER.split())) - FUNCTION_WORDS
 FUNCTION: Final = FUNCTION_WORDS | frozenset(("für", "können", "über"))
 MEASURES: Final = _spelled(_MEASURES)
+_METRES: Final = frozenset(("meter", "meters", "metern", "metre", "metres"))
 FILLER: Final = _SMALL_TALK | frozenset(
     form
     for language in _LANGUAGES

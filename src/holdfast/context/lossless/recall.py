@@ -336,8 +336,12 @@ def _places(recall: Recall, word: str) -> list[int]:
     return list(recall.tx.conn.execute(query).scalars())
 
 
-# What these tools found before would match again, and outrank where it was said.
-_NO_ECHO: Final = sa.func.coalesce(table.c.source["toolName"].as_string(), "").not_in(list(TOOLS))
+_TOOL: Final = sa.func.coalesce(table.c.source["toolName"].as_string(), "")
+# What these tools found before would match again, and outrank where it was said. A host that has them from a
+# server puts its name before theirs ("mcp__holdfast__context_search").
+_NO_ECHO: Final = sa.and_(
+    _TOOL.not_in(list(TOOLS)), *(~_TOOL.endswith(f"__{name}", autoescape=True) for name in TOOLS)
+)
 
 
 def _size(recall: Recall) -> int:
@@ -379,10 +383,14 @@ def _said(entry: Entry) -> str:
 def _with_calls(entry: Entry) -> str:
     """The words of an entry and what it called, but for calls of these tools, which hold what was asked."""
     message = message_of(entry)
-    if not (isinstance(message, AssistantMessage) and any(call.name in TOOLS for call in message.calls)):
+    if not (isinstance(message, AssistantMessage) and any(_is_ours(call.name) for call in message.calls)):
         return f"{entry.content}\n{entry.raw or ''}"
-    rest = [f"{call.name} {json.dumps(call.arguments)}" for call in message.calls if call.name not in TOOLS]
+    rest = [f"{call.name} {json.dumps(call.arguments)}" for call in message.calls if not _is_ours(call.name)]
     return "\n".join((_said(entry), *rest))
+
+
+def _is_ours(tool: str) -> bool:
+    return tool.rpartition("__")[2] in TOOLS
 
 
 def _holds(text: str, words: Sequence[str]) -> bool:
