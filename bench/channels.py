@@ -31,7 +31,7 @@ from common import cpu_seconds
 from service_stage import ServiceOnTrial, config, opened, script
 from serving import wait_for
 
-from holdfast.channels import Office
+from holdfast.channels import ChannelAdmin
 from holdfast.home import Home
 from holdfast.runtime import open_home
 from holdfast.testing import ScriptedOpenAI
@@ -80,7 +80,7 @@ def measures(
     def go_out() -> None:
         before = len(service.shown())
         with open_home(home) as hold:
-            office = Office(hold.store, lambda: hold.settings)
+            office = ChannelAdmin(hold.store, lambda: hold.settings)
             for number in range(count):
                 office.send(target, f"by hand {number}")
             wait_for(lambda: len(service.shown()) >= before + count)

@@ -34,7 +34,7 @@ from holdfast.context import (
     draft_of,
 )
 from holdfast.context.lossless import LosslessEngine, check, nodes, projections
-from holdfast.context.lossless.recall import call
+from holdfast.context.lossless.recall import answer_tool
 from holdfast.context.tokens import message_tokens
 from holdfast.home import Home
 from holdfast.log import OWNER, Session, Store, Threads, entries, open_store, sessions, sqlite_url
@@ -192,7 +192,7 @@ def _look(store: Store, session: Session, result: Any, planted: Sequence[Fact], 
     for fact in planted:
         outcome.in_prompt[fact.kind] += fact.exact in prompt
         started = time.perf_counter()
-        hits = call(store, "context_search", {"query": fact.query}, session_id=session.id)["hits"]
+        hits = answer_tool(store, "context_search", {"query": fact.query}, session_id=session.id)["hits"]
         outcome.search_ms += (time.perf_counter() - started) * 1000
         holding = [hit for hit in hits if fact.exact in hit["snippet"]]
         outcome.found += bool(holding)
@@ -212,7 +212,7 @@ def _whole(store: Store, session: Session, id_: str) -> str:
     start: str | None = None
     while True:
         given = {"id": id_, "limit": 40_000} | ({} if start is None else {"from": start})
-        page = call(store, "context_read", given, session_id=session.id)
+        page = answer_tool(store, "context_read", given, session_id=session.id)
         parts += [piece["text"] for piece in page["entries"]]
         start = page["next"]
         if start is None:

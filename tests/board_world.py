@@ -12,7 +12,7 @@ from holdfast.board import routing, spaces, tasks, topics
 from holdfast.board.visibility import RECENT_ENTRIES
 from holdfast.config.board import RoutingMemory
 from holdfast.log import OWNER, Audience, EntryDraft, Reader, Store, covers, entries, heard_by
-from holdfast.log.audience import holding
+from holdfast.log.audience import token_reader
 
 LABELS = ("default", "alpha", "beta", "gamma")
 SPACES = tuple(f"space-{label}" for label in LABELS)
@@ -35,11 +35,11 @@ PEOPLE: dict[str, tuple[Reader, set[str], set[str | None]]] = {
         set(AGENTS),
     ),
     "token of beta": (
-        holding("beta", frozenset((SPACES[2],)), None),
+        token_reader("beta", frozenset((SPACES[2],)), None),
         {"space:space-beta", "anyone"},
         set(AGENTS),
     ),
-    "token of a coder": (holding("coder", None, frozenset(("coder",))), set(AUDIENCES), {"coder"}),
+    "token of a coder": (token_reader("coder", None, frozenset(("coder",))), set(AUDIENCES), {"coder"}),
 }
 
 _space = st.none() | st.sampled_from(SPACES)

@@ -19,7 +19,7 @@ from holdfast.log import (
     for_space,
     heard_by,
 )
-from holdfast.log.audience import holding
+from holdfast.log.audience import token_reader
 
 CHANNEL: Final = "pier"
 SPACE_A, SPACE_B = "space-a", "space-b"
@@ -103,19 +103,19 @@ def person(name: str) -> Reader:
     """What is theirs and their team's; an administrator reads no more than that."""
     login, role, team = PEOPLE[name]
     if role == "owner":
-        return holding(name, None, None)
+        return token_reader(name, None, None)
     held = frozenset((FOR_ANYONE, for_member(f"usr-{login}"), for_space(f"team-{team}")))
     return Reader(name, held)
 
 
 # Who holds a token. Each is as the specification has it, not as the product computes it for a request.
 HOLDERS: Final[dict[str, Reader]] = {
-    "owner": holding("owner", None, None),
-    "unlimited": holding("unlimited", None, None),
-    "space A": holding("space A", frozenset((SPACE_A,)), None),
-    "space B": holding("space B", frozenset((SPACE_B,)), None),
-    "beta": holding("beta", None, frozenset(("beta",))),
-    "beta in A": holding("beta in A", frozenset((SPACE_A,)), frozenset(("beta",))),
+    "owner": token_reader("owner", None, None),
+    "unlimited": token_reader("unlimited", None, None),
+    "space A": token_reader("space A", frozenset((SPACE_A,)), None),
+    "space B": token_reader("space B", frozenset((SPACE_B,)), None),
+    "beta": token_reader("beta", None, frozenset(("beta",))),
+    "beta in A": token_reader("beta in A", frozenset((SPACE_A,)), frozenset(("beta",))),
     "stranger": Reader("stranger", frozenset()),
     **{name: person(name) for name in PEOPLE},
 }

@@ -56,7 +56,7 @@ from holdfast.log import (
     heard_by,
     sessions,
 )
-from holdfast.log.audience import holding
+from holdfast.log.audience import token_reader
 from holdfast.runtime import Holdfast, open_home
 
 MAIN = "agent:main:main"
@@ -243,7 +243,7 @@ def test_a_limited_writer_gets_a_topic_of_its_own_where_the_name_is_taken(house:
         with pytest.raises(Exception, match="already"):
             topics.update(tx, renamed.id, {"name": "Plans"})
     assert house.topic("Plans", space_id=P).id == hidden.id
-    of_agent = holding("token", None, frozenset(("coder",)))
+    of_agent = token_reader("token", None, frozenset(("coder",)))
     with house.store.write(of_agent) as tx:
         mine = topics.upsert(tx, "Plans", space_id=P).topic
         assert mine.id not in (hidden.id, own.topic.id)

@@ -33,7 +33,7 @@ from holdfast.board.visibility import Sight
 from holdfast.clock import ManualClock
 from holdfast.errors import Busy
 from holdfast.log import OWNER, EntryDraft, EntryType, entries
-from holdfast.log.audience import holding
+from holdfast.log.audience import token_reader
 from holdfast.runtime import Holdfast, open_home
 
 
@@ -245,11 +245,11 @@ def test_words_of_other_writers_crowd_out_none_that_may_be_seen(hold: Holdfast) 
     for n in range(30):
         say(hold, f"the quokka quokka jumps {n}", agent_id="main", session_key="agent:main:main")
     with hold.store.read(OWNER) as tx:
-        sight = Sight(reader=holding("coder", None, frozenset(("coder",))))
+        sight = Sight(reader=token_reader("coder", None, frozenset(("coder",))))
         assert sight.view(tx).spaces is None
     found = hold.board.search.run(SearchAsk(q="quokka", sight=sight, logs=5))
     assert [one.text for one in found.logs] == ["the quokka sleeps"]
-    nobody = replace(sight, reader=holding("nobody", None, frozenset()))
+    nobody = replace(sight, reader=token_reader("nobody", None, frozenset()))
     assert not hold.board.search.run(SearchAsk(q="quokka", sight=nobody, logs=5)).logs
 
 

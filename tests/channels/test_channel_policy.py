@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.channels.inbound import Inbound, Standing, is_named, judge
+from holdfast.channels.inbound import Inbound, Sender, is_named, judge
 from holdfast.channels.surface import Surface
 from holdfast.config.channels import ChannelConfig
 
 DIRECT, GROUP = Surface("pier", "dm", "ada"), Surface("pier", "group", "g1")
-STRANGER, OWNER = Standing(), Standing(owner=True)
+STRANGER, OWNER = Sender(), Sender(owner=True)
 
 
 def said(surface: Surface = DIRECT, **fields: Any) -> Inbound:
@@ -25,23 +25,23 @@ def said(surface: Surface = DIRECT, **fields: Any) -> Inbound:
     ("rules", "who", "state"),
     [
         ({}, STRANGER, "pairing"),
-        ({}, Standing(paired=True), "answered"),
-        ({}, Standing(denied=True), "ignored"),
+        ({}, Sender(paired=True), "answered"),
+        ({}, Sender(denied=True), "ignored"),
         ({}, OWNER, "answered"),
         ({"allowFrom": ["ada"]}, STRANGER, "answered"),
         ({"allowFrom": [7]}, STRANGER, "pairing"),
         ({"dmPolicy": "allowlist"}, STRANGER, "ignored"),
-        ({"dmPolicy": "allowlist"}, Standing(paired=True), "ignored"),
+        ({"dmPolicy": "allowlist"}, Sender(paired=True), "ignored"),
         ({"dmPolicy": "allowlist", "allowFrom": ["*"]}, STRANGER, "answered"),
         ({"dmPolicy": "open"}, STRANGER, "answered"),
         ({"dmPolicy": "disabled"}, OWNER, "ignored"),
     ],
 )
-def test_a_direct_message_is_judged_by_its_policy(rules: dict[str, Any], who: Standing, state: str) -> None:
+def test_a_direct_message_is_judged_by_its_policy(rules: dict[str, Any], who: Sender, state: str) -> None:
     assert judge(said(), ChannelConfig.model_validate(rules), who).state == state
 
 
-CALLED, CALLED_BY_OWNER = Standing(addressed=True), Standing(owner=True, addressed=True)
+CALLED, CALLED_BY_OWNER = Sender(addressed=True), Sender(owner=True, addressed=True)
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,16 @@ CALLED, CALLED_BY_OWNER = Standing(addressed=True), Standing(owner=True, address
         ({"groupPolicy": "disabled"}, CALLED_BY_OWNER, "ignored"),
     ],
 )
-def test_a_group_message_is_judged_by_its_policy(rules: dict[str, Any], who: Standing, state: str) -> None:
+def test_a_group_message_is_judged_by_its_policy(rules: dict[str, Any], who: Sender, state: str) -> None:
     assert judge(said(GROUP), ChannelConfig.model_validate(rules), who).state == state
 
 
 @given(st.sampled_from(["pairing", "allowlist", "open", "disabled"]), st.booleans(), st.booleans())
 def test_knowing_someone_better_never_shuts_them_out(policy: str, paired: bool, listed: bool) -> None:
     rules = ChannelConfig.model_validate({"dmPolicy": policy, "allowFrom": ["ada"] if listed else []})
-    before = judge(said(), rules, Standing(paired=paired)).state
+    before = judge(said(), rules, Sender(paired=paired)).state
     if before == "answered":
-        assert judge(said(), rules, Standing(paired=True, owner=True)).state == "answered"
+        assert judge(said(), rules, Sender(paired=True, owner=True)).state == "answered"
 
 
 def test_programs_and_empty_messages_are_left_alone() -> None:

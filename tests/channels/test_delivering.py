@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.channels import Abilities, Message, SendFailed, Surface, marks, post
+from holdfast.channels import Abilities, Message, SendFailed, Surface, post, progress
 from holdfast.channels.connecting import Connected
 from holdfast.channels.delivering import Deliverer
 from holdfast.clock import ManualClock
@@ -105,7 +105,7 @@ def test_a_message_in_pieces_goes_on_where_it_was(store: Store, threads: Threads
     (made,) = say(store, ADA, "a" * 90 + "\n\n" + "b" * 90 + "\n\n" + "c" * 90)
     sail()
     with store.read(OWNER) as tx:
-        assert (marks.sent(tx, made.id), marks.is_ours(tx, "pier", "id-1")) == (1, True)
+        assert (progress.sent(tx, made.id), progress.is_ours(tx, "pier", "id-1")) == (1, True)
     clock.advance(seconds=2)
     sail()
     assert [message.text[0] for message in shore.taken] == ["a", "b", "c"]

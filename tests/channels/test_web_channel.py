@@ -11,7 +11,7 @@ from channel_stage import ended, killable, stage
 from serving import running, wait_for
 
 from builders import PATIENCE
-from holdfast.channels import Office, Surface
+from holdfast.channels import ChannelAdmin, Surface
 from holdfast.config import Config, InvalidConfig, parse_config
 from holdfast.errors import InvalidInput
 from holdfast.home import Home
@@ -77,7 +77,7 @@ def test_an_agent_reaches_people_and_teams_on_the_pages_and_nobody_else(home: Pa
         for call in ({"target": "web:group:tide:thread:1"}, {"target": "web:dm:ann", "threadId": "1"}):
             assert "no threads and no accounts" in do(text="In no thread.", **call)
         with pytest.raises(InvalidInput, match="no threads"):
-            Office(hold.store, lambda: hold.settings).send("web:group:tide:thread:1", "No.")
+            ChannelAdmin(hold.store, lambda: hold.settings).send("web:group:tide:thread:1", "No.")
         do(target="web:dm:bob", text="No team of his has this agent.")
         wait_for(lambda: api.get("/api/deliveries", params={"status": "failed"}).json())
         [failed] = api.get("/api/deliveries", params={"status": "failed"}).json()
@@ -152,7 +152,7 @@ def test_through_a_kill_what_is_sent_to_the_pages_stands_there_once_and_in_order
         pass  # the config is written
     said = [f"number {number}" for number in range(12)]
     with open_home(home) as hold:
-        office = Office(hold.store, lambda: hold.settings)
+        office = ChannelAdmin(hold.store, lambda: hold.settings)
         for text in said:
             office.send("web:dm:owner", text)
 

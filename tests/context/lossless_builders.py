@@ -11,7 +11,7 @@ from context_builders import Stage, used_tool
 
 from holdfast.context import AssembleParams, AssembleResult, CompactResult, Message
 from holdfast.context.lossless import LosslessEngine, Problem, Projection, check, projections
-from holdfast.context.lossless.recall import call
+from holdfast.context.lossless.recall import answer_tool
 from holdfast.context.tokens import message_tokens
 from holdfast.log import OWNER, Store, Threads, sessions
 
@@ -75,7 +75,7 @@ class Lossless(Stage):
     def tool(self, name: str, session_id: str | None = None, **arguments: Any) -> dict[str, Any]:
         with self.store.read(OWNER) as tx:
             session = sessions.get(tx, session_id or self.session.id)
-        return call(self.store, name, arguments, session=session)
+        return answer_tool(self.store, name, arguments, session=session)
 
     def read_all(self, id_: str, session_id: str | None = None, limit: int = 3000) -> str:
         """All pages behind an id, put together again."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.context import ToolSpec
-from holdfast.context.request import Kept, tools_text
+from holdfast.context.request import Remembered, tools_text
 
 
 def tool(name: str) -> ToolSpec:
@@ -17,7 +17,7 @@ def test_what_is_made_of_the_same_objects_is_made_once_and_forgotten_in_the_end(
         made.append(tuple(t.name for t in tools))
         return "+".join(made[-1])
 
-    kept = Kept(names, most=2)
+    kept = Remembered(names, most=2)
     a, b = tool("a"), tool("b")
     assert [kept((a, b)), kept([a, b]), kept((b, a))] == ["a+b", "a+b", "b+a"]
     assert made == [("a", "b"), ("b", "a")]

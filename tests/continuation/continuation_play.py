@@ -12,9 +12,8 @@ from holdfast.agents.loop import Ask
 from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import ASK, Terms, address
 from holdfast.agents.loop.parts import TurnEnd, TurnHook
-from holdfast.agents.subagents import Errand, Run, SpawnInput, Subagents, ending, registry
+from holdfast.agents.subagents import Errand, Run, SpawnInput, SubagentParts, Subagents, ending, registry
 from holdfast.agents.subagents import Outcome as RunOutcome
-from holdfast.agents.subagents import Parts as SubagentParts
 from holdfast.agents.subagents.spawning import Spawner
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput
 from holdfast.clock import ManualClock

@@ -19,16 +19,14 @@ from typing import Any, Final, TypeVar, cast
 import pytest
 
 from builders import PATIENCE
-from holdfast.agents.loop import Ask, Runs, parts
-from holdfast.agents.loop import Parts as LoopParts
+from holdfast.agents.loop import Ask, LoopParts, Runs, parts
 from holdfast.agents.loop import run_status as run_status_module
 from holdfast.agents.loop import runs as runs_module
 from holdfast.agents.loop import turn as turn_module
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.models.types import ModelRef, ModelReply, Usage
-from holdfast.agents.subagents import Parts as SubagentParts
-from holdfast.agents.subagents import Subagents, handlers, spawning
+from holdfast.agents.subagents import SubagentParts, Subagents, handlers, spawning
 from holdfast.agents.tools.types import Caller, Tool
 from holdfast.clock import ManualClock
 from holdfast.config import Config

@@ -13,8 +13,7 @@ from continuation_play import Nursery
 from builders import KEY, soon
 from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.subagents import Outcome as RunOutcome
-from holdfast.agents.subagents import Parts as SubagentParts
-from holdfast.agents.subagents import Subagents, ending, registry
+from holdfast.agents.subagents import SubagentParts, Subagents, ending, registry
 from holdfast.clock import ManualClock
 from holdfast.continuation import Continuation, Status, records
 from holdfast.log import OWNER, Store, Threads, TurnStatus

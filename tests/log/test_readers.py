@@ -34,7 +34,7 @@ from holdfast.log import (
     surfaces,
     turns,
 )
-from holdfast.log.audience import SurfaceName, holding, surface_of
+from holdfast.log.audience import SurfaceName, surface_of, token_reader
 
 MAIN, GROUP = "agent:main:main", "agent:main:discord:group:42"
 HERE = for_group("discord", None, "42")
@@ -122,7 +122,7 @@ def test_every_read_of_entries_is_held_to_its_reader(store: Store) -> None:
         assert [s.key for s in sessions.listing(tx)] == [GROUP]
         assert sessions.active(tx, MAIN) is None
         assert sessions.history(tx, MAIN) == []
-    with store.read(holding("beta", None, frozenset(("beta",)))) as tx:
+    with store.read(token_reader("beta", None, frozenset(("beta",)))) as tx:
         assert entries.listing(tx, EntryFilter()).entries == []
     with store.read(OWNER) as tx:
         assert len(entries.listing(tx, EntryFilter()).entries) == 2

@@ -10,7 +10,7 @@ from conftest_memory import Desk
 from builders import append
 from holdfast.errors import Forbidden, NotFound
 from holdfast.log import OWNER, Reader, for_peer, for_space, heard_by
-from holdfast.log.audience import holding
+from holdfast.log.audience import token_reader
 from holdfast.log.entry_model import Entry
 from holdfast.memory import Chat
 from holdfast.memory.tools import call
@@ -67,7 +67,11 @@ def test_memory_files_are_the_owners(desk: Desk, path: str) -> None:
     desk.write(path, "The safe is behind the painting.")
     desk.memory.update("main")
     assert not tool(desk, "memory_search", {"query": "safe painting"}, AS_GUEST)["results"]
-    for reader in (AS_GUEST, heard_by(for_space("space-a")), holding("token", None, frozenset(("other",)))):
+    for reader in (
+        AS_GUEST,
+        heard_by(for_space("space-a")),
+        token_reader("token", None, frozenset(("other",))),
+    ):
         with pytest.raises(Forbidden, match="owner's") as refused:
             tool(desk, "memory_get", {"path": path}, reader)
         assert refused.value.code == "memory_owner_only"
@@ -87,7 +91,7 @@ def test_a_reader_of_one_agent_finds_its_files_and_its_words(desk: Desk) -> None
     desk.memory.update("main")
     append(desk.store, "The heron is back.", session_key=MAIN, role="assistant", agent_id="main")
     append(desk.store, "Is the heron back?", session_key=MAIN, role="user", agent_id="user")
-    of_main = holding("token", None, frozenset(("main",)))
+    of_main = token_reader("token", None, frozenset(("main",)))
     found = desk.ask("heron", reader=of_main)
     assert {hit.source for hit in found.hits} == {"memory", "sessions"}
     assert len(found.hits) == 2

@@ -37,7 +37,7 @@ from holdfast.home import Home
 from holdfast.log import Store
 from holdfast.runtime import configured_url
 
-__all__ = ["Manifest", "Repository", "Restored", "Taken", "restore", "take"]
+__all__ = ["BackupResult", "Manifest", "Repository", "Restored", "restore", "take"]
 
 
 DUMP: Final = "dump"
@@ -47,7 +47,7 @@ _SIDE_FILES: Final = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BackupResult:
     """A backup that was taken and verified; `restless` are files that changed each time they were read."""
 
     manifest: Manifest
@@ -66,7 +66,7 @@ def take(
     *,
     workspaces: Mapping[str, Path],
     keep: int | None = None,
-) -> Taken:
+) -> BackupResult:
     """Save the home and its store, and read all of it again; with None for a store, its files alone.
 
     A piece of an earlier backup that has been damaged since is written anew.
@@ -82,7 +82,7 @@ def take(
             if not bad:
                 repository.add(manifest)
                 removed = repository.keep(keep) if keep else []
-                return Taken(
+                return BackupResult(
                     manifest,
                     repository.written_bytes,
                     tuple(removed),

@@ -23,14 +23,13 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.subagents.registry import Run
 from holdfast.agents.tools.types import Tool
-from holdfast.channels import marks, pairing, receiving, records, web
+from holdfast.channels import pairing, progress, receiving, records, web
 from holdfast.channels.connecting import Adapter, ChannelContext, Connected, Connections
 from holdfast.channels.delivering import Deliverer
 from holdfast.channels.files import FileRoom
 from holdfast.channels.inbound import Changed, Inbound, Pressed
 from holdfast.channels.pairing import Pairing
-from holdfast.channels.receiving import Children, Receiver
-from holdfast.channels.receiving import Parts as ReceivingParts
+from holdfast.channels.receiving import Children, Receiver, ReceivingParts
 from holdfast.channels.records import Received
 from holdfast.channels.streaming import Attempt, Streams
 from holdfast.channels.surface import Surface
@@ -56,12 +55,12 @@ __all__ = [
     "BaseChannel",
     "Changed",
     "Channel",
+    "ChannelAdmin",
     "ChannelContext",
     "Channels",
     "File",
     "Inbound",
     "Message",
-    "Office",
     "Pressed",
     "Received",
     "Said",
@@ -90,7 +89,7 @@ class ChannelHook(TurnHook):
         except (InvalidInput, SendFailed):  # nobody carries it there now; the outbox will say so
             return
         if connected.streams:
-            marks.save(tx, marks.get(tx, turn.id))
+            progress.save(tx, progress.get(tx, turn.id))
         if connected.streams or connected.channel.abilities.types:
             attempt = Attempt(turn.id, turn.attempt, session.key, to)
             tx.on_commit(lambda: self._streams.follow(attempt, connected))
@@ -159,7 +158,7 @@ def channel_json(tx: Tx, name: str, config: ChannelConfig, connections: Connecti
         "groupPolicy": config.group_policy,
         "accounts": sorted(config.accounts),
         "lastInboundAt": _iso(web.last_inbound(tx) if name == WEB else records.last_arrival(tx, name)),
-        "lastOutboundAt": _iso(marks.last_sent(tx, name)),
+        "lastOutboundAt": _iso(progress.last_sent(tx, name)),
         "pendingDeliveries": pending(tx, name),
         "waitingPairings": len(pairing.listing(tx, channel=name)),
     }
@@ -211,7 +210,7 @@ def _iso(at: int | None) -> str | None:
 WELCOME = "You are paired now: write to me."
 
 
-class Office:
+class ChannelAdmin:
     """What needs no turn loop: how channels stand, who is let in, a message by hand. For the command line."""
 
     def __init__(
@@ -297,10 +296,10 @@ class Office:
     def prune(self, tx: Tx, before: int) -> int:
         """Forget what is over."""
         gone = records.prune_arrivals(tx) + pairing.prune(tx) + records.prune_bindings(tx, before)
-        return gone + marks.prune(tx, before)
+        return gone + progress.prune(tx, before)
 
 
-class Channels(Office):
+class Channels(ChannelAdmin):
     """Built with the turn loop, whose hook and tool it gives; `register` hands its work to the runner."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus, MessageSending, MessageSent
-from holdfast.channels import marks
+from holdfast.channels import progress
 from holdfast.channels.chunking import Limits
 from holdfast.channels.connecting import Connected
 from holdfast.channels.files import require_sendable
@@ -256,8 +256,8 @@ def _earlier(tx: Tx, delivery: Delivery) -> int | None:
 def _order(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -> Order:
     payload = delivery.payload
     turn_id = str(payload.get("turnId") or "")
-    stream = marks.get(tx, turn_id)
-    sent = marks.sent(tx, delivery.id)
+    stream = progress.get(tx, turn_id)
+    sent = progress.sent(tx, delivery.id)
     text = str(payload.get("text") or "")
     if payload.get("op") == PREVIEW:
         return Order(delivery, surface, [text], sent, stream.preview)
@@ -278,7 +278,7 @@ def _order(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -
 
 def _settled(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected) -> Order:
     """How a question ended: in its own message where the service can change one, so that no button stays."""
-    text, sent = str(delivery.payload["text"]), marks.sent(tx, delivery.id)
+    text, sent = str(delivery.payload["text"]), progress.sent(tx, delivery.id)
     asked = outbox.last_begun(tx, f"approval:{delivery.payload['about']['id']}:", delivery.target)
     if asked is None or asked.receipt is None or not connected.channel.abilities.edits:
         return Order(delivery, surface, [text], sent)
@@ -291,7 +291,7 @@ def _settled(tx: Tx, delivery: Delivery, surface: Surface, connected: Connected)
 def _known(tx: Tx, delivery: Delivery, order: Order) -> tuple[str, ...]:
     """First the last message that certainly stands before it, then others that it is not."""
     answered = _answered(tx, str(delivery.payload.get("turnId") or ""), "all")
-    before = [id_ for id_ in (marks.newest_on(tx, delivery.target), answered) if id_ is not None]
+    before = [id_ for id_ in (progress.newest_on(tx, delivery.target), answered) if id_ is not None]
     key = str(delivery.payload.get("sessionKey") or "")
     heard = entries.listing(tx, EntryFilter(session_key=key), limit=MOST_SAID).entries if key else ()
     others = [str(id_) for one in heard if (id_ := (one.source or {}).get("messageId"))]
@@ -325,9 +325,9 @@ def _noted(
     delivery = order.delivery
 
     def write(tx: Tx) -> None:
-        marks.receipt(tx, delivery.id, number, order.surface.channel, message_id)
+        progress.receipt(tx, delivery.id, number, order.surface.channel, message_id)
         if delivery.payload.get("op") == PREVIEW and message_id is not None:
-            marks.save(tx, replace(marks.get(tx, str(delivery.payload["turnId"])), preview=message_id))
+            progress.save(tx, replace(progress.get(tx, str(delivery.payload["turnId"])), preview=message_id))
         if last:
             _done(tx, job, delivery.id, message_id)
 

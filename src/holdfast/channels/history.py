@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.channels import marks
+from holdfast.channels import progress
 from holdfast.channels.inbound import Changed, Inbound
 from holdfast.channels.transport import Said
 from holdfast.clock import iso
@@ -222,7 +222,7 @@ def _alone(tx: Tx, entry: Entry) -> bool:
 
 
 def _signed(tx: Tx, change: Changed, session_key: str) -> Outcome:
-    if not marks.is_ours(tx, change.surface.channel, change.message_id):
+    if not progress.is_ours(tx, change.surface.channel, change.message_id):
         return Outcome()
     newest = entries.listing(tx, EntryFilter(session_key=session_key), limit=1).entries
     if not newest:

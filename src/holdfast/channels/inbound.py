@@ -71,7 +71,7 @@ class Pressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Sender:
     """What is known of a message's sender and place. `addressed`: it speaks to the agent; `member`: the group
     is a team's, and its sender is in it."""
 
@@ -88,7 +88,7 @@ class Verdict:
     reason: str
 
 
-def judge(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
+def judge(message: Inbound, rules: ChannelConfig, who: Sender) -> Verdict:
     """What becomes of a message, by the channel's policy."""
     if not (message.text.strip() or message.files or message.left_out):
         return Verdict("ignored", "it says nothing")
@@ -106,7 +106,7 @@ def is_named(text: str, names: Iterable[str]) -> bool:
     return re.search(called, text, re.IGNORECASE) is not None
 
 
-def _direct(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
+def _direct(message: Inbound, rules: ChannelConfig, who: Sender) -> Verdict:
     if rules.dm_policy == "disabled":
         return Verdict("ignored", "direct messages are switched off")
     if who.owner or _listed(message.sender, rules.allow_from):
@@ -122,7 +122,7 @@ def _direct(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
     return Verdict("pairing", "the sender is a stranger")
 
 
-def _group(message: Inbound, rules: ChannelConfig, who: Standing) -> Verdict:
+def _group(message: Inbound, rules: ChannelConfig, who: Sender) -> Verdict:
     peer = message.surface.peer
     if rules.group_policy == "disabled":
         return Verdict("ignored", "groups are switched off")

@@ -11,10 +11,10 @@ from holdfast.agents.loop import Accepted, Ask
 from holdfast.agents.loop.asks import Address, Terms, address
 from holdfast.agents.subagents import registry
 from holdfast.agents.subagents.registry import Run
-from holdfast.channels import history, marks, pairing, records
+from holdfast.channels import history, pairing, progress, records
 from holdfast.channels.connecting import Connections
 from holdfast.channels.files import FileRoom
-from holdfast.channels.inbound import Changed, Inbound, Standing, Verdict, is_named, judge
+from holdfast.channels.inbound import Changed, Inbound, Sender, Verdict, is_named, judge
 from holdfast.channels.pairing import Pairing
 from holdfast.channels.records import Received
 from holdfast.channels.surface import Surface
@@ -94,7 +94,7 @@ class Children(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ReceivingParts:
     store: Store
     threads: Threads
     config: Callable[[], Config]
@@ -130,7 +130,7 @@ class _Asked:
 
 
 class Receiver:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ReceivingParts) -> None:
         self._parts = parts
 
     async def receive(self, message: Inbound, *, may_own: bool = True) -> Received:
@@ -223,7 +223,7 @@ class Receiver:
         heard = self._heard(tx, message, rules, owner=owner, member=user is not None)
         place = place_of(tx, message, heard, self._parts.config())
         to = address(self._ask(message, owner, place), self._parts.config())
-        who = Standing(
+        who = Sender(
             owner=owner,
             paired=person is not None and person.status is pairing.Status.APPROVED,
             denied=person is not None and person.status is pairing.Status.DENIED,
@@ -286,7 +286,7 @@ class Receiver:
         surface = message.surface
         if message.mentioned or (owner and message.text.lstrip().startswith("/")):
             return True
-        if message.reply_to is not None and marks.is_ours(tx, surface.channel, message.reply_to):
+        if message.reply_to is not None and progress.is_ours(tx, surface.channel, message.reply_to):
             return True
         if surface.thread is not None and (
             records.bound_session(tx, surface) is not None or sessions.active(tx, to.session_key) is not None

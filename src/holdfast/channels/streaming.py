@@ -17,11 +17,11 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from holdfast.agents.loop import Deliver, Hub, RunEvent
-from holdfast.channels import marks, speech
+from holdfast.channels import progress, speech
 from holdfast.channels.chunking import Limits, chunks
 from holdfast.channels.connecting import Connected
 from holdfast.channels.delivering import PREVIEW, reply_key
-from holdfast.channels.marks import Streamed
+from holdfast.channels.progress import Streamed
 from holdfast.channels.speech import Speech, Step
 from holdfast.channels.surface import Surface
 from holdfast.errors import HoldfastError
@@ -193,12 +193,12 @@ class Previews(Following):
 
     def _posted(self, tx: Tx, text: str, always: bool) -> bool:
         """Post a preview, unless the one before it is still on its way: then a later one will do."""
-        stream = marks.get(tx, self._attempt.turn_id)
+        stream = progress.get(tx, self._attempt.turn_id)
         if not always and not (self._runs(tx) and _arrived(tx, stream)):
             return False
         stream = replace(stream, blocks=stream.blocks + 1)
         outbox.post(tx, self._parcel(_preview_key(stream), {"op": PREVIEW, "text": text}))
-        marks.save(tx, stream)
+        progress.save(tx, stream)
         self._count += 1
         return True
 
@@ -280,7 +280,7 @@ class Blocks(Following):
     def _left(self) -> tuple[Streamed, str | None]:
         """What was sent of this turn before, and the logged message that it is the beginning of, if any."""
         with self._store.read(SYSTEM) as tx:
-            stream = marks.get(tx, self._attempt.turn_id)
+            stream = progress.get(tx, self._attempt.turn_id)
             said = stream.mark.said.strip()
             if not said:
                 return stream, None
@@ -297,14 +297,14 @@ class Blocks(Following):
     def _posted(self, tx: Tx, steps: list[Step]) -> bool:
         if not self._runs(tx):
             return False
-        stream = marks.get(tx, self._attempt.turn_id)
+        stream = progress.get(tx, self._attempt.turn_id)
         for step in steps:
             if step.text:
                 stream = replace(stream, blocks=stream.blocks + 1)
                 body = {"text": step.text, "block": stream.blocks}
                 outbox.post(tx, self._parcel(f"block:{stream.turn_id}:{stream.blocks}", body))
             stream = replace(stream, mark=step.mark)
-        marks.save(tx, stream)
+        progress.save(tx, stream)
         return True
 
 

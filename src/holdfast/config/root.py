@@ -14,9 +14,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from holdfast.config.agents import AgentEntry, AgentsConfig, AgentSettings
 from holdfast.config.board import BoardConfig
 from holdfast.config.channels import FOR_WEB, WEB, ChannelConfig
+from holdfast.config.extensions import INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
 from holdfast.config.memory import MemoryConfig
 from holdfast.config.models import AuthConfig, ModelsConfig
-from holdfast.config.parts import INTERNAL_HOOKS, HooksConfig, PluginsConfig, SkillsConfig
 from holdfast.config.runtime import (
     AgendaConfig,
     ConfigSource,

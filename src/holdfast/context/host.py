@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from holdfast.clock import Clock, Millis
-from holdfast.config.parts import EngineLimits
+from holdfast.config.extensions import EngineLimits
 from holdfast.context.engine import (
     AfterTurnParams,
     AssembleParams,

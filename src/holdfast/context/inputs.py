@@ -26,7 +26,7 @@ from holdfast.context.fence import fence
 from holdfast.context.history import Past
 from holdfast.context.manifest import Section
 from holdfast.context.messages import CarrierMessage, Message, Trust, decode, text_digest
-from holdfast.context.request import BuildRequest, Kept, ModelFacts, Text, ToolSpec
+from holdfast.context.request import BuildRequest, ModelFacts, Remembered, Text, ToolSpec
 from holdfast.context.states import State
 from holdfast.context.workspace import (
     FOR_ALL,
@@ -358,7 +358,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-_settings: Kept[AgentSettings, str] = Kept(_encode, most=100)
+_settings: Remembered[AgentSettings, str] = Remembered(_encode, most=100)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ R = TypeVar("R")
 MOST: Final = 1_000
 
 
-class Kept(Generic[T, R]):
+class Remembered(Generic[T, R]):
     """`make` for a run of objects, remembered by which objects they are; they must never change."""
 
     def __init__(self, make: Callable[[Sequence[T]], R], *, most: int = MOST) -> None:
@@ -135,4 +135,4 @@ def _encode(tools: Sequence[ToolSpec]) -> str:
     return json.dumps(listed, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-_written: Kept[ToolSpec, str] = Kept(_encode, most=100)
+_written: Remembered[ToolSpec, str] = Remembered(_encode, most=100)

@@ -213,7 +213,7 @@ def dispatch(tx: Tx, parts: Parts, session: Session, record: Record, settings: C
         traces.mark("continuation.delegate.fire", facts | deferred, parent=record.traceparent)
     with traces.span("continuation.delegate.dispatch", facts, parent=record.traceparent) as own:
         try:
-            with tx.apart():
+            with tx.savepoint():
                 run = _sent_off(tx, parts, session, record, chain, own)
         except HoldfastError as error:
             passing = isinstance(error, Busy | Unavailable | Conflict)

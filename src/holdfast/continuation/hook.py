@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast import traces
 from holdfast.agents.loop.asks import Terms
-from holdfast.agents.loop.parts import Ended, Heard, TurnEnd, TurnHook
+from holdfast.agents.loop.parts import Ended, ParsedReply, TurnEnd, TurnHook
 from holdfast.agents.subagents import Run
 from holdfast.config.agents import Continuation
 from holdfast.context import ShownData, Text
@@ -81,19 +81,19 @@ class ContinuationHook(TurnHook):
         """What may become a token is not told, where tokens count."""
         return tokens.may_begin(text) if self._settings(terms).enabled else len(text)
 
-    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> ParsedReply:
         """Take a token out of the last words. Where nobody may elect, or it repeats what was read, it is only
         text."""
         parsed = tokens.parse(text)
         if parsed.token is None:
-            return Heard(text)
+            return ParsedReply(text)
         if self._settings(terms).enabled:
             if tokens.is_quoted(parsed.token, shown):
-                return Heard(text, QUOTED)
-            return Heard(parsed.text, _traced(parsed.token))
+                return ParsedReply(text, QUOTED)
+            return ParsedReply(parsed.text, _traced(parsed.token))
         kind = Kind.WORK if isinstance(parsed.token, tokens.WorkToken) else Kind.DELEGATE
         traces.mark("continuation.disabled", {"disabled.reason": "config", "signal.kind": kind.value})
-        return Heard(text)
+        return ParsedReply(text)
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
         """What this turn was for is delivered with it, and what it elected begins to count."""

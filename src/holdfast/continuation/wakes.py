@@ -60,7 +60,7 @@ def grant(tx: Tx, parts: Parts, record: Record, text: str, *, traceparent: str |
     """A turn for elected work; the id of its run."""
     key = f"continuation:{record.id}:{record.retry_count}"
     ask = _ask(record, text, key=key, trigger=WORK, session_key=record.owner, traceparent=traceparent)
-    with tx.apart():
+    with tx.savepoint():
         return parts.accept(tx, ask).run_id
 
 
@@ -80,7 +80,7 @@ def wake(
         )  # fmt: skip
     elif record.election.mode != "normal":
         ask = replace(ask, deliver=None)
-    with tx.apart():
+    with tx.savepoint():
         return parts.accept(tx, ask).run_id
 
 

@@ -21,7 +21,7 @@ from holdfast.gateway import page_sessions
 from holdfast.gateway.page_sessions import SIGNAL, PageSession
 from holdfast.ids import uuid7
 from holdfast.log import FOR_ANYONE, SYSTEM, Origin, Reader, Store, Tx, audit, for_member, for_space
-from holdfast.log.audience import holding
+from holdfast.log.audience import token_reader
 from holdfast.log.tables import Json, metadata
 from holdfast.people import Right, Role, Team, User, roles, teams, users
 
@@ -107,7 +107,7 @@ class Principal:
         """What the caller may read: all, as the owner; what its spaces share and its agents wrote; or what is
         a person's own and their teams'."""
         if self.user_id is None or not self.limited:
-            return holding(self.actor, self.spaces, self.agents)
+            return token_reader(self.actor, self.spaces, self.agents)
         held = map(for_space, self.spaces or ())
         return Reader(self.actor, frozenset((FOR_ANYONE, for_member(self.user_id), *held)))
 

@@ -201,7 +201,7 @@ def heard_by(audience: str, spaces: frozenset[str] = frozenset()) -> Reader:
     return Reader(audience, frozenset((Audience(audience), FOR_ANYONE, *held)))
 
 
-def holding(name: str, spaces: frozenset[str] | None, agents: frozenset[str] | None) -> Reader:
+def token_reader(name: str, spaces: frozenset[str] | None, agents: frozenset[str] | None) -> Reader:
     """Whoever holds a token: all, or what is shared with its spaces, and of its agents."""
     if spaces is None:
         return Reader(name, None, agents)

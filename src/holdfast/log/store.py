@@ -109,16 +109,16 @@ class Tx:
             self.reader = before
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def savepoint(self) -> Iterator[None]:
         """What fails in here leaves nothing behind in the transaction around it."""
-        self._run("SAVEPOINT apart")
+        self._run("SAVEPOINT inner")
         try:
             yield
         except BaseException:
-            self._run("ROLLBACK TO SAVEPOINT apart")
+            self._run("ROLLBACK TO SAVEPOINT inner")
             raise
         finally:
-            self._run("RELEASE SAVEPOINT apart")
+            self._run("RELEASE SAVEPOINT inner")
 
     def _run(self, statement: str) -> None:
         with self.driver(statement) as connection:

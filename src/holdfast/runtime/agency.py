@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.agents.cron import Parts as StandingParts
-from holdfast.agents.cron import Standing
-from holdfast.agents.heartbeat import Heartbeats
-from holdfast.agents.heartbeat import Parts as HeartbeatParts
-from holdfast.agents.loop import Ask, Runs, TurnHook
-from holdfast.agents.loop import Parts as LoopParts
+from holdfast.agents.cron import CronParts, CronService
+from holdfast.agents.heartbeat import HeartbeatParts, Heartbeats
+from holdfast.agents.loop import Ask, LoopParts, Runs, TurnHook
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.calling import SummaryCosts
 from holdfast.agents.loop.parts import ApprovalHook, EngineHook, ProcessHook
@@ -21,10 +18,8 @@ from holdfast.agents.mcp import McpServers
 from holdfast.agents.models import Hit, Models, ModelSummariser, StoredLessons
 from holdfast.agents.plugin_hooks import AfterCompaction, before_compaction
 from holdfast.agents.skills import SkillRoom
-from holdfast.agents.subagents import Parts as SubagentParts
-from holdfast.agents.subagents import Subagents, chain_refusal
-from holdfast.agents.tools import Commands, builtin_toolbox
-from holdfast.agents.tools import Parts as ToolParts
+from holdfast.agents.subagents import SubagentParts, Subagents, chain_refusal
+from holdfast.agents.tools import BackgroundCommands, ToolParts, builtin_toolbox
 from holdfast.agents.tools.types import Caller
 from holdfast.board.search import SearchAsk
 from holdfast.board.visibility import Sight
@@ -76,7 +71,7 @@ class Agency:
         )
         self.skills = SkillRoom(hold.home, config, hold.workspace, lambda: hold.plugins.skill_folders)
         self.plugged_channels: dict[str, PluggedAdapter] = {}
-        self.processes = Commands()
+        self.processes = BackgroundCommands()
         self.tools = builtin_toolbox(self._tool_parts())
         common: dict[str, Any] = {"store": hold.store, "threads": hold.threads, "config": config}
         self.mcp = McpServers(**common, home=hold.home, tools=self.tools)
@@ -102,7 +97,7 @@ class Agency:
         )
         heard_at = self.channels.heard_at
         self.heartbeats = Heartbeats(HeartbeatParts(**common, workspace=hold.workspace, heard_at=heard_at))
-        self.standing = Standing(StandingParts(**common, patch=hold.config.patch, heard_at=heard_at))
+        self.standing = CronService(CronParts(**common, patch=hold.config.patch, heard_at=heard_at))
         self.hooks: list[TurnHook] = [self.subagents.hook, self.heartbeats.hook, self.standing.hook]
         self.hooks += [ProcessHook(self.processes), ApprovalHook(), EngineHook(lambda: hold.context)]
         self.runs = Runs(self._loop_parts())

@@ -13,9 +13,8 @@ sys.path.append(str(Path(__file__).parents[1] / "loop"))
 from loop_stage import Stage, ask
 
 from builders import KEY, PATIENCE
-from holdfast.agents.cron import Parts as StandingParts
-from holdfast.agents.cron import Standing
-from holdfast.agents.heartbeat import Heartbeats, Parts
+from holdfast.agents.cron import CronParts, CronService
+from holdfast.agents.heartbeat import HeartbeatParts, Heartbeats
 from holdfast.agents.heartbeat import state as states
 from holdfast.agents.heartbeat.state import HeardAt, State, nobody_knows
 from holdfast.agents.loop import Deliver
@@ -48,8 +47,10 @@ class HeartStage(Stage):
         assert isinstance(store.clock, ManualClock)
         self.clock = store.clock
         parts = {"store": store, "threads": threads, "config": lambda: self.settings}
-        self.heartbeats = Heartbeats(Parts(**parts, workspace=lambda _: self.workspace, heard_at=heard_at))
-        self.standing = Standing(StandingParts(**parts), env={"HOOK_SECRET": "a long shared secret"})
+        self.heartbeats = Heartbeats(
+            HeartbeatParts(**parts, workspace=lambda _: self.workspace, heard_at=heard_at)
+        )
+        self.standing = CronService(CronParts(**parts), env={"HOOK_SECRET": "a long shared secret"})
         self.hooks += [self.heartbeats.hook, self.standing.hook]
         self.toolbox.register_all(self.standing.tools())
         self.heartbeats.register(self.runner)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from builders import KEY, soon
 from holdfast.agents.approvals import ApprovalRequest, decision, requests
-from holdfast.agents.loop import Ask, Parts, RunEvent, Runs, RunStatus, TurnHook
+from holdfast.agents.loop import Ask, LoopParts, RunEvent, Runs, RunStatus, TurnHook
 from holdfast.agents.models.failover import Models
 from holdfast.agents.skills import SkillRoom
 from holdfast.agents.tools.outputs import Outputs
@@ -81,7 +81,7 @@ class Stage:
         self.skills = SkillRoom(self.place, lambda: self.settings, lambda _: self.workspace)
         self.board = Board(store, lambda: self.settings.board) if board else None
         self.hooks: list[TurnHook] = []
-        self.parts = Parts(
+        self.parts = LoopParts(
             store=store,
             threads=threads,
             config=lambda: self.settings,

@@ -9,7 +9,7 @@ from pathlib import Path
 from loop_stage import Stage, staged
 
 from builders import KEY
-from holdfast.agents.loop import Heard, TurnEnd, TurnHook
+from holdfast.agents.loop import ParsedReply, TurnEnd, TurnHook
 from holdfast.agents.loop.asks import Terms
 from holdfast.context import ShownData, Text
 from holdfast.log import FOR_OWNER, OWNER, NoteDraft, Session, Store, Threads, Turn, Tx, notes
@@ -47,9 +47,9 @@ class Recorder(TurnHook):
     def shown(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> list[Text]:
         return [Text("pressure", "The window is half full.")]
 
-    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> ParsedReply:
         kept = text.removesuffix("GO ON")
-        return Heard(kept.rstrip(), "again" if kept != text else None)
+        return ParsedReply(kept.rstrip(), "again" if kept != text else None)
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
         self.seen.append(f"committed {end.turn.number}")

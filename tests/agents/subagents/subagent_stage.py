@@ -11,12 +11,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from builders import KEY, PATIENCE, soon
-from holdfast.agents.loop import Ask, Deliver, Runs, RunStatus
-from holdfast.agents.loop import Parts as LoopParts
+from holdfast.agents.loop import Ask, Deliver, LoopParts, Runs, RunStatus
 from holdfast.agents.loop.asks import Terms
 from holdfast.agents.loop.planning import caller_of
 from holdfast.agents.models.failover import Models
-from holdfast.agents.subagents import Parts, Run, Subagents
+from holdfast.agents.subagents import Run, SubagentParts, Subagents
 from holdfast.agents.subagents.checks import SpawnInput
 from holdfast.agents.tools.outputs import Outputs
 from holdfast.agents.tools.registry import Toolbox
@@ -71,7 +70,7 @@ class World:
         self.holding = 0
         self.context = ContextRoom(store, threads, place, lambda: self.settings)
         self.models = Models(place, lambda: self.settings, store.clock, {}, sleep=self._slept)
-        self.parts = Parts(
+        self.parts = SubagentParts(
             store=store,
             threads=threads,
             config=lambda: self.settings,

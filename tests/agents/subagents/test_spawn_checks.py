@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.subagents import Standing, Wish, refusal
+from holdfast.agents.subagents import Requester, Wish, refusal
 from holdfast.agents.subagents.checks import SpawnInput
 from holdfast.config.agents import Subagents
 
@@ -31,7 +31,7 @@ rules = st.builds(
     st.lists(st.sampled_from((*AGENTS, "nobody", "*")), max_size=3),
 )
 standings = st.builds(
-    Standing,
+    Requester,
     agent_id=st.sampled_from(AGENTS),
     known_agents=st.just(frozenset(AGENTS)),
     depth=st.integers(0, 6),
@@ -43,7 +43,7 @@ standings = st.builds(
 
 
 @given(wishes, rules, standings)
-def test_a_spawn_goes_ahead_exactly_when_every_rule_holds(wish: Wish, by: Subagents, here: Standing) -> None:
+def test_a_spawn_goes_ahead_exactly_when_every_rule_holds(wish: Wish, by: Subagents, here: Requester) -> None:
     own = wish.agent_id == here.agent_id
     holds = (
         here.depth < by.max_spawn_depth
@@ -63,7 +63,7 @@ def test_a_spawn_goes_ahead_exactly_when_every_rule_holds(wish: Wish, by: Subage
 
 @given(wishes, rules, standings)
 def test_standing_deeper_or_having_more_children_never_opens_a_way(
-    wish: Wish, by: Subagents, here: Standing
+    wish: Wish, by: Subagents, here: Requester
 ) -> None:
     if refusal(wish, by, here) is not None:
         assert refusal(wish, by, replace(here, depth=here.depth + 1)) is not None
@@ -71,7 +71,7 @@ def test_standing_deeper_or_having_more_children_never_opens_a_way(
         assert refusal(wish, by, replace(here, sandboxed=True)) is not None
 
 
-BASE = Standing(agent_id="main", known_agents=frozenset(AGENTS), depth=0, live_children=0)
+BASE = Requester(agent_id="main", known_agents=frozenset(AGENTS), depth=0, live_children=0)
 
 
 @pytest.mark.parametrize(

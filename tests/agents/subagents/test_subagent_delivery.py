@@ -19,8 +19,7 @@ from holdfast.agents.loop.accepting import take_in
 from holdfast.agents.loop.asks import Accepted, Ask, Terms, address
 from holdfast.agents.loop.journal import Journal
 from holdfast.agents.loop.parts import TurnEnd
-from holdfast.agents.subagents import Parts as SubagentParts
-from holdfast.agents.subagents import SubagentHook, registry
+from holdfast.agents.subagents import SubagentHook, SubagentParts, registry
 from holdfast.agents.subagents.handlers import Waker, recover
 from holdfast.agents.subagents.registry import Announce, Run, Status
 from holdfast.clock import ManualClock

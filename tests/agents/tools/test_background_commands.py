@@ -14,7 +14,7 @@ from tool_world import World
 from builders import KEY, PATIENCE, until
 from holdfast.agents.loop import Ask
 from holdfast.agents.loop.parts import ProcessHook
-from holdfast.agents.tools import Commands, Toolbox
+from holdfast.agents.tools import BackgroundCommands, Toolbox
 from holdfast.agents.tools.commands import CommandOutput
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.context import ToolCall
@@ -72,7 +72,7 @@ def test_after_a_restart_what_a_command_had_written_is_still_read_by_its_own_ses
         assert "very-secret-token" not in text
         path.write_text(text)  # as a kill would have left them
     here.toolbox = Toolbox(parts.threads, parts.store, parts.outputs())
-    here.toolbox.register(ExecTool(parts.store, parts.threads, parts.home, Commands()).tool())
+    here.toolbox.register(ExecTool(parts.store, parts.threads, parts.home, BackgroundCommands()).tool())
     said = here.ok("exec", {"poll": running})
     assert said.startswith("begun ***\n[Holdfast was stopped while it ran")
     assert "exit code 3" in here.ok("exec", {"log": ended})
@@ -80,7 +80,7 @@ def test_after_a_restart_what_a_command_had_written_is_still_read_by_its_own_ses
     assert "no command" in here.refused("exec", {"poll": running}, stranger)
 
 
-def with_the_homes_own_commands(here: World) -> Commands:
+def with_the_homes_own_commands(here: World) -> BackgroundCommands:
     here.configure(tools={"exec": {"security": "full"}})
     parts, processes = here.parts, here.hold.agency.processes
     here.toolbox = Toolbox(parts.threads, parts.store, parts.outputs())
@@ -166,7 +166,7 @@ def test_a_session_that_is_ended_or_stopped_in_another_process_takes_its_command
     with here.hold.store.write(OWNER) as tx:
         session = sessions.ensure(tx, KEY)
     id_ = begun(here, "sleep 60")
-    elsewhere = ProcessHook(Commands())
+    elsewhere = ProcessHook(BackgroundCommands())
     with here.hold.store.write(OWNER) as tx:
         if how == "stop":
             elsewhere.stopped(tx, session)

@@ -15,7 +15,7 @@ from builders import soon, until
 from holdfast.agents.approvals import audit, requests
 from holdfast.agents.approvals.requests import Approval, ApprovalStatus
 from holdfast.agents.sandbox import Bubblewrap
-from holdfast.agents.tools import Caller, Commands, Toolbox
+from holdfast.agents.tools import BackgroundCommands, Caller, Toolbox
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.context import ToolCall, ToolResult
 from holdfast.log import OWNER
@@ -249,7 +249,7 @@ def test_a_long_command_goes_on_in_the_background_and_is_followed_and_ended_by_i
 
 
 def test_commands_are_bounded_per_session_and_end_with_the_gateway(here: World) -> None:
-    commands = Commands(of_session=1)
+    commands = BackgroundCommands(of_session=1)
     parts = here.parts
     here.toolbox = Toolbox(parts.threads, parts.store, parts.outputs())
     here.toolbox.register(ExecTool(parts.store, parts.threads, parts.home, commands).tool())

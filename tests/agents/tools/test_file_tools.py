@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tool_world import World
 
-from holdfast.agents import opening
+from holdfast.agents import safe_files
 from holdfast.agents.skills import Skill, SkillRoom
 from holdfast.errors import Conflict, InvalidInput
 
@@ -98,10 +98,10 @@ def test_what_is_swapped_for_a_link_at_the_last_moment_leads_nowhere(
 
     monkeypatch.setattr(os, "open", opens)
     place = ("folder", "file")
-    with pytest.raises(InvalidInput, match="link"), opening.opened(root, place):
+    with pytest.raises(InvalidInput, match="link"), safe_files.opened(root, place):
         pass
     with pytest.raises(InvalidInput, match="link"):
-        opening.write_at(root, place, b"mine", expected=b"inside")
+        safe_files.write_at(root, place, b"mine", expected=b"inside")
     assert len(swaps) == 2
     assert (outside / "file").read_text() == "outside"
     assert (root / "folder/file").read_text() == "inside"
@@ -167,7 +167,7 @@ def test_a_long_file_comes_in_pages_by_lines_and_within_a_line(here: World) -> N
 def test_a_file_that_changed_since_it_was_read_is_not_overwritten_by_an_edit(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("now")
     with pytest.raises(Conflict, match="changed meanwhile"):
-        opening.write_at(tmp_path, ("f",), b"mine", expected=b"before")
+        safe_files.write_at(tmp_path, ("f",), b"mine", expected=b"before")
     assert (tmp_path / "f").read_text() == "now"
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
 

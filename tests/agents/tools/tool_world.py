@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from builders import KEY, soon
 from holdfast.agents.skills import SkillRoom
-from holdfast.agents.tools import Caller, Commands, Parts, Toolbox, ToolEvent, builtin_toolbox
+from holdfast.agents.tools import BackgroundCommands, Caller, Toolbox, ToolEvent, ToolParts, builtin_toolbox
 from holdfast.agents.tools.fetching import Fetcher
 from holdfast.clock import Clock, ManualClock
 from holdfast.config import Config, parse_config
@@ -40,7 +40,7 @@ class Post:
 class World:
     hold: Holdfast
     toolbox: Toolbox
-    parts: Parts
+    parts: ToolParts
     post: Post
     config: Config = field(default_factory=Config)
     events: list[ToolEvent] = field(default_factory=list)
@@ -102,7 +102,7 @@ def world(
     url = sqlite_url(shutil.copy(template, home / "holdfast.db"))
     with open_home(home, store_url=url, clock=clock or ManualClock()) as hold:
         post = Post()
-        parts = Parts(
+        parts = ToolParts(
             store=hold.store,
             threads=hold.threads,
             home=hold.home,
@@ -112,7 +112,7 @@ def world(
             skills=SkillRoom(hold.home, lambda: made.config, hold.workspace),
             courier=post,
             fetcher=fetcher or Fetcher(),
-            commands=Commands(),
+            commands=BackgroundCommands(),
         )
         made = World(hold, builtin_toolbox(parts), parts, post)
         made.workspace.mkdir(exist_ok=True)

@@ -68,7 +68,7 @@ def show(tx: Tx, agent_id: str, pattern: str, shown: Shown) -> None:
     _put(tx, agent_id, pattern, {"shown": dict(list(known.items())[-MAX_SHOWN:])})
 
 
-def shown(tx: Tx, agent_id: str, command: str) -> list[Shown]:
+def shown_files(tx: Tx, agent_id: str, command: str) -> list[Shown]:
     """What people were shown of a command, under whichever patterns."""
     rows = [entry.shown or {} for entry in listing(tx, agent_id) if entry.source == "person"]
     known = [row[command] for row in rows if command in row]

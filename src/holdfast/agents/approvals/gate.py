@@ -128,7 +128,7 @@ def _why_not_held(tx: Tx, call: ExecCall) -> str | None:
     bound = call.bound
     if bound.why_not_always:
         return bound.why_not_always
-    shown = allowlist.shown(tx, call.agent_id, call.name)
+    shown = allowlist.shown_files(tx, call.agent_id, call.name)
     if any(each.digest == bound.digest for each in shown):
         return None
     if not shown:

@@ -6,7 +6,7 @@ from holdfast.agents.commands.registry import (
     Called,
     Command,
     CommandContext,
-    Commands,
+    CommandRegistry,
     Control,
     PassOn,
     Reply,
@@ -16,7 +16,7 @@ __all__ = [
     "Called",
     "Command",
     "CommandContext",
-    "Commands",
+    "CommandRegistry",
     "Control",
     "PassOn",
     "Reply",
@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 
-def standard_commands() -> Commands:
-    made = Commands((*sessions.SESSION_COMMANDS, *about.CHOICE_COMMANDS, *sessions.CONTROL_COMMANDS))
+def standard_commands() -> CommandRegistry:
+    made = CommandRegistry((*sessions.SESSION_COMMANDS, *about.CHOICE_COMMANDS, *sessions.CONTROL_COMMANDS))
     for command in about_commands(made):
         made.register(command)
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, get_args
 
-from holdfast.agents.commands.registry import Command, CommandContext, Commands, PassOn, Reply
+from holdfast.agents.commands.registry import Command, CommandContext, CommandRegistry, PassOn, Reply
 from holdfast.agents.policy import decide, explain, policy_of
 from holdfast.agents.tools import settings
 from holdfast.config.agents import Thinking
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.agents.tools.types import Caller
 
 
-def help_with(commands: Commands) -> Command:
+def help_with(commands: CommandRegistry) -> Command:
     async def help_(context: CommandContext, args: str) -> Reply:
         lines = [f"/{c.name}{' ' + c.usage if c.usage else ''} — {c.help}" for c in commands.listed]
         lines += [f"/{s.name} — {s.description}" for s in await _skill_commands(context, commands.names)]
@@ -54,7 +54,7 @@ async def whoami(context: CommandContext, args: str) -> Reply:
     return Reply(text, {"sender": ask.sender, "owner": ask.owner})
 
 
-def skill_with(commands: Commands) -> Command:
+def skill_with(commands: CommandRegistry) -> Command:
     async def skill(context: CommandContext, args: str) -> Reply | PassOn:
         name, _, rest = args.partition(" ")
         known = await _skill_commands(context, commands.names)
@@ -124,7 +124,7 @@ def _caller(context: CommandContext) -> Caller:
     return caller_of(config, context.session, terms, workspace, about)
 
 
-def about_commands(commands: Commands) -> tuple[Command, ...]:
+def about_commands(commands: CommandRegistry) -> tuple[Command, ...]:
     return (
         help_with(commands),
         skill_with(commands),

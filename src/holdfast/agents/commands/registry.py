@@ -12,7 +12,7 @@ from holdfast.errors import Forbidden
 if TYPE_CHECKING:
     from holdfast.agents.loop.asks import Address, Ask
     from holdfast.agents.loop.ending import Stopped
-    from holdfast.agents.loop.parts import Parts
+    from holdfast.agents.loop.parts import LoopParts
     from holdfast.agents.loop.run_status import RunStatus
     from holdfast.log import Session
 
@@ -58,7 +58,7 @@ class PassOn:
 class CommandContext:
     """Who gave the command, where, and the rooms to answer it from; `told` is what entering brought about."""
 
-    parts: Parts
+    parts: LoopParts
     control: Control
     ask: Ask
     to: Address
@@ -87,7 +87,7 @@ class Called:
     args: str
 
 
-class Commands:
+class CommandRegistry:
     """The commands that there are, by name."""
 
     def __init__(self, commands: Iterable[Command] = ()) -> None:

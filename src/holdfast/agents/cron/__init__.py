@@ -1,6 +1,6 @@
 """Standing tasks and webhooks: turns that a schedule or another program starts.
 
-standing = Standing(Parts(store=store, threads=threads, config=config))
+standing = CronService(CronParts(store=store, threads=threads, config=config))
 toolbox.register_all(standing.tools())
 runs = Runs(LoopParts(..., hooks=(standing.hook,)))
 standing.register(runner, runs)
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from holdfast.agents.cron import firing, tasks, webhooks
-from holdfast.agents.cron.firing import Archiver, Firer, Parts
+from holdfast.agents.cron.firing import Archiver, CronParts, Firer
 from holdfast.agents.cron.tasks import Status, Task, Wish
 from holdfast.agents.cron.tools import CronTool, WebhookTool
 from holdfast.agents.cron.webhooks import HEADERS as SIGNATURE_HEADERS
@@ -29,7 +29,7 @@ from holdfast.errors import Unavailable
 from holdfast.log import SYSTEM, Session, Turn, Tx
 from holdfast.log.agenda import Item, Runner
 
-__all__ = ["SIGNATURE_HEADERS", "Parts", "Received", "Standing", "Task", "Wish", "sign"]
+__all__ = ["SIGNATURE_HEADERS", "CronParts", "CronService", "Received", "Task", "Wish", "sign"]
 
 
 class StandingHook(TurnHook):
@@ -74,10 +74,10 @@ class Turns(Protocol):
     def accept_in(self, tx: Tx, ask: Ask) -> Accepted: ...
 
 
-class Standing:
+class CronService:
     """Built before the loop, whose tool and hook it gives; `register` hands its work to the runner."""
 
-    def __init__(self, parts: Parts, env: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, parts: CronParts, env: Mapping[str, str] = os.environ) -> None:
         self._parts = parts
         self._env = env
         self._webhooks: Webhooks | None = None

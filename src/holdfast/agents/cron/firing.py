@@ -25,7 +25,7 @@ Accept = Callable[[Tx, Ask], Accepted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class CronParts:
     """The config is asked for every time anew; `patch` merges into its file, where that is allowed."""
 
     store: Store
@@ -38,7 +38,7 @@ class Parts:
 class Firer:
     """Handles the agenda's `cron` items; each enabled task has one."""
 
-    def __init__(self, parts: Parts, accept: Accept) -> None:
+    def __init__(self, parts: CronParts, accept: Accept) -> None:
         self._parts = parts
         self._accept = accept
 
@@ -148,7 +148,7 @@ def plan_archiving(tx: Tx, session: Session, retention_ms: int) -> None:
 
 
 class Archiver:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: CronParts) -> None:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.agents.cron import tasks
-from holdfast.agents.cron.firing import Parts
+from holdfast.agents.cron.firing import CronParts
 from holdfast.agents.cron.tasks import Task, Where, Wish, task_json
 from holdfast.agents.heartbeat.state import LAST, NONE
 from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
-from holdfast.config.parts import Webhook
+from holdfast.config.extensions import Webhook
 from holdfast.effects import Effect
 from holdfast.errors import Conflict, Forbidden, InvalidInput, NotFound
 from holdfast.log import SYSTEM, Tx, heard_by, turns
@@ -50,7 +50,7 @@ class CronInput(BaseModel):
 
 
 class CronTool:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: CronParts) -> None:
         self._parts = parts
 
     def tool(self) -> Tool[CronInput]:
@@ -165,7 +165,7 @@ class WebhookInput(BaseModel):
 
 
 class WebhookTool:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: CronParts) -> None:
         self._parts = parts
 
     def tool(self) -> Tool[WebhookInput]:

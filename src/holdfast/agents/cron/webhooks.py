@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from holdfast.agents.cron.firing import Accept, Parts
+from holdfast.agents.cron.firing import Accept, CronParts
 from holdfast.agents.cron.tasks import hook_calls as table
 from holdfast.agents.heartbeat.state import last_surface, session_key
 from holdfast.agents.loop.asks import Ask
 from holdfast.clock import DAY_MS
-from holdfast.config.parts import HooksConfig, Webhook
+from holdfast.config.extensions import HooksConfig, Webhook
 from holdfast.context import Text, Trust
 from holdfast.errors import Busy, ConfigError, InvalidInput, TooLarge, Unauthorized
 from holdfast.log import FOR_ANYONE, SYSTEM, Tx
@@ -135,7 +135,7 @@ class Received:
 class Webhooks:
     """Takes calls in. `env` is where secrets that the config names are looked up."""
 
-    def __init__(self, parts: Parts, accept: Accept, env: Mapping[str, str]) -> None:
+    def __init__(self, parts: CronParts, accept: Accept, env: Mapping[str, str]) -> None:
         self._parts = parts
         self._accept = accept
         self._env = env

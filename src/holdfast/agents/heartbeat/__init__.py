@@ -1,7 +1,7 @@
 """Heartbeats: a periodic turn in which an agent looks after its checklist, and which costs nothing when
 nothing on it is due.
 
-heartbeats = Heartbeats(Parts(store=store, threads=threads, config=config, workspace=workspace))
+heartbeats = Heartbeats(HeartbeatParts(store=store, threads=threads, config=config, workspace=workspace))
 runs = Runs(LoopParts(..., hooks=(heartbeats.hook,)))
 heartbeats.register(runner)
 heartbeats.schedule()
@@ -22,9 +22,9 @@ from holdfast.agents.heartbeat import beats, checklist, rules, state
 from holdfast.agents.heartbeat.beats import Beater
 from holdfast.agents.heartbeat.checklist import Seen
 from holdfast.agents.heartbeat.rules import Hours, day_of, zone_of
-from holdfast.agents.heartbeat.state import Parts, State, Status, last_surface, session_key
+from holdfast.agents.heartbeat.state import HeartbeatParts, State, Status, last_surface, session_key
 from holdfast.agents.loop.asks import Deliver, Terms
-from holdfast.agents.loop.parts import Heard, TurnEnd, TurnHook
+from holdfast.agents.loop.parts import ParsedReply, TurnEnd, TurnHook
 from holdfast.agents.tools.types import Tool
 from holdfast.clock import iso
 from holdfast.context import Occasion, ShownData
@@ -34,7 +34,7 @@ from holdfast.log.agenda import Item, Runner
 from holdfast.log.tables import outbox as outbox_table
 from holdfast.records import Iso, record
 
-__all__ = ["Heartbeats", "Hours", "Parts", "last_surface", "zone_of"]
+__all__ = ["HeartbeatParts", "Heartbeats", "Hours", "last_surface", "zone_of"]
 
 
 _OTHERS: Final = (Occasion.MESSAGE, Occasion.FLUSH)
@@ -44,17 +44,17 @@ _OURS: Final = (beats.TRIGGER, beats.BOOT_TRIGGER)
 class HeartbeatHook(TurnHook):
     name = "heartbeat"
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: HeartbeatParts) -> None:
         self._parts = parts
 
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
         state.note_surface(tx, turn, session, terms)
 
-    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> ParsedReply:
         if terms.occasion in _OTHERS:
-            return Heard(text)
+            return ParsedReply(text)
         most = self._parts.settings(terms.agent_id).heartbeat.ack_max_chars
-        return Heard(rules.understood(text, most).text)
+        return ParsedReply(rules.understood(text, most).text)
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
         if end.turn.trigger not in _OURS:
@@ -153,7 +153,7 @@ class HeartbeatOut(BeatStateOut):
     items: list[ItemOut]
 
 
-def statuses(tx: Tx, parts: Parts, agent_ids: Sequence[str]) -> list[HeartbeatOut]:
+def statuses(tx: Tx, parts: HeartbeatParts, agent_ids: Sequence[str]) -> list[HeartbeatOut]:
     """One for each agent, with what the config says and what is due next."""
     known, there = state.get_many(tx, list(agent_ids)), beats.waiting(tx)
     return [_full(tx, parts, known.get(id_) or State(agent_id=id_), there.get(id_)) for id_ in agent_ids]
@@ -177,7 +177,7 @@ def _told(tx: Tx, known: State, item: agenda.Item | None) -> BeatStateOut:
     }
 
 
-def _full(tx: Tx, parts: Parts, known: State, item: agenda.Item | None) -> HeartbeatOut:
+def _full(tx: Tx, parts: HeartbeatParts, known: State, item: agenda.Item | None) -> HeartbeatOut:
     agent = parts.config().agent(known.agent_id)
     settings, zone = agent.heartbeat, zone_of("user", agent)
     hours = settings.active_hours
@@ -223,7 +223,7 @@ def _delivery(tx: Tx, turn_id: str) -> str | None:
 class Heartbeats:
     """Built before the loop, which is given its hook; `register` hands its work to the agenda's runner."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: HeartbeatParts) -> None:
         self._parts = parts
         self.hook = HeartbeatHook(parts)
 

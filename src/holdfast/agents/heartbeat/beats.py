@@ -20,7 +20,7 @@ from holdfast.agents.heartbeat.rules import (
     decide,
     zone_of,
 )
-from holdfast.agents.heartbeat.state import Parts, State, is_busy, session_key
+from holdfast.agents.heartbeat.state import HeartbeatParts, State, is_busy, session_key
 from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.config import AgentSettings, Config, Heartbeat
 from holdfast.context import Occasion
@@ -95,7 +95,7 @@ CHECKLIST: Final = "HEARTBEAT.md"
 class Beater:
     """Handles the agenda's `heartbeat` items; each agent has one."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: HeartbeatParts) -> None:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:
@@ -204,7 +204,7 @@ FILE: Final = "BOOT.md"
 HOOK: Final = "boot-md"
 
 
-def boot(tx: Tx, parts: Parts) -> list[str]:
+def boot(tx: Tx, parts: HeartbeatParts) -> list[str]:
     """Turns for the agents whose BOOT.md says something; their ids."""
     config = parts.config()
     if not _wanted(config):
@@ -213,7 +213,7 @@ def boot(tx: Tx, parts: Parts) -> list[str]:
     return [turn_id for turn_id in made if turn_id is not None]
 
 
-def _boot(tx: Tx, parts: Parts, agent_id: str) -> str | None:
+def _boot(tx: Tx, parts: HeartbeatParts, agent_id: str) -> str | None:
     known = state.locked(tx, agent_id)
     if _still_booting(tx, known) or _too_often(known, tx.now):
         return None

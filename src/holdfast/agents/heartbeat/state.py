@@ -216,7 +216,7 @@ def _last(tx: Tx, session_key: str, agent_id: str) -> Deliver | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class HeartbeatParts:
     """The config is asked for every time anew, so that a reload takes effect."""
 
     store: Store

@@ -18,7 +18,7 @@ from opentelemetry import trace
 from holdfast.agents.loop.asks import Form, Terms
 from holdfast.agents.loop.events import Reporter
 from holdfast.agents.loop.journal import Journal
-from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.parts import LoopParts
 from holdfast.agents.loop.planning import Plan
 from holdfast.agents.models.types import ANY_OBJECT, ModelAbout, ModelFailure, ModelReply, ModelRequest, Usage
 from holdfast.agents.plugin_hooks import AfterModelCall, BeforeCompaction, BeforeModelCall
@@ -62,7 +62,12 @@ class Calling:
     """The model calls of one attempt, and what they came to together."""
 
     def __init__(
-        self, parts: Parts, plan: Plan, journal: Journal, reporter: Reporter, cancelled: Callable[[], bool]
+        self,
+        parts: LoopParts,
+        plan: Plan,
+        journal: Journal,
+        reporter: Reporter,
+        cancelled: Callable[[], bool],
     ) -> None:
         self._parts = parts
         self.plan = plan

@@ -19,7 +19,7 @@ from holdfast.agents.loop.asks import Terms
 from holdfast.agents.models.types import ModelAbout, ModelEvent, ModelReply, ModelRequest
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus
 from holdfast.agents.policy import Policy
-from holdfast.agents.tools import STOPS, Commands
+from holdfast.agents.tools import STOPS, BackgroundCommands
 from holdfast.agents.tools.catalogue import Listed
 from holdfast.agents.tools.types import Caller, Tool, ToolEvent
 from holdfast.config import AgentSettings, Config
@@ -64,7 +64,7 @@ class TurnEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ParsedReply:
     """The last words with what was meant for a hook taken out, and what that was."""
 
     text: str
@@ -108,12 +108,12 @@ class TurnHook:
         """
         return len(text)
 
-    def heard(self, text: str, terms: Terms, shown: ShownData) -> Heard:
+    def heard(self, text: str, terms: Terms, shown: ShownData) -> ParsedReply:
         """The model's last words, before they are written; pure. The text returned is what is kept.
 
         `shown` is the data that the model read: what stood there is repeated, not meant.
         """
-        return Heard(text)
+        return ParsedReply(text)
 
     def committed(self, tx: Tx, end: TurnEnd) -> None:
         """The turn is committed in this very transaction."""
@@ -217,7 +217,7 @@ class ProcessHook(TurnHook):
 
     name = "processes"
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: BackgroundCommands) -> None:
         self._commands = commands
 
     def stopped(self, tx: Tx, session: Session) -> Ended:
@@ -291,7 +291,7 @@ class Toolset(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class LoopParts:
     """Everything a turn is run with. Rooms are asked for when they are used, the config every time anew."""
 
     store: Store

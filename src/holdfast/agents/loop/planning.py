@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.agents.loop.asks import RUNTIME, Terms
-from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.parts import LoopParts
 from holdfast.agents.models.types import ModelAbout, ModelRef
 from holdfast.agents.plugin_hooks import BeforePromptBuild
 from holdfast.agents.policy import Policy, policy_of
@@ -197,7 +197,7 @@ def chat_of(session: Session) -> Chat:
 class Planner:
     """Settles how attempts are run; keeps the list of skills while what it is made from stays the same."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: LoopParts) -> None:
         self._parts = parts
         self._listed: dict[str, SkillTexts] = {}
 
@@ -289,7 +289,7 @@ class SkillTexts:
 
 
 async def _continuity(
-    parts: Parts, config: Config, turn: Turn, session: Session, terms: Terms, max_chars: int
+    parts: LoopParts, config: Config, turn: Turn, session: Session, terms: Terms, max_chars: int
 ) -> tuple[Text, ...]:
     """The board's block for the carrier: words of many sessions, so none of them is the user's own."""
     options = config.board
@@ -320,7 +320,7 @@ async def _continuity(
     return (told,) if block else ()
 
 
-async def _added(parts: Parts, turn: Turn, session: Session, terms: Terms) -> list[Text]:
+async def _added(parts: LoopParts, turn: Turn, session: Session, terms: Terms) -> list[Text]:
     """What plugins add to the carrier: each a section of its own, fenced as data, and only where all who will
     see the reply may read it."""
     if not parts.plugin_hooks.wants(BeforePromptBuild):

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from holdfast.agents.approvals import SIGNAL, Approval, ApprovalStatus, requests
 from holdfast.agents.loop.events import Reporter
 from holdfast.agents.loop.journal import CUT, NEVER_BEGUN, STEERED, Journal, not_run, over_the_limit
-from holdfast.agents.loop.parts import Parts, Toolset
+from holdfast.agents.loop.parts import LoopParts, Toolset
 from holdfast.agents.models.types import ModelReply
 from holdfast.agents.tools.types import Caller, ToolEvent
 from holdfast.clock import iso
@@ -34,7 +34,7 @@ class Rounds:
     Calls of `client_tools` are not run here: they end the turn, and are handed to the client whose they are.
     """
 
-    parts: Parts
+    parts: LoopParts
     journal: Journal
     reporter: Reporter
     most: int
@@ -158,7 +158,7 @@ def _none_run(calls: Sequence[ToolCall], why: str) -> list[ToolResult]:
 class ApprovalNews:
     """Looks only when an approval was asked for or decided anywhere, and tells of those of its own turn."""
 
-    def __init__(self, parts: Parts, caller: Caller, reporter: Reporter) -> None:
+    def __init__(self, parts: LoopParts, caller: Caller, reporter: Reporter) -> None:
         self._parts = parts
         self._agent = frozenset((caller.agent_id,))
         self._turn_id = caller.turn_id

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from holdfast.agents.commands import Commands, standard_commands
+from holdfast.agents.commands import CommandRegistry, standard_commands
 from holdfast.agents.loop.accepting import FORGET, forget_later, take_in
 from holdfast.agents.loop.asks import Accepted, Address, Ask, address
 from holdfast.agents.loop.ending import (
@@ -24,7 +24,7 @@ from holdfast.agents.loop.ending import (
     stop_chains,
 )
 from holdfast.agents.loop.events import Hub, RunEvent
-from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.parts import LoopParts
 from holdfast.agents.loop.run_status import EndWatch, RunStatus, status_of
 from holdfast.agents.loop.slash import SlashCommands
 from holdfast.agents.loop.turn import AFTER_TURN, TurnLoop
@@ -53,7 +53,7 @@ T = TypeVar("T")
 class Runs:
     """One for a store and process. `register` hands its work to the agenda's runner."""
 
-    def __init__(self, parts: Parts, *, commands: Commands | None = None) -> None:
+    def __init__(self, parts: LoopParts, *, commands: CommandRegistry | None = None) -> None:
         self.parts = parts
         self.hub = Hub(parts.store.clock)
         self._watch = EndWatch(parts.store, parts.threads)

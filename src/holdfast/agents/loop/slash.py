@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.agents.commands import (
     Called,
     CommandContext,
-    Commands,
+    CommandRegistry,
     Control,
     PassOn,
     Reply,
@@ -20,7 +20,7 @@ from holdfast.agents.loop import ending
 from holdfast.agents.loop.accepting import come_in, entered_session, terms_of
 from holdfast.agents.loop.asks import Accepted, Address, Ask
 from holdfast.agents.loop.ending import SessionEnded
-from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.parts import LoopParts
 from holdfast.agents.skills import Invocation, invoked
 from holdfast.errors import HoldfastError
 from holdfast.ids import uuid7
@@ -42,7 +42,7 @@ from holdfast.log.reset import reset_command, with_trigger
 class SlashCommands:
     """Answers commands, and skills that are called by name."""
 
-    def __init__(self, parts: Parts, commands: Commands, control: Control) -> None:
+    def __init__(self, parts: LoopParts, commands: CommandRegistry, control: Control) -> None:
         self._parts = parts
         self._commands = commands
         self._control = control

@@ -15,7 +15,7 @@ from holdfast.agents.loop.asks import ASK, Terms
 from holdfast.agents.loop.calling import Calling, Shape
 from holdfast.agents.loop.events import Hub, Reporter
 from holdfast.agents.loop.journal import Journal
-from holdfast.agents.loop.parts import Parts
+from holdfast.agents.loop.parts import LoopParts
 from holdfast.agents.loop.planning import Plan, Planner
 from holdfast.agents.loop.rounds import Rounds
 from holdfast.agents.models.types import ModelFailure, ModelReply
@@ -52,7 +52,7 @@ MOST_FLUSH_ROUNDS: Final = 8
 class TurnLoop:
     """Runs turns. One serves all sessions; the agenda sees to it that a session has one at a time."""
 
-    def __init__(self, parts: Parts, hub: Hub, ended: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, parts: LoopParts, hub: Hub, ended: Callable[[], None] = lambda: None) -> None:
         self._parts = parts
         self._hub = hub
         self._ended = ended
@@ -103,7 +103,7 @@ class TurnLoop:
 class _Attempt:
     """One attempt of one turn."""
 
-    def __init__(self, parts: Parts, hub: Hub, planner: Planner, job: agenda.Job) -> None:
+    def __init__(self, parts: LoopParts, hub: Hub, planner: Planner, job: agenda.Job) -> None:
         self._parts = parts
         self._hub = hub
         self._planner = planner
@@ -378,7 +378,7 @@ class AfterWork:
     """Decides with what the provider reported; flush and compaction wait in the session's own lane, so that
     they never run beside its next turn, and stand before it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: LoopParts) -> None:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:

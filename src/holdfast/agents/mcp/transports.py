@@ -45,7 +45,7 @@ Show = Callable[[str], Awaitable[None]]
 Come = Callable[[], Awaitable[AuthorizationCodeResult]]
 
 
-class Kept:
+class SavedLogin:
     """The tokens of one server, and the client that we are to it, in a file."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -102,7 +102,7 @@ def provider(
         }
     )
     return OAuthClientProvider(
-        str(settings.url), metadata, Kept(folder, name), show or nobody, come or come_back
+        str(settings.url), metadata, SavedLogin(folder, name), show or nobody, come or come_back
     )
 
 

@@ -41,7 +41,7 @@ from holdfast.agents.models.wire import (
     usage_of,
 )
 from holdfast.context import AssistantMessage, Message, SystemMessage, ToolSpec
-from holdfast.context.request import Kept
+from holdfast.context.request import Remembered
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -236,4 +236,4 @@ def _defined(tools: Sequence[ToolSpec]) -> ToolDefinition:
     )
 
 
-_definition: Kept[ToolSpec, ToolDefinition] = Kept(_defined)
+_definition: Remembered[ToolSpec, ToolDefinition] = Remembered(_defined)

@@ -24,7 +24,7 @@ from holdfast.agents.models.credentials import Credential
 from holdfast.agents.models.types import ModelFailure
 from holdfast.agents.models.wire import BEGINS, EMPTY
 from holdfast.context import AssistantMessage, Message, SystemMessage, UserMessage
-from holdfast.context.request import Kept
+from holdfast.context.request import Remembered
 
 if TYPE_CHECKING:
     import httpx2
@@ -231,7 +231,7 @@ def _spare_the_schemas(model: Their) -> Their:
     def fitted(tools: Sequence[ToolDefinition]) -> ToolDefinition:
         return customise(ModelRequestParameters(function_tools=list(tools))).function_tools[0]
 
-    known: Kept[ToolDefinition, ToolDefinition] = Kept(fitted)
+    known: Remembered[ToolDefinition, ToolDefinition] = Remembered(fitted)
 
     def customised(model_request_parameters: ModelRequestParameters) -> ModelRequestParameters:
         tools = model_request_parameters.function_tools

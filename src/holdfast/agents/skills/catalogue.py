@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from holdfast.agents.opening import opened
+from holdfast.agents.safe_files import opened
 from holdfast.agents.skills.skill import FILE, MAX_BYTES, InstallSpec, Skill, Tier, parse_skill
 from holdfast.errors import Forbidden, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.frontmatter import BadFrontmatter
 
 if TYPE_CHECKING:
-    from holdfast.config.parts import SkillEntry, SkillInstall, SkillsConfig
+    from holdfast.config.extensions import SkillEntry, SkillInstall, SkillsConfig
 
 
 TIMEOUT_SECONDS: Final = 900

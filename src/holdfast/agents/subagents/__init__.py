@@ -1,6 +1,7 @@
 """Subagents: work that an agent delegates, whose results always come back, once.
 
-subagents = Subagents(Parts(store=store, threads=threads, config=config, context=context, models=models))
+parts = SubagentParts(store=store, threads=threads, config=config, context=context, models=models)
+subagents = Subagents(parts)
 toolbox.register_all(subagents.tools())
 runs = Runs(LoopParts(..., hooks=(subagents.hook,)))
 subagents.register(runner, runs)
@@ -16,11 +17,11 @@ from holdfast.agents.commands import Command
 from holdfast.agents.loop.asks import Accepted, Ask, Terms
 from holdfast.agents.loop.parts import Ended, TurnEnd, TurnHook
 from holdfast.agents.subagents import ending, handlers, registry
-from holdfast.agents.subagents.checks import Refusal, SpawnInput, Standing, Wish, chain_refusal, refusal
+from holdfast.agents.subagents.checks import Refusal, Requester, SpawnInput, Wish, chain_refusal, refusal
 from holdfast.agents.subagents.ending import Watcher, stats, stopped_on_purpose
 from holdfast.agents.subagents.handlers import Launcher, RegistryRuns, Stopper, Sweeper, Waker
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
-from holdfast.agents.subagents.spawning import Errand, OpenThread, Parts, Spawner
+from holdfast.agents.subagents.spawning import Errand, OpenThread, Spawner, SubagentParts
 from holdfast.agents.subagents.tools import SubagentCommands, SubagentTools
 from holdfast.agents.tools.types import Tool
 from holdfast.board import supervision
@@ -34,12 +35,12 @@ __all__ = [
     "Errand",
     "OpenThread",
     "Outcome",
-    "Parts",
     "Refusal",
+    "Requester",
     "Run",
     "SpawnInput",
-    "Standing",
     "Status",
+    "SubagentParts",
     "Subagents",
     "Watcher",
     "Wish",
@@ -58,7 +59,7 @@ class SubagentHook(TurnHook):
 
     name = "subagents"
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SubagentParts) -> None:
         self._parts = parts
 
     def begun(self, tx: Tx, turn: Turn, session: Session, terms: Terms) -> None:
@@ -204,7 +205,7 @@ class Turns(Protocol):
 class Subagents:
     """Built before the loop, whose tools and hook it gives; `register` hands its work to the runner."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SubagentParts) -> None:
         self._parts = parts
         self.spawner = Spawner(parts)
         self.hook = SubagentHook(parts)

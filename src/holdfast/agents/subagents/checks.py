@@ -29,7 +29,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Requester:
     """Where the requester stands. `depth` is 0 for a session that nobody spawned.
 
     `threads` says whether the requester's surface can open a thread.
@@ -55,7 +55,7 @@ class Refusal:
         return self.kind(self.message, code=self.code, hint=self.hint)
 
 
-def refusal(wish: Wish, rules: Subagents, here: Standing) -> Refusal | None:
+def refusal(wish: Wish, rules: Subagents, here: Requester) -> Refusal | None:
     """The first rule that speaks against it; None if it may go ahead."""
     return (
         _by_depth(rules, here)
@@ -76,7 +76,7 @@ def chain_refusal(sent: int, rules: Subagents) -> Refusal | None:
     )
 
 
-def _by_depth(rules: Subagents, here: Standing) -> Refusal | None:
+def _by_depth(rules: Subagents, here: Requester) -> Refusal | None:
     if rules.max_spawn_depth == 0:
         return Refusal(
             "spawn_disabled",
@@ -92,7 +92,7 @@ def _by_depth(rules: Subagents, here: Standing) -> Refusal | None:
     return None
 
 
-def _by_agent(wish: Wish, rules: Subagents, here: Standing) -> Refusal | None:
+def _by_agent(wish: Wish, rules: Subagents, here: Requester) -> Refusal | None:
     own = wish.agent_id == here.agent_id
     if not own and not {wish.agent_id, ANY} & set(rules.allow_agents):
         named = ", ".join(sorted({here.agent_id, *rules.allow_agents}))
@@ -117,7 +117,7 @@ def _by_agent(wish: Wish, rules: Subagents, here: Standing) -> Refusal | None:
     return None
 
 
-def _by_place(wish: Wish, here: Standing) -> Refusal | None:
+def _by_place(wish: Wish, here: Requester) -> Refusal | None:
     if here.sandboxed and not here.target_sandboxed:
         return Refusal(
             "sandbox_left",
@@ -140,7 +140,7 @@ def _by_place(wish: Wish, here: Standing) -> Refusal | None:
     return None
 
 
-def _by_room(rules: Subagents, here: Standing) -> Refusal | None:
+def _by_room(rules: Subagents, here: Requester) -> Refusal | None:
     if here.live_children < rules.max_children_per_agent:
         return None
     return Refusal(

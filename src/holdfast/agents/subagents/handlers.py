@@ -13,7 +13,7 @@ from holdfast.agents.loop.asks import Accepted, Ask, Deliver, Terms
 from holdfast.agents.subagents import ending, registry
 from holdfast.agents.subagents.ending import Watcher
 from holdfast.agents.subagents.registry import Announce, Outcome, Run, Status
-from holdfast.agents.subagents.spawning import Parts, Spawner
+from holdfast.agents.subagents.spawning import Spawner, SubagentParts
 from holdfast.board.supervision import Observed, RunStatus
 from holdfast.board.supervision import Run as Supervised
 from holdfast.context import SubagentEndedParams, Trust, UserMessage, draft_of
@@ -48,7 +48,7 @@ _ENDED: Final = {Outcome.SUCCESS: RunStatus.DONE, Outcome.CANCELLED: RunStatus.C
 class Launcher:
     """Handles `subagent.launch`: begins a run that was reserved in somebody else's transaction."""
 
-    def __init__(self, parts: Parts, spawner: Spawner) -> None:
+    def __init__(self, parts: SubagentParts, spawner: Spawner) -> None:
         self._parts = parts
         self._spawner = spawner
 
@@ -171,7 +171,7 @@ class Waker:
 class Stopper:
     """Handles `subagent.stop`: asked for by someone, or due because the time is over."""
 
-    def __init__(self, parts: Parts, stop_turns: StopTurns) -> None:
+    def __init__(self, parts: SubagentParts, stop_turns: StopTurns) -> None:
         self._parts = parts
         self._stop_turns = stop_turns
 
@@ -225,7 +225,7 @@ def _live_items(tx: Tx, run: Run) -> list[agenda.Item]:
 class Sweeper:
     """Handles `subagent.sweep`: once when the run has ended, and again when its session is to be archived."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SubagentParts) -> None:
         self._parts = parts
 
     def kind(self) -> agenda.Kind:

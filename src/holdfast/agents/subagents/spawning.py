@@ -13,7 +13,7 @@ from holdfast.agents.loop.parts import Answers
 from holdfast.agents.plugin_hooks import NO_HOOKS, HookBus, SubagentSpawned, SubagentSpawning
 from holdfast.agents.sandbox import is_sandboxed
 from holdfast.agents.subagents import ending, registry
-from holdfast.agents.subagents.checks import SpawnInput, Standing, Wish, chain_refusal, refusal
+from holdfast.agents.subagents.checks import Requester, SpawnInput, Wish, chain_refusal, refusal
 from holdfast.agents.subagents.ending import Watcher
 from holdfast.agents.subagents.registry import Run, Status
 from holdfast.agents.tools.settings import sandboxed
@@ -52,7 +52,7 @@ OpenThread = Callable[[Session, Deliver | None, str], Awaitable[Deliver]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class SubagentParts:
     """What delegating works on."""
 
     store: Store
@@ -81,7 +81,7 @@ class Errand:
 
 
 class Spawner:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SubagentParts) -> None:
         self._parts = parts
 
     async def spawn(self, caller: Caller, given: SpawnInput, *, traceparent: str | None = None) -> Run:
@@ -249,11 +249,11 @@ class Spawner:
             raise full.error()
         return chains.count(tx, chain, "sent")
 
-    def _standing(self, tx: Tx, caller: Caller, wish: Wish, depth: int) -> Standing:
+    def _standing(self, tx: Tx, caller: Caller, wish: Wish, depth: int) -> Requester:
         known = frozenset(agent.id for agent in caller.config.agent_list)
         probe = str(SubagentKey(AgentId(wish.agent_id), "x"))
         target = caller.config.agent(wish.agent_id).sandbox if wish.agent_id in known else None
-        return Standing(
+        return Requester(
             agent_id=caller.agent_id,
             known_agents=known,
             depth=depth,

@@ -11,7 +11,7 @@ from holdfast.agents.commands import Command, CommandContext, Reply
 from holdfast.agents.subagents import ending, registry
 from holdfast.agents.subagents.checks import SpawnInput, SubagentsInput
 from holdfast.agents.subagents.registry import Run
-from holdfast.agents.subagents.spawning import Parts, Spawner
+from holdfast.agents.subagents.spawning import Spawner, SubagentParts
 from holdfast.agents.tools.types import Caller, Tool, ToolOutput, always
 from holdfast.clock import iso
 from holdfast.context import Trust, UserMessage, draft_of
@@ -27,7 +27,7 @@ KILLED: Final = "stopped by the session that asked for it"
 
 
 class SubagentTools:
-    def __init__(self, parts: Parts, spawner: Spawner) -> None:
+    def __init__(self, parts: SubagentParts, spawner: Spawner) -> None:
         self._parts = parts
         self._spawner = spawner
 
@@ -170,7 +170,7 @@ USAGE = "[list | stop <name or all> | info <name> | send <name> <message>]"
 
 
 class SubagentCommands:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SubagentParts) -> None:
         self._parts = parts
 
     def commands(self) -> tuple[Command, ...]:

@@ -1,6 +1,6 @@
 """Tools: what an agent can do, each with its schema, within what policy allows.
 
-toolbox = builtin_toolbox(Parts(store=…, threads=…, home=…, clock=…, memory=…, board=…, skills=…))
+toolbox = builtin_toolbox(ToolParts(store=…, threads=…, home=…, clock=…, memory=…, board=…, skills=…))
 results = await toolbox.run_all(caller, reply.calls, on_event)
 """
 
@@ -12,24 +12,24 @@ from holdfast.agents.tools.types import Caller, OnEvent, Tool, ToolEvent, ToolOu
 from holdfast.effects import Effect
 
 if TYPE_CHECKING:
-    from holdfast.agents.tools.builtin import Parts, builtin_toolbox, builtin_tools
-    from holdfast.agents.tools.commands import STOPS, Commands
+    from holdfast.agents.tools.builtin import ToolParts, builtin_toolbox, builtin_tools
+    from holdfast.agents.tools.commands import STOPS, BackgroundCommands
     from holdfast.agents.tools.outputs import Outputs
     from holdfast.agents.tools.registry import Toolbox
     from holdfast.agents.tools.session_tools import Courier
 
 __all__ = [
     "STOPS",
+    "BackgroundCommands",
     "Caller",
-    "Commands",
     "Courier",
     "Effect",
     "OnEvent",
     "Outputs",
-    "Parts",
     "Tool",
     "ToolEvent",
     "ToolOutput",
+    "ToolParts",
     "Toolbox",
     "builtin_toolbox",
     "builtin_tools",
@@ -37,10 +37,10 @@ __all__ = [
 
 _LATER = {
     "STOPS": "commands",
-    "Commands": "commands",
+    "BackgroundCommands": "commands",
     "Courier": "session_tools",
     "Outputs": "outputs",
-    "Parts": "builtin",
+    "ToolParts": "builtin",
     "Toolbox": "registry",
     "builtin_toolbox": "builtin",
     "builtin_tools": "builtin",

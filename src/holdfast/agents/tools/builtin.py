@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents.opening import opened
+from holdfast.agents.safe_files import opened
 from holdfast.agents.sandbox import Backend
 from holdfast.agents.skills import Skill, SkillRoom, Tier, location
-from holdfast.agents.tools.commands import Commands
+from holdfast.agents.tools.commands import BackgroundCommands
 from holdfast.agents.tools.exec_tool import ExecTool
 from holdfast.agents.tools.fetching import Fetcher
 from holdfast.agents.tools.file_tools import FileReading, FileWriting
@@ -151,7 +151,7 @@ def _adapter(name: str, tool: DeclaredTool, call: Call, threads: Threads) -> Too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ToolParts:
     """What the built-in tools work on. Memory and board are opened when a tool first asks for them.
 
     `commands` must be closed when the gateway stops: that ends what still runs.
@@ -168,7 +168,7 @@ class Parts:
     recalls: Callable[[str], bool] = lambda agent_id: True
     """Whether an agent's context engine has tools that read back what it no longer shows."""
     fetcher: Fetcher = field(default_factory=Fetcher)
-    commands: Commands = field(default_factory=Commands)
+    commands: BackgroundCommands = field(default_factory=BackgroundCommands)
     sandbox: Callable[[], Backend | None] = lambda: None
     """What starts the commands of sandboxed sessions in place of what the config names, if anything does."""
 
@@ -176,7 +176,7 @@ class Parts:
         return Outputs(self.home, self.clock)
 
 
-def builtin_tools(parts: Parts) -> list[Tool[Any]]:
+def builtin_tools(parts: ToolParts) -> list[Tool[Any]]:
     """All of them; which are offered is for policy and config to say."""
     store, threads, home = parts.store, parts.threads, parts.home
     return [
@@ -193,7 +193,7 @@ def builtin_tools(parts: Parts) -> list[Tool[Any]]:
     ]
 
 
-def builtin_toolbox(parts: Parts) -> Toolbox:
+def builtin_toolbox(parts: ToolParts) -> Toolbox:
     """A toolbox with the built-in tools in it; other rooms `register` theirs."""
     toolbox = Toolbox(parts.threads, parts.store, parts.outputs())
     toolbox.register_all(builtin_tools(parts))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.context import Budgets, ToolSpec
-from holdfast.context.request import Kept, tools_text
+from holdfast.context.request import Remembered, tools_text
 from holdfast.context.tokens import raw_tokens
 
 Mode = Literal["auto", "all", "core"]
@@ -161,7 +161,9 @@ def cost(spec: ToolSpec) -> int:
     return _cost((spec,))
 
 
-_cost: Kept[ToolSpec, int] = Kept(lambda specs: raw_tokens(tools_text(specs) or ""), most=_MOST_KEPT)
+_cost: Remembered[ToolSpec, int] = Remembered(
+    lambda specs: raw_tokens(tools_text(specs) or ""), most=_MOST_KEPT
+)
 
 
 def read_loaded(meta: Mapping[str, Any] | None) -> tuple[Loaded, ...]:
@@ -195,7 +197,7 @@ def _brief(spec: ToolSpec) -> ToolSpec:
     return _in_brief((spec,))
 
 
-_in_brief: Kept[ToolSpec, ToolSpec] = Kept(lambda specs: brief(specs[0]), most=_MOST_KEPT)
+_in_brief: Remembered[ToolSpec, ToolSpec] = Remembered(lambda specs: brief(specs[0]), most=_MOST_KEPT)
 
 
 def _first_sentence(text: str) -> str:

@@ -164,7 +164,7 @@ class Command:
                 self.done.set_result(outcome)
 
 
-class Commands:
+class BackgroundCommands:
     """Those of all sessions; what has ended stays to be read until newer ones push it out."""
 
     def __init__(self, *, of_session: int = MOST_OF_SESSION, running: int = MOST_RUNNING) -> None:

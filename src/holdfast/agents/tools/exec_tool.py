@@ -19,7 +19,7 @@ from holdfast.agents.policy import decide, exec_settings, policy_of
 from holdfast.agents.sandbox import SCRATCH, Host, Job, Limits, Outcome, Place, limits_of, place_of, run
 from holdfast.agents.sandbox.backends import Access, Backend
 from holdfast.agents.tools.checks import approved, asked_approval, unless_cancelled
-from holdfast.agents.tools.commands import STOPS, Command, CommandFiles, Commands, Record
+from holdfast.agents.tools.commands import STOPS, BackgroundCommands, Command, CommandFiles, Record
 from holdfast.agents.tools.settings import (
     Root,
     Spot,
@@ -177,7 +177,7 @@ class ExecTool:
         store: Store,
         threads: Threads,
         home: Home,
-        commands: Commands,
+        commands: BackgroundCommands,
         skill_env: Callable[[str], dict[str, str]] = lambda _: {},
         sandbox: Callable[[], Backend | None] = lambda: None,
     ) -> None:

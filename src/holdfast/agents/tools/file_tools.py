@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.agents import opening
+from holdfast.agents import safe_files
 from holdfast.agents.approvals import Approval, ApprovalRequest, admit_write, requests
 from holdfast.agents.approvals.bound_files import state_of
 from holdfast.agents.policy import exec_settings, judge_write
@@ -75,17 +75,17 @@ class FileReading:
     def _read(self, caller: Caller, given: ReadInput) -> ToolOutput:
         if given.path.startswith(PREFIX):
             kept = self._outputs.find(caller.agent_id, caller.session.id, given.path)
-            file = opening.opened(kept.path.parent, (kept.path.name,))
+            file = safe_files.opened(kept.path.parent, (kept.path.name,))
             return _text(caller, given, file, kept.trust)
         spot = reach_of(caller, self._home).spot(given.path)
-        facts = opening.kind_at(spot.root.path, spot.steps)
+        facts = safe_files.kind_at(spot.root.path, spot.steps)
         if facts is not None and stat.S_ISDIR(facts.st_mode):
             return _folder(spot)
-        return _text(caller, given, opening.opened(spot.root.path, spot.steps), Trust.TOOL)
+        return _text(caller, given, safe_files.opened(spot.root.path, spot.steps), Trust.TOOL)
 
 
 def _folder(spot: Spot) -> ToolOutput:
-    names = opening.listed(spot.root.path, spot.steps, MOST_NAMES)
+    names = safe_files.listed(spot.root.path, spot.steps, MOST_NAMES)
     more = f"\n[only the first {MOST_NAMES} are shown]" if len(names) > MOST_NAMES else ""
     shown = "\n".join(names[:MOST_NAMES])
     return ToolOutput(text=f"{spot.shown} is a folder:\n{shown or '[it is empty]'}{more}")
@@ -360,13 +360,13 @@ class FileWriting:
     def _write(self, caller: Caller, given: WriteInput) -> ToolOutput:
         spot = self._writable(caller, given.path)
         data = given.content.encode("utf-8", "replace")
-        new = opening.write_at(spot.root.path, spot.steps, data)
+        new = safe_files.write_at(spot.root.path, spot.steps, data)
         text = f"{'Wrote' if new else 'Replaced'} {spot.shown} ({len(data)} bytes)."
         return ToolOutput(text=text, details={"path": spot.shown, "bytes": len(data), "created": new})
 
     def _edit(self, caller: Caller, given: EditInput) -> ToolOutput:
         spot = self._writable(caller, given.path)
-        with opening.opened(spot.root.path, spot.steps) as stream:
+        with safe_files.opened(spot.root.path, spot.steps) as stream:
             before = stream.read(MOST_EDITED_BYTES + 1)
         if len(before) > MOST_EDITED_BYTES:
             raise TooLarge(
@@ -374,14 +374,14 @@ class FileWriting:
             )
         done = replaced(_decoded(before, spot), given.oldText, given.newText, every=given.replaceAll)
         data = done.text.encode("utf-8", "replace")
-        opening.write_at(spot.root.path, spot.steps, data, expected=before)
+        safe_files.write_at(spot.root.path, spot.steps, data, expected=before)
         places = "one place" if done.count == 1 else f"{done.count} places"
         text = f"Changed {spot.shown} in {places}, first at line {done.line}."
         return ToolOutput(text=text, details={"path": spot.shown, "count": done.count, "line": done.line})
 
     def _delete(self, caller: Caller, given: DeleteInput) -> ToolOutput:
         spot = self._writable(caller, given.path)
-        what = opening.delete_at(spot.root.path, spot.steps)
+        what = safe_files.delete_at(spot.root.path, spot.steps)
         return ToolOutput(text=f"Deleted the {what} {spot.shown}.", details={"path": spot.shown})
 
     def _writable(self, caller: Caller, path: str) -> Spot:

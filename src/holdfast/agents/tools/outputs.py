@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.agents import opening
+from holdfast.agents import safe_files
 from holdfast.clock import DAY_MS, Clock
 from holdfast.context import AssistantMessage, ToolCall, ToolResult, Trust, message_of
 from holdfast.errors import NotFound
@@ -81,7 +81,7 @@ class Keeping:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptOutput:
     """A kept result. It is trusted no more than the tool that it came from."""
 
     path: Path
@@ -110,14 +110,14 @@ class Outputs:
         self._sweep(folder)
         return f"{PREFIX}{id_}"
 
-    def find(self, agent_id: str, session_id: str, name: str) -> Kept:
+    def find(self, agent_id: str, session_id: str, name: str) -> KeptOutput:
         """The file of a kept result; another session's is as good as none."""
         id_ = name.removeprefix(PREFIX)
         if _ID.fullmatch(id_):
             for trust in _TRUSTS:
                 path = self._folder(agent_id) / _name(session_id, id_, trust)
                 if path.is_file():
-                    return Kept(path, trust)
+                    return KeptOutput(path, trust)
         raise NotFound(
             f"no kept output {name[:60]!r}",
             code="unknown_output",
@@ -127,7 +127,7 @@ class Outputs:
     def page(self, agent_id: str, session_id: str, name: str, *, start: int, offset: int, most: int) -> Page:
         """Whole lines of a kept result from `start` on, at most so many characters."""
         kept = self.find(agent_id, session_id, name)
-        with opening.opened(kept.path.parent, (kept.path.name,)) as stream:
+        with safe_files.opened(kept.path.parent, (kept.path.name,)) as stream:
             lines = (raw.decode("utf-8", "replace") for raw in stream)
             return page_of(lines, start=start, count=None, offset=offset, most=most)
 

@@ -62,7 +62,7 @@ class NeedsApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class InputReceived:
     """What was typed meanwhile reached the running turn."""
 
     text: str
@@ -83,7 +83,7 @@ class End:
         return self.status == "committed"
 
 
-Happening: TypeAlias = Words | Thought | WordsEnd | Again | Tool | NeedsApproval | Heard | End
+Happening: TypeAlias = Words | Thought | WordsEnd | Again | Tool | NeedsApproval | InputReceived | End
 
 
 class Reading:
@@ -159,7 +159,7 @@ class Reading:
                     yield Again(str(data.get("reason") or ""))
                 self._saying, self._shown = "", 0
             case "steered":
-                yield Heard(str(data.get("text") or ""))
+                yield InputReceived(str(data.get("text") or ""))
             case "end" | "error":
                 text = str(data.get("text") or "")
                 if data.get("status") == "committed" and not self._said_any and not _is_silent(text):

@@ -20,7 +20,7 @@ from holdfast.cli.chat.events import (
     Again,
     End,
     Happening,
-    Heard,
+    InputReceived,
     NeedsApproval,
     Reading,
     Tool,
@@ -245,7 +245,7 @@ class Plain:
                 aside(f"… {reason}; it begins again")
             case Tool() as tool if tool.phase != "progress":
                 aside(tool_line(tool))
-            case Heard(text):
+            case InputReceived(text):
                 aside(f"↳ {text}")
             case NeedsApproval() as needed:
                 self._approve(talk, needed, interrupts)

@@ -19,7 +19,7 @@ from holdfast.cli.chat.events import (
     Again,
     End,
     Happening,
-    Heard,
+    InputReceived,
     NeedsApproval,
     Reading,
     Thought,
@@ -243,7 +243,7 @@ class Following:
             case Again(reason):
                 stage.drop_words()
                 stage.print(f"… {reason}; it begins again")
-            case Heard(text):
+            case InputReceived(text):
                 stage.print(f"↳ the agent reads: {text}")
             case NeedsApproval(call_id=call) as needed:
                 self._ask(call, needed.approval_id, stage)

@@ -11,7 +11,7 @@ from holdfast.cli.root import App, Group, json_option, pass_app
 from holdfast.log import OWNER
 
 if TYPE_CHECKING:
-    from holdfast.agents.cron import Standing
+    from holdfast.agents.cron import CronService
     from holdfast.agents.heartbeat import Heartbeats
     from holdfast.runtime import Holdfast
 
@@ -111,10 +111,12 @@ def now(app: App, agent_id: str | None, as_json: bool) -> None:
 
 
 def _heartbeats(hold: Holdfast) -> Heartbeats:
-    from holdfast.agents.heartbeat import Heartbeats, Parts
+    from holdfast.agents.heartbeat import HeartbeatParts, Heartbeats
 
     return Heartbeats(
-        Parts(store=hold.store, threads=hold.threads, config=lambda: hold.settings, workspace=hold.workspace)
+        HeartbeatParts(
+            store=hold.store, threads=hold.threads, config=lambda: hold.settings, workspace=hold.workspace
+        )
     )
 
 
@@ -216,10 +218,10 @@ def run(app: App, id_: str, as_json: bool) -> None:
         click.echo(f"{id_} is due now.")
 
 
-def _standing(hold: Holdfast) -> Standing:
-    from holdfast.agents.cron import Parts, Standing
+def _standing(hold: Holdfast) -> CronService:
+    from holdfast.agents.cron import CronParts, CronService
 
-    return Standing(Parts(store=hold.store, threads=hold.threads, config=lambda: hold.settings))
+    return CronService(CronParts(store=hold.store, threads=hold.threads, config=lambda: hold.settings))
 
 
 def _when(schedule: dict[str, str]) -> str:

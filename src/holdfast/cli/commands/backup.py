@@ -11,7 +11,7 @@ from holdfast.cli.output import print_json, print_table, size
 from holdfast.cli.root import App, Command, json_option, pass_app
 
 if TYPE_CHECKING:
-    from holdfast.backup import Restored, Taken
+    from holdfast.backup import BackupResult, Restored
     from holdfast.home import Home
     from holdfast.log import Store
 
@@ -89,7 +89,7 @@ def restore(
     _tell_restored(done, as_json)
 
 
-def _take(app: App, place: Path, keep: int | None, no_database: bool) -> Taken:
+def _take(app: App, place: Path, keep: int | None, no_database: bool) -> BackupResult:
     from holdfast.backup import Repository, take
     from holdfast.cli.commands.store import home_store
     from holdfast.cli.workspaces import workspace_of
@@ -111,7 +111,7 @@ def _there(store: Store) -> Store | None:
     return store if store.postgres or Path(str(store.url.database)).is_file() else None
 
 
-def _tell_taken(place: Path, taken: Taken, as_json: bool) -> None:
+def _tell_taken(place: Path, taken: BackupResult, as_json: bool) -> None:
     manifest = taken.manifest
     if as_json:
         print_json(

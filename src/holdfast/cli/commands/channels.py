@@ -13,7 +13,7 @@ from holdfast.cli.root import App, Group, json_option, pass_app
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.channels import Office
+    from holdfast.channels import ChannelAdmin
     from holdfast.plugins import Found
     from holdfast.runtime import Holdfast
 
@@ -282,10 +282,10 @@ def _reclaim(hold: Holdfast, channel: str, id_: str) -> None:
                 surfaces.reclaim(tx, one.surface)
 
 
-def _office(hold: Holdfast) -> Office:
-    from holdfast.channels import Office
+def _office(hold: Holdfast) -> ChannelAdmin:
+    from holdfast.channels import ChannelAdmin
 
-    return Office(hold.store, lambda: hold.settings)
+    return ChannelAdmin(hold.store, lambda: hold.settings)
 
 
 def _minute(at: str | None) -> str | None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from holdfast.agents.cron import Standing, Wish
+from holdfast.agents.cron import CronService, Wish
 from holdfast.agents.cron.tasks import StandingTaskOut
 from holdfast.clock import iso
 from holdfast.errors import NotFound
@@ -76,11 +76,11 @@ class StandingRunOut(Answer):
     agenda_id: str
 
 
-async def _room(request: Request) -> Standing:
-    return cast("Standing", request.app.state.gateway.hold.agency.standing)
+async def _room(request: Request) -> CronService:
+    return cast("CronService", request.app.state.gateway.hold.agency.standing)
 
 
-Room = Annotated[Standing, Depends(_room)]
+Room = Annotated[CronService, Depends(_room)]
 
 
 @router.get("/api/cron", response_model=list[StandingTaskOut])

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from holdfast.agents.cron import Standing
+from holdfast.agents.cron import CronService
 from holdfast.gateway.contract import Answer, answer
 
 router = APIRouter(tags=["agents"])
@@ -31,7 +31,7 @@ async def call(request: Request, name: Annotated[str, Path(max_length=64)]) -> R
 
     Signed by `X-Holdfast-Signature` or GitHub's `X-Hub-Signature-256`; a token alone does not do.
     """
-    room = cast("Standing", request.app.state.gateway.hold.agency.standing)
+    room = cast("CronService", request.app.state.gateway.hold.agency.standing)
     headers = {key.lower(): value for key, value in request.headers.items()}
     done = await room.receive(name, headers, await request.body())
     told = HookOut(ok=True, run_id=done.run_id, duplicate=not done.created)

@@ -291,7 +291,7 @@ def _try_write(tx: Tx, items: Sequence[Item]) -> bool:
         _write_all(tx, items)
         return True
     try:
-        with tx.apart():
+        with tx.savepoint():
             _write_all(tx, items)
     except IntegrityError:
         return False
