@@ -14,6 +14,7 @@ from marked_world import ADA, BETA, DESK, GIL, MAIN, MEMBER, ONE, TEAM, TWO, Wor
 from marks import SURFACES
 from tool_arguments import MAKERS, Names, calls
 
+from builders import share
 from holdfast.agents.tools.types import Caller
 from holdfast.log import FOR_ANYONE, SYSTEM, Reader, Session, for_space, heard_by, sessions
 
@@ -47,13 +48,14 @@ def tools(world: World) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("who", CALLERS)
 def test_every_tool_that_looks_shows_each_chat_what_those_in_it_may_read(world: World, who: str) -> None:
+    """By day chats that are alike share what the tools are asked."""
     caller = caller_for(world, who)
     names, leaks = Names(world, Known(world)), {}
     heard = heard_by(caller.session.audience)
     for tool in tools(world):
         if world.hold.agency.tools.get(tool).effect.value != "none":
             continue
-        for arguments in calls(names, tool):
+        for arguments in share(calls(names, tool), CALLERS.index(who), of=2):
             result = world.use(caller, tool, arguments)
             for mark in world.marks.leaked(result.text, heard):
                 leaks.setdefault(f"{tool} showed {who} what is {mark}'s", json.dumps(arguments)[:200])

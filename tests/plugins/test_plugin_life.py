@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from plugin_stage import host_of, loaded, plugin
 
-from holdfast.plugins import Origin, Phase, Plugin, PluginHost
+from holdfast.plugins import Origin, Phase, Plugin, PluginHost, discover
 
 GOOD = "def register(api):\n    pass\n"
 FILLING = """
@@ -50,6 +51,28 @@ def test_a_folder_in_the_home_is_found_checked_and_registered(tmp_path: Path) ->
         assert found.registered.summary() == {"contextEngine": ["mine"]}
         assert {"legacy", "lossless", "mine"} <= set(host.engines)
     assert found.phase is Phase.STOPPED
+
+
+def test_a_package_that_is_installed_while_others_are_known_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def packages() -> list[str]:
+        every, _ = discover(paths=(), workspaces=(), home=tmp_path / "none")
+        return [one.id for one in every if one.origin is Origin.PACKAGE]
+
+    known = packages()
+    for name in ("heron", "wren"):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[holdfast.plugins]\n{name} = {name}\n")
+        # As a clock that goes on would have it: two folders may be made within one tick of it.
+        at = tmp_path.stat().st_mtime_ns + 1
+        os.utime(tmp_path, ns=(at, at))
+        assert name in packages()
+    assert set(packages()) == {*known, "heron", "wren"}
 
 
 def test_of_two_with_one_id_the_nearer_to_the_config_counts(tmp_path: Path) -> None:

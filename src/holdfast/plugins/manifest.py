@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from importlib import metadata
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -348,7 +350,7 @@ def _beneath(folder: Path, origin: Origin) -> Iterator[Found]:
 
 def _packages() -> Iterator[Found]:
     """Installed packages that name themselves in the entry point group; nothing of them is imported."""
-    for point in sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name):
+    for point in _entry_points(tuple((path, _changed_at(path)) for path in sys.path)):
         folder = _folder_of(point.module)
         manifest = None if folder is None else folder / NAME
         if manifest is None or not manifest.is_file():
@@ -356,6 +358,19 @@ def _packages() -> Iterator[Found]:
             yield Found(point.name.lower()[:64], Origin.PACKAGE, folder or Path("."), problem=problem)
             continue
         yield replace(read_found(manifest, Origin.PACKAGE), root=None, attribute=point.attr or "register")
+
+
+@lru_cache(maxsize=4)
+def _entry_points(_: tuple[tuple[str, int], ...]) -> tuple[metadata.EntryPoint, ...]:
+    """To find them, a file of every installed package is read: once, until something is installed."""
+    return tuple(sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name))
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _folder_of(module: str) -> Path | None:
