@@ -411,6 +411,37 @@ def test_what_is_typed_over_a_selection_stands_there_and_breaks_no_policy(
         assert text_in(text) == '{"gateway": {"port": 1,\n  "bind": true}}'
 
 
+# Types a letter, and another as soon as the page has drawn what the first one changed, before anything that
+# follows from having drawn it: what a fast hand does now and then.
+_TWO_LETTERS = """field => {
+  const type = letter => document.execCommand('insertText', false, letter);
+  const watch = new MutationObserver(() => { watch.disconnect(); type('b'); });
+  const status = document.querySelector('.editor [role=status]');
+  watch.observe(status, { characterData: true, childList: true, subtree: true });
+  field.focus();
+  setTimeout(type, 0, 'a');
+}"""
+
+
+def test_what_is_typed_while_the_page_draws_the_letter_before_it_is_not_taken_back(
+    browser: Any, stage: tuple[Running, httpx.Client]
+) -> None:
+    gateway, _api = stage
+    with visitor(browser, gateway) as page:
+        log_in(page, gateway, "/memory/files?agent=main&path=memory%2Ffast.md")
+        text = page.get_by_label("Text of memory/fast.md")
+        text.press("a")
+        text.press("Backspace")
+        page.get_by_text("not there yet", exact=True).wait_for()
+        text.evaluate(_TWO_LETTERS)
+        page.get_by_text("changed, not saved").wait_for()
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("memory/fast.md is saved.").wait_for()
+        assert text_in(text) == "ab"
+        saved = page.request.get("/api/workspace/file?agentId=main&path=memory%2Ffast.md").json()
+        assert saved["text"] == "ab"
+
+
 def test_a_page_whose_files_went_with_an_update_is_loaded_anew_where_one_was_going(
     browser: Any, stage: tuple[Running, httpx.Client]
 ) -> None:
