@@ -185,6 +185,20 @@ def test_what_hangs_together_is_thought_over_as_more_is_said(board: Board) -> No
     assert "molar" in board.topic(last).name.lower()
 
 
+def test_yes_goes_on_with_what_was_said_whatever_follows_it(board: Board) -> None:
+    board.say(DENTIST)
+    board.run()
+    board.clock.advance(minutes=300)
+    first = [
+        board.say("Durchgefallen. Bremsleitung hinten rostig und Auspuff. 640 Euro sagt er."),
+        board.say("640 Euro; Nachprüfung innerhalb eines Monats.", "assistant"),
+    ]
+    board.run()
+    last = board.say("Ja, bis dahin nehm ich den Anhänger von meinem Schwager mit dem Kran und der Winde.")
+    board.run()
+    assert {board.entry(one).topic_id for one in first} == {board.entry(last).topic_id}
+
+
 def test_a_topic_that_an_episode_leaves_empty_goes(board: Board) -> None:
     dentist = board.say(DENTIST)
     board.run()
