@@ -111,14 +111,14 @@ class Tx:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """What fails in here leaves nothing behind in the transaction around it."""
-        self._run("SAVEPOINT inner")
+        self._run("SAVEPOINT nested")
         try:
             yield
         except BaseException:
-            self._run("ROLLBACK TO SAVEPOINT inner")
+            self._run("ROLLBACK TO SAVEPOINT nested")
             raise
         finally:
-            self._run("RELEASE SAVEPOINT inner")
+            self._run("RELEASE SAVEPOINT nested")
 
     def _run(self, statement: str) -> None:
         with self.driver(statement) as connection:
