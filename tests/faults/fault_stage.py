@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import httpx
 
@@ -19,8 +19,6 @@ import forks
 from builders import PATIENCE
 from holdfast.home import Home
 from holdfast.testing import Say, ScriptedOpenAI
-
-READY_SECONDS: Final = 5.0
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
@@ -64,7 +62,7 @@ class Gateway:
     def ready(self) -> dict[str, Any] | None:
         """None when it is ready, else the problem that it tells of."""
         try:
-            answer = self.api.get("/healthz?ready=1", timeout=READY_SECONDS)
+            answer = self.api.get("/healthz?ready=1")
         except httpx.TransportError as error:
             return {"code": "silent", "detail": str(error)}
         return None if answer.status_code == 200 else dict(answer.json())

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fault_stage import READY_SECONDS, Gateway, echoing, gateway, wait_until
+from fault_stage import Gateway, echoing, gateway, wait_until
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def test_a_full_disk_is_told_by_ready_and_in_a_few_lines(tmp_path: Path) -> None
         wait_until(lambda: here.end_of(run) == "committed", "the turn is committed")
         fill(disk / "ballast")
         wait_until(lambda: grow(here) == 503, "a write is refused")
-        wait_until(lambda: here.ready() is not None, "ready tells of it", READY_SECONDS)
+        wait_until(lambda: here.ready() is not None, "ready tells of it")
         problem = here.ready()
         assert problem is not None
         assert problem["code"] == "store_full"
