@@ -35,6 +35,11 @@ SIDE_BY_SIDE = {"width": 1280, "height": 720}
 """Wide enough that all columns are in sight; what is not in sight is not drawn."""
 
 
+_OUTSIDE_OF_ITS_CARD = """all => all.flatMap(card => [...card.querySelectorAll('button, select')]
+  .filter(one => one.getBoundingClientRect().right > card.getBoundingClientRect().right)
+  .map(one => one.getAttribute('aria-label')))"""
+
+
 def make(api: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
     answer = api.post(path, json=body)
     assert answer.status_code in (200, 201), answer.text
@@ -131,6 +136,7 @@ def test_a_topic_is_moved_between_columns_and_spaces_by_keyboard_and_pointer_and
     with visitor(browser, gateway, viewport=SIDE_BY_SIDE) as page:
         log_in(page, gateway, "/board?q=ribbons")
         page.get_by_role("link", name="Tail of ribbons").focus()
+        assert page.locator(".columns .topic").evaluate_all(_OUTSIDE_OF_ITS_CARD) == []
         page.keyboard.press("Alt+ArrowRight")
         wait_for(lambda: now("status") == "active")
         page.wait_for_function("() => document.activeElement?.textContent === 'Tail of ribbons'")

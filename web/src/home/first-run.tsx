@@ -141,7 +141,7 @@ function FirstChat({ first }: { first: Chat | undefined }) {
   return (
     <Step done={false} title="A first chat">
       <form onSubmit={submit} className="first-chat">
-        <label htmlFor="first-words">Say something worth remembering to {agent?.name ?? "your agent"}</label>
+        <label htmlFor="first-words">Say something worth remembering to {agent === undefined || agent.name === agent.id ? "your agent" : agent.name}</label>
         <div className="row">
           <input id="first-words" type="text" className="grow" value={text} onChange={(event) => setText(event.target.value)} />
           <button type="submit" className="primary" disabled={agent === undefined || text.trim() === ""}>
@@ -156,7 +156,7 @@ function FirstChat({ first }: { first: Chat | undefined }) {
 function Remembered({ first }: { first: Chat | undefined }) {
   const q = first?.title ?? "";
   const { data } = useApi("/api/search", { query: { q, limitLogs: 3 } }, { enabled: q !== "", live: ["log."] });
-  const hits = data?.logs ?? [];
+  const hits = data?.logs.filter((hit) => hit.agentId === "user") ?? [];
   return (
     <Step done={hits.length > 0} title="What is remembered">
       {first === undefined && <p className="quiet">What is remembered of your first chat appears here.</p>}

@@ -35,7 +35,7 @@ export default function SchedulePage() {
       {tasks.data?.length === 0 && (
         <Nothing>Nothing is scheduled. Write above what an agent should do, and when; agents can schedule work too.</Nothing>
       )}
-      <h2 className="part">Standing tasks</h2>
+      {tasks.data !== undefined && tasks.data.length > 0 && <h2 className="part">Standing tasks</h2>}
       <ul className="cards" aria-label="Standing tasks">
         {tasks.data?.map((task) => (
           <li key={task.id}>

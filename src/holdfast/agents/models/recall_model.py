@@ -13,6 +13,7 @@ from holdfast.context import CarrierMessage, SystemMessage, UserMessage, neutral
 from holdfast.errors import HoldfastError
 from holdfast.text import clip, rough_tokens
 
+KEPT: Final = "What you say here is kept, and is found again."
 HOW_TO_CONNECT: Final = (
     "No language model is connected, so this is what I find, not what I think. To connect one, set "
     "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or OPENROUTER_API_KEY, or start Ollama, LM Studio or "
@@ -82,7 +83,7 @@ def composed(question: str, hits: Sequence[Hit]) -> str:
     """The best sentences with their sources, or that there is nothing; and how to connect a model."""
     lines = best(question, hits)
     if not lines:
-        return f"I find nothing on this in memory or on the board.\n\n{HOW_TO_CONNECT}"
+        return f"I find nothing on this in memory or on the board yet. {KEPT}\n\n{HOW_TO_CONNECT}"
     quoted = "\n".join(f"- {line} (Source: {citation})" for line, citation in lines)
     return f"This is what I find:\n{quoted}\n\n{HOW_TO_CONNECT}"
 
