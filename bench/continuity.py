@@ -1,6 +1,6 @@
 """How right the continuity block is: whether what a person asks stands in it, and nothing where nothing fits.
 
-    python bench/continuity.py                           # fourteen histories, some minutes of CPU
+    python bench/continuity.py                           # eighteen histories, some minutes of CPU
     python bench/continuity.py --history c_sam --why     # each question that fails, and where its answer went
     python bench/continuity.py --size 5000               # the same histories buried in other talk; minutes
     python bench/continuity.py --against bench/continuity/baseline.json  # beside what it was before step 5
