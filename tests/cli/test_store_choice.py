@@ -162,8 +162,10 @@ def test_what_only_the_environment_named_is_not_begun_anew_without_it(
     assert not (home / "holdfast.db").exists()
 
 
-def test_postgresql_by_up_is_postgresql_for_all(up: Run, run: Run, home: Path, postgres_url: str) -> None:
-    started = up("--store", postgres_url)
+def test_postgresql_by_up_is_postgresql_for_all(
+    up: Run, run: Run, home: Path, emptied: Callable[[], str]
+) -> None:
+    started = up("--store", emptied())
     assert started.exit_code == 0, started.output
     assert json.loads(run("status", "--json").output)["store"]["engine"] == "postgresql"
     found = {one["check"]: one for one in json.loads(run("doctor", "--json").output)}

@@ -40,6 +40,9 @@ def answer(asked: Asked) -> Turn:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Running]:
+    # It imports in circles, so that two threads must not begin with it: the gateway's, and a test's.
+    import pydantic_ai.models.openai  # noqa: F401
+
     with agents_serving(tmp_path_factory.mktemp("clients") / "home", sqlite_template, answer) as (found, _):
         yield found
 
