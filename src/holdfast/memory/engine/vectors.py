@@ -181,12 +181,17 @@ def kept_for(rows: int, limit: int) -> tuple[int, int]:
     return usual, max(usual, 16_000, rows // 50)
 
 
+def farthest(found: Distances, bits: int) -> int:
+    """The greatest distance that is one: what is beyond stands for rows that are left out."""
+    return min(bits, int(np.iinfo(found.dtype).max) - 1)
+
+
 def nearest(found: Distances, wanted: int, bits: int) -> int:
     """The least distance within which at least `wanted` rows lie, and not many more.
 
     A sample tells about where it is; the count over all rows moves it until it holds.
     """
-    bits = min(bits, int(np.iinfo(found.dtype).max) - 1)
+    bits = farthest(found, bits)
     sample = np.sort(found[:: max(1, len(found) // _SAMPLE)])
     bar = min(int(sample[min(len(sample) - 1, len(sample) * wanted // len(found))]), bits)
     step = 1

@@ -18,6 +18,7 @@ from holdfast.memory.engine.protocol import Metadata, Numbers, Scores, Top, Wher
 from holdfast.memory.engine.segment import MOVING
 from holdfast.memory.engine.selection import Located, Piece, located
 from holdfast.memory.engine.symbols import Groups, Symbols
+from holdfast.memory.text import CUES
 
 _SAMPLE_STEP = 61
 _SURE = 20
@@ -25,6 +26,7 @@ _LOOK = 8_192
 _FEW_POSTINGS = 20_000
 _SPARSE = 8
 _ROUNDING = 1.0001
+_BITS = {cue: 1 << place for place, cue in enumerate(CUES)}
 
 Stored = Callable[[Sequence[int]], Mapping[int, Document]]
 Listed = tuple[Piece, NDArray[np.int32], NDArray[np.uint16]]
@@ -117,7 +119,17 @@ class EmbeddedView:
         return out
 
     def holding(self, terms: Sequence[str], numbers: Numbers) -> NDArray[np.bool_]:
+        if _BITS.keys() >= set(terms):
+            return self._marked([_BITS[term] for term in terms], numbers)
         held: NDArray[np.bool_] = self._codes(terms, numbers) != 0
+        return held
+
+    def _marked(self, bits: Sequence[int], numbers: Numbers) -> NDArray[np.bool_]:
+        """Which of these documents have these cues: one look at each, however long the lists are."""
+        marks = np.zeros(len(numbers), np.uint8)
+        for piece, at, rows in self._located(numbers):
+            marks[at] = piece.segment.marks(CUES)[rows]
+        held: NDArray[np.bool_] = (marks & np.array(bits, np.uint8)[:, None]) != 0
         return held
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
@@ -244,10 +256,13 @@ class EmbeddedView:
         if not sure:
             return numbers, scores
         worst = float(np.partition(scores, len(scores) - sure)[len(scores) - sure])
-        wider = vec.reach(worst, len(query))
+        wider = min(vec.reach(worst, len(query)), vec.farthest(found, len(query)))
         if wider > bar:
-            wider = min(wider, vec.nearest(found, most, len(query)))
-            farther = np.flatnonzero((found > bar) & (found <= wider))
+            farther = np.flatnonzero(found <= wider)
+            if len(farther) >= most:
+                wider = min(wider, vec.nearest(found, most, len(query)))
+            far = found[farther]
+            farther = farther[(far > bar) & (far <= wider)]
             more, further = self._known_products(space, query, farther)
             numbers, scores = np.concatenate([numbers, more]), np.concatenate([scores, further])
         return numbers, scores
